@@ -2,11 +2,11 @@
 //! the blocks that are live at that point.
 
 use super::events::{
-    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
+    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPED, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
     SIZE_SHIFT, UPDATE,
 };
 use super::record::MAX_SIZE;
-use crate::trace::format::schema::RESERVED;
+use crate::trace::format::schema::mapping;
 
 /// Appends the allocation of a live block in a root heap, which was made with this call stack. Its alignment is not
 /// known any more, so the event has an alignment of 1.
@@ -18,6 +18,9 @@ pub(crate) fn append_alloc(
     heap: u8,
     out: &mut Vec<u8>,
 ) {
+    if heap == MAPPED {
+        return append_mapping(serial, address, stack, size, mapping::MAPPED, out);
+    }
     let coded = size.min(MAX_SIZE);
     let event_type = if heap == RUST { &ALLOC } else { &ALLOC_IN_HEAP };
     out.extend(event_type.wire().to_le_bytes());
@@ -36,6 +39,9 @@ pub(crate) fn append_alloc(
 
 /// Appends the first half of a reallocation in a root heap.
 pub(crate) fn append_realloc_free(serial: u64, address: u64, heap: u8, out: &mut Vec<u8>) {
+    if heap == MAPPED {
+        return append_mapping(serial, address, 0, 0, mapping::MOVED_FROM, out);
+    }
     let event_type = if heap == RUST { &REALLOC_FREE } else { &REALLOC_FREE_IN_HEAP };
     out.extend(event_type.wire().to_le_bytes());
     out.extend(&serial.to_le_bytes()[..3]);
@@ -53,12 +59,19 @@ pub(crate) fn append_update(serial: u64, address: u64, out: &mut Vec<u8>) {
     out.extend([0; 5]);
 }
 
-/// Appends an event of addresses that a mapping in a root heap has reserved.
-pub(crate) fn append_reserved(serial: u64, address: u64, size: u64, heap: u8, out: &mut Vec<u8>) {
+/// Appends an event of mapped addresses in a state.
+pub(crate) fn append_mapping(
+    serial: u64,
+    address: u64,
+    stack: u32,
+    size: u64,
+    state: u8,
+    out: &mut Vec<u8>,
+) {
     out.extend(MAPPING.wire().to_le_bytes());
     out.extend(&serial.to_le_bytes()[..3]);
     out.extend(address.to_le_bytes());
-    out.extend([0; 4]);
+    out.extend(stack.to_le_bytes());
     out.extend(size.to_le_bytes());
-    out.extend([heap, RESERVED]);
+    out.extend([MAPPED, state]);
 }

@@ -120,27 +120,17 @@ pub mod plain {
 #[expect(unsafe_code, reason = "the functions of C")]
 pub mod recorded {
     use super::plain;
-    use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
     use crate::platform::os::pages;
     use crate::scopes;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
-    use crate::trace::format::schema::{COMMITTED, RESERVED};
+    use crate::trace::format::schema::mapping;
     use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
     use std::ffi::{c_int, c_void};
 
     const PAGE: usize = 4096;
-
-    /// What an event says of addresses.
-    #[derive(Clone, Copy)]
-    enum Change {
-        Mapped,
-        Reserved,
-        Committed,
-        Freed,
-    }
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
     fn enter() -> Option<SlowEntry> {
@@ -150,46 +140,37 @@ pub mod recorded {
         write::enter_cold()
     }
 
-    /// Makes the thread's epoch current for an event about these addresses; `false` if it is not recorded.
-    fn synchronize(slot: &ThreadSlot, address: usize, bytes: usize) -> bool {
-        sync::synchronize(slot, address, bytes.max(sync::WINDOW))
-    }
-
-    /// Records a change, with the call stack of the function that this is inlined into.
+    /// Records what has happened to addresses, with the call stack of the function that this is inlined into.
     ///
     /// PERF: nothing here is fast. A system call takes longer.
     #[inline(always)]
-    fn record(change: Change, address: usize, bytes: usize) {
+    fn record(state: u8, address: usize, bytes: usize) {
         let at = Registers::here();
         let Some(entry) = enter() else { return };
         let slot = entry.slot;
-        let stack = match (change, hook::mode()) {
-            (Change::Mapped | Change::Committed, Mode::WithStacks) => {
-                capture::take(slot, bytes, &at)
-            }
-            _ => NO_STACK,
+        let allocates = matches!(state, mapping::MAPPED | mapping::COMMITTED);
+        let stack = if allocates && hook::mode() == Mode::WithStacks {
+            capture::take(slot, bytes, &at)
+        } else {
+            NO_STACK
         };
-        write(slot, change, address, bytes, stack);
+        write(slot, state, address, bytes, stack);
         entry.leave();
     }
 
+    /// Writes an event, unless the recording has ended; returns whether it has not.
     #[inline(never)]
-    fn write(slot: &ThreadSlot, change: Change, address: usize, bytes: usize, stack: u32) {
-        if !synchronize(slot, address, bytes) {
-            return;
+    fn write(slot: &ThreadSlot, state: u8, address: usize, bytes: usize, stack: u32) -> bool {
+        // NOTE: as a block of a size that joins the global clock.
+        if !sync::synchronize(slot, address, bytes.max(sync::WINDOW)) {
+            return false;
         }
-        // SAFETY: `enter` has checked the room, which includes a change of context.
+        // SAFETY: `enter` has checked the room, which includes a change of context and both halves of a move; a
+        // new buffer that `synchronize` may have taken has the room, too.
         let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
-        let epoch = slot.stamp();
-        match change {
-            Change::Mapped => {
-                writer.alloc_in::<MAPPED, false>(epoch, address, bytes, PAGE, stack);
-            }
-            Change::Reserved => writer.mapping(epoch, address, bytes, stack, RESERVED),
-            Change::Committed => writer.mapping(epoch, address, bytes, stack, COMMITTED),
-            Change::Freed => writer.free_mapping::<false>(epoch, address, bytes),
-        }
+        writer.mapping(slot.stamp(), address, bytes, stack, state);
         slot.commit(writer.end());
+        true
     }
 
     /// The bytes of the pages that `bytes` are in.
@@ -211,16 +192,16 @@ pub mod recorded {
             return pages;
         }
         let is_memory = flags & libc::MAP_ANONYMOUS != 0 || pages::is_in_memory(file);
-        let change = if !is_memory {
-            Change::Freed
+        let state = if !is_memory {
+            mapping::FREED
         } else if access & libc::PROT_WRITE == 0 || flags & libc::MAP_NORESERVE != 0 {
-            Change::Reserved
+            mapping::RESERVED
         } else {
-            Change::Mapped
+            mapping::MAPPED
         };
         // A file takes the place of what was at fixed addresses.
         if is_memory || flags & libc::MAP_FIXED != 0 {
-            record(change, pages.addr(), whole_pages(bytes));
+            record(state, pages.addr(), whole_pages(bytes));
         }
         pages
     }
@@ -230,13 +211,13 @@ pub mod recorded {
     pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
         let is_valid = address.addr().is_multiple_of(PAGE) && bytes > 0;
         if is_valid {
-            record(Change::Freed, address.addr(), whole_pages(bytes));
+            record(mapping::FREED, address.addr(), whole_pages(bytes));
         }
         // SAFETY: as above.
         let result = unsafe { plain::munmap(address, bytes) };
         if is_valid && result != 0 {
             // There are too many mappings to divide one: it is still there.
-            record(Change::Mapped, address.addr(), whole_pages(bytes));
+            record(mapping::MAPPED, address.addr(), whole_pages(bytes));
         }
         result
     }
@@ -259,14 +240,10 @@ pub mod recorded {
         let Some(entry) = enter() else { return remap() };
         let slot = entry.slot;
         let old_bytes = whole_pages(bytes);
-        if !synchronize(slot, address.addr(), old_bytes) {
+        if !write(slot, mapping::MOVED_FROM, address.addr(), old_bytes, NO_STACK) {
             entry.leave();
             return remap();
         }
-        // SAFETY: `enter` has checked the room, which includes both halves.
-        let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
-        writer.free_mapping::<true>(slot.stamp(), address.addr(), old_bytes);
-        slot.commit(writer.end());
         write::pause_inside(slot);
         let pages = remap();
         write::resume_inside(slot);
@@ -279,12 +256,7 @@ pub mod recorded {
             Mode::WithStacks => capture::take(slot, size, &at),
             Mode::Recorded | Mode::Off => NO_STACK,
         };
-        if synchronize(slot, start, size) {
-            // SAFETY: as above; a new buffer that `synchronize` may have taken has the room, too.
-            let mut writer = unsafe { Writer::new(slot.cursor()) };
-            writer.alloc_in::<MAPPED, true>(slot.stamp(), start, size, PAGE, stack);
-            slot.commit(writer.end());
-        }
+        write(slot, mapping::MOVED_TO, start, size, stack);
         entry.leave();
         pages
     }
@@ -293,7 +265,7 @@ pub mod recorded {
         // SAFETY: as above.
         let result = unsafe { plain::mprotect(address, bytes, access) };
         if result == 0 && access & libc::PROT_WRITE != 0 {
-            record(Change::Committed, address.addr(), whole_pages(bytes));
+            record(mapping::COMMITTED, address.addr(), whole_pages(bytes));
         }
         result
     }
@@ -302,14 +274,14 @@ pub mod recorded {
         // SAFETY: as above.
         let pages = unsafe { plain::shmat(id, address, flags) };
         if pages != libc::MAP_FAILED {
-            record(Change::Mapped, pages.addr(), whole_pages(pages::segment_bytes(id)));
+            record(mapping::MAPPED, pages.addr(), whole_pages(pages::segment_bytes(id)));
         }
         pages
     }
 
     pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
         // Without a size, all of it is given back.
-        record(Change::Freed, address.addr(), 0);
+        record(mapping::FREED, address.addr(), 0);
         // SAFETY: as above.
         unsafe { plain::shmdt(address) }
     }
@@ -318,12 +290,12 @@ pub mod recorded {
         if more < 0 {
             // SAFETY: as above.
             let end = unsafe { plain::sbrk(0) }.addr();
-            record(Change::Freed, end.wrapping_add_signed(more), more.unsigned_abs());
+            record(mapping::FREED, end.wrapping_add_signed(more), more.unsigned_abs());
         }
         // SAFETY: as above.
         let start = unsafe { plain::sbrk(more) };
         if more > 0 && start != libc::MAP_FAILED {
-            record(Change::Mapped, start.addr(), more.unsigned_abs());
+            record(mapping::MAPPED, start.addr(), more.unsigned_abs());
         }
         start
     }
@@ -332,12 +304,12 @@ pub mod recorded {
         // SAFETY: as above.
         let before = unsafe { plain::sbrk(0) };
         if end < before {
-            record(Change::Freed, end.addr(), before.addr() - end.addr());
+            record(mapping::FREED, end.addr(), before.addr() - end.addr());
         }
         // SAFETY: as above.
         let result = unsafe { plain::brk(end) };
         if result == 0 && end > before {
-            record(Change::Mapped, before.addr(), end.addr() - before.addr());
+            record(mapping::MAPPED, before.addr(), end.addr() - before.addr());
         }
         result
     }

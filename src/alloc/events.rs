@@ -6,7 +6,6 @@
 
 use crate::events::channel::Channel;
 use crate::trace::format::encode::Declaration;
-use crate::trace::format::schema::HEAP_OF_MAPPINGS;
 use crate::trace::format::schema::{
     FieldType::{AnsiString, U8, U16, U32, U64},
     IMPORTANT, NO_SYNC,
@@ -131,26 +130,10 @@ const ALLOC_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
 const FREE_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
     &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)];
 
-/// A part of a mapping, or all of it, is given back. Readers that do not know the size take it for all.
-pub(crate) static FREE_MAPPING: Declaration =
-    Declaration { uid: 45, logger: "Memory", event: "Free", flags: 0, fields: FREE_MAPPING_FIELDS };
-
-/// The first half of a move of a mapping, or of a part of it.
-pub(crate) static REALLOC_FREE_MAPPING: Declaration = Declaration {
-    uid: 46,
-    logger: "Memory",
-    event: "ReallocFree",
-    flags: 0,
-    fields: FREE_MAPPING_FIELDS,
-};
-
-const FREE_MAPPING_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
-    &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8), ("Size", U64)];
-
-/// Addresses get a state: [`RESERVED`](crate::trace::format::schema::RESERVED), or
-/// [`COMMITTED`](crate::trace::format::schema::COMMITTED).
+/// Something has happened to addresses that the program maps: a state of
+/// [`mapping`](crate::trace::format::schema::mapping).
 pub(crate) static MAPPING: Declaration = Declaration {
-    uid: 47,
+    uid: 45,
     logger: "Memledger",
     event: "Mapping",
     flags: 0,
@@ -207,8 +190,6 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &REALLOC_ALLOC_IN_HEAP,
     &REALLOC_FREE_IN_HEAP,
     &HEAP_SPEC,
-    &FREE_MAPPING,
-    &REALLOC_FREE_MAPPING,
     &MAPPING,
 ];
 
@@ -246,11 +227,8 @@ impl EventProvider for MemoryEvents {
         // A program with one heap needs no name for it.
         if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
             self.announced_heaps = true;
-            let mapped = ROOT_HEAP | HEAP_OF_MAPPINGS;
-            for (heap, name, flags) in
-                [(RUST, "Rust", ROOT_HEAP), (C, "C", ROOT_HEAP), (MAPPED, "Mapped", mapped)]
-            {
-                let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(flags));
+            for (heap, name) in [(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped")] {
+                let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
                 importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
             }
         }

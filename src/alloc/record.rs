@@ -13,9 +13,6 @@
 //! 22 u8  root heap                                13 u32 call stack, 0
 //!                                                 17 u8  root heap
 //!
-//! Free, ReallocFree of a mapping (26 bytes): the same, and
-//! 18 u64 size
-//!
 //! UpdateAlloc (18 bytes)                          Memledger.Mapping (27 bytes)
 //! 0  u16 uid<<1|1                                 0  u16 uid<<1|1
 //! 2  u24 epoch, then serial                       2  u24 epoch, then serial
@@ -35,7 +32,7 @@ use super::events::{
     REALLOC_FAILED, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
 };
 #[cfg(c_malloc)]
-use super::events::{FREE_MAPPING, MAPPED, MAPPING, REALLOC_FREE_MAPPING};
+use super::events::{MAPPED, MAPPING};
 use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::SERIAL_MASK;
 
@@ -188,25 +185,7 @@ impl Writer {
         }
     }
 
-    /// A part of a mapping is given back (`FREE_MAPPING`); if `REALLOC`, the first half of its move.
-    #[cfg(c_malloc)]
-    pub(super) fn free_mapping<const REALLOC: bool>(
-        &mut self,
-        epoch: u64,
-        address: usize,
-        size: usize,
-    ) {
-        let event_type = if REALLOC { &REALLOC_FREE_MAPPING } else { &FREE_MAPPING };
-        self.free(event_type.wire(), epoch, address);
-        self.no_stack_and(MAPPED);
-        // SAFETY: as in `alloc`.
-        unsafe {
-            self.at.cast::<u64>().write_unaligned(size as u64);
-            self.at = self.at.add(8);
-        }
-    }
-
-    /// Addresses get a state (`MAPPING`).
+    /// Something has happened to addresses (`MAPPING`).
     #[cfg(c_malloc)]
     pub(super) fn mapping(
         &mut self,
@@ -269,7 +248,7 @@ fn realloc_failed(at: *mut u8, address: usize) -> *mut u8 {
 #[cfg(test)]
 mod tests {
     #[cfg(c_malloc)]
-    use super::super::append::append_reserved;
+    use super::super::append::append_mapping;
     use super::super::append::{append_alloc, append_realloc_free, append_update};
     use super::super::events::C;
     use super::*;
@@ -343,17 +322,12 @@ mod tests {
         let head = |uid: u8| vec![uid << 1 | 1, 0, 0xa0, 0xb0, 0xc0, 0, 0x40, 3, 2, 1, 0x7f, 0, 0];
         let size = [0, 0x50, 6, 7, 8, 0, 0, 0];
         let (address, bytes) = (0x7f01_0203_4000, 0x08_0706_5000);
-        let freed = written(|w| w.free_mapping::<false>(0x01_c0_b0_a0, address, bytes));
-        assert_eq!(freed, [&*head(45), &[0, 0, 0, 0, MAPPED], &size].concat());
-        assert_eq!(freed.len(), FREE_MAPPING.layout().size());
-        let moved = written(|w| w.free_mapping::<true>(0x01_c0_b0_a0, address, bytes));
-        assert_eq!(moved, [&*head(46), &[0, 0, 0, 0, MAPPED], &size].concat());
         let state = written(|w| w.mapping(0x01_c0_b0_a0, address, bytes, 0x0403_0201, 1));
-        assert_eq!(state, [&*head(47), &[1, 2, 3, 4], &size, &[MAPPED, 1]].concat());
+        assert_eq!(state, [&*head(45), &[1, 2, 3, 4], &size, &[MAPPED, 1]].concat());
         assert_eq!(state.len(), MAPPING.layout().size());
-        let mut reserved = Vec::new();
-        append_reserved(0xc0_b0_a0, address as u64, bytes as u64, MAPPED, &mut reserved);
-        assert_eq!(reserved, written(|w| w.mapping(0xc0_b0_a0, address, bytes, 0, 0)));
+        let mut late = Vec::new();
+        append_mapping(0xc0_b0_a0, address as u64, 0x0403_0201, bytes as u64, 1, &mut late);
+        assert_eq!(late, written(|w| w.mapping(0xc0_b0_a0, address, bytes, 0x0403_0201, 1)));
     }
 
     #[test]

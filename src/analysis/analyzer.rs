@@ -392,19 +392,7 @@ impl<O: BlockObserver> Analyzer<O> {
         if heap >= HEAPS || address == 0 {
             return self.unusable(kind, stream, heap);
         }
-        let operation = Operation::new(kind, stream, heap as u8, address, size, stack);
-        if self.model.has_mappings(heap) {
-            return self.mapping(&operation);
-        }
-        self.enqueue(operation);
-    }
-
-    /// An allocation or a free in a heap with mappings.
-    #[inline(never)]
-    fn mapping(&mut self, operation: &Operation) {
-        self.flush();
-        let (model, mut env) = self.parts();
-        model.apply_mapping(operation, &mut env);
+        self.enqueue(Operation::new(kind, stream, heap as u8, address, size, stack));
     }
 
     /// An event after the point that the caller has set as the end of counting. Only events about
@@ -549,11 +537,10 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
                 let stack = u32_at(fixed, stack);
                 self.enqueue_checked(kind, event.stream, heap, address, size, stack);
             }
-            Role::Free { address, size, heap, realloc } => {
+            Role::Free { address, heap, realloc } => {
                 let kind = if realloc { OperationKind::ReallocFree } else { OperationKind::Free };
                 let (address, heap) = (u64_at(fixed, address), heap.of(fixed));
-                let size = u64_at(fixed, size);
-                self.enqueue_checked(kind, event.stream, heap, address, size, 0);
+                self.enqueue_checked(kind, event.stream, heap, address, 0, 0);
             }
             role => self.rare_event(role, event),
         }

@@ -48,8 +48,8 @@ pub(crate) struct InitialLiveSet {
     /// Blocks between the two halves of their reallocation, each with the stream of the
     /// reallocation. Their address is 0: the old block no longer exists.
     pub(crate) being_reallocated: Vec<(u16, InitialBlock)>,
-    /// What mappings have reserved: root heaps, addresses and sizes.
-    pub(crate) reserved: Vec<(u8, u64, u64)>,
+    /// What mappings have reserved: addresses and sizes.
+    pub(crate) reserved: Vec<(u64, u64)>,
     pub(crate) owners: Vec<InitialOwner>,
     pub(crate) threads: Vec<InitialThread>,
 }

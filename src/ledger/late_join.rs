@@ -17,7 +17,7 @@
 //! the blocks. It is repeated when either changes. If a block was renamed and its new context has
 //! no id in the stream, the snapshot renames it, too.
 
-use crate::alloc::append::{append_alloc, append_realloc_free, append_reserved, append_update};
+use crate::alloc::append::{append_alloc, append_mapping, append_realloc_free, append_update};
 use crate::alloc::events::RUST;
 use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
@@ -25,6 +25,7 @@ use crate::platform::clock;
 use crate::scopes::events::MEMORY_SCOPE;
 use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::format::packet::IMPORTANTS;
+use crate::trace::format::schema::mapping;
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::worker::{
@@ -138,8 +139,8 @@ impl LiveSetSnapshot {
         }
         clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.close();
-        for &(heap, address, size) in &self.live_set.reserved {
-            append_reserved(serial, address, size, heap, &mut out.packet);
+        for &(address, size) in &self.live_set.reserved {
+            append_mapping(serial, address, 0, size, mapping::RESERVED, &mut out.packet);
             serial += 1;
         }
         out.flush();

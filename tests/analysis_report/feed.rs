@@ -15,7 +15,6 @@ const SIZED: &[(&str, T)] = &[
     ("RootHeap", T::U8),
 ];
 const ADDRESSED: &[(&str, T)] = &[("Address", T::U64), ("RootHeap", T::U8)];
-const PART: &[(&str, T)] = &[("Address", T::U64), ("RootHeap", T::U8), ("Size", T::U64)];
 const SPEC: &[(&str, T)] = &[("Tag", T::I32), ("Parent", T::I32), ("Display", T::AnsiString)];
 const OUR_SPEC: &[(&str, T)] = &[
     ("Tag", T::I32),
@@ -114,11 +113,6 @@ const TYPES: &[Declaration] = &[
     ),
     ("Diagnostics.ModuleUnload", false, &[("Base", T::U64)]),
     (
-        "Memory.HeapSpec",
-        false,
-        &[("Id", T::U32), ("ParentId", T::U32), ("Flags", T::U16), ("Name", T::AnsiString)],
-    ),
-    (
         "Memledger.Mapping",
         true,
         &[
@@ -129,9 +123,6 @@ const TYPES: &[Declaration] = &[
             ("State", T::U8),
         ],
     ),
-    // A part of a mapping: the second types of these names.
-    ("Memory.Free", true, PART),
-    ("Memory.ReallocFree", true, PART),
 ];
 
 /// The type `name` with these fields.
@@ -206,21 +197,9 @@ impl<O: BlockObserver> Feed<O> {
         feed
     }
 
-    /// An event of the first type with this name.
     pub fn emit(&mut self, name: &str, stream: u16, values: &[V<'_>]) {
         let type_index = self.types.iter().position(|t| t.name() == name).expect("a known name");
-        self.emit_as(type_index, stream, values);
-    }
-
-    /// An event of the last type with this name.
-    fn emit_last(&mut self, name: &str, stream: u16, values: &[V<'_>]) {
-        let type_index = self.types.iter().rposition(|t| t.name() == name).expect("a known name");
-        self.emit_as(type_index, stream, values);
-    }
-
-    fn emit_as(&mut self, type_index: usize, stream: u16, values: &[V<'_>]) {
         let event_type = &self.types[type_index];
-        let name = &*event_type.name();
         let mut fixed = Vec::new();
         let mut aux = Vec::new();
         for (index, (field, value)) in event_type.fields.iter().zip(values).enumerate() {
@@ -269,18 +248,6 @@ impl<O: BlockObserver> Feed<O> {
 
     pub fn realloc_free(&mut self, stream: u16, address: u64) {
         self.emit("Memory.ReallocFree", stream, &[N(address), N((self.heap_of)(address))]);
-    }
-
-    /// The free of a part of a mapping.
-    pub fn free_part(&mut self, stream: u16, address: u64, size: u64) {
-        let heap = (self.heap_of)(address);
-        self.emit_last("Memory.Free", stream, &[N(address), N(heap), N(size)]);
-    }
-
-    /// The first half of the move of a part of a mapping.
-    pub fn realloc_free_part(&mut self, stream: u16, address: u64, size: u64) {
-        let heap = (self.heap_of)(address);
-        self.emit_last("Memory.ReallocFree", stream, &[N(address), N(heap), N(size)]);
     }
 
     pub fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64) {

@@ -2,17 +2,20 @@
 
 use crate::buckets::{Sums, buckets_add_up, observed_adds_up};
 use crate::feed::Feed;
-use crate::feed::V::{N, S};
+use crate::feed::V::N;
 use memledger::analysis::{Analyzer, Report};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HEAP: u64 = 3;
-/// The flag of its heap, and the states of a mapping, as docs/format.md has them.
-const HEAP_OF_MAPPINGS: u64 = 256;
+/// The states, as docs/format.md has them.
 const RESERVED: u8 = 0;
 const COMMITTED: u8 = 1;
+const MAPPED: u8 = 2;
+const FREED: u8 = 3;
+const MOVED_FROM: u8 = 4;
+const MOVED_TO: u8 = 5;
 const PAGE: u64 = 4096;
 const PAGES: usize = 48;
 /// Where the pages are.
@@ -166,33 +169,28 @@ fn address(page: usize) -> u64 {
 
 fn feed(ops: &[Op]) -> (Report, Sums) {
     let mut feed = Feed::ours(Analyzer::observing(Sums::default()).by_bucket());
-    feed.heap_of = |address| if address >= START { HEAP } else { 0 };
     feed.spec(0, 100, -1, -1, "GlobalScope");
     feed.spec(0, 101, 100, -1, "scope 1");
     feed.spec(0, 102, 100, -1, "scope 2");
     feed.thread(2, 1, "main");
-    let flags = N(HEAP_OF_MAPPINGS | 1);
-    feed.emit("Memory.HeapSpec", 1, &[N(HEAP), N(0xffff_ffff), flags, S("Mapped")]);
     // A block of another heap, at an address of a mapping.
     feed.alloc(2, 0x10, 1);
     let mut scope = 0;
     for op in ops {
-        let mapping = |at, pages: usize, state: u8| {
-            [N(address(at)), N(0), N(pages as u64 * PAGE), N(HEAP), N(state.into())]
+        let mut emit = |state: u8, at, pages: usize| {
+            let size = N(pages as u64 * PAGE);
+            let values = [N(address(at)), N(0), size, N(HEAP), N(state.into())];
+            feed.emit("Memledger.Mapping", 2, &values);
         };
         match *op {
-            Op::Map(at, pages) => feed.alloc(2, address(at), pages as u64 * PAGE),
-            Op::Reserve(at, pages) => {
-                feed.emit("Memledger.Mapping", 2, &mapping(at, pages, RESERVED));
-            }
-            Op::Commit(at, pages) => {
-                feed.emit("Memledger.Mapping", 2, &mapping(at, pages, COMMITTED));
-            }
-            Op::Unmap(at, pages) => feed.free_part(2, address(at), pages as u64 * PAGE),
-            Op::UnmapAll(at) => feed.free(2, address(at)),
+            Op::Map(at, pages) => emit(MAPPED, at, pages),
+            Op::Reserve(at, pages) => emit(RESERVED, at, pages),
+            Op::Commit(at, pages) => emit(COMMITTED, at, pages),
+            Op::Unmap(at, pages) => emit(FREED, at, pages),
+            Op::UnmapAll(at) => emit(FREED, at, 0),
             Op::Move(from, pages, to, new_pages) => {
-                feed.realloc_free_part(2, address(from), pages as u64 * PAGE);
-                feed.realloc_alloc(2, address(to), new_pages as u64 * PAGE);
+                emit(MOVED_FROM, from, pages);
+                emit(MOVED_TO, to, new_pages);
             }
             Op::Enter(next) => {
                 if scope != 0 {

@@ -4,15 +4,15 @@ use super::Analyzer;
 use crate::analysis::apply::MappedRange;
 use crate::analysis::decode::{
     ABSENT, BlockRole, LlmRole, NameRole, Role, RssRole, ScopeRole, StackRole, TimeRole, TraceRole,
-    u8_at, u16_at, u32_at, u64_at,
+    u8_at, u32_at, u64_at,
 };
 use crate::analysis::facts::OurTrace;
+use crate::analysis::live_set::HEAPS;
 use crate::analysis::observer::BlockObserver;
 use crate::analysis::report::{LlmValue, RssPoint};
 use crate::analysis::rss::Ranges;
 use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
-use crate::trace::format::schema::{COMMITTED, HEAP_OF_MAPPINGS, RESERVED};
 use crate::trace::read::Event;
 use crate::trace::read::event::decode_text;
 
@@ -62,20 +62,14 @@ impl<O: BlockObserver> Analyzer<O> {
             }
             BlockRole::Mapping { address, stack, size, heap, state } => {
                 let (address, heap) = (u64_at(fixed, address), heap.of(fixed));
-                if !model.has_mappings(heap) {
+                if heap >= HEAPS {
                     return env.diagnostics.problem(format!(
-                        "a Memledger.Mapping is in root heap {heap}, whose blocks are no mappings"
+                        "mappings in root heap {heap} are ignored; there are {HEAPS}"
                     ));
                 }
                 let addresses = address..address.saturating_add(u64_at(fixed, size));
                 let range = MappedRange { stream, heap: heap as u8, addresses };
-                match u8_at(fixed, state) {
-                    RESERVED => model.reserve(range, env),
-                    COMMITTED => model.commit(&range, u32_at(fixed, stack), env),
-                    state => env.diagnostics.problem(format!(
-                        "a Memledger.Mapping has state {state}; 0 and 1 are known"
-                    )),
-                }
+                model.apply_mapping(range, u8_at(fixed, state), u32_at(fixed, stack), env);
             }
             BlockRole::HeapMark { address } => model.mark_heap(stream, u64_at(fixed, address), env),
             BlockRole::HeapUnmark { address } => {
@@ -179,12 +173,8 @@ impl<O: BlockObserver> Analyzer<O> {
                     kinds.map(|(kind, owner)| (u8_at(fixed, kind), u32_at(fixed, owner) as i32));
                 self.model.announce(id, parent, &event.text(name), kind_and_owner);
             }
-            NameRole::HeapSpec { id, flags, name } => {
-                let id = u32_at(fixed, id);
-                self.model.name_heap(id, &event.text(name));
-                if u16_at(fixed, flags) & HEAP_OF_MAPPINGS != 0 {
-                    self.model.add_mappings(id);
-                }
+            NameRole::HeapSpec { id, name } => {
+                self.model.name_heap(u32_at(fixed, id), &event.text(name));
             }
             NameRole::ScopeEntries { tag, entries, before } => {
                 let (id, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));

@@ -40,7 +40,7 @@ impl Layout {
                     OperationKind::Alloc
                 }
             }
-            Role::Free { address: 0, heap: SYSTEM, realloc, .. } => {
+            Role::Free { address: 0, heap: SYSTEM, realloc } => {
                 if realloc {
                     OperationKind::ReallocFree
                 } else {

@@ -13,5 +13,5 @@ mod roles;
 pub(super) use decoding::Decoding;
 pub(super) use roles::{
     ABSENT, BlockRole, LlmRole, NameRole, RSS_SUMS, Role, RssRole, ScopeRole, StackRole, TimeRole,
-    TraceRole, u8_at, u16_at, u32_at, u64_at,
+    TraceRole, u8_at, u32_at, u64_at,
 };

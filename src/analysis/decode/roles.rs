@@ -33,7 +33,7 @@ impl HeapField {
 pub(in crate::analysis) enum Role {
     Ignored,
     Alloc { address: u16, stack: u16, size: u16, low: u16, heap: HeapField, realloc: bool },
-    Free { address: u16, size: u16, heap: HeapField, realloc: bool },
+    Free { address: u16, heap: HeapField, realloc: bool },
     Scope(ScopeRole),
     Block(BlockRole),
     Time(TimeRole),
@@ -77,7 +77,7 @@ pub(in crate::analysis) enum NameRole {
     ThreadInfo { thread: u16, system: u16, name: usize },
     ThreadStart { id: u16, system: u16, name: usize },
     TagSpec { tag: u16, parent: u16, name: usize, kinds: Option<(u16, u16)> },
-    HeapSpec { id: u16, flags: u16, name: usize },
+    HeapSpec { id: u16, name: usize },
     ScopeEntries { tag: u16, entries: u16, before: u16 },
 }
 
@@ -293,10 +293,7 @@ impl Fields<'_> {
             "Init" => Role::Trace(TraceRole::Init { shift: self.at("SizeShift", U8)? }),
             // Only the names of heaps are of use; a writer may have none.
             "HeapSpec" => match (self.at("Id", U32), self.index("Name", TEXT)) {
-                (Ok(id), Ok(name)) => {
-                    let flags = self.at("Flags", &[FieldType::U16]).unwrap_or(ABSENT);
-                    Role::Name(NameRole::HeapSpec { id, flags, name })
-                }
+                (Ok(id), Ok(name)) => Role::Name(NameRole::HeapSpec { id, name }),
                 _ => Role::Ignored,
             },
             "TagSpec" => Role::Name(NameRole::TagSpec {
@@ -489,9 +486,7 @@ impl Fields<'_> {
     }
 
     fn free(&self, heap: HeapField, realloc: bool) -> Result<Role, String> {
-        // Only a part of a mapping has one.
-        let size = self.at("Size", U64).unwrap_or(ABSENT);
-        Ok(Role::Free { address: self.at("Address", U64)?, size, heap, realloc })
+        Ok(Role::Free { address: self.at("Address", U64)?, heap, realloc })
     }
 }
 
@@ -500,12 +495,6 @@ impl Fields<'_> {
 pub(in crate::analysis) fn u64_at(fixed: &[u8], offset: u16) -> u64 {
     let start = usize::from(offset);
     fixed.get(start..start + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
-/// The `u16` at `offset`, like [`u64_at`]; 0 for a field that the type does not have.
-pub(in crate::analysis) fn u16_at(fixed: &[u8], offset: u16) -> u16 {
-    let start = usize::from(offset);
-    fixed.get(start..start + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// The `u32` at `offset`, like [`u64_at`]; 0 for a field that the type does not have.

@@ -1,36 +1,19 @@
 //! What the program maps from the system: blocks that can be freed in parts, and reserved addresses.
 
-use super::HEAPS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The root heaps that have mappings, each with the order of its blocks and with what is reserved. The blocks
-/// themselves are in the [live set](super::Heaps).
+/// The order of the blocks that are mappings, and what is reserved. The blocks themselves are in the
+/// [live set](super::Heaps).
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Mappings {
-    /// A bit for each root heap.
-    heaps: u16,
-    /// Where the blocks of these heaps start.
+    /// Where blocks start.
     starts: BTreeSet<(u8, u64)>,
     /// Ranges that take no memory yet: start and end. They do not overlap one another.
     reserved: BTreeMap<(u8, u64), u64>,
 }
 
-const _: () = assert!(HEAPS <= u16::BITS as usize);
-
 impl Mappings {
-    /// Whether a heap has mappings.
-    #[inline]
-    pub(in crate::analysis) fn has(&self, heap: usize) -> bool {
-        self.heaps != 0 && heap < HEAPS && self.heaps >> heap & 1 != 0
-    }
-
-    /// `heap` has mappings; so far, it has blocks that start at `starts`.
-    pub(in crate::analysis) fn add_heap(&mut self, heap: u8, starts: impl Iterator<Item = u64>) {
-        self.heaps |= 1 << (usize::from(heap) % HEAPS);
-        self.starts.extend(starts.map(|start| (heap, start)));
-    }
-
     pub(in crate::analysis) fn add_block(&mut self, heap: u8, start: u64) {
         self.starts.insert((heap, start));
     }
@@ -83,10 +66,10 @@ impl Mappings {
         parts
     }
 
-    /// What is reserved: heaps and ranges.
+    /// What is reserved: addresses and sizes.
     #[cfg(feature = "enable")]
-    pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u8, Range<u64>)> {
-        self.reserved.iter().map(|(&(heap, start), &end)| (heap, start..end))
+    pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.reserved.iter().map(|(&(_, start), &end)| (start, end - start))
     }
 }
 

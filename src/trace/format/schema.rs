@@ -27,12 +27,21 @@ pub const SERIAL_BITS: u32 = 24;
 /// worker replaces them by those of the serial.
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
-/// The flag of a root heap whose blocks are mappings of the system: parts of one can be freed.
-pub(crate) const HEAP_OF_MAPPINGS: u16 = 1 << 8;
-/// The state of a mapping that takes no memory yet.
-pub(crate) const RESERVED: u8 = 0;
-/// What is reserved of the addresses takes memory from here on.
-pub(crate) const COMMITTED: u8 = 1;
+/// What has happened to addresses, in an event of mapped memory.
+pub(crate) mod mapping {
+    /// They are reserved, and take no memory.
+    pub(crate) const RESERVED: u8 = 0;
+    /// What was reserved of them is a block from here on.
+    pub(crate) const COMMITTED: u8 = 1;
+    /// They are a block from here on.
+    pub(crate) const MAPPED: u8 = 2;
+    /// They are no longer mapped; with a size of 0, the whole block at the address.
+    pub(crate) const FREED: u8 = 3;
+    /// They are moved: the first half.
+    pub(crate) const MOVED_FROM: u8 = 4;
+    /// The second half: where they are now.
+    pub(crate) const MOVED_TO: u8 = 5;
+}
 
 /// The type of one field's values.
 ///

@@ -1,6 +1,6 @@
 //! Events that correct, rename or reclassify a block.
 
-use super::{ApplyEnv, MappedRange, Model, usable_heap};
+use super::{ApplyEnv, Model, usable_heap};
 use crate::analysis::accounts::{Bucket, LAST_CLASS, class_of};
 use crate::analysis::attribution::{HeapAddress, LastBlock, MadeBy};
 use crate::analysis::live_set::{Block, HEAPS};
@@ -24,11 +24,6 @@ impl Model {
             );
         };
         let old = last.block;
-        if self.has_mappings(last.heap.into()) {
-            // What its allocation did not say is replaced, too.
-            let addresses = address.saturating_add(old.size())..address.saturating_add(size);
-            self.release(&MappedRange { stream: stream_id, heap: last.heap, addresses }, env);
-        }
         last.block.set_size(size);
         let new = last.block.size();
         self.streams.existing(stream_id).last = Some(last);

@@ -3,8 +3,9 @@
 use super::{ApplyEnv, Model};
 use crate::analysis::apply::operation::{Operation, OperationKind};
 use crate::analysis::attribution::{HeapAddress, PendingRealloc};
-use crate::analysis::live_set::{Block, HEAPS};
+use crate::analysis::live_set::Block;
 use crate::analysis::observer::{BlockChange, BlockObserver};
+use crate::trace::format::schema::mapping;
 use std::ops::Range;
 
 /// Addresses of a root heap, in an event of a stream.
@@ -14,97 +15,83 @@ pub(in crate::analysis) struct MappedRange {
     pub(in crate::analysis) addresses: Range<u64>,
 }
 
+impl MappedRange {
+    fn operation(&self, kind: OperationKind, stack: u32) -> Operation {
+        let Range { start, end } = self.addresses;
+        Operation::new(kind, self.stream, self.heap, start, end - start, stack)
+    }
+}
+
 impl Model {
-    /// Whether the blocks of a heap are mappings.
-    #[inline]
-    pub(in crate::analysis) fn has_mappings(&self, heap: usize) -> bool {
-        self.mappings.has(heap)
-    }
-
-    /// The blocks of a heap are mappings.
-    pub(in crate::analysis) fn add_mappings(&mut self, heap: u32) {
-        let Some(heap) = u8::try_from(heap).ok().filter(|heap| usize::from(*heap) < HEAPS) else {
-            return;
-        };
-        if !self.mappings.has(heap.into()) {
-            let starts = self.heaps.iter().filter(|(found, ..)| *found == heap);
-            self.mappings.add_heap(heap, starts.map(|(_, address, _)| address));
-        }
-    }
-
-    /// What mappings have reserved: root heaps, addresses and sizes.
+    /// What mappings have reserved: addresses and sizes.
     #[cfg(feature = "enable")]
-    pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u8, u64, u64)> {
-        let parts = self.mappings.reserved();
-        parts.map(|(heap, range)| (heap, range.start, range.end - range.start))
+    pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.mappings.reserved()
     }
 
-    /// An event of a heap with mappings. A free without a size is one of the whole block at its address.
+    /// Something has happened to these addresses: a state of [`mapping`].
     pub(in crate::analysis) fn apply_mapping<O: BlockObserver>(
         &mut self,
-        operation: &Operation,
+        mut range: MappedRange,
+        state: u8,
+        stack: u32,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let Operation { address, mut size, stream, heap, kind, .. } = *operation;
-        let is_free = matches!(kind, OperationKind::Free | OperationKind::ReallocFree);
-        if is_free && size == 0 {
-            size = self.heaps.get(heap, address).map_or(0, |block| block.size().max(1));
+        let MappedRange { stream, heap, .. } = range;
+        let start = range.addresses.start;
+        if range.addresses.is_empty() && matches!(state, mapping::FREED | mapping::MOVED_FROM) {
+            let bytes = self.heaps.get(heap, start).map_or(0, |block| block.size());
+            range.addresses.end = start.saturating_add(bytes);
         }
-        let addresses = address..address.saturating_add(size);
-        let range = MappedRange { stream, heap, addresses };
-        let number = env.cutoff.events();
-        match kind {
-            OperationKind::Alloc => {
+        match state {
+            mapping::RESERVED => {
                 self.release(&range, env);
-                self.allocate(operation, number, env);
-                self.mappings.add_block(heap, address);
+                self.mappings.reserve(heap, range.addresses);
             }
-            OperationKind::Free => self.release(&range, env),
-            OperationKind::ReallocFree => self.begin_to_move(&range, number, env),
-            OperationKind::ReallocAlloc => {
+            mapping::COMMITTED => {
+                for part in self.mappings.take_reserved(heap, &range.addresses) {
+                    self.map(&MappedRange { addresses: part, ..range }, stack, env);
+                }
+            }
+            mapping::MAPPED => {
+                self.release(&range, env);
+                self.map(&range, stack, env);
+            }
+            mapping::FREED => self.release(&range, env),
+            mapping::MOVED_FROM => self.begin_to_move(&range, env),
+            mapping::MOVED_TO => {
                 self.release(&range, env);
                 match self.stream(stream).pending() {
                     Some(PendingRealloc::Known { .. }) => {
-                        self.reallocate(operation, number, env);
-                        self.mappings.add_block(heap, address);
+                        let operation = range.operation(OperationKind::ReallocAlloc, stack);
+                        self.reallocate(&operation, env.cutoff.events(), env);
+                        self.mappings.add_block(heap, start);
                     }
                     Some(PendingRealloc::Reserved) => {
                         self.stream(stream).end_realloc();
                         self.mappings.reserve(heap, range.addresses);
                     }
                     // What was moved is not known, such as a file.
-                    Some(PendingRealloc::Unknown) | None => {
-                        self.stream(stream).end_realloc();
-                    }
+                    Some(PendingRealloc::Unknown) | None => _ = self.stream(stream).end_realloc(),
                 }
             }
+            state => env
+                .diagnostics
+                .problem(format!("a Memledger.Mapping has state {state}; the states are 0 to 5")),
         }
     }
 
-    /// These addresses are reserved from here on, and take no memory.
-    pub(in crate::analysis) fn reserve<O: BlockObserver>(
-        &mut self,
-        range: MappedRange,
-        env: &mut ApplyEnv<'_, O>,
-    ) {
-        self.release(&range, env);
-        self.mappings.reserve(range.heap, range.addresses);
-    }
-
-    /// What is reserved of these addresses becomes blocks, allocated with this stack.
-    pub(in crate::analysis) fn commit<O: BlockObserver>(
+    /// These addresses, in which nothing is, become a block.
+    fn map<O: BlockObserver>(
         &mut self,
         range: &MappedRange,
         stack: u32,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let &MappedRange { stream, heap, ref addresses } = range;
-        for part in self.mappings.take_reserved(heap, addresses) {
-            let size = part.end - part.start;
-            let kind = OperationKind::Alloc;
-            let operation = Operation::new(kind, stream, heap, part.start, size, stack);
+        if !range.addresses.is_empty() {
+            let operation = range.operation(OperationKind::Alloc, stack);
             self.allocate(&operation, env.cutoff.events(), env);
-            self.mappings.add_block(heap, part.start);
+            self.mappings.add_block(range.heap, range.addresses.start);
         }
     }
 
@@ -129,12 +116,7 @@ impl Model {
     }
 
     /// The first half of a move: the first block in these addresses moves, others are given back.
-    fn begin_to_move<O: BlockObserver>(
-        &mut self,
-        range: &MappedRange,
-        number: u64,
-        env: &mut ApplyEnv<'_, O>,
-    ) {
+    fn begin_to_move<O: BlockObserver>(&mut self, range: &MappedRange, env: &mut ApplyEnv<'_, O>) {
         let &MappedRange { stream, heap, ref addresses } = range;
         if !addresses.is_empty() {
             self.split(range, addresses.start, env);
@@ -149,7 +131,7 @@ impl Model {
         self.mappings.remove_block(heap, start);
         self.release(range, env);
         let operation = Operation::new(OperationKind::ReallocFree, stream, heap, start, 0, 0);
-        self.free(&operation, number, env);
+        self.free(&operation, env.cutoff.events(), env);
     }
 
     /// Makes two blocks of a block around `address`, which remain those of its owner.
