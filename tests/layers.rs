@@ -138,6 +138,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/platform/chunk_table.rs",
     "src/stacks/state.rs",
     "src/stacks/tree.rs",
+    "src/stacks/tree/shared.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",
     "src/trace/format/stream_events.rs",

@@ -11,11 +11,13 @@ use crate::trace::write::ReentrancyGuard;
 use std::ffi::c_void;
 use std::ptr;
 
-/// From now on, a signal that would end the process ends the recording first.
+/// From now on, a signal that would end the process ends the recording first. Not a crash, if there is a watcher: it reports
+/// without a handler in the process that has crashed, so the core file is as without the tracker.
 ///
 /// # Errors
 /// [`Error::ThreadNotStarted`]; the signals keep their actions then.
-pub(super) fn prepare() -> Result<(), Error> {
+pub(super) fn prepare(has_watcher: bool) -> Result<(), Error> {
+    os::take_crashes(!has_watcher);
     if !os::has_waiting_thread() {
         os::forget_signals();
         os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {

@@ -14,6 +14,8 @@ mod choices;
 mod code;
 mod containers;
 mod control;
+mod cores;
+mod counts;
 mod crashes;
 mod descriptors;
 mod destinations;
@@ -105,6 +107,7 @@ fn main() {
         ("signals", signals::CASES),
         ("ending_signals", ending_signals::CASES),
         ("crashes", crashes::CASES),
+        ("cores", cores::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),

@@ -25,7 +25,7 @@ pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use signals::{
     end_by, forget_signals, handle_ending_signals, has_waiting_thread, is_crash, let_crash_end,
-    wait_for_ending_signal,
+    take_crashes, wait_for_ending_signal,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 pub(crate) use watched::{

@@ -64,6 +64,8 @@ pub(crate) fn has_waiting_thread() -> bool {
 
 pub(crate) fn forget_signals() {}
 
+pub(crate) fn take_crashes(_crashes: bool) {}
+
 pub(crate) fn handle_ending_signals() {}
 
 pub(crate) fn wait_for_ending_signal() -> i32 {
