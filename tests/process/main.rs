@@ -36,6 +36,7 @@ mod log_moments;
 mod losses;
 mod memory;
 mod no_memory;
+mod oom;
 mod own_memory;
 #[expect(dead_code, reason = "the notes are read elsewhere")]
 #[path = "../analysis_report/page_reader.rs"]
@@ -84,6 +85,7 @@ fn main() {
         ("memory", memory::CASES),
         ("black_box", black_box::CASES),
         ("watcher", watcher::CASES),
+        ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
