@@ -1,10 +1,15 @@
 """The checks of scripts/check_preload.sh, which says what they are and sets the environment."""
 
+import glob
+import http.client
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 
 FOLDER, MEMLEDGER, LIBRARY = (os.environ[name] for name in ["folder", "memledger", "library"])
 # The same in all runs of a program, so that they allocate the same.
@@ -39,7 +44,7 @@ def require(condition, *facts):
 
 
 def require_complete(command, ended, report):
-    require(report is not None, command, "has no report:", ended.returncode, ended.stderr)
+    require(report is not None, command, "has no report:", ended)
     require(report["trace"]["complete"], command, "is incomplete:", report["losses"])
     # Stacks in a library that was just loaded are another matter.
     losses = {name: value for name, value in report["losses"].items() if value and not name.startswith("stacks_")}
@@ -73,6 +78,19 @@ def hostile():
     print("forks, thread-local values, libraries and signals: ok")
 
 
+def ends():
+    """Forked children that end by _exit have whole traces."""
+    run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", "--report", file("ends-%p.json"), "--"]
+    ended = program([*run, file("hostile"), "ends"])
+    require(ended.returncode == 0 and ended.stdout == "20 children\n", "ends", ended)
+    reports = [json.load(open(name)) for name in glob.glob(file("ends-*.json"))]
+    for report in reports:
+        require_complete("ends", ended, report)
+    kept = sorted([block["bytes"] for block in report["largest_live"]].count(12345) for report in reports)
+    require(kept == [0] + 20 * [10], "the blocks of children:", kept)
+    print("children that end by _exit: ok")
+
+
 def numbers():
     """A file to work on."""
     with open(file("numbers"), "w") as out:
@@ -92,6 +110,18 @@ def programs():
     ]
 
 
+def report_of(trace):
+    printed = subprocess.run([MEMLEDGER, "report", trace, "--format", "json"], capture_output=True, text=True)
+    return json.loads(printed.stdout)
+
+
+def calls(report):
+    """What a program has called, and how many bytes it has got, with what it did after its report."""
+    after = report["after_report"]
+    return [of_malloc(report)[name] + after.get(name, 0)
+            for name in ["allocations", "frees", "reallocations", "allocated_bytes"]]
+
+
 def counted():
     """Two runs, each with both libraries, so that both have the same environment and thread-local memory: in one
     the counter is the first to be called, and memledger records nothing."""
@@ -103,13 +133,9 @@ def counted():
         ended = program(command, LD_PRELOAD=f"{LIBRARY}:{file('libcount.so')}",
                         MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
         require(ended.returncode == output.returncode and ended.stdout == output.stdout, command, ended.stderr)
-        report = subprocess.run([MEMLEDGER, "report", file("trace.memledger"), "--format", "json"],
-                                capture_output=True, text=True)
-        report = json.loads(report.stdout)
+        report = report_of(file("trace.memledger"))
         require_complete(command, ended, report)
-        after = report["after_report"]
-        found = [of_malloc(report)[name] + after.get(name, 0)
-                 for name in ["allocations", "frees", "reallocations", "allocated_bytes"]]
+        found = calls(report)
         require(found == expected, command, "has", found, "but the counter has", expected)
         for name in ["trace.memledger", "count.txt"]:
             os.remove(file(name))
@@ -145,9 +171,7 @@ def mapped():
         ended = program(command, LD_PRELOAD=f"{file('libcount_mapped.so')}:{LIBRARY}",
                         MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
         require(ended.returncode == 0, command, ended.returncode, ended.stderr)
-        report = subprocess.run([MEMLEDGER, "report", file("trace.memledger"), "--format", "json"],
-                                capture_output=True, text=True)
-        report = json.loads(report.stdout)
+        report = report_of(file("trace.memledger"))
         require_complete(command, ended, report)
         heap = next(heap for heap in report["by_heap"] if heap["name"] == "Mapped")
         found = [heap["live_bytes"], heap["peak_bytes"]]
@@ -192,6 +216,59 @@ def other_allocators():
     print("jemalloc, tcmalloc and mimalloc below: ok")
 
 
+def server():
+    """nginx: a process, and another that serves, which it forks. SIGQUIT ends both."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    paths = [f"{part}_temp_path {file(part)};" for part in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]]
+    with open(file("nginx.conf"), "w") as out:
+        out.write(f"""user root; worker_processes 1; daemon off; pid {file("nginx.pid")}; error_log {file("error.log")};
+            events {{}}
+            http {{ {" ".join(paths)} access_log {file("access.log")}; gzip on; gzip_min_length 1; gzip_types *;
+                server {{ listen 127.0.0.1:{port}; location / {{ root {FOLDER}; }} }} }}""")
+    nginx = ["nginx", "-p", FOLDER, "-c", file("nginx.conf"), "-e", file("error.log")]
+
+    def serve(command, **environment):
+        running = subprocess.Popen(command, env=ENVIRONMENT | environment, cwd=FOLDER, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            begin, answers = time.monotonic(), []
+            while len(answers) < 300:
+                # NOTE: a connection at a time, so that it allocates the same each time.
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                try:
+                    connection.request("GET", "/nginx.conf", headers={"Accept-Encoding": "gzip"})
+                    answer = connection.getresponse()
+                    answers.append((answer.status, answer.read()))
+                except ConnectionRefusedError:
+                    require(running.poll() is None and not answers, command, "has ended:", running.returncode)
+                    require(time.monotonic() - begin < DEADLINE_S, command, "does not listen")
+                    time.sleep(0.01)
+                connection.close()
+            running.send_signal(signal.SIGQUIT)
+            output, errors = running.communicate(timeout=DEADLINE_S)
+        finally:
+            running.kill()
+        return (running.returncode, output, answers), errors
+
+    alone, errors = serve(nginx)
+    require(alone[0] == 0 and not errors, "nginx", alone[0], errors)
+    counted, errors = serve(nginx, LD_PRELOAD=f"{file('libcount.so')}:{LIBRARY}", COUNT_FILE=file("calls"))
+    expected = [[int(word) for word in open(name).read().split()][:3] for name in sorted(glob.glob(file("calls*")))]
+    require(counted == alone and len(expected) == 2, "the counter in nginx", counted[:2], errors, expected)
+    run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", "--trace", file("server-%p.utrace"), "--"]
+    found, errors = serve([*run, *nginx], LD_PRELOAD=file("libcount.so"), COUNT_FILE=file("calls"))
+    require(found == alone, "nginx under memledger run", found[:2], errors)
+    table = re.search(r"^Processes .*\n  nginx \((\d+)\) .*\n    nginx \((\d+)\) .*\n  all 2 ", errors, re.M)
+    require(table, "the processes of nginx:", errors)
+    for process, calls_of_counter in zip(table.groups(), expected):
+        report = report_of(file(f"server-{process}.utrace"))
+        require_complete(nginx, None, report)
+        found = calls(report)[:3]
+        require(found == calls_of_counter, "nginx", process, "has", found, "but the counter has", calls_of_counter)
+    print("a server of two processes, under load: ok")
+
+
 def refused():
     for name, why in [("static", "linked statically"), ("privileged", "more rights")]:
         ended, report = tracked([file(name), "nothing"])
@@ -210,5 +287,8 @@ def refused():
     print("what cannot be tracked is refused: ok")
 
 
-for check in [functions, hostile, mappings, replaced, counted, mapped, heaptrack, other_allocators, refused]:
+checks = [
+    functions, hostile, mappings, ends, replaced, counted, mapped, heaptrack, other_allocators, server, refused,
+]
+for check in checks:
     check()

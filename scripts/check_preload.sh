@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
 # (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
-# (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without it; other allocators below; what cannot be tracked is refused.
+# (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without
+# it; other allocators below; a server of two processes; what cannot be tracked is refused.
 # Installs what it needs. Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
@@ -17,6 +18,7 @@ need node nodejs
 need sqlite3 sqlite3
 need openssl openssl
 need xz xz-utils
+need nginx nginx
 libraries=/usr/lib/$(gcc -print-multiarch)
 need "$libraries/libjemalloc.so.2" libjemalloc2
 need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
@@ -30,7 +32,8 @@ export library=$PWD/target/preload/release/libmemledger_preload.so
 export folder
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount.so" tests/preload/count.c
+# NOTE: its functions call each other, not those of memledger.
+gcc -O2 -Wall -Werror -shared -fPIC -Wl,-Bsymbolic -o "$folder/libcount.so" tests/preload/count.c
 gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount_mapped.so" tests/preload/count_mapped.c
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c

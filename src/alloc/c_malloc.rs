@@ -357,8 +357,7 @@ mod functions {
             return refuse(EINVAL);
         };
         // SAFETY: as above.
-        let block = unsafe { next_malloc::aligned(align, size) };
-        record(block.unwrap_or_else(refuse), size, align)
+        record(unsafe { next_malloc::memalign(align, size) }, size, align)
     }
 
     #[inline(always)]

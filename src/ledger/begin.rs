@@ -110,7 +110,7 @@ pub(super) fn begin(
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
     if config.report_on_signals {
-        signals::prepare().unwrap_or_else(problems::report);
+        signals::prepare(recording.watch.is_some()).unwrap_or_else(problems::report);
     }
     let handle = (!recording.from_environment).then_some(recording.generation);
     *current = Some(recording);

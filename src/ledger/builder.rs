@@ -49,7 +49,7 @@ impl LedgerBuilder {
     /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report needs, as in
     /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
     /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
-    /// when Rust's runtime has them.
+    /// when Rust's runtime has them. With a [watcher](Self::watch), no crash is handled here: the watcher reports it.
     ///
     /// Any other signal that the program ignores or handles itself, before or after this call, stays the program's: the
     /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address

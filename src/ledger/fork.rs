@@ -85,6 +85,10 @@ fn lock_all() -> Option<Result<Locks, BusyLock>> {
 }
 
 fn take_locks() -> Option<Result<Locks, BusyLock>> {
+    // NOTE: the C library allocates when a thread first has `LOCKS`, which is then an allocation in each child.
+    if !FOLLOWS_FORKS.load(Ordering::Acquire) {
+        return None;
+    }
     LOCKS.try_with(RefCell::take).ok().flatten()
 }
 

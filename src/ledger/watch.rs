@@ -21,6 +21,7 @@ use super::stats::trailer;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started};
 use crate::scopes::tree::{self, SharedNodes};
+use crate::stacks::tree::{self as stacks, SharedStacks};
 use crate::trace::read::read;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
@@ -123,13 +124,15 @@ fn try_start(
     let parts = [
         size_of::<Checkpoints>().next_multiple_of(4096),
         size_of::<SharedNodes>().next_multiple_of(4096),
-        size_of::<SharedTypes>(),
+        size_of::<SharedTypes>().next_multiple_of(4096),
+        size_of::<SharedStacks>(),
     ];
     // SAFETY: there is no other thread that runs; the parts are as large as what is in them, and start at pages.
     let checkpoints = unsafe {
         let start = watch::share(parts.iter().sum(), buffer_limit)?;
         tree::share(start.add(parts[0]));
         declared::share(start.add(parts[0] + parts[1]));
+        stacks::share(start.add(parts[0] + parts[1] + parts[2]));
         Checkpoints::at(start)
     };
     checkpoints.set_stage(Stage::Running);

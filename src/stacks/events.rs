@@ -101,6 +101,8 @@ pub(crate) struct StackEvents {
     sampling: Option<u64>,
     /// Whether the channel was on when it was last looked at.
     is_on: bool,
+    /// In a watcher: the first stack that the process may not have announced.
+    left: Option<u32>,
     on_problem: fn(Error),
 }
 
@@ -117,6 +119,7 @@ impl StackEvents {
             refreshed_at: None,
             sampling: None,
             is_on: false,
+            left: None,
             on_problem,
         }
     }
@@ -173,6 +176,9 @@ impl EventProvider for StackEvents {
     }
 
     fn announce(&mut self, importants: &mut Importants) {
+        if self.left.is_some() {
+            return;
+        }
         // NOTE: before the modules are read. All stacks below are in modules that are announced.
         self.end = tree::end();
         self.follow_channel();
@@ -187,6 +193,12 @@ impl EventProvider for StackEvents {
     }
 
     fn define(&mut self, send: &mut dyn FnMut(u16, &[u8])) {
+        if let Some(first) = &mut self.left {
+            let mut packets = Packets::new(send);
+            tree::visit_left(*first, |stack| packets.add(&stack));
+            *first = u32::MAX;
+            return packets.flush();
+        }
         if self.sampling.is_none() {
             return;
         }
@@ -219,6 +231,15 @@ impl EventProvider for StackEvents {
             again.visit_those_of(&walk, u32::MAX, |stack| packets.add(&stack));
             packets.flush();
         }))
+    }
+
+    fn position(&self) -> u64 {
+        self.sampling.map_or(0, |_| u64::from(self.walk.visited()) + 1)
+    }
+
+    fn continue_after(&mut self, position: u64) -> bool {
+        self.left = position.checked_sub(1).map(|first| first as u32);
+        self.left.is_some()
     }
 }
 

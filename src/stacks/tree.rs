@@ -12,8 +12,10 @@
 //! complete. Pages that are not used take no memory.
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
+mod shared;
 mod walk;
 
+pub(crate) use shared::{SharedStacks, share, visit_left};
 pub(crate) use walk::{NewStack, Walk, end};
 
 use crate::platform::os;
@@ -251,6 +253,8 @@ fn number_of_stack(node: u32) -> Option<u32> {
     // once take two, of which one is in no event.
     let number = STACKS.fetch_add(1, Ordering::Relaxed);
     table.node_of(number)?.store(node, Ordering::Release);
+    // NOTE: before any event can have the number.
+    shared::add(number, node);
     match stack_of.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(number),
         Err(theirs) => Some(theirs),

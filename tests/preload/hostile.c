@@ -56,6 +56,37 @@ static void forks(void) {
     puts("200 forks");
 }
 
+static void *volatile kept;
+
+static void leave(int number) { _exit(number == SIGALRM ? 7 : 8); }
+
+/* Children that keep ten blocks and end by _exit: alone, while eight threads allocate, in a handler, perhaps within malloc,
+ * and after a child of their own that has their memory. */
+static void ends(void) {
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        int status = 0;
+        if (child == 0) {
+            if (i % 4 == 1) start();
+            for (int j = 0; j < 10; j++) kept = malloc(12345);
+            if (i % 4 == 2) {
+                signal(SIGALRM, leave);
+                ualarm(500, 0);
+                for (;;) free(malloc(100));
+            }
+            if (i % 4 == 3) {
+                pid_t other = vfork();
+                if (other == 0) _exit(9);
+                if (waitpid(other, &status, 0) != other || WEXITSTATUS(status) != 9) abort();
+            }
+            if (i % 8 < 4) _exit(7);
+            _Exit(7);
+        }
+        if (waitpid(child, &status, 0) != child || status != 7 << 8) abort();
+    }
+    puts("20 children");
+}
+
 /* Loads libraries with thread-local values while eight threads allocate: the loader then makes the
  * threads' tables of such values larger, with malloc, where malloc needs one. */
 static void libraries(const char *folder, int count) {
@@ -168,6 +199,7 @@ static void mappings(void) {
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     if (!strcmp(name, "forks")) forks();
+    else if (!strcmp(name, "ends")) ends();
     else if (!strcmp(name, "libraries")) libraries(arguments[2], atoi(arguments[3]));
     else if (!strcmp(name, "threads")) threads_of_libraries(arguments[2], atoi(arguments[3]));
     else if (!strcmp(name, "handlers")) handlers();

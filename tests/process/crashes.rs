@@ -158,7 +158,7 @@ fn inside_allocator() {
 }
 
 #[expect(unconditional_recursion, reason = "it is to overflow the stack")]
-fn overflow() {
+pub(crate) fn overflow() {
     black_box([0_u8; 1000]);
     overflow();
     black_box(());
@@ -201,24 +201,24 @@ mod system {
     use libc::c_int;
     use std::hint::black_box;
 
-    pub(super) fn no_memory() {
+    pub(crate) fn no_memory() {
         // SAFETY: none. This is the crash.
         unsafe { black_box(16 as *mut u8).write_volatile(1) };
     }
 
-    pub(super) fn no_instruction() {
+    pub(crate) fn no_instruction() {
         // SAFETY: none. This is the crash.
         unsafe { std::arch::asm!("ud2") };
     }
 
-    pub(super) fn by_zero() {
+    pub(crate) fn by_zero() {
         // SAFETY: none. This is the crash.
         unsafe {
             std::arch::asm!("div {zero:e}", zero = in(reg) 0_u32, inout("eax") 1 => _, inout("edx") 0 => _);
         }
     }
 
-    pub(super) fn cut_file() {
+    pub(crate) fn cut_file() {
         use std::os::fd::AsRawFd;
         let file = std::fs::File::create_new("cut").unwrap();
         // SAFETY: none. The page is in the mapping and not in the file: this is the crash.
@@ -244,7 +244,7 @@ mod system {
     }
 
     /// What handles the signal.
-    pub(super) fn action(signal: c_int) -> libc::sighandler_t {
+    pub(crate) fn action(signal: c_int) -> libc::sighandler_t {
         // SAFETY: the action is a local, for which zeros are valid.
         unsafe {
             let mut action = std::mem::zeroed::<libc::sigaction>();
@@ -270,6 +270,5 @@ mod system {
         unsafe { quick_exit(status) }
     }
 }
-use system::{
-    action, by_zero, cut_file, exit_quickly, handle_by_exit, no_instruction, no_memory, sent,
-};
+pub(crate) use system::{action, by_zero, cut_file, no_instruction, no_memory};
+use system::{exit_quickly, handle_by_exit, sent};

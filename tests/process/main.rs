@@ -14,6 +14,8 @@ mod choices;
 mod code;
 mod containers;
 mod control;
+mod cores;
+mod counts;
 mod crashes;
 mod descriptors;
 mod destinations;
@@ -34,6 +36,7 @@ mod log_moments;
 mod losses;
 mod memory;
 mod no_memory;
+mod oom;
 mod own_memory;
 #[expect(dead_code, reason = "the notes are read elsewhere")]
 #[path = "../analysis_report/page_reader.rs"]
@@ -82,6 +85,7 @@ fn main() {
         ("memory", memory::CASES),
         ("black_box", black_box::CASES),
         ("watcher", watcher::CASES),
+        ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
@@ -105,6 +109,7 @@ fn main() {
         ("signals", signals::CASES),
         ("ending_signals", ending_signals::CASES),
         ("crashes", crashes::CASES),
+        ("cores", cores::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),

@@ -1,19 +1,21 @@
 //! Programs that end without a report, and have a watcher.
 //!
-//! What the program has done is known from a file that it maps, in which each thread counts before and after each call of the
-//! allocator. The kernel keeps that file, however the program ends.
-#![expect(unsafe_code, reason = "maps a file, ends processes and calls the allocator directly")]
+//! What the program has done is known from a file, whatever ends it (`counts.rs`).
+#![expect(unsafe_code, reason = "maps a file and ends processes")]
 
+use crate::counts::{
+    Counts, THREADS, check, counts_agree, map_counts, note_floor, reported, wait_for_report,
+};
 use crate::files::check_told;
 use crate::fork::{fork, wait};
 use crate::harness::{
-    Case, Outcome, REPORT, Run, Running, TRACE, builder, case, churn, kill, leave, left, scope,
+    Case, Outcome, REPORT, Run, TRACE, builder, case, churn, kill, leave, left, scope,
 };
 use crate::start::IN_MAIN;
 use libc::c_int;
-use memledger::analysis::Report;
+use memledger::analysis::StackKind;
 use memledger::{Name, alloc_scope};
-use std::alloc::{Layout, alloc, dealloc};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Read;
@@ -47,7 +49,7 @@ pub(crate) const CASES: &[Case] = &[
         ends(&run, "killed", Some(libc::SIGKILL))
     }),
     case("a report on signals and a watcher give one report", end, |run| {
-        // The first two end with a report that the process makes itself.
+        // The first one ends with a report that the process makes itself.
         for way in ["TERM", "SEGV", "_exit", "KILL"] {
             let run = set(Run::of(&run), way, 8, true).env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
             check(&watched(run), true);
@@ -130,6 +132,14 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(scope(&report, &path).unwrap().figures.live_bytes, 1000 + number);
         }
     }),
+    case("call stacks that were taken a moment before have frames", last_stacks, |run| {
+        let run = run.tracked().env("MEMLEDGER_WATCH", "1").env("MEMLEDGER_STACKS", "on");
+        let report = watched(run).whole();
+        assert!(report.by_stack.iter().all(|row| row.kind != StackKind::Unknown));
+        let lefts = report.by_stack.iter().filter(|row| row.figures.live_bytes >= 2000);
+        let frames = lefts.map(|row| row.frames.len()).collect::<HashSet<_>>();
+        assert!(frames.len() >= 40, "a stack for each depth: {frames:?}");
+    }),
     case("a watcher ends with its recording", ends_before, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -137,122 +147,6 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const READY: &str = "ready";
-const COUNTS: &str = "counts";
-const THREADS: usize = 9;
-
-/// Where a program notes what all threads had done when it began to end, in the place of a thread.
-const FLOOR: usize = THREADS - 1;
-
-/// What one thread has begun and done.
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct Counts {
-    allocations: [AtomicU64; 2],
-    frees: [AtomicU64; 2],
-    allocated: [AtomicU64; 2],
-    freed: [AtomicU64; 2],
-}
-
-/// The counts of all threads, in the file.
-fn map_counts() -> &'static [Counts; THREADS] {
-    let size = size_of::<[Counts; THREADS]>();
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(COUNTS);
-    let file = file.unwrap();
-    file.set_len(size as u64).unwrap();
-    // SAFETY: a mapping of this size, which stays; zeros are valid.
-    unsafe {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let fd = file.as_raw_fd();
-        let at = libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, fd, 0);
-        assert_ne!(at, libc::MAP_FAILED);
-        &*at.cast()
-    }
-}
-
-fn add(to: &[AtomicU64; 2], which: usize, by: u64) {
-    to[which].store(to[which].load(Ordering::Relaxed) + by, Ordering::Release);
-}
-
-impl Counts {
-    /// Allocates blocks, and frees most of them.
-    fn work(&self, blocks: usize) {
-        for number in 0..blocks {
-            let layout = Layout::from_size_align(1 + number % 1000, 8).unwrap();
-            let size = layout.size() as u64;
-            add(&self.allocated, 0, size);
-            add(&self.allocations, 0, 1);
-            // SAFETY: the size is not 0; the block is freed once.
-            unsafe {
-                let block = black_box(alloc(black_box(layout)));
-                add(&self.allocations, 1, 1);
-                add(&self.allocated, 1, size);
-                if number % 8 != 0 {
-                    add(&self.freed, 0, size);
-                    add(&self.frees, 0, 1);
-                    dealloc(block, layout);
-                    add(&self.frees, 1, 1);
-                    add(&self.freed, 1, size);
-                }
-            }
-        }
-    }
-}
-
-/// Notes what all threads have done: they go on while a report is made in the process.
-fn note_floor(counts: &[Counts; THREADS]) {
-    let of: [fn(&Counts) -> &[AtomicU64; 2]; 4] =
-        [|of| &of.allocations, |of| &of.frees, |of| &of.allocated, |of| &of.freed];
-    for of in of {
-        let sum = counts[..FLOOR].iter().map(|counts| of(counts)[1].load(Ordering::Acquire)).sum();
-        of(&counts[FLOOR])[1].store(sum, Ordering::Release);
-    }
-}
-
-/// The counts that a program left: of each kind, what it has done at least, and at most.
-fn read_counts(outcome: &Outcome) -> [[u64; 2]; 4] {
-    let bytes = fs::read(outcome.path(COUNTS)).unwrap();
-    let mut sums = [[0; 2]; 4];
-    let threads = bytes.chunks(size_of::<Counts>()).collect::<Vec<_>>();
-    let words = |thread: &[u8]| {
-        let words = thread.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-        words.collect::<Vec<_>>()
-    };
-    for thread in &threads[..FLOOR] {
-        for (word, sum) in words(thread).into_iter().zip(sums.as_flattened_mut()) {
-            *sum += word;
-        }
-    }
-    for (floor, sum) in words(threads[FLOOR]).chunks(2).zip(&mut sums) {
-        if floor[1] > 0 {
-            sum[1] = floor[1];
-        }
-    }
-    sums
-}
-
-/// The report has what the program has counted; if threads were at work, each may have been within one call.
-#[track_caller]
-fn counts_agree(outcome: &Outcome, report: &Report, at_work: bool) {
-    let row = scope(report, &["GlobalScope", "counted"]).expect("the scope").figures;
-    let freed = row.allocated_bytes - row.live_bytes;
-    let figures = [row.allocations, row.frees, row.allocated_bytes, freed];
-    let names = ["allocations", "frees", "allocated bytes", "freed bytes"];
-    for ((figure, [begun, done]), name) in figures.into_iter().zip(read_counts(outcome)).zip(names)
-    {
-        assert!((done..=begun).contains(&figure), "{name}: {figure} of {done} to {begun}");
-        assert!(at_work || begun == done, "{name}: {begun} begun, {done} done");
-        assert!(figure > 0, "{name}");
-    }
-}
-
-/// Checks a program that has ended: its trace and its report are whole, and have what it did.
-#[track_caller]
-fn check(outcome: &Outcome, at_work: bool) {
-    let report = outcome.whole();
-    assert_eq!(report.trace.from_process_start, Some(true));
-    assert_eq!(report.trace.pid, Some(outcome.pid));
-    counts_agree(outcome, &report, at_work);
-}
 
 fn set(run: Run, way: &str, threads: usize, at_work: bool) -> Run {
     run.tracked()
@@ -266,23 +160,6 @@ fn set(run: Run, way: &str, threads: usize, at_work: bool) -> Run {
 #[track_caller]
 fn watched(run: Run) -> Outcome {
     reported(run.spawn())
-}
-
-#[track_caller]
-fn reported(running: Running) -> Outcome {
-    let path = running.path(REPORT);
-    let outcome = running.wait();
-    wait_for_report(&path);
-    outcome
-}
-
-#[track_caller]
-fn wait_for_report(path: &std::path::Path) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !fs::read_to_string(path).is_ok_and(|report| report.ends_with("}\n")) {
-        assert!(Instant::now() < until, "no report");
-        std::thread::yield_now();
-    }
 }
 
 /// A program that ends this way has a whole report, with one thread and with eight, idle and at work, and ends as it does without a
@@ -343,9 +220,7 @@ fn end() {
     let number = WAYS.iter().position(|name| *name == way).unwrap_or(WAYS.len());
     ENDS.store(number as u64, Ordering::Relaxed);
     CUT.store(cut_page(), Ordering::Relaxed);
-    if std::env::var_os("MEMLEDGER_REPORT_ON_SIGNALS").is_some()
-        && ["TERM", "SEGV"].contains(&&*way)
-    {
+    if std::env::var_os("MEMLEDGER_REPORT_ON_SIGNALS").is_some() && way == "TERM" {
         ENDS_ITSELF.set(counts).unwrap();
     }
     let idle: &'static _ = Box::leak(Box::new(std::sync::Barrier::new(threads)));
@@ -564,6 +439,22 @@ fn last_names() {
         let name = Name::intern(&format!("made at run time {number}"));
         alloc_scope!(name, { leave(1000 + number) });
     }
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
+}
+
+/// Leaves a block in each of 40 depths of calls.
+fn last_stacks() {
+    #[inline(never)]
+    fn leave_in(depth: usize) {
+        leave(2000 + depth);
+        if depth > 0 {
+            leave_in(depth - 1);
+        }
+        black_box(());
+    }
+    // The tracker knows the code once it has taken stacks.
+    churn(1000);
+    leave_in(39);
     kill(std::process::id() as libc::pid_t, libc::SIGKILL);
 }
 

@@ -24,9 +24,11 @@ mod watched;
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
+#[cfg(feature = "__preload")]
+pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
-    end_by, forget_signals, handle_ending_signals, has_waiting_thread, is_crash, let_crash_end,
-    wait_for_ending_signal,
+    end_by, end_waiting, forget_signals, handle_ending_signals, has_waiting_thread, take_crashes,
+    wait_for_ending_signal, waits_for_report,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 pub(crate) use watched::{

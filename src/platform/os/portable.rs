@@ -64,17 +64,19 @@ pub(crate) fn has_waiting_thread() -> bool {
 
 pub(crate) fn forget_signals() {}
 
+pub(crate) fn take_crashes(_crashes: bool) {}
+
 pub(crate) fn handle_ending_signals() {}
 
 pub(crate) fn wait_for_ending_signal() -> i32 {
     0
 }
 
-pub(crate) fn is_crash(_signal: i32) -> bool {
+pub(crate) fn waits_for_report(_signal: i32) -> bool {
     false
 }
 
-pub(crate) fn let_crash_end() {}
+pub(crate) fn end_waiting() {}
 
 pub(crate) fn end_by(_signal: i32) {}
 

@@ -32,6 +32,11 @@ impl Walk {
         self.visited == 0
     }
 
+    /// A number below which it has visited all stacks that were written.
+    pub(crate) fn visited(&self) -> u32 {
+        self.unwritten.iter().copied().fold(self.visited, u32::min)
+    }
+
     /// Visits the stacks below [`end`] that no call has visited: all that an event can have that was
     /// committed before `end` was read.
     pub(crate) fn visit_new(&mut self, end: u32, mut visit: impl FnMut(NewStack<'_>)) {

@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicUsize;
 
 #[cfg(c_mmap)]
 pub(crate) use functions::mapped;
-pub(crate) use functions::{aligned, calloc, early_bytes_from, free, is_early, malloc, realloc};
+pub(crate) use functions::{
+    aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
+};
 
 /// The addresses of the library that has the next `malloc`: the first one and their number, 0 as long as
 /// none is known.
@@ -60,12 +62,14 @@ mod functions {
     static FREE: AtomicPtr<c_void> = AtomicPtr::new(first_free as Free as *mut c_void);
     static POSIX_MEMALIGN: AtomicPtr<c_void> =
         AtomicPtr::new(first_posix_memalign as PosixMemalign as *mut c_void);
-    static ALL: [(&AtomicPtr<c_void>, &CStr); 5] = [
+    static MEMALIGN: AtomicPtr<c_void> = AtomicPtr::new(first_memalign as Calloc as *mut c_void);
+    static ALL: [(&AtomicPtr<c_void>, &CStr); 6] = [
         (&MALLOC, c"malloc"),
         (&CALLOC, c"calloc"),
         (&REALLOC, c"realloc"),
         (&FREE, c"free"),
         (&POSIX_MEMALIGN, c"posix_memalign"),
+        (&MEMALIGN, c"memalign"),
     ];
 
     /// Looks all functions up; `false` if this thread is doing so already, or if one is missing.
@@ -197,6 +201,11 @@ mod functions {
         if find_all() { unsafe { calloc(count, size) } } else { early(count.saturating_mul(size)) }
     }
 
+    unsafe extern "C" fn first_memalign(align: usize, size: usize) -> *mut u8 {
+        // SAFETY: the caller makes the same promise.
+        if find_all() { unsafe { memalign(align, size) } } else { ptr::null_mut() }
+    }
+
     unsafe extern "C" fn first_realloc(block: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
         if find_all() { unsafe { realloc(block, size) } } else { ptr::null_mut() }
@@ -273,6 +282,16 @@ mod functions {
         if error == 0 { Ok(block) } else { Err(error) }
     }
 
+    /// NOTE: not by `posix_memalign`: that of the next library may call `memalign`, which is the program's.
+    ///
+    /// # Safety
+    /// That of C's `memalign`.
+    #[inline]
+    pub(crate) unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+        // SAFETY: as in `malloc`.
+        unsafe { transmute::<*mut c_void, Calloc>(MEMALIGN.load(Ordering::Relaxed))(align, size) }
+    }
+
     /// What is allocated while the functions are looked up.
     #[repr(align(16))]
     struct Area(UnsafeCell<[u8; 4096]>);
@@ -324,7 +343,8 @@ mod functions {
         pub(crate) fn realloc(block: *mut u8, size: usize) -> *mut u8;
         #[link_name = "__libc_free"]
         pub(crate) fn free(block: *mut u8);
-        fn __libc_memalign(align: usize, size: usize) -> *mut u8;
+        #[link_name = "__libc_memalign"]
+        pub(crate) fn memalign(align: usize, size: usize) -> *mut u8;
     }
 
     #[cfg(c_mmap)]
@@ -341,7 +361,7 @@ mod functions {
 
     pub(crate) unsafe fn aligned(align: usize, size: usize) -> Result<*mut u8, std::ffi::c_int> {
         // SAFETY: the caller gives a power of two.
-        let block = unsafe { __libc_memalign(align, size) };
+        let block = unsafe { memalign(align, size) };
         // SAFETY: every thread has an `errno`.
         if block.is_null() { Err(unsafe { *libc::__errno_location() }) } else { Ok(block) }
     }

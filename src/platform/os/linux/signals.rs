@@ -2,7 +2,7 @@
 
 use super::{KeepErrno, now, process_id, wait, wake_all};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{mem, ptr};
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
@@ -33,6 +33,9 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 /// When it arrived, in nanoseconds of the monotonic clock.
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 
+/// Whether crashes are taken over, too.
+static TAKES_CRASHES: AtomicBool = AtomicBool::new(false);
+
 /// Whether threads that have crashed need not wait any more.
 static IS_DONE: AtomicU32 = AtomicU32::new(0);
 
@@ -47,6 +50,11 @@ static WAITING_PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Whether this process has a thread that acts upon signals.
 pub(crate) fn has_waiting_thread() -> bool {
     WAITING_PROCESS.load(Ordering::Acquire) == process_id()
+}
+
+/// Sets whether crashes are taken over, too. Before a thread is in [`wait_for_ending_signal`].
+pub(crate) fn take_crashes(crashes: bool) {
+    TAKES_CRASHES.store(crashes, Ordering::Relaxed);
 }
 
 /// Forgets what arrived in the process that has forked this one.
@@ -64,6 +72,9 @@ pub(crate) fn handle_ending_signals() {
         if action(signal) == libc::SIG_DFL {
             set_action(signal, ending_handler());
         }
+    }
+    if !TAKES_CRASHES.load(Ordering::Relaxed) {
+        return;
     }
     let is_early = |signal| OF_RUNTIME.contains(&signal) && action(signal) == libc::SIG_DFL;
     CRASHES.into_iter().filter(|signal| !is_early(*signal)).for_each(handle_crash);
@@ -116,23 +127,52 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
     let before = before(signal);
     let before = before.map_or(ptr::null_mut(), |before| before.load(Ordering::Acquire));
+    // NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until this handler returns, so
+    // the core file has the registers from before it, too.
     // SAFETY: it is an action that was stored before the handler was installed, or null, which changes nothing; the kernel
     // passes an information that is valid during the call.
     unsafe {
         libc::sigaction(signal, before, ptr::null_mut());
         if (*info).si_code <= 0 {
-            libc::raise(signal);
+            let (process, thread) = (process_id(), super::thread_id());
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
         }
     }
 }
 
-/// Whether it says that the program has crashed.
-pub(crate) fn is_crash(signal: c_int) -> bool {
+/// In the place of a signal: a thread is about to call `_exit`.
+#[cfg(feature = "__preload")]
+const EXIT: c_int = -1;
+
+/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a crash, if there is
+/// such a thread. Calls only what a signal handler may.
+#[cfg(feature = "__preload")]
+pub(crate) fn exit_after_report(status: c_int) -> ! {
+    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
+    if TAKES_CRASHES.load(Ordering::Relaxed) && has_waiting_thread() {
+        let begin = now();
+        if FIRST.compare_exchange(0, EXIT as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            wake_all(&FIRST);
+        }
+        wait_until_done(begin);
+    }
+    loop {
+        // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}
+
+/// Whether the thread that it is from waits for the report, and ends the process itself.
+pub(crate) fn waits_for_report(signal: c_int) -> bool {
+    #[cfg(feature = "__preload")]
+    if signal == EXIT {
+        return true;
+    }
     CRASHES.contains(&signal)
 }
 
-/// Lets the threads that have crashed end the process.
-pub(crate) fn let_crash_end() {
+/// Lets the threads that wait for the report end the process.
+pub(crate) fn end_waiting() {
     IS_DONE.store(1, Ordering::Release);
     wake_all(&IS_DONE);
 }
@@ -149,8 +189,11 @@ pub(crate) fn wait_for_ending_signal() -> c_int {
         let waited = now().saturating_sub(begin);
         let is_late = waited > RUNTIME_TIMEOUT;
         let is_ready = |signal| is_late || action(signal) != libc::SIG_DFL;
-        OF_RUNTIME.into_iter().filter(|signal| is_ready(*signal)).for_each(handle_crash);
-        let are_all = OF_RUNTIME.into_iter().all(|signal| action(signal) != libc::SIG_DFL);
+        if TAKES_CRASHES.load(Ordering::Relaxed) {
+            OF_RUNTIME.into_iter().filter(|signal| is_ready(*signal)).for_each(handle_crash);
+        }
+        let are_all = OF_RUNTIME.into_iter().all(|signal| action(signal) != libc::SIG_DFL)
+            || !TAKES_CRASHES.load(Ordering::Relaxed);
         // The runtime mostly begins soon; a program may take longer before that.
         let step = (waited / 4).clamp(100_000, 10_000_000);
         wait(&FIRST, 0, if are_all || is_late { u64::MAX >> 1 } else { step });
