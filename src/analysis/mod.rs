@@ -92,10 +92,10 @@ pub use query::{
     Unanswered,
 };
 pub use report::{
-    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow, LiveBlock, LlmTagRow,
-    LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report, ResidentMemory, Rss, RssPoint,
-    ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, ThreadSeries, TimePoint, TimeSeries,
-    TimeSpan, TraceInfo,
+    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,
+    LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
+    ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "enable")]

@@ -3,9 +3,12 @@
 use crate::files::check_told;
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn};
 use memledger::Worker;
-use memledger::analysis::ResidentMemory;
+use memledger::analysis::{AllocatorStatistics, ResidentMemory};
 use std::fs;
 use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -32,10 +35,11 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("memory that was given back is in the peak only", gives_back, |run| {
         let rss = run.run().whole().rss.unwrap();
+        let most = rss.most_bytes;
         let (peak, end) = (rss.peak.unwrap(), rss.end.unwrap());
-        let is_there = |memory: ResidentMemory| memory.live_bytes >= TOUCHED;
-        assert!(is_there(peak) && !is_there(end), "{rss:?}");
-        assert!(rss.most_bytes >= peak.rss_bytes() && peak.rss_bytes() > end.rss_bytes());
+        let is_there = |memory: &ResidentMemory| memory.live_bytes >= TOUCHED;
+        assert!(is_there(&peak) && !is_there(&end), "{end:?}");
+        assert!(most >= peak.rss_bytes() && peak.rss_bytes() > end.rss_bytes());
         assert!(peak.at_ns < end.at_ns);
     }),
     case("RSS is not read where the settings say so", plain, |run| {
@@ -49,7 +53,55 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(outcome.files(), [REPORT, TRACE]);
         }
     }),
+    case("each allocator says what it has", plain, |run| {
+        let outcome = run.tracked().run();
+        let rss = outcome.quiet().whole().rss.unwrap();
+        let [glibc] = &rss.allocators[..] else { panic!("{rss:?}") };
+        assert_eq!(glibc.allocator, "glibc");
+        assert_eq!(figure(glibc, "in use") + figure(glibc, "free"), figure(glibc, "arenas"));
+        // What is live, and what the tracker has, is in use.
+        let tracker = rss.end.unwrap().tracker_block_bytes;
+        let in_use = figure(glibc, "in use") + figure(glibc, "mapped");
+        assert!(in_use >= tracker && tracker > 0, "{in_use}, {tracker}");
+        for (library, name, whole) in [
+            ("libjemalloc.so.2", "jemalloc", "allocated"),
+            ("libmimalloc.so.2", "mimalloc", "committed"),
+            ("libtcmalloc_minimal.so.4", "tcmalloc", "allocated"),
+        ] {
+            let Some(path) = installed(library) else { continue };
+            let outcome = outcome.again().tracked().env("LD_PRELOAD", path).run();
+            let rss = outcome.quiet().whole().rss.unwrap();
+            let found = rss.allocators.iter().find(|found| found.allocator == name).unwrap();
+            assert!(figure(found, whole) >= rss.end.unwrap().tracker_block_bytes, "{found:?}");
+        }
+    }),
+    case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
+        let outcome = run.tracked().run();
+        outcome.exited(0);
+        assert!(outcome.stderr.contains("corrupted top size"), "{}", outcome.stderr);
+        let report = outcome.whole();
+        let rss = report.rss.unwrap();
+        assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
+    }),
+    case("after a crash in malloc no allocator is asked", damage_heap, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1").run();
+        assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{}", outcome.stderr);
+        let rss = outcome.whole().rss.unwrap();
+        assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
+    }),
 ];
+
+/// A figure of an allocator.
+#[track_caller]
+fn figure(of: &AllocatorStatistics, name: &str) -> u64 {
+    of.figures.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{of:?}")).1
+}
+
+/// Where a library is installed.
+fn installed(library: &str) -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    folders.iter().map(|folder| Path::new(folder).join(library)).find(|path| path.exists())
+}
 
 const OWN: &str = "own";
 const MIB: u64 = 1 << 20;
@@ -108,4 +160,42 @@ fn gives_back() {
 
 fn plain() {
     churn(1000);
+}
+
+/// Has glibc find one of its arenas damaged: it ends the process by `abort`, with the lock of that arena held. Other threads than
+/// this one wait for the lock.
+#[expect(unsafe_code, reason = "damages the heap")]
+fn damage_heap() {
+    const BYTES: usize = 100_000;
+    let damage = || {
+        // SAFETY: not at all: after the last of these blocks is the size of what the arena has left.
+        unsafe {
+            let last = (0..20).map(|_| black_box(libc::malloc(BYTES))).last().unwrap();
+            let end = last.byte_add(libc::malloc_usable_size(last)).cast::<usize>();
+            end.write(usize::MAX >> 3);
+            black_box(libc::malloc(BYTES));
+        }
+    };
+    std::thread::spawn(damage).join().unwrap();
+}
+
+/// Ends while another thread is in `malloc`, which it never leaves.
+#[expect(unsafe_code, reason = "a signal handler")]
+fn ends_beside_malloc() {
+    static IS_IN_MALLOC: AtomicBool = AtomicBool::new(false);
+    extern "C" fn stay(_: libc::c_int) {
+        IS_IN_MALLOC.store(true, Ordering::Release);
+        loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: the handler has the form that is required.
+    unsafe {
+        libc::signal(libc::SIGABRT, stay as extern "C" fn(libc::c_int) as libc::sighandler_t)
+    };
+    std::thread::spawn(damage_heap);
+    while !IS_IN_MALLOC.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
 }

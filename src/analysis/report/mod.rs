@@ -37,7 +37,7 @@ pub use rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
     StackRow, ThreadRow,
 };
-pub use rss::{ResidentMemory, Rss, RssPoint};
+pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 #[cfg(feature = "enable")]
 pub(crate) use top_live::{HeldBy, TopLive};

@@ -131,6 +131,11 @@ pub(crate) fn is_crash(signal: c_int) -> bool {
     CRASHES.contains(&signal)
 }
 
+/// Whether this process has crashed, and is about to end.
+pub(crate) fn has_crashed() -> bool {
+    is_crash(FIRST.load(Ordering::Acquire) as c_int)
+}
+
 /// Lets the threads that have crashed end the process.
 pub(crate) fn let_crash_end() {
     IS_DONE.store(1, Ordering::Release);
