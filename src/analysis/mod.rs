@@ -99,7 +99,9 @@ pub use report::{
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "enable")]
-pub(crate) use report::{HeldBy, TopLive};
+pub(crate) use report::{
+    HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
+};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{CodeRange, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};

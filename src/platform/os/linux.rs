@@ -15,6 +15,7 @@ mod modules;
 pub(crate) mod next_malloc;
 mod objects;
 mod own_pages;
+mod regular_file;
 #[cfg(target_arch = "x86_64")]
 mod resident;
 mod signals;
@@ -25,6 +26,7 @@ mod watched;
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
+pub(crate) use regular_file::open_regular;
 pub(crate) use signals::{
     end_by, forget_signals, handle_ending_signals, has_crashed, has_waiting_thread, is_crash,
     let_crash_end, wait_for_ending_signal,
