@@ -2,14 +2,15 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn};
-use memledger::Worker;
 use memledger::analysis::{AllocatorStatistics, ResidentMemory};
+use memledger::{Ledger, LedgerBuilder, Worker};
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
@@ -76,15 +77,15 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
     case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
-        let outcome = run.tracked().run();
+        let outcome = run.run();
         outcome.exited(0);
         assert!(outcome.stderr.contains("corrupted top size"), "{}", outcome.stderr);
         let report = outcome.whole();
         let rss = report.rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
     }),
-    case("after a crash in malloc no allocator is asked", damage_heap, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1").run();
+    case("after a crash in malloc no allocator is asked", crashes_in_malloc, |run| {
+        let outcome = run.run();
         assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{}", outcome.stderr);
         let rss = outcome.whole().rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
@@ -162,12 +163,20 @@ fn plain() {
     churn(1000);
 }
 
-/// Has glibc find one of its arenas damaged: it ends the process by `abort`, with the lock of that arena held. Other threads than
-/// this one wait for the lock.
+/// Starts a recording and has glibc find one of its arenas damaged: it ends the process by `abort`, on a thread that holds the lock of
+/// that arena.
+///
+/// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the tracker would have blocks.
 #[expect(unsafe_code, reason = "damages the heap")]
-fn damage_heap() {
+fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     const BYTES: usize = 100_000;
-    let damage = || {
+    let barrier = Arc::new(Barrier::new(2));
+    let other = barrier.clone();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: a block of its own.
+        unsafe { libc::free(black_box(libc::malloc(1))) };
+        other.wait();
+        other.wait();
         // SAFETY: not at all: after the last of these blocks is the size of what the arena has left.
         unsafe {
             let last = (0..20).map(|_| black_box(libc::malloc(BYTES))).last().unwrap();
@@ -175,8 +184,16 @@ fn damage_heap() {
             end.write(usize::MAX >> 3);
             black_box(libc::malloc(BYTES));
         }
-    };
-    std::thread::spawn(damage).join().unwrap();
+    });
+    barrier.wait();
+    let ledger = builder.start().unwrap();
+    barrier.wait();
+    (ledger, thread)
+}
+
+fn crashes_in_malloc() {
+    let (_ledger, thread) = damage_heap(builder().report_on_signals());
+    thread.join().unwrap();
 }
 
 /// Ends while another thread is in `malloc`, which it never leaves.
@@ -194,8 +211,9 @@ fn ends_beside_malloc() {
     unsafe {
         libc::signal(libc::SIGABRT, stay as extern "C" fn(libc::c_int) as libc::sighandler_t)
     };
-    std::thread::spawn(damage_heap);
+    let (ledger, _) = damage_heap(builder());
     while !IS_IN_MALLOC.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
+    drop(ledger);
 }
