@@ -95,6 +95,8 @@ heaps = {row["name"]: row["live_bytes"] for row in report["by_heap"]}
 assert 0 <= heaps["Mapped"] - (7 << 20) < 100000, heaps
 assert 0 <= heaps["Rust"] - 3000007 < 10000 and 0 <= heaps["C"] - 2000004 < 100000, heaps
 assert report["losses"]["unmatched_frees"] == 0
+figures = {figure["name"]: figure["bytes"] for figure in report["rss"]["allocators"][0]["figures"]}
+assert figures["in use"] + figures["mapped"] > 5_000_000, report["rss"]
 PYTHON
     echo "malloc and mmap beside Rust's allocator, linked ${flags:+statically}${flags:-dynamically}: ok" | sed 's/linked statically.*:/linked statically:/'
 done

@@ -1,17 +1,23 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
 //! The first is read at an interval. The second takes milliseconds in a large program, so it is read only where
-//! the first has become larger than ever, and at the end.
+//! the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
+//! only: glibc holds the lock of an arena while it walks through its free blocks, which can take a tenth of a second.
+
+#![expect(unsafe_code, reason = "passes a pointer to a thread")]
 
 use crate::alloc::stats;
 use crate::platform::{clock, os};
 use crate::trace::format::encode::{Declaration, Value};
 use crate::trace::format::schema::{
-    FieldType::{U64, U64Array},
+    FieldType::{AnsiString, U64, U64Array},
     NO_SYNC,
 };
 use crate::trace::worker::{EventProvider, Importants};
+use crate::trace::write::ReentrancyGuard;
 use std::cmp::Reverse;
+use std::ffi::c_void;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The time from one reading of RSS to the next, by default.
@@ -50,7 +56,19 @@ static RESIDENT_MEMORY: Declaration = Declaration {
     ],
 };
 
-pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY];
+/// What an allocator says of itself: figures in bytes, and their names with a comma between each two.
+static ALLOCATOR_STATISTICS: Declaration = Declaration {
+    uid: 29,
+    logger: "Memledger",
+    event: "AllocatorStatistics",
+    flags: NO_SYNC,
+    fields: &[("Allocator", AnsiString), ("Names", AnsiString), ("Bytes", U64Array)],
+};
+
+pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY, &ALLOCATOR_STATISTICS];
+
+/// How long the end of a recording waits for what the allocators say of themselves.
+const ALLOCATORS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The maximum number of ranges in an event. What the smaller ones have is in `OtherAnonymous`.
 const MOST_RANGES: usize = 2048;
@@ -107,6 +125,45 @@ impl Parts {
         self.most = self.most.max(rss);
         Some(event(memory.ok()?, clock::now_since_start(), stats::own_bytes()))
     }
+}
+
+/// What the allocators say of themselves, one event for each; none if they have not said it in time.
+///
+/// They take their locks for it. A thread of the program can hold one and never give it back: one that waits in a signal
+/// handler within `malloc`. So they are asked on a thread that may wait forever, and after a crash not at all.
+fn allocators() -> Vec<Vec<u8>> {
+    if os::is_report_awaited() {
+        return Vec::new();
+    }
+    let (sender, receiver): (_, Receiver<Vec<_>>) = sync_channel(1);
+    let sender = Box::into_raw(Box::new(sender));
+    if os::spawn(ask_allocators, sender.expose_provenance()).is_err() {
+        // SAFETY: made above, and no thread has it.
+        drop(unsafe { Box::from_raw(sender) });
+    }
+    let all = receiver.recv_timeout(ALLOCATORS_TIMEOUT).unwrap_or_default();
+    all.iter().map(statistics_event).collect()
+}
+
+extern "C" fn ask_allocators(sender: *mut c_void) -> *mut c_void {
+    let _untracked = ReentrancyGuard::enter();
+    os::name_thread(c"memledger-rss");
+    let sender = std::ptr::with_exposed_provenance_mut::<SyncSender<_>>(sender.addr());
+    // SAFETY: the thread was started with it, and nothing else has it.
+    let sender = unsafe { Box::from_raw(sender) };
+    let _ = sender.send(os::allocator_statistics());
+    std::ptr::null_mut()
+}
+
+fn statistics_event(of: &os::AllocatorStatistics) -> Vec<u8> {
+    let names: Vec<_> = of.figures.iter().map(|(name, _)| *name).collect();
+    let bytes: Vec<_> = of.figures.iter().flat_map(|(_, bytes)| bytes.to_le_bytes()).collect();
+    let mut event = Vec::new();
+    ALLOCATOR_STATISTICS.append(
+        &[of.allocator.into(), names.join(",").as_str().into(), Value::Elements(&bytes, 8)],
+        &mut event,
+    );
+    event
 }
 
 fn event(memory: os::ResidentMemory, cycle: u64, own_bytes: u64) -> Vec<u8> {
@@ -169,6 +226,9 @@ impl EventProvider for RssEvents {
         // The first reading is what the program begins with.
         if self.parts.most == 0 {
             self.parts.most = bytes;
+        }
+        if is_end {
+            events.extend(allocators());
         }
         if is_end || self.parts.is_due(bytes) {
             events.extend(self.parts.read(bytes));

@@ -65,7 +65,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "trace::worker",
         ],
     ),
-    ("rss", &["alloc::stats", "platform", "trace::format", "trace::worker"]),
+    (
+        "rss",
+        &[
+            "alloc::stats",
+            "platform",
+            "trace::format",
+            "trace::worker",
+            "trace::write::ReentrancyGuard",
+        ],
+    ),
     ("containers", &["alloc::hook", "scopes"]),
     // It writes what it has found out into a copy of the trace.
     (

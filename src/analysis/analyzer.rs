@@ -29,7 +29,7 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 ///
 /// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
 /// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `Alive`, `ScopeEntries`, `Rss`,
-/// `ResidentMemory` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
+/// `ResidentMemory`, `AllocatorStatistics` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
 /// that a report made from the file equals the one the program made of itself; later events count
 /// in [`Report::after_report`] only.
 ///

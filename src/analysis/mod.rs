@@ -92,14 +92,16 @@ pub use query::{
     Unanswered,
 };
 pub use report::{
-    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow, LiveBlock, LlmTagRow,
-    LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report, ResidentMemory, Rss, RssPoint,
-    ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, ThreadSeries, TimePoint, TimeSeries,
-    TimeSpan, TraceInfo,
+    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,
+    LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
+    ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "enable")]
-pub(crate) use report::{HeldBy, TopLive};
+pub(crate) use report::{
+    HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
+};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{CodeRange, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};

@@ -8,9 +8,9 @@ use super::json_stacks;
 use super::options::Options;
 use super::pretty::{self, Json, List, Object, OneLine, Value};
 use crate::analysis::{
-    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock, LlmTagRow, LlmTagSeries,
-    Losses, Moves, NameRow, PeakMoment, Report, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow,
-    TimeSpan, Totals, TraceInfo,
+    AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock,
+    LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment, Report, ResidentHeap,
+    ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -139,6 +139,7 @@ impl Json for Rss {
             "limit_bytes" => self.limit_bytes,
             "peak" => self.peak,
             "end" => self.end,
+            "allocators" => self.allocators,
         )
     }
 }
@@ -149,8 +150,40 @@ impl Json for ResidentMemory {
             object.entry("at_ns", &self.at_ns)?;
             object.entry("rss_bytes", &self.rss_bytes())?;
             entries(object, self.parts().into_iter())?;
-            object.entry("live_not_resident_bytes", &self.live_not_resident_bytes)
+            if self.live_by_heap.len() > 1 {
+                object.entry("live_by_heap", &self.live_by_heap)?;
+            }
+            object.entry("live_not_resident_bytes", &self.live_not_resident_bytes)?;
+            object.entry("tracker_block_bytes", &self.tracker_block_bytes)
         })
+    }
+}
+
+impl Json for ResidentHeap {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value, "id" => self.id, "name" => self.name, "bytes" => self.bytes)
+    }
+}
+
+impl Json for AllocatorStatistics {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let figure = |(name, bytes): &(String, u64)| Figure { name: name.clone(), bytes: *bytes };
+        object!(value,
+            "allocator" => self.allocator,
+            "figures" => List(self.figures.iter().map(figure)),
+        )
+    }
+}
+
+/// A figure of an allocator.
+struct Figure {
+    name: String,
+    bytes: u64,
+}
+
+impl Json for Figure {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value, "name" => self.name, "bytes" => self.bytes)
     }
 }
 

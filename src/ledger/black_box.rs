@@ -1,17 +1,26 @@
 //! The black box: who holds the memory, written to stderr at a limit, and when the program's allocator has no more.
 //!
 //! The program may end a moment later, because there is no memory. So nothing here allocates then: the memory for
-//! the rows and the text is set aside at each collection before.
+//! the rows, the text and the names of functions is set aside before.
 
-use crate::analysis::{Analyzer, HeldBy, TopLive};
+mod functions;
+
+use crate::analysis::{
+    Analyzer, HeldBy, Module, TopHolder, TopLive, is_allocation_entry, is_folded_by_name,
+    write_plain,
+};
 use crate::dump::text::Bytes;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::write::shortage::{self, Null};
-use std::fmt::{self, Display, Write};
+use functions::Functions;
+use std::fmt::{self, Write};
 
 /// At most this many rows of scopes, of threads and of stacks.
 const MOST_ROWS: [(HeldBy, &str, usize); 3] =
     [(HeldBy::Scope, "scope", 12), (HeldBy::Thread, "thread", 8), (HeldBy::Stack, "stack", 5)];
+
+/// At most this many frames of a stack.
+const MOST_FRAMES: usize = 24;
 
 /// The text ends after this many bytes.
 const MOST_BYTES: usize = 32 << 10;
@@ -30,6 +39,7 @@ pub(super) struct BlackBox {
     /// The largest live bytes at the last collection.
     peak: u64,
     top: TopLive,
+    functions: Functions,
     text: Bounded,
 }
 
@@ -48,6 +58,7 @@ impl BlackBox {
             null_at: None,
             peak: 0,
             top: TopLive::default(),
+            functions: Functions::new(),
             text: Bounded(String::with_capacity(MOST_BYTES)),
         }
     }
@@ -94,7 +105,7 @@ impl BlackBox {
         at_peak: bool,
         reason: &Reason,
     ) -> fmt::Result {
-        let Self { text, top, .. } = self;
+        let Self { text, top, functions, .. } = self;
         let seconds = analyzer.duration_ns() / 1_000_000;
         write!(text, "memledger: black box of process {}", os::process_id())?;
         writeln!(text, ", {}.{:03} s after the start", seconds / 1000, seconds % 1000)?;
@@ -130,12 +141,14 @@ impl BlackBox {
         };
         for (by, name, most) in MOST_ROWS {
             let mut is_first = true;
-            let mut row = |bytes: u64, blocks: u64, holder: &dyn Display| {
+            let mut row = |bytes: u64, blocks: u64, holder: &TopHolder<'_>| {
                 if std::mem::take(&mut is_first) {
                     writeln!(text, "  by {name}")?;
                 }
                 let percent = u128::from(bytes) * 100 / u128::from(of.max(1));
-                writeln!(text, "    {} ({percent} %), {blocks} blocks: {holder}", Bytes(bytes))
+                writeln!(text, "    {} ({percent} %), {blocks} blocks{holder}", Bytes(bytes))?;
+                functions.find(holder);
+                write_frames(functions, holder, text)
             };
             if !analyzer.visit_top_live(top, (by, at_peak), most, &mut row)? {
                 writeln!(text, "  by {name}: not shown, no memory was set aside for so many")?;
@@ -143,6 +156,41 @@ impl BlackBox {
         }
         Ok(())
     }
+}
+
+/// Writes one line for each frame of a stack that a report would show, the innermost first: the function, and the file and the
+/// bytes from its base, as `addr2line` takes them.
+fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded) -> fmt::Result {
+    let frames = functions.frames();
+    let entry = frames.clone().rposition(|(_, name)| name.is_some_and(allocates));
+    let outside = entry.map_or(0, |entry| entry + 1);
+    let of_program = frames.clone().skip(if outside < frames.len() { outside } else { 0 });
+    let is_folded = |name: Option<&str>| name.is_some_and(is_folded_by_name);
+    let has_own = of_program.clone().any(|(_, name)| name.is_some() && !is_folded(name));
+    let shown = of_program.filter(|(_, name)| !(has_own && is_folded(*name)));
+    for (number, (frame, name)) in shown.enumerate() {
+        text.write_str("        ")?;
+        if number == MOST_FRAMES {
+            return text.write_str("...\n");
+        }
+        if let Some(name) = name {
+            write_plain(name, text)?;
+            text.write_str("  ")?;
+        }
+        if let Some(Module { path, .. }) = stack.file(frame.file) {
+            write_plain(path, text)?;
+            text.write_char('+')?;
+        }
+        writeln!(text, "{:#x}", frame.offset)?;
+    }
+    Ok(())
+}
+
+/// Whether this is a function through which a program allocates, also one of an allocator around another, and C++'s `operator new`.
+fn allocates(function: &str) -> bool {
+    is_allocation_entry(function, None)
+        || function.contains(" as core::alloc::global::GlobalAlloc>::")
+        || ["_Znw", "_Zna"].iter().any(|new| function.starts_with(new))
 }
 
 impl Drop for BlackBox {

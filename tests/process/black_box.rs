@@ -3,8 +3,8 @@
 
 use crate::allocator::trackers_fail_after;
 use crate::files::check_told;
-use crate::harness::{Case, Outcome, REPORT, builder, case, churn, leave};
-use memledger::{Ledger, alloc_scope};
+use crate::harness::{Case, Outcome, REPORT, Run, builder, case, churn, leave};
+use memledger::{Ledger, LedgerBuilder, Stacks, alloc_scope};
 use std::alloc::{Layout, alloc};
 use std::hint::black_box;
 
@@ -39,13 +39,27 @@ pub(crate) const CASES: &[Case] = &[
         let boxes = boxes(&outcome);
         assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
         assert!(boxes[0].contains("the limit is 1.0 MiB"), "{}", boxes[0]);
-        // With stacks, each frame is a file and an offset.
-        let run = outcome.again().env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT);
-        let outcome = run.env("MEMLEDGER_STACKS", "on").run();
+    }),
+    case("stacks begin with the functions of the program", named, |run| {
+        let at_limit = |run: Run| {
+            let run = run.env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT);
+            let outcome = run.env("MEMLEDGER_STACKS", "on").run();
+            outcome.exited(0);
+            outcome
+        };
+        let outcome = at_limit(run);
         let program = std::env::current_exe().unwrap();
-        let frame = format!("        {}+0x", program.display());
-        assert!(outcome.stderr.contains("  by stack\n"), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains(&frame), "{}", outcome.stderr);
+        let function = format!("process::black_box::named::holds_it  {}+0x", program.display());
+        let frames = largest_stack(&outcome);
+        assert!(frames[0].starts_with(&function), "{}", outcome.stderr);
+        assert!(frames[1].starts_with("process::black_box::named  "), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("alloc::raw_vec"), "{}", outcome.stderr);
+        // Without symbols, each frame is a file and an offset.
+        let outcome = at_limit(outcome.again().copied_by("objcopy", &["--strip-all"]));
+        let place = format!("{}+0x", outcome.path("program").display());
+        let frames = largest_stack(&outcome);
+        assert!(frames.iter().any(|frame| frame.starts_with(&place)), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("holds_it"), "{}", outcome.stderr);
     }),
     case("a limit that is none is told", plain, |run| {
         let outcome = run.tracked().env("MEMLEDGER_LIMIT", "much").run();
@@ -64,6 +78,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.exited(3);
         check_null(&outcome);
+        assert!(largest_stack(&outcome)[0].starts_with("process::black_box::held  "));
     }),
     case("many nulls on many threads are told once", many_nulls, |run| {
         let outcome = run.env("MEMLEDGER_LIMIT", "null").env("MEMLEDGER_REPORT", REPORT).run();
@@ -95,10 +110,28 @@ fn check_null(outcome: &Outcome) {
     }
 }
 
+/// The frames of the stack that holds most.
+fn largest_stack(outcome: &Outcome) -> Vec<&str> {
+    let mut lines = outcome.stderr.lines().skip_while(|line| *line != "  by stack").skip(2);
+    let frames: Vec<_> = lines.by_ref().map_while(|line| line.strip_prefix("        ")).collect();
+    assert!(frames.len() > 1, "{}", outcome.stderr);
+    frames
+}
+
+fn named() {
+    #[inline(never)]
+    fn holds_it() -> Vec<u8> {
+        black_box(Vec::with_capacity(black_box(2 << 20)))
+    }
+    std::mem::forget(black_box(holds_it()));
+    churn(1000);
+}
+
 fn limited() -> Ledger {
     builder().limit(48 << 20).start().unwrap()
 }
 
+#[inline(never)]
 fn held() -> Vec<u8> {
     alloc_scope!("holds it", { black_box(Vec::with_capacity(black_box(HELD))) })
 }
@@ -140,21 +173,21 @@ fn too_much() {
 }
 
 fn null() {
-    let _ledger = limited_to_null();
+    let _ledger = limited_to_null(builder());
     too_much();
     // SAFETY: ends the process.
     unsafe { libc::_exit(3) };
 }
 
-fn limited_to_null() -> Ledger {
-    let ledger = builder().limit(u64::MAX).start().unwrap();
+fn limited_to_null(builder: LedgerBuilder) -> Ledger {
+    let ledger = builder.limit(u64::MAX).start().unwrap();
     std::mem::forget(held());
     ledger.flush();
     ledger
 }
 
 fn null_without_memory() {
-    let _ledger = limited_to_null();
+    let _ledger = limited_to_null(builder().stacks(Stacks::On));
     trackers_fail_after(0, u64::MAX, too_much);
     // SAFETY: as above.
     unsafe { libc::_exit(3) };

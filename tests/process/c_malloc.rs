@@ -10,6 +10,7 @@ use memledger::{
 use std::ffi::c_void;
 use std::fs::File;
 use std::hint::black_box;
+use std::io::Read;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
@@ -139,6 +140,15 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     assert!(heaps[1].peak_bytes >= 100_000 && heaps[1].peak_bytes < report.totals.peak_bytes);
     assert_eq!(report.losses.unmatched_frees, 0);
     assert_eq!(report.losses.duplicate_allocations, 0);
+
+    // Samples of a profile have their heap: the strings of its labels.
+    let mut profile = Vec::new();
+    flate2::read::GzDecoder::new(&*ledger.pprof().unwrap()).read_to_end(&mut profile).unwrap();
+    for text in ["heap", "Rust", "C"] {
+        let string = [b"\x32", &[text.len() as u8][..], text.as_bytes()].concat();
+        let has = profile.windows(string.len()).any(|window| *window == *string);
+        assert!(has, "{text}");
+    }
 
     // A stream that joins late has the same blocks in the same heaps.
     let late = folder.join("late.memledger");

@@ -2,11 +2,15 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn};
-use memledger::Worker;
-use memledger::analysis::ResidentMemory;
+use memledger::analysis::{AllocatorStatistics, ResidentMemory};
+use memledger::{Ledger, LedgerBuilder, Worker};
 use std::fs;
 use std::hint::black_box;
-use std::sync::mpsc;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
@@ -32,10 +36,11 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("memory that was given back is in the peak only", gives_back, |run| {
         let rss = run.run().whole().rss.unwrap();
+        let most = rss.most_bytes;
         let (peak, end) = (rss.peak.unwrap(), rss.end.unwrap());
-        let is_there = |memory: ResidentMemory| memory.live_bytes >= TOUCHED;
-        assert!(is_there(peak) && !is_there(end), "{rss:?}");
-        assert!(rss.most_bytes >= peak.rss_bytes() && peak.rss_bytes() > end.rss_bytes());
+        let is_there = |memory: &ResidentMemory| memory.live_bytes >= TOUCHED;
+        assert!(is_there(&peak) && !is_there(&end), "{end:?}");
+        assert!(most >= peak.rss_bytes() && peak.rss_bytes() > end.rss_bytes());
         assert!(peak.at_ns < end.at_ns);
     }),
     case("RSS is not read where the settings say so", plain, |run| {
@@ -49,7 +54,55 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(outcome.files(), [REPORT, TRACE]);
         }
     }),
+    case("each allocator says what it has", plain, |run| {
+        let outcome = run.tracked().run();
+        let rss = outcome.quiet().whole().rss.unwrap();
+        let [glibc] = &rss.allocators[..] else { panic!("{rss:?}") };
+        assert_eq!(glibc.allocator, "glibc");
+        assert_eq!(figure(glibc, "in use") + figure(glibc, "free"), figure(glibc, "arenas"));
+        // What is live, and what the tracker has, is in use.
+        let tracker = rss.end.unwrap().tracker_block_bytes;
+        let in_use = figure(glibc, "in use") + figure(glibc, "mapped");
+        assert!(in_use >= tracker && tracker > 0, "{in_use}, {tracker}");
+        for (library, name, whole) in [
+            ("libjemalloc.so.2", "jemalloc", "allocated"),
+            ("libmimalloc.so.2", "mimalloc", "committed"),
+            ("libtcmalloc_minimal.so.4", "tcmalloc", "allocated"),
+        ] {
+            let Some(path) = installed(library) else { continue };
+            let outcome = outcome.again().tracked().env("LD_PRELOAD", path).run();
+            let rss = outcome.quiet().whole().rss.unwrap();
+            let found = rss.allocators.iter().find(|found| found.allocator == name).unwrap();
+            assert!(figure(found, whole) >= rss.end.unwrap().tracker_block_bytes, "{found:?}");
+        }
+    }),
+    case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        assert!(outcome.stderr.contains("corrupted top size"), "{}", outcome.stderr);
+        let report = outcome.whole();
+        let rss = report.rss.unwrap();
+        assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
+    }),
+    case("after a crash in malloc no allocator is asked", crashes_in_malloc, |run| {
+        let outcome = run.run();
+        assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{}", outcome.stderr);
+        let rss = outcome.whole().rss.unwrap();
+        assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
+    }),
 ];
+
+/// A figure of an allocator.
+#[track_caller]
+fn figure(of: &AllocatorStatistics, name: &str) -> u64 {
+    of.figures.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{of:?}")).1
+}
+
+/// Where a library is installed.
+fn installed(library: &str) -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    folders.iter().map(|folder| Path::new(folder).join(library)).find(|path| path.exists())
+}
 
 const OWN: &str = "own";
 const MIB: u64 = 1 << 20;
@@ -108,4 +161,59 @@ fn gives_back() {
 
 fn plain() {
     churn(1000);
+}
+
+/// Starts a recording and has glibc find one of its arenas damaged: it ends the process by `abort`, on a thread that holds the lock of
+/// that arena.
+///
+/// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the tracker would have blocks.
+#[expect(unsafe_code, reason = "damages the heap")]
+fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
+    const BYTES: usize = 100_000;
+    let barrier = Arc::new(Barrier::new(2));
+    let other = barrier.clone();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: a block of its own.
+        unsafe { libc::free(black_box(libc::malloc(1))) };
+        other.wait();
+        other.wait();
+        // SAFETY: not at all: after the last of these blocks is the size of what the arena has left.
+        unsafe {
+            let last = (0..20).map(|_| black_box(libc::malloc(BYTES))).last().unwrap();
+            let end = last.byte_add(libc::malloc_usable_size(last)).cast::<usize>();
+            end.write(usize::MAX >> 3);
+            black_box(libc::malloc(BYTES));
+        }
+    });
+    barrier.wait();
+    let ledger = builder.start().unwrap();
+    barrier.wait();
+    (ledger, thread)
+}
+
+fn crashes_in_malloc() {
+    let (_ledger, thread) = damage_heap(builder().report_on_signals());
+    thread.join().unwrap();
+}
+
+/// Ends while another thread is in `malloc`, which it never leaves.
+#[expect(unsafe_code, reason = "a signal handler")]
+fn ends_beside_malloc() {
+    static IS_IN_MALLOC: AtomicBool = AtomicBool::new(false);
+    extern "C" fn stay(_: libc::c_int) {
+        IS_IN_MALLOC.store(true, Ordering::Release);
+        loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: the handler has the form that is required.
+    unsafe {
+        libc::signal(libc::SIGABRT, stay as extern "C" fn(libc::c_int) as libc::sighandler_t)
+    };
+    let (ledger, _) = damage_heap(builder());
+    while !IS_IN_MALLOC.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    drop(ledger);
 }

@@ -9,7 +9,7 @@ use crate::analysis::decode::{
 use crate::analysis::facts::OurTrace;
 use crate::analysis::live_set::HEAPS;
 use crate::analysis::observer::BlockObserver;
-use crate::analysis::report::{LlmValue, RssPoint};
+use crate::analysis::report::{AllocatorStatistics, LlmValue, RssPoint};
 use crate::analysis::rss::Ranges;
 use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
@@ -293,9 +293,15 @@ impl<O: BlockObserver> Analyzer<O> {
                 let sums = sums.map(|sum| u64_at(fixed, sum));
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
                 let ranges = Ranges::new(&starts, &sizes, &resident);
-                let live = self.model.heaps().iter();
-                let live = live.map(|(_, address, block)| (address, block.size()));
-                self.rss.divide(at_ns, sums, ranges, live);
+                let heaps = self.model.heaps();
+                self.rss.divide(at_ns, sums, ranges, |some| heaps.sizes(some));
+            }
+            RssRole::Allocator { allocator, names, bytes } => {
+                let (names, bytes) = (event.text(names), event.bytes(bytes));
+                let bytes = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                let figures = names.split(',').map(str::to_owned).zip(bytes).collect();
+                let allocator = event.text(allocator).into_owned();
+                self.rss.allocator(AllocatorStatistics { allocator, figures });
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::Analyzer;
 use crate::analysis::observer::BlockObserver;
-use crate::analysis::report::{HeldBy, TopLive};
-use std::fmt::{self, Display};
+use crate::analysis::report::{HeldBy, TopHolder, TopLive};
+use std::fmt;
 
 impl<O: BlockObserver> Analyzer<O> {
     /// Sets aside memory for [`visit_top_live`](Self::visit_top_live), for what there is up to now.
@@ -17,7 +17,7 @@ impl<O: BlockObserver> Analyzer<O> {
         top: &mut TopLive,
         (by, at_peak): (HeldBy, bool),
         most: usize,
-        visit: &mut dyn FnMut(u64, u64, &dyn Display) -> fmt::Result,
+        visit: &mut dyn FnMut(u64, u64, &TopHolder<'_>) -> fmt::Result,
     ) -> Result<bool, fmt::Error> {
         top.visit((&self.model, by, at_peak), most, visit)
     }

@@ -19,6 +19,7 @@ mod threads;
 mod tree;
 
 pub(super) use contexts::{Context, Contexts, IdKind, Name, OUTERMOST, TagSpec};
+pub(super) use root_heaps::RootHeaps;
 pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
 pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};
 pub(super) use tree::{ROOT, Tree};

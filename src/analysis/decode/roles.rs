@@ -153,6 +153,12 @@ pub(in crate::analysis) enum RssRole {
         sums: [u16; RSS_SUMS.len()],
         ranges: [usize; 3],
     },
+    /// What an allocator says of itself.
+    Allocator {
+        allocator: usize,
+        names: usize,
+        bytes: usize,
+    },
 }
 
 /// The fields of an event that says what the resident memory is, but those of ranges.
@@ -460,6 +466,11 @@ impl Fields<'_> {
                     ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
                 })
             }
+            "AllocatorStatistics" => Role::Rss(RssRole::Allocator {
+                allocator: self.index("Allocator", TEXT)?,
+                names: self.index("Names", TEXT)?,
+                bytes: self.index("Bytes", &[FieldType::U64Array])?,
+            }),
             "Report" => Role::Trace(TraceRole::Report {
                 cycle: self.at("Cycle", U64)?,
                 overhead: self.at("OverheadBytes", U64)?,

@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::live::LiveSet;
+use std::ops::Range;
 
 /// The number of root heaps.
 pub(in crate::analysis) const HEAPS: usize = 16;
@@ -71,6 +72,17 @@ impl Heaps {
     pub(in crate::analysis) fn iter(&self) -> impl Iterator<Item = (u8, u64, Block)> {
         let sets = (0..).zip(self.sets.iter());
         sets.flat_map(|(heap, set)| set.iter().map(move |(address, block)| (heap, address, block)))
+    }
+
+    /// Heaps, addresses and sizes of the blocks in some heaps. NOTE: in an order as above.
+    pub(in crate::analysis) fn sizes(
+        &self,
+        heaps: Range<usize>,
+    ) -> impl Iterator<Item = (u8, u64, u64)> {
+        let sets = (0..).zip(self.sets.iter()).skip(heaps.start).take(heaps.len());
+        sets.flat_map(|(heap, set)| {
+            set.iter().map(move |(address, block)| (heap, address, block.size()))
+        })
     }
 
     /// The number of blocks that were not kept because the system had no memory.

@@ -128,7 +128,7 @@ impl Sources<'_> {
             by_bucket,
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
-            rss: self.rss.rss().cloned(),
+            rss: self.rss.rss(self.model.contexts().heaps()),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),

@@ -238,9 +238,15 @@ pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
     }
 }
 
+/// Whether a report folds a function, by its demangled name alone. Allocates nothing.
+#[cfg(feature = "enable")]
+pub(crate) fn is_folded_by_name(function: &str) -> bool {
+    is_folded(crate_of(function), function)
+}
+
 /// Whether this is a function through which a program allocates. What it calls is the allocator, and
 /// what that is made of: a wrapper around another one can have any name.
-pub(super) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
+pub(crate) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
     let name = function.strip_prefix("__rustc::").unwrap_or(function);
     // Rust's entries end with a jump to the allocator, so they are on no stack unless they are
     // inlined. The functions of std that call them are, and may have their names without their crate.

@@ -32,13 +32,15 @@ mod types;
 pub use calls::CallRow;
 pub(crate) use calls::{Call, CallKind, Calls};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
+#[cfg(feature = "enable")]
+pub(crate) use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
     StackRow, ThreadRow,
 };
-pub use rss::{ResidentMemory, Rss, RssPoint};
+pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 #[cfg(feature = "enable")]
-pub(crate) use top_live::{HeldBy, TopLive};
+pub(crate) use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

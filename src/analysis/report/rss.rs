@@ -17,6 +17,9 @@ pub struct Rss {
     pub peak: Option<ResidentMemory>,
     /// What the memory was at the end of the recording, or when it was last looked into.
     pub end: Option<ResidentMemory>,
+    /// What the allocators of the program said of themselves at the end of the recording: glibc (`mallinfo2`),
+    /// jemalloc, mimalloc, tcmalloc. Empty if there is none that says anything, and in a program that has crashed.
+    pub allocators: Vec<AllocatorStatistics>,
     /// RSS over time: at most 512 points, each the largest of some consecutive readings.
     pub timeline: Vec<RssPoint>,
 }
@@ -30,15 +33,42 @@ pub struct RssPoint {
     pub bytes: u64,
 }
 
+/// What an allocator says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocatorStatistics {
+    /// Its name.
+    pub allocator: String,
+    /// Its figures in bytes, with the names that it has for them.
+    pub figures: Vec<(String, u64)>,
+}
+
+/// The resident bytes of live blocks in one root heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResidentHeap {
+    /// Its number in the trace.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// What the resident memory of the program was at one time. All figures are bytes, multiples of a page but for the first
 /// four, and their sum is RSS ([`rss_bytes`](Self::rss_bytes)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidentMemory {
     /// Nanoseconds since the trace began.
     pub at_ns: u64,
     /// Live blocks. A block counts whole if all memory around it is resident, and otherwise at most what is.
     pub live_bytes: u64,
+    /// The same by root heap, the largest first; without heaps that have none. The sum is
+    /// [`live_bytes`](Self::live_bytes). Pages that the program has mapped count here if they are a heap of the trace
+    /// and no other block is in them. Where blocks of several heaps are near each other and not all is resident, those
+    /// of allocators count first, each heap's in proportion.
+    pub live_by_heap: Vec<ResidentHeap>,
     /// What the allocator has beside live blocks: freed memory that it keeps, rounding, its own data.
     pub allocator_bytes: u64,
     /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C libraries,
@@ -59,6 +89,8 @@ pub struct ResidentMemory {
     pub other_bytes: u64,
     /// Of the live blocks, what is certainly not resident: never written, or swapped out. Not a part of RSS.
     pub live_not_resident_bytes: u64,
+    /// Of what the tracker has, its blocks, which its allocator has in use beside the live blocks.
+    pub tracker_block_bytes: u64,
 }
 
 impl ResidentMemory {

@@ -3,13 +3,13 @@
 use crate::analysis::accounts::Bucket;
 use crate::analysis::apply::Model;
 use crate::analysis::attribution::{ROOT, Tree};
-use crate::analysis::callstacks::{Callstacks, NO_FILE, NO_STACK};
+use crate::analysis::callstacks::{NO_FILE, NO_STACK};
+use crate::analysis::symbols::Module;
 use crate::words::steers_terminal;
 use std::fmt::{self, Display, Formatter, Write};
 
-/// At most this many scopes of a path are shown, and frames of a stack: the innermost.
+/// At most this many scopes of a path are shown, the innermost.
 const MOST_SCOPES: usize = 32;
-const MOST_FRAMES: usize = 24;
 
 /// What the live bytes are listed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl TopLive {
         &mut self,
         (model, by, at_peak): (&Model, HeldBy, bool),
         most: usize,
-        visit: &mut dyn FnMut(u64, u64, &dyn Display) -> fmt::Result,
+        visit: &mut dyn FnMut(u64, u64, &TopHolder<'_>) -> fmt::Result,
     ) -> Result<bool, fmt::Error> {
         let rows = len(model, by);
         if rows > self.rows.capacity() {
@@ -81,7 +81,7 @@ impl TopLive {
                 break;
             }
             let Held { bytes, blocks } = std::mem::take(row);
-            visit(bytes, blocks, &Holder { model, by, number: number as u32 })?;
+            visit(bytes, blocks, &TopHolder { model, by, number: number as u32 })?;
         }
         Ok(true)
     }
@@ -105,17 +105,42 @@ fn row_of(model: &Model, bucket: &Bucket, by: HeldBy) -> u32 {
 }
 
 /// A scope, a thread or a stack.
-struct Holder<'a> {
+pub(crate) struct TopHolder<'a> {
     model: &'a Model,
     by: HeldBy,
     number: u32,
 }
 
-impl Display for Holder<'_> {
+impl<'a> TopHolder<'a> {
+    /// The frames of a stack, the innermost first: the number of the file, and bytes from the base of that, or an
+    /// address in no file.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (u32, u64)> + use<'a> {
+        let stacks = self.model.callstacks();
+        let is_stack = self.by == HeldBy::Stack;
+        let node = is_stack.then(|| stacks.node(self.number)).flatten();
+        node.into_iter().flat_map(|node| stacks.locations_of(node)).map(|location| {
+            let location = stacks.location(location);
+            (location.file, location.offset)
+        })
+    }
+
+    /// The file of a frame.
+    pub(crate) fn file(&self, number: u32) -> Option<&'a Module> {
+        let file = self.model.callstacks().files().get(number as usize);
+        file.filter(|_| number != NO_FILE)
+    }
+}
+
+/// After the figures, the name of a scope with those around it, or of a thread; nothing for a stack.
+impl Display for TopHolder<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.by {
-            HeldBy::Scope => write_path(self.model.contexts().scopes(), self.number, f),
+            HeldBy::Scope => {
+                f.write_str(": ")?;
+                write_path(self.model.contexts().scopes(), self.number, f)
+            }
             HeldBy::Thread => {
+                f.write_str(": ")?;
                 let thread = self.model.threads().get(self.number);
                 write_plain(&thread.name, f)?;
                 match thread.system_id {
@@ -123,7 +148,7 @@ impl Display for Holder<'_> {
                     None => write!(f, " (thread {})", thread.id),
                 }
             }
-            HeldBy::Stack => write_frames(self.model.callstacks(), self.number, f),
+            HeldBy::Stack => Ok(()),
         }
     }
 }
@@ -148,28 +173,8 @@ fn write_path(tree: &Tree, node: u32, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Writes one line for each frame, the innermost first, as `addr2line` takes them.
-fn write_frames(stacks: &Callstacks, stack: u32, f: &mut Formatter<'_>) -> fmt::Result {
-    let Some(node) = stacks.node(stack) else { return f.write_str("(unknown)") };
-    for (number, location) in stacks.locations_of(node).enumerate() {
-        if number == MOST_FRAMES {
-            return f.write_str("\n        ...");
-        }
-        let location = stacks.location(location);
-        f.write_str("\n        ")?;
-        if let Some(file) = stacks.files().get(location.file as usize)
-            && location.file != NO_FILE
-        {
-            write_plain(&file.path, f)?;
-            f.write_char('+')?;
-        }
-        write!(f, "{:#x}", location.offset)?;
-    }
-    Ok(())
-}
-
 /// Writes a text from outside, with `?` for each character that [`escape`](crate::words::escape), which
 /// allocates, would replace.
-fn write_plain(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
+pub(crate) fn write_plain(text: &str, f: &mut dyn Write) -> fmt::Result {
     text.chars().try_for_each(|char| f.write_char(if steers_terminal(char) { '?' } else { char }))
 }

@@ -97,8 +97,8 @@ pub(super) fn encode(report: &Report, all_frames: bool, taken_at: Option<SystemT
 /// The key of a sample: the locations from the innermost one outwards, and the values of the labels.
 type SampleKey = (Rc<[u64]>, [u64; LABELS.len()]);
 
-/// The keys of labels.
-const LABELS: [&str; 4] = ["scope", "group", "name", "thread"];
+/// The keys of labels. A profile of one heap has no label for it.
+const LABELS: [&str; 5] = ["scope", "group", "name", "thread", "heap"];
 
 struct Encoder<'a> {
     report: &'a Report,
@@ -275,7 +275,8 @@ impl<'a> Encoder<'a> {
             self.profile().nested(field::profile::SAMPLE, |sample| {
                 sample.packed(field::sample::LOCATION_ID, locations.iter().copied());
                 sample.packed(field::sample::VALUE, values.map(clamp));
-                for (key, value) in labels.keys.into_iter().zip(values_of_labels) {
+                let values = values_of_labels.into_iter().take(labels.count);
+                for (key, value) in labels.keys.into_iter().zip(values) {
                     sample.nested(field::sample::LABEL, |label| {
                         label.nonzero(field::label::KEY, key);
                         label.nonzero(field::label::STR, value);
@@ -425,15 +426,23 @@ fn clamp(value: impl TryInto<i64>) -> u64 {
 /// The values of the labels: ids of strings.
 struct Labels {
     keys: [u64; LABELS.len()],
+    /// How many of them samples have.
+    count: usize,
     scopes: Vec<u64>,
     groups_and_names: Vec<[u64; 2]>,
     threads: Vec<u64>,
+    heaps: Vec<u64>,
 }
 
 impl Labels {
     fn of(report: &Report, strings: &mut Strings) -> Self {
+        let has_heaps = report.by_heap.len() > 1;
+        let count = if has_heaps { LABELS.len() } else { LABELS.len() - 1 };
+        let mut keys = [0; LABELS.len()];
+        keys.iter_mut().zip(LABELS).take(count).for_each(|(id, key)| *id = strings.id(key));
         Self {
-            keys: LABELS.map(|key| strings.id(key)),
+            keys,
+            count,
             scopes: report.by_scope.iter().map(|row| strings.id(&row.path.join(" > "))).collect(),
             groups_and_names: (report.by_name.iter())
                 .map(|row| [strings.id(&row.group.join(" > ")), strings.id(&row.name)])
@@ -444,13 +453,17 @@ impl Labels {
                     name => strings.id(name),
                 })
                 .collect(),
+            heaps: (report.by_heap.iter().filter(|_| has_heaps))
+                .map(|row| strings.id(&row.name))
+                .collect(),
         }
     }
 
     fn values(&self, bucket: &BucketRow) -> [u64; LABELS.len()] {
         let [group, name] = self.groups_and_names.get(bucket.name).copied().unwrap_or_default();
         let of = |ids: &[u64], row: usize| ids.get(row).copied().unwrap_or(0);
-        [of(&self.scopes, bucket.scope), group, name, of(&self.threads, bucket.thread)]
+        let (scope, thread) = (of(&self.scopes, bucket.scope), of(&self.threads, bucket.thread));
+        [scope, group, name, thread, of(&self.heaps, bucket.heap)]
     }
 }
 

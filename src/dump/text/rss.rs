@@ -2,7 +2,7 @@
 
 use super::table::{Row, Table};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{Report, ResidentMemory, Rss};
+use crate::analysis::{AllocatorStatistics, Report, ResidentMemory, Rss};
 use crate::dump::options::Options;
 use std::cmp::Reverse;
 
@@ -19,6 +19,9 @@ const PARTS: [(&str, &str); 9] = [
     ("kernel", "kernel"),
 ];
 
+/// The number of live blocks among them.
+const LIVE: usize = 0;
+
 /// The numbers of the parts that are anything, the largest first.
 fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
     let parts = memory.parts();
@@ -30,13 +33,13 @@ fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
 /// The resident memory in a line; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     let rss = report.rss.as_ref()?;
-    let end = rss.end?;
+    let end = rss.end.as_ref()?;
     let all = end.rss_bytes();
     let part = |number: usize| {
         let share = percent(end.parts()[number].1, all);
         format!("{share} {}", PARTS[number].0)
     };
-    let numbers = largest_first(&end).into_iter();
+    let numbers = largest_first(end).into_iter();
     let parts = numbers.filter(|&part| end.parts()[part].1 >= all / 100).map(part);
     let when = if options.moment.is_some() { "then" } else { "at end" };
     let limit = match rss.limit_bytes {
@@ -62,38 +65,91 @@ pub(super) fn table(report: &Report, options: &Options) -> Table {
         rows: Vec::new(),
         footer: None,
     };
-    let Some((rss, end)) = report.rss.as_ref().and_then(|rss| Some((rss, rss.end?))) else {
+    let Some((rss, end)) = report.rss.as_ref().and_then(|rss| Some((rss, rss.end.as_ref()?)))
+    else {
         return table;
     };
     let mut moments = vec![end];
-    if let Some(peak) = rss.peak.filter(|peak| *peak != end) {
+    if let Some(peak) = rss.peak.as_ref().filter(|peak| *peak != end) {
         moments.push(peak);
         table.headers.extend(["at peak", "share"]);
     }
-    let mut parts = largest_first(&end);
-    for part in moments.iter().flat_map(largest_first) {
+    let mut parts = largest_first(end);
+    for part in moments.iter().flat_map(|memory| largest_first(memory)) {
         if !parts.contains(&part) {
             parts.push(part);
         }
     }
     let row = |level, name: &str, of: &dyn Fn(&ResidentMemory) -> u64| {
-        let cells = |memory| [bytes(of(memory)), percent(of(memory), memory.rss_bytes())];
+        let cells =
+            |memory: &&ResidentMemory| [bytes(of(memory)), percent(of(memory), memory.rss_bytes())];
         Row { level, name: name.to_owned(), cells: moments.iter().flat_map(cells).collect() }
     };
     table.rows.push(row(0, "all", &ResidentMemory::rss_bytes));
-    let part = |part: usize| row(1, PARTS[part].1, &move |memory| memory.parts()[part].1);
-    table.rows.extend(parts.into_iter().map(part));
+    for part in parts {
+        table.rows.push(row(1, PARTS[part].1, &move |memory| memory.parts()[part].1));
+        if part == LIVE {
+            let heaps = heaps(&moments);
+            let heap = |(id, name): (u32, &str)| row(2, name, &|memory| bytes_in(memory, id));
+            table.rows.extend(heaps.into_iter().map(heap));
+        }
+    }
     table.footer = footer(rss, end, is_then);
     table
 }
 
+/// The root heaps with resident blocks at any of the moments, if there are several.
+fn heaps<'a>(moments: &[&'a ResidentMemory]) -> Vec<(u32, &'a str)> {
+    let mut heaps: Vec<(u32, &str)> = Vec::new();
+    for heap in moments.iter().flat_map(|memory| &memory.live_by_heap) {
+        if heaps.iter().all(|(id, _)| *id != heap.id) {
+            heaps.push((heap.id, &heap.name));
+        }
+    }
+    if heaps.len() > 1 { heaps } else { Vec::new() }
+}
+
+fn bytes_in(memory: &ResidentMemory, heap: u32) -> u64 {
+    memory.live_by_heap.iter().find(|found| found.id == heap).map_or(0, |found| found.bytes)
+}
+
+/// What the allocators say of themselves; without rows if the trace has no end.
+pub(super) fn allocators(report: &Report) -> Table {
+    let mut table = Table {
+        title: "What the allocators say".to_owned(),
+        headers: vec!["at end"],
+        kept: 1,
+        names: 0,
+        rows: Vec::new(),
+        footer: None,
+    };
+    let Some(rss) = report.rss.as_ref() else { return table };
+    for AllocatorStatistics { allocator, figures } in &rss.allocators {
+        let row = |level, name: &str, cell| Row {
+            level,
+            name: name.to_owned(),
+            cells: Vec::from_iter(cell),
+        };
+        table.rows.push(row(0, allocator, None));
+        table.rows.extend(figures.iter().map(|(name, of)| row(1, name, Some(bytes(*of)))));
+    }
+    if let Some(end) = rss.end.as_ref().filter(|_| !rss.allocators.is_empty()) {
+        table.footer = Some(format!(
+            "to compare: live blocks have {}, and the tracker's {}; what else is in use is rounding, headers, and blocks that are not tracked",
+            bytes(report.totals.live_bytes),
+            bytes(end.tracker_block_bytes)
+        ));
+    }
+    table
+}
+
 /// What the table does not say.
-fn footer(rss: &Rss, end: ResidentMemory, is_then: bool) -> Option<String> {
+fn footer(rss: &Rss, end: &ResidentMemory, is_then: bool) -> Option<String> {
     let mut sentences = Vec::new();
-    if let Some(peak) = rss.peak.filter(|peak| *peak != end) {
+    if let Some(peak) = rss.peak.as_ref().filter(|peak| *peak != end) {
         sentences.push(format!("the peak is the one at {}", duration(peak.at_ns)));
     }
-    if rss.peak.is_some_and(|peak| rss.most_bytes > peak.rss_bytes()) {
+    if rss.peak.as_ref().is_some_and(|peak| rss.most_bytes > peak.rss_bytes()) {
         sentences.push(format!("RSS was {} at most", bytes(rss.most_bytes)));
     }
     if end.live_not_resident_bytes > 0 {
@@ -103,6 +159,9 @@ fn footer(rss: &Rss, end: ResidentMemory, is_then: bool) -> Option<String> {
             if is_then { "were" } else { "are" },
             if is_then { "then" } else { "at the end" },
         ));
+    }
+    if rss.allocators.is_empty() && !is_then {
+        sentences.push("no allocator has said what it has".to_owned());
     }
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }

@@ -74,7 +74,8 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
             all.push(still_live(report, options));
         }
         if options.verbose {
-            all.extend([one(By::Thread), one(By::Size), rss::table(report, options)]);
+            all.extend([one(By::Thread), one(By::Size)]);
+            all.extend([rss::table(report, options), rss::allocators(report)]);
         }
         all.push(llm::table(report, options));
         all.push(largest(report, options, options.largest()));

@@ -4,6 +4,8 @@
 //! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+#[cfg(target_arch = "x86_64")]
+mod allocators;
 mod before_main;
 mod cgroup;
 mod library;
@@ -14,6 +16,7 @@ pub(crate) mod next_malloc;
 mod objects;
 mod own_pages;
 pub(crate) mod pages;
+mod regular_file;
 #[cfg(target_arch = "x86_64")]
 mod resident;
 mod signals;
@@ -24,11 +27,12 @@ mod watched;
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
+pub(crate) use regular_file::open_regular;
 #[cfg(feature = "__preload")]
 pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
-    end_by, end_waiting, forget_signals, handle_ending_signals, has_waiting_thread, take_crashes,
-    wait_for_ending_signal, waits_for_report,
+    end_by, end_waiting, forget_signals, handle_ending_signals, has_waiting_thread,
+    is_report_awaited, take_crashes, wait_for_ending_signal, waits_for_report,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 pub(crate) use watched::{
@@ -36,6 +40,8 @@ pub(crate) use watched::{
     is_in_loaded_file, map_shared, share_in_place, start_watcher, unshare_all,
 };
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use allocators::allocator_statistics;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use modules::{
     FileId, LoadedFile, Memory, is_readable, loaded_files, loader_state, main_stack_end,

@@ -23,7 +23,7 @@ pub(crate) use portable::*;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
 mod no_resident;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
-pub(crate) use no_resident::{resident_memory, rss_now_and_most};
+pub(crate) use no_resident::{allocator_statistics, resident_memory, rss_now_and_most};
 
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];
@@ -34,6 +34,13 @@ pub(crate) struct AnonymousRange {
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) resident_bytes: u64,
+}
+
+/// What an allocator says of itself: its name, and figures in bytes with their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AllocatorStatistics {
+    pub(crate) allocator: &'static str,
+    pub(crate) figures: Vec<(&'static str, u64)>,
 }
 
 /// The resident memory of this process in bytes. The sum of all parts is the sum of the lines `Rss` of

@@ -1,6 +1,6 @@
 //! Platforms on which the resident memory is not read.
 
-use super::ResidentMemory;
+use super::{AllocatorStatistics, ResidentMemory};
 use std::io;
 
 pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
@@ -9,4 +9,8 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
 
 pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn allocator_statistics() -> Vec<AllocatorStatistics> {
+    Vec::new()
 }

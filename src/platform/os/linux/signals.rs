@@ -171,6 +171,11 @@ pub(crate) fn waits_for_report(signal: c_int) -> bool {
     CRASHES.contains(&signal)
 }
 
+/// Whether a thread that has crashed, or that calls `_exit`, waits for the report: it may hold any lock.
+pub(crate) fn is_report_awaited() -> bool {
+    waits_for_report(FIRST.load(Ordering::Acquire) as c_int)
+}
+
 /// Lets the threads that wait for the report end the process.
 pub(crate) fn end_waiting() {
     IS_DONE.store(1, Ordering::Release);

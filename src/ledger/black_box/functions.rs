@@ -1,0 +1,426 @@
+//! The functions of call stacks, found in the symbol tables of files without an allocation.
+//!
+//! Files are read, not mapped: if another process cuts a mapped file, the system ends the program that reads on. No lock is taken, and
+//! the work is bounded.
+
+use super::Bounded;
+use crate::analysis::{Module, TopHolder};
+use crate::platform::os;
+use std::fmt::{self, Write};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// At most this many frames of a stack are looked up, the innermost.
+const MOST_FRAMES: usize = 64;
+/// At most this many symbols of a file are read, and sections.
+const MOST_SYMBOLS: u64 = 1 << 22;
+const MOST_SECTIONS: u64 = 1 << 12;
+/// The bytes of names: of one as it is shown, of one in a file, and of all that are shown.
+const SHOWN_NAME: usize = 240;
+const STORED_NAME: usize = 4 << 10;
+const ALL_NAMES: usize = MOST_FRAMES * (SHOWN_NAME + 8);
+
+/// Finds the functions of one stack after the other.
+pub(super) struct Functions {
+    frames: Vec<Frame>,
+    names: Bounded,
+    buffer: Box<[u8]>,
+}
+
+/// A frame of the present stack.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    /// The number of its file, and the bytes from the base of that.
+    pub(super) file: u32,
+    pub(super) offset: u64,
+    symbol: Option<Symbol>,
+    name: Range<usize>,
+}
+
+/// A function in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    start: u64,
+    size: u64,
+    is_global: bool,
+    /// Where its name is in the file.
+    name_at: u64,
+}
+
+impl Functions {
+    pub(super) fn new() -> Self {
+        Self {
+            frames: Vec::with_capacity(MOST_FRAMES),
+            names: Bounded(String::with_capacity(ALL_NAMES)),
+            buffer: vec![0; 24 << 10].into(),
+        }
+    }
+
+    /// Finds the functions of a stack.
+    pub(super) fn find(&mut self, stack: &TopHolder<'_>) {
+        self.frames.clear();
+        self.names.0.clear();
+        let frames = stack.frames().take(MOST_FRAMES);
+        self.frames.extend(frames.map(|(file, offset)| Frame {
+            file,
+            offset,
+            symbol: None,
+            name: 0..0,
+        }));
+        for at in 0..self.frames.len() {
+            let file = self.frames[at].file;
+            let is_new = self.frames[..at].iter().all(|frame| frame.file != file);
+            if let Some(module) = stack.file(file).filter(|_| is_new) {
+                // Without a table that can be read, its frames have no names.
+                let _ = self.find_in(file, module);
+            }
+        }
+    }
+
+    /// The frames, the innermost first, and the names of their functions.
+    pub(super) fn frames(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&Frame, Option<&str>)> + DoubleEndedIterator + Clone {
+        self.frames.iter().map(|frame| {
+            let name = self.names.0.get(frame.name.clone()).filter(|name| !name.is_empty());
+            (frame, name)
+        })
+    }
+
+    /// Finds the functions of the frames in one file.
+    fn find_in(&mut self, number: u32, module: &Module) -> Option<()> {
+        let file = os::open_regular(&module.path)?;
+        let buffer = &mut *self.buffer;
+        let header = Header::read(&file, buffer)?;
+        let linked_base = header.check(&file, &module.build_id, buffer)?;
+        let table = header.symbols(&file, buffer)?;
+        let mut wanted = [(u64::MAX, 0_usize); MOST_FRAMES];
+        let mut count = 0;
+        for (at, frame) in self.frames.iter().enumerate().filter(|(_, f)| f.file == number) {
+            wanted[count] = (linked_base.checked_add(frame.offset)?, at);
+            count += 1;
+        }
+        let wanted = &mut wanted[..count];
+        wanted.sort_unstable();
+        table.visit(&file, buffer, |symbol| {
+            let first = wanted.partition_point(|(address, _)| *address < symbol.start);
+            for &(address, at) in &wanted[first..] {
+                if address - symbol.start >= symbol.size {
+                    break;
+                }
+                // The innermost; of several names, the longest function that other files can see.
+                let frame = &mut self.frames[at];
+                frame.symbol = frame.symbol.max(Some(symbol));
+            }
+        });
+        for at in 0..self.frames.len() {
+            if self.frames[at].file == number
+                && let Some(symbol) = self.frames[at].symbol
+            {
+                self.frames[at].name = self.add_name(&file, symbol.name_at).unwrap_or_default();
+            }
+        }
+        Some(())
+    }
+
+    /// Adds a name, demangled if it is Rust's.
+    fn add_name(&mut self, file: &File, at: u64) -> Option<Range<usize>> {
+        let start = self.names.0.len();
+        let bytes = self.buffer.get_mut(..STORED_NAME)?;
+        let read = file.read_at(bytes, at).ok()?;
+        let bytes = bytes.get(..read)?.split(|byte| *byte == 0).next()?;
+        let mut name = Shortened { text: &mut self.names, left: SHOWN_NAME };
+        let stored = std::str::from_utf8(bytes).ok()?;
+        // What is too long is cut.
+        let _ = match rustc_demangle::try_demangle(stored) {
+            Ok(demangled) => write!(name, "{demangled:#}"),
+            Err(_) => name.write_str(stored),
+        };
+        Some(start..self.names.0.len())
+    }
+}
+
+/// A text that is cut after some bytes.
+struct Shortened<'a> {
+    text: &'a mut Bounded,
+    left: usize,
+}
+
+impl Write for Shortened<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.len() <= self.left {
+            self.left -= text.len();
+            return self.text.write_str(text);
+        }
+        let end = text.floor_char_boundary(self.left);
+        self.left = 0;
+        self.text.write_str(&text[..end])?;
+        self.text.write_str("...")?;
+        Err(fmt::Error)
+    }
+}
+
+/// The parts of an ELF header that say where the tables of segments and of sections are.
+struct Header {
+    segments_at: u64,
+    segments: u64,
+    sections_at: u64,
+    sections: u64,
+}
+
+const SEGMENT: usize = size_of::<libc::Elf64_Phdr>();
+const SECTION: usize = size_of::<libc::Elf64_Shdr>();
+const SYMBOL: usize = size_of::<libc::Elf64_Sym>();
+
+/// Reads some bytes of a file into the start of `buffer`.
+fn read<'a>(file: &File, at: u64, bytes: usize, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let bytes = buffer.get_mut(..bytes)?;
+    file.read_exact_at(bytes, at).ok()?;
+    Some(bytes)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes).into())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes).into())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Header {
+    /// `None` if the file is not of this machine's form.
+    fn read(file: &File, buffer: &mut [u8]) -> Option<Self> {
+        let header = read(file, 0, size_of::<libc::Elf64_Ehdr>(), buffer)?;
+        let sizes = (u16_at(header, 54)?, u16_at(header, 58)?);
+        // Magic number, 64 bits, little-endian.
+        if header.get(..6)? != b"\x7fELF\x02\x01" || sizes != (SEGMENT as u64, SECTION as u64) {
+            return None;
+        }
+        Some(Self {
+            segments_at: u64_at(header, 32)?,
+            segments: u16_at(header, 56)?,
+            sections_at: u64_at(header, 40)?,
+            sections: u16_at(header, 60)?.min(MOST_SECTIONS),
+        })
+    }
+
+    /// The address that the linker gave to the first byte; `None` if the file has another build id than the one that was loaded.
+    fn check(&self, file: &File, build_id: &[u8], buffer: &mut [u8]) -> Option<u64> {
+        let (mut base, mut is_it) = (u64::MAX, build_id.is_empty());
+        for number in 0..self.segments {
+            let at = self.segments_at.checked_add(number * SEGMENT as u64)?;
+            let segment = read(file, at, SEGMENT, buffer)?;
+            let (offset, address) = (u64_at(segment, 8)?, u64_at(segment, 16)?);
+            let size = u64_at(segment, 32)?;
+            match u32_at(segment, 0)? as u32 {
+                libc::PT_LOAD => base = base.min(address),
+                libc::PT_NOTE if !is_it => {
+                    let size = size.min(buffer.len() as u64) as usize;
+                    is_it = has_build_id(read(file, offset, size, buffer)?, build_id);
+                }
+                _ => {}
+            }
+        }
+        (is_it && base < u64::MAX).then_some(base & !0xfff)
+    }
+
+    /// The table of all symbols, or in a stripped file that of the functions that other files can call.
+    fn symbols(&self, file: &File, buffer: &mut [u8]) -> Option<Table> {
+        const SYMBOLS: u64 = 2;
+        const DYNAMIC_SYMBOLS: u64 = 11;
+        let mut found = None;
+        for number in 0..self.sections {
+            let section = self.section(file, number, buffer)?;
+            let kind = u32_at(section, 4)?;
+            if kind == SYMBOLS || kind == DYNAMIC_SYMBOLS && found.is_none() {
+                found = Some((u64_at(section, 24)?, u64_at(section, 32)?, u32_at(section, 40)?));
+            }
+            if kind == SYMBOLS {
+                break;
+            }
+        }
+        let (at, bytes, names) = found?;
+        let names = self.section(file, names, buffer)?;
+        Some(Table { at, count: bytes / SYMBOL as u64, names_at: u64_at(names, 24)? })
+    }
+
+    fn section<'a>(&self, file: &File, number: u64, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let at = self.sections_at.checked_add(number * SECTION as u64)?;
+        read(file, at, SECTION, buffer)
+    }
+}
+
+/// Whether these notes have this build id: each has the sizes of its name and of its content, a type, and both, padded to 4 bytes.
+fn has_build_id(mut notes: &[u8], build_id: &[u8]) -> bool {
+    const BUILD_ID: u64 = 3;
+    let next = || {
+        let (name, content) = (u32_at(notes, 0)? as usize, u32_at(notes, 4)? as usize);
+        let kind = u32_at(notes, 8)?;
+        let start = 12 + name.next_multiple_of(4);
+        let is_it = kind == BUILD_ID && notes.get(start..start + content)? == build_id;
+        notes = notes.get(start + content.next_multiple_of(4)..)?;
+        Some(is_it)
+    };
+    std::iter::from_fn(next).any(|is_it| is_it)
+}
+
+/// A table of symbols in a file.
+struct Table {
+    at: u64,
+    count: u64,
+    names_at: u64,
+}
+
+impl Table {
+    /// Calls `visit` for each function with a size, up to what cannot be read.
+    fn visit(&self, file: &File, buffer: &mut [u8], mut visit: impl FnMut(Symbol)) {
+        let count = self.count.min(MOST_SYMBOLS);
+        let at_once = (buffer.len() / SYMBOL) as u64;
+        let mut next = 0;
+        while next < count {
+            let some = (count - next).min(at_once);
+            let Some(at) = self.at.checked_add(next * SYMBOL as u64) else { return };
+            let Some(symbols) = read(file, at, some as usize * SYMBOL, buffer) else { return };
+            symbols
+                .chunks_exact(SYMBOL)
+                .filter_map(|symbol| self.function(symbol))
+                .for_each(&mut visit);
+            next += some;
+        }
+    }
+
+    fn function(&self, symbol: &[u8]) -> Option<Symbol> {
+        const FUNCTION: u8 = 2;
+        const INDIRECT_FUNCTION: u8 = 10;
+        const LOCAL: u8 = 0;
+        let info = *symbol.get(4)?;
+        let (start, size) = (u64_at(symbol, 8)?, u64_at(symbol, 16)?);
+        let is_function = matches!(info & 15, FUNCTION | INDIRECT_FUNCTION);
+        let is_defined = u16_at(symbol, 6)? != 0;
+        let name = u32_at(symbol, 0)?;
+        (is_function && is_defined && size > 0 && name > 0).then_some(Symbol {
+            start,
+            size,
+            is_global: info >> 4 != LOCAL,
+            name_at: self.names_at.checked_add(name)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A function of this program.
+    #[inline(never)]
+    fn known() {
+        std::hint::black_box(1);
+    }
+
+    /// This program as it is loaded, and the offset of [`known`].
+    fn program() -> (Module, u64) {
+        let (files, _) = os::loaded_files(&os::Memory::open().unwrap(), |_, _| false).unwrap();
+        let at = known as fn() as usize as u64;
+        let file = files.into_iter().find(|f| (f.base..f.base + f.size).contains(&at)).unwrap();
+        let offset = at - file.base;
+        let (path, base, size, build_id) = (file.path, file.base, file.size, file.build_id);
+        (Module { path, base, size, build_id }, offset)
+    }
+
+    fn names(module: &Module, offsets: &[u64]) -> Vec<Option<String>> {
+        let mut functions = Functions::new();
+        functions.frames.extend(offsets.iter().map(|&offset| Frame {
+            file: 0,
+            offset,
+            symbol: None,
+            name: 0..0,
+        }));
+        let _ = functions.find_in(0, module);
+        functions.frames().map(|(_, name)| name.map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn an_offset_is_in_a_function() {
+        let (module, offset) = program();
+        let expected = "memledger::ledger::black_box::functions::tests::known";
+        assert_eq!(
+            names(&module, &[offset, u64::MAX, 0, offset]),
+            [Some(expected.to_owned()), None, None, Some(expected.to_owned())]
+        );
+        let other = Module { build_id: vec![1; 20], ..module.clone() };
+        assert_eq!(names(&other, &[offset]), [None]);
+        let missing = Module { path: "/no/such/file".into(), ..module.clone() };
+        assert_eq!(names(&missing, &[offset]), [None]);
+        // Functions of a library without symbols, that other files can call.
+        let (files, _) = os::loaded_files(&os::Memory::open().unwrap(), |_, _| false).unwrap();
+        let libc = files.into_iter().find(|file| file.path.contains("libc.so")).unwrap();
+        let at = libc::getpid as *const () as u64 - libc.base;
+        let (path, base, size, build_id) = (libc.path, libc.base, libc.size, libc.build_id);
+        let found = names(&Module { path, base, size, build_id }, &[at]);
+        assert!(found[0].as_ref().unwrap().ends_with("getpid"), "{found:?}");
+    }
+
+    #[test]
+    fn a_file_can_have_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let name = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut seed = 1_u64;
+        let mut next = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        // Header, a segment, three sections, symbols and their names.
+        let mut good = vec![0_u8; 64 + SEGMENT + 3 * SECTION + 2 * SYMBOL + 16];
+        let (segment, section) = (64, 64 + SEGMENT);
+        let (symbols, text) = (section + 3 * SECTION, section + 3 * SECTION + 2 * SYMBOL);
+        let mut put = |at: usize, bytes: &[u8]| good[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, b"\x7fELF\x02\x01");
+        put(32, &(segment as u64).to_le_bytes());
+        put(40, &(section as u64).to_le_bytes());
+        put(54, &[SEGMENT as u8, 0, 1, 0, SECTION as u8, 0, 3, 0]);
+        put(segment, &[1, 0, 0, 0]);
+        put(segment + 16, &0x1234_u64.to_le_bytes());
+        put(section + SECTION + 4, &[2, 0, 0, 0]);
+        put(section + SECTION + 24, &(symbols as u64).to_le_bytes());
+        put(section + SECTION + 32, &(2 * SYMBOL as u64).to_le_bytes());
+        put(section + SECTION + 40, &[2, 0, 0, 0]);
+        put(section + 2 * SECTION + 24, &(text as u64).to_le_bytes());
+        put(symbols + SYMBOL, &[1, 0, 0, 0, 0x12, 0, 1, 0]);
+        put(symbols + SYMBOL + 8, &0x1500_u64.to_le_bytes());
+        put(symbols + SYMBOL + 16, &0x10_u64.to_le_bytes());
+        put(text + 1, b"_ZN1a1bE");
+        let module = Module { path: name(&path), base: 0, size: 0, build_id: Vec::new() };
+        std::fs::write(&path, &good).unwrap();
+        let found = names(&module, &[0x4ff, 0x500, 0x50f, 0x510]);
+        assert_eq!(found, [None, Some("a::b".to_owned()), Some("a::b".to_owned()), None]);
+        for length in 0..good.len() {
+            std::fs::write(&path, &good[..length]).unwrap();
+            names(&module, &[0x500]);
+        }
+        for _ in 0..1_000 {
+            let mut bytes = good.clone();
+            for _ in 0..=next() % 4 {
+                let at = next() as usize % bytes.len();
+                bytes[at] = next() as u8;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            names(&module, &[0x500, u64::MAX, 0]);
+        }
+        assert_eq!(names(&Module { path: name(folder.path()), ..module }, &[0x500]), [None]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        let mut text = Bounded(String::with_capacity(100));
+        let mut name = Shortened { text: &mut text, left: 5 };
+        assert!(name.write_str("ab").is_ok() && name.write_str("cd\u{e9}").is_err());
+        assert_eq!(text.0, "abcd...");
+    }
+}
