@@ -179,7 +179,7 @@ fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
         other.wait();
         // SAFETY: not at all: after the last of these blocks is the size of what the arena has left.
         unsafe {
-            let last = (0..20).map(|_| black_box(libc::malloc(BYTES))).last().unwrap();
+            let last = (0..20).fold(std::ptr::null_mut(), |_, _| black_box(libc::malloc(BYTES)));
             let end = last.byte_add(libc::malloc_usable_size(last)).cast::<usize>();
             end.write(usize::MAX >> 3);
             black_box(libc::malloc(BYTES));
