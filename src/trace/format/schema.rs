@@ -28,6 +28,7 @@ pub const SERIAL_BITS: u32 = 24;
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
 /// What has happened to addresses, in an event of mapped memory.
+#[cfg(feature = "analysis")]
 pub(crate) mod mapping {
     /// They are reserved, and take no memory.
     pub(crate) const RESERVED: u8 = 0;
