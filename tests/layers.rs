@@ -134,7 +134,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Everything that `alloc`, `realloc` and `dealloc` can reach.
 const REACHABLE_FROM_THE_HOOK: &[&str] = &[
+    "src/alloc/below.rs",
+    "src/alloc/c_malloc.rs",
+    "src/alloc/c_mmap.rs",
     "src/alloc/hook.rs",
+    "src/alloc/own_blocks.rs",
     "src/alloc/record.rs",
     "src/alloc/stats.rs",
     "src/alloc/tracker.rs",
