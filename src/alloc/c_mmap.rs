@@ -30,10 +30,10 @@ macro_rules! __define_c_mmap {
                         "mov r11, qword ptr [rip + {allocator}@GOTPCREL]",
                         "sub rax, [r11]",
                         "cmp rax, [r11 + 8]",
-                        "jb {plain}@PLT",
+                        "jb {next}@PLT",
                         "jmp {recorded}@PLT",
                         allocator = sym $crate::__c_malloc::mmap::ALLOCATOR,
-                        plain = sym $crate::__c_malloc::mmap::plain::$name,
+                        next = sym $crate::__c_malloc::mmap::next::$name,
                         recorded = sym $crate::__c_malloc::mmap::recorded::$name,
                     )
                 }
@@ -50,76 +50,13 @@ macro_rules! __define_c_mmap {
 }
 
 #[cfg(c_mmap)]
-pub use crate::platform::os::next_malloc::ALLOCATOR;
-
-/// The functions as they are: those of the next library.
-#[cfg(c_mmap)]
-#[expect(unsafe_code, reason = "the functions of C")]
-pub mod plain {
-    use crate::platform::os::next_malloc::mapped;
-    use std::ffi::{c_int, c_void};
-
-    pub unsafe extern "C" fn mmap(
-        address: *mut c_void,
-        bytes: usize,
-        access: c_int,
-        flags: c_int,
-        file: c_int,
-        offset: i64,
-    ) -> *mut c_void {
-        // SAFETY: the caller makes the promise of C's function, here and below.
-        unsafe { mapped::mmap(address, bytes, access, flags, file, offset) }
-    }
-
-    pub use mmap as mmap64;
-
-    pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
-        // SAFETY: as above.
-        unsafe { mapped::munmap(address, bytes) }
-    }
-
-    pub unsafe extern "C" fn mremap(
-        address: *mut c_void,
-        bytes: usize,
-        new_bytes: usize,
-        flags: c_int,
-        new_address: *mut c_void,
-    ) -> *mut c_void {
-        // SAFETY: as above.
-        unsafe { mapped::mremap(address, bytes, new_bytes, flags, new_address) }
-    }
-
-    pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
-        // SAFETY: as above.
-        unsafe { mapped::mprotect(address, bytes, access) }
-    }
-
-    pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
-        // SAFETY: as above.
-        unsafe { mapped::shmat(id, address, flags) }
-    }
-
-    pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
-        // SAFETY: as above.
-        unsafe { mapped::shmdt(address) }
-    }
-
-    pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
-        // SAFETY: as above.
-        unsafe { mapped::brk(end) }
-    }
-
-    pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
-        // SAFETY: as above.
-        unsafe { mapped::sbrk(more) }
-    }
-}
+pub use crate::platform::os::next_malloc::{ALLOCATOR, mapped as next};
 
 /// The functions, with an event each.
 #[cfg(c_mmap)]
 #[expect(unsafe_code, reason = "the functions of C")]
 pub mod recorded {
-    use super::plain;
+    use super::next;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
     use crate::platform::os::pages;
@@ -187,7 +124,7 @@ pub mod recorded {
         offset: i64,
     ) -> *mut c_void {
         // SAFETY: the caller makes the promise of C's function, here and below.
-        let pages = unsafe { plain::mmap(address, bytes, access, flags, file, offset) };
+        let pages = unsafe { next::mmap(address, bytes, access, flags, file, offset) };
         if pages == libc::MAP_FAILED {
             return pages;
         }
@@ -214,7 +151,7 @@ pub mod recorded {
             record(mapping::FREED, address.addr(), whole_pages(bytes));
         }
         // SAFETY: as above.
-        let result = unsafe { plain::munmap(address, bytes) };
+        let result = unsafe { next::munmap(address, bytes) };
         if is_valid && result != 0 {
             // There are too many mappings to divide one: it is still there.
             record(mapping::MAPPED, address.addr(), whole_pages(bytes));
@@ -231,7 +168,7 @@ pub mod recorded {
     ) -> *mut c_void {
         let at = Registers::here();
         // SAFETY: as above.
-        let remap = || unsafe { plain::mremap(address, bytes, new_bytes, flags, new_address) };
+        let remap = || unsafe { next::mremap(address, bytes, new_bytes, flags, new_address) };
         // What was there stays: a second mapping of the same memory.
         let keeps = bytes == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
         if keeps || !address.addr().is_multiple_of(PAGE) {
@@ -263,7 +200,7 @@ pub mod recorded {
 
     pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
         // SAFETY: as above.
-        let result = unsafe { plain::mprotect(address, bytes, access) };
+        let result = unsafe { next::mprotect(address, bytes, access) };
         if result == 0 && access & libc::PROT_WRITE != 0 {
             record(mapping::COMMITTED, address.addr(), whole_pages(bytes));
         }
@@ -272,7 +209,7 @@ pub mod recorded {
 
     pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
         // SAFETY: as above.
-        let pages = unsafe { plain::shmat(id, address, flags) };
+        let pages = unsafe { next::shmat(id, address, flags) };
         if pages != libc::MAP_FAILED {
             record(mapping::MAPPED, pages.addr(), whole_pages(pages::segment_bytes(id)));
         }
@@ -283,17 +220,17 @@ pub mod recorded {
         // Without a size, all of it is given back.
         record(mapping::FREED, address.addr(), 0);
         // SAFETY: as above.
-        unsafe { plain::shmdt(address) }
+        unsafe { next::shmdt(address) }
     }
 
     pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
         if more < 0 {
             // SAFETY: as above.
-            let end = unsafe { plain::sbrk(0) }.addr();
+            let end = unsafe { next::sbrk(0) }.addr();
             record(mapping::FREED, end.wrapping_add_signed(more), more.unsigned_abs());
         }
         // SAFETY: as above.
-        let start = unsafe { plain::sbrk(more) };
+        let start = unsafe { next::sbrk(more) };
         if more > 0 && start != libc::MAP_FAILED {
             record(mapping::MAPPED, start.addr(), more.unsigned_abs());
         }
@@ -302,12 +239,12 @@ pub mod recorded {
 
     pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
         // SAFETY: as above.
-        let before = unsafe { plain::sbrk(0) };
+        let before = unsafe { next::sbrk(0) };
         if end < before {
             record(mapping::FREED, end.addr(), before.addr() - end.addr());
         }
         // SAFETY: as above.
-        let result = unsafe { plain::brk(end) };
+        let result = unsafe { next::brk(end) };
         if result == 0 && end > before {
             record(mapping::MAPPED, before.addr(), end.addr() - before.addr());
         }

@@ -7,8 +7,9 @@ use std::ffi::c_void;
 #[cfg(c_mmap)]
 use std::sync::atomic::AtomicUsize;
 
+/// The next functions of mapped memory.
 #[cfg(c_mmap)]
-pub(crate) use functions::mapped;
+pub use functions::mapped;
 pub(crate) use functions::{
     aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
 };
@@ -118,7 +119,7 @@ mod functions {
 
     /// The next functions of mapped memory. Those that are not known yet are system calls.
     #[cfg(c_mmap)]
-    pub(crate) mod mapped {
+    pub mod mapped {
         use super::super::super::pages;
         use super::*;
 
@@ -137,7 +138,7 @@ mod functions {
 
         /// # Safety
         /// That of C's function, here and below.
-        pub(crate) unsafe fn brk(end: *mut c_void) -> c_int {
+        pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
             type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
             if BRK.load(Ordering::Relaxed).is_null() && !find_all() {
                 return -1;
@@ -148,7 +149,7 @@ mod functions {
 
         /// # Safety
         /// As above.
-        pub(crate) unsafe fn sbrk(more: isize) -> *mut c_void {
+        pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
             type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
             if SBRK.load(Ordering::Relaxed).is_null() && !find_all() {
                 return libc::MAP_FAILED;
@@ -163,7 +164,7 @@ mod functions {
 
                 /// # Safety
                 /// As above.
-                pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                     let next = $place.load(Ordering::Relaxed);
                     if next.is_null() {
                         // SAFETY: as above.
@@ -181,6 +182,7 @@ mod functions {
         next!(MMAP mmap(
             address: *mut c_void, bytes: usize, access: c_int, flags: c_int, file: c_int, offset: i64
         ) -> *mut c_void);
+        pub use mmap as mmap64;
         next!(MUNMAP munmap(address: *mut c_void, bytes: usize) -> c_int);
         // NOTE: C's function takes its last argument as one of any number, which is passed like this.
         next!(MREMAP mremap(
@@ -348,14 +350,15 @@ mod functions {
     }
 
     #[cfg(c_mmap)]
-    pub(crate) mod mapped {
-        pub(crate) use super::super::super::pages::{mmap, mprotect, mremap, munmap, shmat, shmdt};
+    pub mod mapped {
+        pub use super::super::super::pages::{mmap, mprotect, mremap, munmap, shmat, shmdt};
+        pub use mmap as mmap64;
 
         unsafe extern "C" {
             #[link_name = "__brk"]
-            pub(crate) fn brk(end: *mut std::ffi::c_void) -> std::ffi::c_int;
+            pub fn brk(end: *mut std::ffi::c_void) -> std::ffi::c_int;
             #[link_name = "__sbrk"]
-            pub(crate) fn sbrk(more: isize) -> *mut std::ffi::c_void;
+            pub fn sbrk(more: isize) -> *mut std::ffi::c_void;
         }
     }
 

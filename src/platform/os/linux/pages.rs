@@ -10,7 +10,7 @@ fn pointer(result: i64) -> *mut c_void {
 
 /// # Safety
 /// That of C's function, here and below.
-pub(crate) unsafe fn mmap(
+pub unsafe extern "C" fn mmap(
     address: *mut c_void,
     bytes: usize,
     access: c_int,
@@ -24,14 +24,14 @@ pub(crate) unsafe fn mmap(
 
 /// # Safety
 /// As above.
-pub(crate) unsafe fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int }
 }
 
 /// # Safety
 /// As above.
-pub(crate) unsafe fn mremap(
+pub unsafe extern "C" fn mremap(
     address: *mut c_void,
     bytes: usize,
     new_bytes: usize,
@@ -47,7 +47,7 @@ pub(crate) unsafe fn mremap(
 /// # Safety
 /// As above.
 #[cfg(c_mmap)]
-pub(crate) unsafe fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
+pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, access) as c_int }
 }
@@ -55,7 +55,7 @@ pub(crate) unsafe fn mprotect(address: *mut c_void, bytes: usize, access: c_int)
 /// # Safety
 /// As above.
 #[cfg(c_mmap)]
-pub(crate) unsafe fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: as above.
     pointer(unsafe { libc::syscall(libc::SYS_shmat, id, address, flags) })
 }
@@ -63,7 +63,7 @@ pub(crate) unsafe fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
 /// # Safety
 /// As above.
 #[cfg(c_mmap)]
-pub(crate) unsafe fn shmdt(address: *const c_void) -> c_int {
+pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_shmdt, address) as c_int }
 }
