@@ -17,7 +17,7 @@ use crate::trace::worker::{EventProvider, Importants};
 use crate::trace::write::ReentrancyGuard;
 use std::cmp::Reverse;
 use std::ffi::c_void;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time from one reading of RSS to the next, by default.
@@ -135,23 +135,38 @@ fn allocators() -> Vec<Vec<u8>> {
     if os::is_report_awaited() {
         return Vec::new();
     }
-    let (sender, receiver): (_, Receiver<Vec<_>>) = sync_channel(1);
-    let sender = Box::into_raw(Box::new(sender));
-    if os::spawn(ask_allocators, sender.expose_provenance()).is_err() {
+    let answer = Arc::new(Answer::default());
+    let asked = Arc::into_raw(answer.clone());
+    if os::spawn(ask_allocators, asked.expose_provenance()).is_err() {
         // SAFETY: made above, and no thread has it.
-        drop(unsafe { Box::from_raw(sender) });
+        drop(unsafe { Arc::from_raw(asked) });
+        return Vec::new();
     }
-    let all = receiver.recv_timeout(ALLOCATORS_TIMEOUT).unwrap_or_default();
-    all.iter().map(statistics_event).collect()
+    let all = answer.all.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = answer.is_there.wait_timeout_while(all, ALLOCATORS_TIMEOUT, |all| all.is_none());
+    let (mut all, _) = all.unwrap_or_else(PoisonError::into_inner);
+    all.take().unwrap_or_default().iter().map(statistics_event).collect()
 }
 
-extern "C" fn ask_allocators(sender: *mut c_void) -> *mut c_void {
+/// What a thread has asked the allocators, for another one that waits for it.
+///
+/// NOTE: not a channel, whose receiver needs one of the thread keys of the process. The program may have taken all, and std
+/// would end it.
+#[derive(Default)]
+struct Answer {
+    all: Mutex<Option<Vec<os::AllocatorStatistics>>>,
+    is_there: Condvar,
+}
+
+extern "C" fn ask_allocators(answer: *mut c_void) -> *mut c_void {
     let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger-rss");
-    let sender = std::ptr::with_exposed_provenance_mut::<SyncSender<_>>(sender.addr());
+    let answer = std::ptr::with_exposed_provenance::<Answer>(answer.addr());
     // SAFETY: the thread was started with it, and nothing else has it.
-    let sender = unsafe { Box::from_raw(sender) };
-    let _ = sender.send(os::allocator_statistics());
+    let answer = unsafe { Arc::from_raw(answer) };
+    let all = os::allocator_statistics();
+    *answer.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
+    answer.is_there.notify_one();
     std::ptr::null_mut()
 }
 
