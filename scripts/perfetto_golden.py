@@ -176,7 +176,8 @@ def compare_times(path, theirs, ours, unit, found):
     # A program's own times are far from now, or on a clock that is not the session's.
     near = abs(theirs[1] - ours[1]) < 60 * 10**9
     given = theirs[0] not in (6, 64, 65) or theirs[1] > 1 << 61 or theirs[1] < 1 << 30
-    if theirs[0] != ours[0] or not near or (given and abs(theirs[1] - ours[1]) >= unit):
+    # Both round to units from the start of their own sequence, whose time differs.
+    if theirs[0] != ours[0] or not near or (given and abs(theirs[1] - ours[1]) > (unit if unit > 1 else 0)):
         found.append((f"{path} timestamp", theirs, ours))
 
 
