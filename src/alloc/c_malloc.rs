@@ -35,7 +35,8 @@
 /// # Costs
 /// An event of C has 18 to 23 bytes, where one of Rust has 13 to 22. A free and a reallocation also ask
 /// `malloc_usable_size` for the size. An allocation and its free execute some 40 instructions more than
-/// in Rust. Rust's own events cost what they cost without the feature. An event of a mapping has 27
+/// in Rust. Rust's own events cost what they cost without the feature if the allocator below is `System`;
+/// with another one, each call also sets and clears a flag of its thread. An event of a mapping has 27
 /// bytes and takes less time than the system call.
 ///
 /// # Limits

@@ -13,7 +13,8 @@
 
 /// Defines the functions in the program.
 ///
-/// A program has no stable means to know who calls a function, but for its return address when it begins.
+/// They are naked, because only at its very start is a function's return address, which tells who calls it, on top of
+/// the stack.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]
@@ -152,8 +153,10 @@ pub mod recorded {
         }
         // SAFETY: as above.
         let result = unsafe { next::munmap(address, bytes) };
-        if is_valid && result != 0 {
-            // There are too many mappings to divide one: it is still there.
+        // SAFETY: every thread has an `errno`.
+        if is_valid && result != 0 && unsafe { *libc::__errno_location() } == libc::ENOMEM {
+            // There are too many mappings to divide one: it is still there. Other errors are of addresses that
+            // no mapping can have.
             record(mapping::MAPPED, address.addr(), whole_pages(bytes));
         }
         result
@@ -211,7 +214,9 @@ pub mod recorded {
         // SAFETY: as above.
         let pages = unsafe { next::shmat(id, address, flags) };
         if pages != libc::MAP_FAILED {
-            record(mapping::MAPPED, pages.addr(), whole_pages(pages::segment_bytes(id)));
+            let can_write = flags & libc::SHM_RDONLY == 0;
+            let state = if can_write { mapping::MAPPED } else { mapping::RESERVED };
+            record(state, pages.addr(), whole_pages(pages::segment_bytes(id)));
         }
         pages
     }

@@ -108,8 +108,7 @@ impl Model {
                         block = None;
                         continue;
                     }
-                    // NOTE: a reservation beside another one is not joined with it; the operations are
-                    // made so that none are neighbours.
+                    // NOTE: two reservations side by side would be two blocks in the analyzer.
                     let number = *block.get_or_insert_with(|| {
                         self.last += 1;
                         self.counts[0] += 1;
@@ -207,7 +206,7 @@ fn feed(ops: &[Op]) -> (Report, Sums) {
     (report, std::mem::take(feed.analyzer.observer_mut()))
 }
 
-/// Some pages of an eighth of all, but the last one, so that no reservation is beside another.
+/// The first of some pages, and their number.
 fn pages() -> impl Strategy<Value = (usize, usize)> {
     (0..PAGES - 1, 1..PAGES / 3).prop_map(|(at, pages)| (at, pages.min(PAGES - at)))
 }
@@ -230,8 +229,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 400 } else { 4000 }))]
     #[test]
     fn mappings_are_those_of_a_model_of_pages(ops in ops()) {
-        // A reservation that was moved or mapped over in part can be beside another one; commits of both are
-        // then two blocks here and one in the model. The bytes are the same, and so is everything else.
+        // A reservation that was moved can be beside another one: what is committed of both is one block in the model
+        // and two in the analyzer. So blocks are compared only where neither happens, and bytes always.
         let mut model = Model::default();
         ops.iter().for_each(|op| model.apply(op));
         let (report, observed) = feed(&ops);

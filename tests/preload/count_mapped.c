@@ -46,7 +46,7 @@ static void set(void *start, size_t bytes, enum state from, enum state state) {
     if (live > peak) peak = live;
 }
 
-static int is_zero_device(int file) {
+static int is_memory_file(int file) {
     char path[32], target[64] = "";
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     return readlink(path, target, sizeof target - 1) > 0
@@ -59,7 +59,7 @@ void *mmap(void *address, size_t bytes, int access, int flags, int file, off_t o
     pthread_mutex_lock(&lock);
     void *pages = next_mmap(address, bytes, access, flags, file, offset);
     if (pages != MAP_FAILED) {
-        int memory = flags & MAP_ANONYMOUS || is_zero_device(file);
+        int memory = flags & MAP_ANONYMOUS || is_memory_file(file);
         set(pages, bytes, NONE, !memory ? NONE : access & PROT_WRITE && !(flags & MAP_NORESERVE) ? COUNTED : RESERVED);
     }
     pthread_mutex_unlock(&lock);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `block.rs` | the data that is kept for a block |
 //! | `heaps.rs` | one live set for each root heap |
-//! | `mappings.rs` | the heaps whose blocks are mappings of the system, and what is reserved |
+//! | `mappings.rs` | the order of the blocks that are mappings of the system, and what is reserved |
 //! | `live.rs` | a live set: address to block |
 //! | `pages.rs` | the table of pages with live blocks |
 //! | `chunks.rs` | the blocks of a page, in slabs |

@@ -43,7 +43,7 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
     ) -> c_int {
         // SAFETY: `info` is the loader's description of an object; `search` is the local passed below.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<R, F>>()) };
-        // SAFETY: the loader gives so many headers there, which are mapped as long as the object is.
+        // SAFETY: there are `dlpi_phnum` headers at this address, mapped as long as the object is.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let object = Object { base: info.dlpi_addr as usize, name: info.dlpi_name, headers };
