@@ -34,6 +34,10 @@ const FIRST: usize = 4 << 10;
 /// Bytes of the longest line with a token, the line feed included.
 const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 
+/// While the recorder stops, a program that has sent nothing for this time has nothing under way:
+/// bytes that it sent before can still be in its own send buffer, or unknown to the runtime.
+const DELIVERY_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// Receives the trace of one program until it ends, and reports on stderr how it ended.
 pub(super) async fn record(
     mut stream: TcpStream,
@@ -181,7 +185,7 @@ async fn follow(
             biased;
             read = receive(stream, &mut buffer, stopping) => read,
             _ = stop.wait_for(|stop| *stop), if !stopping => {
-                // Bytes that have already arrived are still recorded.
+                // Bytes that were sent before are still recorded.
                 bytes = buffer;
                 continue;
             }
@@ -199,15 +203,17 @@ async fn follow(
     }
 }
 
-/// Receives the next bytes: waits for them, or, if `now`, takes only those that have arrived.
-async fn receive(stream: &mut TcpStream, buffer: &mut Vec<u8>, now: bool) -> io::Result<usize> {
-    if !now {
+/// Receives the next bytes: waits for them, or, while the recorder is `stopping`, at most
+/// [`DELIVERY_TIMEOUT`]; then the count is 0.
+async fn receive(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+    stopping: bool,
+) -> io::Result<usize> {
+    if !stopping {
         return stream.read_buf(buffer).await;
     }
-    match stream.try_read_buf(buffer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        read => read,
-    }
+    timeout(DELIVERY_TIMEOUT, stream.read_buf(buffer)).await.unwrap_or(Ok(0))
 }
 
 /// Completes after `silence`; never, if there is no limit.

@@ -101,7 +101,7 @@ fn ctrl_c_and_sigterm_end_it_and_keep_what_came() {
         let silent = server.connect();
         // All but the packet that is unfinished.
         while store.trace(id).unwrap().unwrap().size < 8 + 19 * 60_000 {}
-        // Has arrived, and perhaps has not been seen.
+        // Has been sent, and perhaps has not arrived.
         program.write_all(last).unwrap();
         server.signal(signal);
         let (status, told) = server.end();
