@@ -137,6 +137,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/below.rs",
     "src/alloc/c_malloc.rs",
     "src/alloc/c_mmap.rs",
+    "src/alloc/c_threads.rs",
     "src/alloc/hook.rs",
     "src/alloc/own_blocks.rs",
     "src/alloc/record.rs",

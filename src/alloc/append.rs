@@ -2,8 +2,8 @@
 //! the blocks that are live at that point.
 
 use super::events::{
-    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPED, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
-    SIZE_SHIFT, UPDATE,
+    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
+    SIZE_SHIFT, UPDATE, has_mappings,
 };
 use super::record::MAX_SIZE;
 use crate::trace::format::schema::mapping;
@@ -18,8 +18,8 @@ pub(crate) fn append_alloc(
     heap: u8,
     out: &mut Vec<u8>,
 ) {
-    if heap == MAPPED {
-        return append_mapping(serial, address, stack, size, mapping::MAPPED, out);
+    if has_mappings(heap) {
+        return append_mapping(serial, address, stack, size, heap, mapping::MAPPED, out);
     }
     let coded = size.min(MAX_SIZE);
     let event_type = if heap == RUST { &ALLOC } else { &ALLOC_IN_HEAP };
@@ -39,8 +39,8 @@ pub(crate) fn append_alloc(
 
 /// Appends the first half of a reallocation in a root heap.
 pub(crate) fn append_realloc_free(serial: u64, address: u64, heap: u8, out: &mut Vec<u8>) {
-    if heap == MAPPED {
-        return append_mapping(serial, address, 0, 0, mapping::MOVED_FROM, out);
+    if has_mappings(heap) {
+        return append_mapping(serial, address, 0, 0, heap, mapping::MOVED_FROM, out);
     }
     let event_type = if heap == RUST { &REALLOC_FREE } else { &REALLOC_FREE_IN_HEAP };
     out.extend(event_type.wire().to_le_bytes());
@@ -65,6 +65,7 @@ pub(crate) fn append_mapping(
     address: u64,
     stack: u32,
     size: u64,
+    heap: u8,
     state: u8,
     out: &mut Vec<u8>,
 ) {
@@ -73,5 +74,5 @@ pub(crate) fn append_mapping(
     out.extend(address.to_le_bytes());
     out.extend(stack.to_le_bytes());
     out.extend(size.to_le_bytes());
-    out.extend([MAPPED, state]);
+    out.extend([heap, state]);
 }

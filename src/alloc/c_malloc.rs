@@ -26,7 +26,7 @@
 /// what the program maps from the system itself is a heap that reports call "Mapped". It has pages that are
 /// not those of a file and that the program may write to, unless it maps them with `MAP_NORESERVE`: what
 /// Linux counts as committed. Parts can be unmapped and moved. What an allocator maps for its blocks is not
-/// recorded.
+/// recorded. `pthread_create` is defined, too, for [`thread_stacks`](crate::LedgerBuilder::thread_stacks).
 ///
 /// Rust's own memory is in the heap "Rust", also where `System` gets it from `malloc`: no block is
 /// recorded twice. A block that one language allocates and the other frees, which is an error in any
@@ -66,7 +66,7 @@ macro_rules! track_c_malloc {
             valloc(size: usize) -> *mut u8;
             pvalloc(size: usize) -> *mut u8;
         }
-        $crate::__define_c_mmap! { mmap mmap64 munmap mremap mprotect brk sbrk shmat shmdt }
+        $crate::__define_c_mmap! { mmap mmap64 munmap mremap mprotect brk sbrk shmat shmdt pthread_create }
     };
 }
 

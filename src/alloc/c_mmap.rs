@@ -58,6 +58,8 @@ pub use crate::platform::os::next_malloc::{ALLOCATOR, mapped as next};
 #[expect(unsafe_code, reason = "the functions of C")]
 pub mod recorded {
     use super::next;
+    pub use crate::alloc::c_threads::pthread_create;
+    use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
     use crate::platform::os::pages;
@@ -68,10 +70,10 @@ pub mod recorded {
     use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
     use std::ffi::{c_int, c_void};
 
-    const PAGE: usize = 4096;
+    pub(in crate::alloc) const PAGE: usize = 4096;
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
-    fn enter() -> Option<SlowEntry> {
+    pub(in crate::alloc) fn enter() -> Option<SlowEntry> {
         if hook::mode() == Mode::Off || write::is_untracked() || write::is_in_allocator() {
             return None;
         }
@@ -92,13 +94,20 @@ pub mod recorded {
         } else {
             NO_STACK
         };
-        write(slot, state, address, bytes, stack);
+        write(slot, state, address, bytes, MAPPED, stack);
         entry.leave();
     }
 
     /// Writes an event, unless the recording has ended; returns whether it has not.
     #[inline(never)]
-    fn write(slot: &ThreadSlot, state: u8, address: usize, bytes: usize, stack: u32) -> bool {
+    pub(in crate::alloc) fn write(
+        slot: &ThreadSlot,
+        state: u8,
+        address: usize,
+        bytes: usize,
+        heap: u8,
+        stack: u32,
+    ) -> bool {
         // NOTE: as a block of a size that joins the global clock.
         if !sync::synchronize(slot, address, bytes.max(sync::WINDOW)) {
             return false;
@@ -106,13 +115,13 @@ pub mod recorded {
         // SAFETY: `enter` has checked the room, which includes a change of context and both halves of a move; a
         // new buffer that `synchronize` may have taken has the room, too.
         let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
-        writer.mapping(slot.stamp(), address, bytes, stack, state);
+        writer.mapping(slot.stamp(), address, bytes, stack, heap, state);
         slot.commit(writer.end());
         true
     }
 
     /// The bytes of the pages that `bytes` are in.
-    fn whole_pages(bytes: usize) -> usize {
+    pub(in crate::alloc) fn whole_pages(bytes: usize) -> usize {
         bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
     }
 
@@ -180,7 +189,7 @@ pub mod recorded {
         let Some(entry) = enter() else { return remap() };
         let slot = entry.slot;
         let old_bytes = whole_pages(bytes);
-        if !write(slot, mapping::MOVED_FROM, address.addr(), old_bytes, NO_STACK) {
+        if !write(slot, mapping::MOVED_FROM, address.addr(), old_bytes, MAPPED, NO_STACK) {
             entry.leave();
             return remap();
         }
@@ -196,7 +205,7 @@ pub mod recorded {
             Mode::WithStacks => capture::take(slot, size, &at),
             Mode::Recorded | Mode::Off => NO_STACK,
         };
-        write(slot, mapping::MOVED_TO, start, size, stack);
+        write(slot, mapping::MOVED_TO, start, size, MAPPED, stack);
         entry.leave();
         pages
     }

@@ -9,6 +9,8 @@ pub mod c_malloc;
 #[cfg(feature = "c-malloc")]
 #[doc(hidden)]
 pub mod c_mmap;
+#[cfg(c_mmap)]
+mod c_threads;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 #[cfg(feature = "enable")]

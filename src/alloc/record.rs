@@ -27,12 +27,12 @@
 //! bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
+#[cfg(c_malloc)]
+use super::events::MAPPING;
 use super::events::{
     ALLOC, ALLOC_IN_HEAP, FREE, FREE_IN_HEAP, LARGE_SIZE, REALLOC_ALLOC, REALLOC_ALLOC_IN_HEAP,
     REALLOC_FAILED, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
 };
-#[cfg(c_malloc)]
-use super::events::{MAPPED, MAPPING};
 use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::SERIAL_MASK;
 
@@ -193,6 +193,7 @@ impl Writer {
         address: usize,
         size: usize,
         stack: u32,
+        heap: u8,
         state: u8,
     ) {
         self.free(MAPPING.wire(), epoch, address);
@@ -200,7 +201,7 @@ impl Writer {
         unsafe {
             self.at.cast::<u32>().write_unaligned(stack);
             self.at.add(4).cast::<u64>().write_unaligned(size as u64);
-            self.at.add(12).write(MAPPED);
+            self.at.add(12).write(heap);
             self.at.add(13).write(state);
             self.at = self.at.add(14);
         }
@@ -251,6 +252,8 @@ mod tests {
     use super::super::append::append_mapping;
     use super::super::append::{append_alloc, append_realloc_free, append_update};
     use super::super::events::C;
+    #[cfg(c_malloc)]
+    use super::super::events::MAPPED;
     use super::*;
 
     fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -322,12 +325,15 @@ mod tests {
         let head = |uid: u8| vec![uid << 1 | 1, 0, 0xa0, 0xb0, 0xc0, 0, 0x40, 3, 2, 1, 0x7f, 0, 0];
         let size = [0, 0x50, 6, 7, 8, 0, 0, 0];
         let (address, bytes) = (0x7f01_0203_4000, 0x08_0706_5000);
-        let state = written(|w| w.mapping(0x01_c0_b0_a0, address, bytes, 0x0403_0201, 1));
+        let state = written(|w| w.mapping(0x01_c0_b0_a0, address, bytes, 0x0403_0201, MAPPED, 1));
         assert_eq!(state, [&*head(45), &[1, 2, 3, 4], &size, &[MAPPED, 1]].concat());
         assert_eq!(state.len(), MAPPING.layout().size());
         let mut late = Vec::new();
-        append_mapping(0xc0_b0_a0, address as u64, 0x0403_0201, bytes as u64, 1, &mut late);
-        assert_eq!(late, written(|w| w.mapping(0xc0_b0_a0, address, bytes, 0x0403_0201, 1)));
+        append_mapping(0xc0_b0_a0, address as u64, 0x0403_0201, bytes as u64, MAPPED, 1, &mut late);
+        assert_eq!(
+            late,
+            written(|w| w.mapping(0xc0_b0_a0, address, bytes, 0x0403_0201, MAPPED, 1))
+        );
     }
 
     #[test]

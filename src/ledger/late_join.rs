@@ -18,6 +18,7 @@
 //! no id in the stream, the snapshot renames it, too.
 
 use crate::alloc::append::{append_alloc, append_mapping, append_realloc_free, append_update};
+use crate::alloc::events::MAPPED;
 use crate::alloc::events::RUST;
 use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
@@ -140,7 +141,7 @@ impl LiveSetSnapshot {
         clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.close();
         for &(address, size) in &self.live_set.reserved {
-            append_mapping(serial, address, 0, size, mapping::RESERVED, &mut out.packet);
+            append_mapping(serial, address, 0, size, MAPPED, mapping::RESERVED, &mut out.packet);
             serial += 1;
         }
         out.flush();

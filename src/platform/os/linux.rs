@@ -287,16 +287,14 @@ static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut
 
 /// *Hook.* Registers `run`, which is the same in all calls, to be called when this thread ends, as
 /// late as possible: in the last round of its destructors. If the process has no free thread key,
-/// the worker detects later that the thread has ended.
+/// this returns `false`, and the worker detects later that the thread has ended.
 ///
 /// NOTE: if the program has taken 32 keys before `main`, glibc allocates the value of the tracker's
 /// key with its own `calloc`, once per thread. At that point, neither glibc nor the tracker holds a
 /// lock that the other needs.
-pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
+pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) -> bool {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
-    if let Some(key) = exit_key() {
-        arm_thread_exit(key, 1);
-    }
+    exit_key().inspect(|key| arm_thread_exit(*key, 1)).is_some()
 }
 
 /// The key of the function that runs at a thread's end. The first call creates the key.

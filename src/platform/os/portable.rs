@@ -112,7 +112,9 @@ pub(crate) fn is_thread_alive(_id: u32) -> bool {
     true
 }
 
-pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) {}
+pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) -> bool {
+    false
+}
 
 pub(crate) const STACK: usize = 0;
 

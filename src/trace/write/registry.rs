@@ -52,8 +52,8 @@ pub(crate) struct ThreadState {
     system_id: Cell<u32>,
     /// The earliest epoch in which its next slot may begin.
     epoch: Cell<u64>,
-    /// A function to run when the thread ends.
-    at_end: Cell<Option<extern "C" fn()>>,
+    /// Functions to run when the thread ends.
+    at_end: [Cell<Option<extern "C" fn()>>; 2],
 }
 
 thread_local! {
@@ -68,7 +68,7 @@ thread_local! {
         id: Cell::new(0),
         system_id: Cell::new(0),
         epoch: Cell::new(0),
-        at_end: Cell::new(None),
+        at_end: [const { Cell::new(None) }; 2],
     } };
 }
 
@@ -183,14 +183,17 @@ fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
     Some(slot)
 }
 
-/// Makes `at_end` run at the end of this thread, even if the thread has recorded nothing.
+/// Makes `at_end` run at the end of this thread, even if the thread has recorded nothing. Returns whether it
+/// will: the system may have no thread key left.
 ///
 /// NOTE: `extern "C"`, which cannot unwind, because the system calls it.
-pub(crate) fn at_thread_end(at_end: extern "C" fn()) {
-    if let Some(thread) = own() {
-        thread.at_end.set(Some(at_end));
-        os::on_thread_exit(&RETIRE);
-    }
+pub(crate) fn at_thread_end(at_end: extern "C" fn()) -> bool {
+    let free =
+        |thread: &'static ThreadState| thread.at_end.iter().find(|place| place.get().is_none());
+    own().and_then(free).is_some_and(|place| {
+        place.set(Some(at_end));
+        os::on_thread_exit(&RETIRE)
+    })
 }
 
 static RETIRE: extern "C" fn() = retire_current;
@@ -201,9 +204,8 @@ extern "C" fn retire_current() {
         // The slot is that of a thread of the parent.
         return;
     }
-    if let Some(at_end) = own().and_then(|thread| thread.at_end.take()) {
-        at_end();
-    }
+    let at_end = own().into_iter().flat_map(|thread| &thread.at_end);
+    at_end.filter_map(Cell::take).for_each(|at_end| at_end());
     let Some(thread) = own() else { return };
     thread.retired.set(true);
     // NOTE: sets the epoch before the thread gives up its slot. A signal handler that allocates

@@ -125,7 +125,8 @@ mod functions {
 
         static BRK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
         static SBRK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-        pub(super) static ALL: [(&AtomicPtr<c_void>, &CStr); 8] = [
+        static PTHREAD_CREATE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        pub(super) static ALL: [(&AtomicPtr<c_void>, &CStr); 9] = [
             (&BRK, c"brk"),
             (&SBRK, c"sbrk"),
             (&MMAP, c"mmap"),
@@ -134,6 +135,7 @@ mod functions {
             (&MPROTECT, c"mprotect"),
             (&SHMAT, c"shmat"),
             (&SHMDT, c"shmdt"),
+            (&PTHREAD_CREATE, c"pthread_create"),
         ];
 
         /// # Safety
@@ -156,6 +158,33 @@ mod functions {
             }
             // SAFETY: as above.
             unsafe { transmute::<*mut c_void, Sbrk>(SBRK.load(Ordering::Relaxed))(more) }
+        }
+
+        /// # Safety
+        /// As above.
+        pub unsafe extern "C" fn pthread_create(
+            thread: *mut libc::pthread_t,
+            attributes: *const libc::pthread_attr_t,
+            function: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+            argument: *mut c_void,
+        ) -> c_int {
+            type Create = unsafe extern "C" fn(
+                *mut libc::pthread_t,
+                *const libc::pthread_attr_t,
+                unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+                *mut c_void,
+            ) -> c_int;
+            let mut next = PTHREAD_CREATE.load(Ordering::Relaxed);
+            if next.is_null() && find_all() {
+                next = PTHREAD_CREATE.load(Ordering::Relaxed);
+            }
+            if next.is_null() {
+                return libc::EAGAIN;
+            }
+            // SAFETY: as above.
+            unsafe {
+                transmute::<*mut c_void, Create>(next)(thread, attributes, function, argument)
+            }
         }
 
         macro_rules! next {
@@ -357,6 +386,13 @@ mod functions {
         unsafe extern "C" {
             #[link_name = "__brk"]
             pub fn brk(end: *mut std::ffi::c_void) -> std::ffi::c_int;
+            #[link_name = "__pthread_create"]
+            pub fn pthread_create(
+                thread: *mut libc::pthread_t,
+                attributes: *const libc::pthread_attr_t,
+                function: unsafe extern "C" fn(*mut std::ffi::c_void) -> *mut std::ffi::c_void,
+                argument: *mut std::ffi::c_void,
+            ) -> std::ffi::c_int;
             #[link_name = "__sbrk"]
             pub fn sbrk(more: isize) -> *mut std::ffi::c_void;
         }
