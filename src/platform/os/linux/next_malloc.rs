@@ -384,8 +384,10 @@ mod functions {
         pub use mmap as mmap64;
 
         unsafe extern "C" {
+            /// glibc's function.
             #[link_name = "__brk"]
             pub fn brk(end: *mut std::ffi::c_void) -> std::ffi::c_int;
+            /// glibc's function.
             #[link_name = "__pthread_create"]
             pub fn pthread_create(
                 thread: *mut libc::pthread_t,
@@ -393,6 +395,7 @@ mod functions {
                 function: unsafe extern "C" fn(*mut std::ffi::c_void) -> *mut std::ffi::c_void,
                 argument: *mut std::ffi::c_void,
             ) -> std::ffi::c_int;
+            /// glibc's function.
             #[link_name = "__sbrk"]
             pub fn sbrk(more: isize) -> *mut std::ffi::c_void;
         }
