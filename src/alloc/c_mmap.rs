@@ -181,9 +181,16 @@ pub mod recorded {
         let at = Registers::here();
         // SAFETY: as above.
         let remap = || unsafe { next::mremap(address, bytes, new_bytes, flags, new_address) };
-        // What was there stays: a second mapping of the same memory.
-        let keeps = bytes == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
-        if keeps || !address.addr().is_multiple_of(PAGE) {
+        if flags & libc::MREMAP_DONTUNMAP != 0 {
+            // Only what was written moves: both addresses are mapped then.
+            let pages = remap();
+            if pages != libc::MAP_FAILED {
+                record(mapping::MAPPED, pages.addr(), whole_pages(new_bytes));
+            }
+            return pages;
+        }
+        // Without a size, it is a second mapping of shared memory, of which nothing is known here.
+        if bytes == 0 || !address.addr().is_multiple_of(PAGE) {
             return remap();
         }
         let Some(entry) = enter() else { return remap() };
