@@ -167,6 +167,12 @@ pub(crate) const C: u8 = 2;
 /// The heap of what the program maps from the system.
 pub(crate) const MAPPED: u8 = 3;
 
+/// The heaps of a program that has the heap of `malloc`, and their names.
+const HEAPS: &[(u8, &str)] = match cfg!(c_mmap) {
+    true => &[(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped")],
+    false => &[(RUST, "Rust"), (C, "C")],
+};
+
 /// Whether the heap of `malloc` is in use.
 static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
 
@@ -227,7 +233,7 @@ impl EventProvider for MemoryEvents {
         // A program with one heap needs no name for it.
         if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
             self.announced_heaps = true;
-            for (heap, name) in [(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped")] {
+            for &(heap, name) in HEAPS {
                 let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
                 importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
             }
