@@ -13,6 +13,8 @@ const SAMPLES: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace"),
 ];
+/// With two root heaps.
+const HEAPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/heaps.memledger");
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
@@ -140,6 +142,14 @@ fn assert_tables(folder: &Path, ending: &str, read: fn(&Path) -> Rows, report: &
     }
     by_name.retain(|_, figures| *figures != [0; 7]);
     assert_eq!(sums("name"), by_name);
+    // A report of one heap has no rows of heaps.
+    match report["by_heap"].is_null() {
+        true => assert_eq!(sums("heap").len(), 1),
+        false => {
+            let name = |_, row: &Value| row["name"].as_str().expect("a name").to_owned();
+            assert_eq!(sums("heap"), rows("by_heap", &name));
+        }
+    }
     if report["by_stack"].as_array().is_some_and(|rows| !rows.is_empty()) {
         assert_eq!(sums("stack"), rows("by_stack", &|at, _| at.to_string()));
     }
@@ -175,7 +185,7 @@ fn parquet_rows(path: &Path) -> Rows {
 #[cfg(feature = "parquet")]
 #[test]
 fn tables_of_parquet_sum_to_the_report_and_are_those_of_csv() {
-    for trace in SAMPLES {
+    for trace in SAMPLES.into_iter().chain([HEAPS]) {
         let folder = folder();
         let (parquet, csv) = (folder.path().join("parquet"), folder.path().join("csv"));
         export(trace, "parquet", &parquet);
@@ -196,7 +206,7 @@ fn tables_of_parquet_sum_to_the_report_and_are_those_of_csv() {
 
 #[test]
 fn tables_of_csv_sum_to_the_report() {
-    for trace in SAMPLES {
+    for trace in SAMPLES.into_iter().chain([HEAPS]) {
         let folder = folder();
         let csv = folder.path().join("out");
         export(trace, "csv", &csv);

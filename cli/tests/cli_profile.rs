@@ -17,6 +17,7 @@ const STACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-
 /// With scopes, groups and names, without call stacks.
 const SCOPES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
+const HEAPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/heaps.memledger");
 
 /// Status, standard output, standard error.
 fn memledger(args: &[&str]) -> (i32, Vec<u8>, String) {
@@ -110,6 +111,13 @@ fn assert_is_of(profile: &Profile, report: &Value) {
             name => name.to_owned(),
         };
         assert_eq!(profile.sums(kind, label("thread")), by("by_thread", &thread));
+        // A report of one heap has no rows of heaps.
+        if report["by_heap"].is_null() {
+            assert!(profile.samples.iter().all(|sample| !sample.labels.contains_key("heap")));
+        } else {
+            let name = |row: &Value| row["name"].as_str().expect("text").to_owned();
+            assert_eq!(profile.sums(kind, label("heap")), by("by_heap", &name));
+        }
     }
     assert!(profile.samples.iter().all(|sample| sample.values.iter().any(|value| *value > 0)));
 }
@@ -134,6 +142,7 @@ fn a_profile_has_the_stacks_and_figures_of_the_report() {
 fn without_stacks_scopes_are_frames() {
     let profile = Profile::decode(&export(SCOPES, "pprof"));
     assert_is_of(&profile, &report(SCOPES));
+    assert_is_of(&Profile::decode(&export(HEAPS, "pprof")), &report(HEAPS));
     for sample in &profile.samples {
         let mut frames: Vec<_> = sample.labels["scope"].split(" > ").collect();
         let name = format!("{} / {}", sample.labels["group"], sample.labels["name"]);

@@ -175,6 +175,12 @@ pub(super) fn has_mappings(heap: u8) -> bool {
     matches!(heap, MAPPED | THREAD_STACKS)
 }
 
+/// The heaps of a program that has the heap of `malloc`, and their names.
+const HEAPS: &[(u8, &str)] = match cfg!(c_mmap) {
+    true => &[(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped"), (THREAD_STACKS, "Thread stacks")],
+    false => &[(RUST, "Rust"), (C, "C")],
+};
+
 /// Whether the heap of `malloc` is in use.
 static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
 
@@ -249,9 +255,8 @@ impl EventProvider for MemoryEvents {
         // A program with one heap needs no name for it.
         if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
             self.announced_heaps = true;
-            let heaps = [(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped")].into_iter();
-            let thread_stacks = (THREAD_STACKS, "Thread stacks");
-            for (heap, name) in heaps.chain(are_thread_stacks_recorded().then_some(thread_stacks)) {
+            let is_used = |heap: &u8| *heap != THREAD_STACKS || are_thread_stacks_recorded();
+            for &(heap, name) in HEAPS.iter().filter(|(heap, _)| is_used(heap)) {
                 let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
                 importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
             }

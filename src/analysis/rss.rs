@@ -13,10 +13,6 @@ const MOST_ALLOCATORS: usize = 16;
 /// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are less than 2^128.
 const MOST_LIVE: u64 = 1 << 58;
 
-/// Root heaps from this one on have pages that the program has mapped. An allocator may have mapped them, and then
-/// has blocks of other heaps in them.
-pub(super) const FIRST_OF_PAGES: usize = 3;
-
 /// What the trace says of resident memory so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RssHistory {
@@ -27,7 +23,12 @@ pub(super) struct RssHistory {
     /// How many readings a point of the timeline has, and how many the last one has so far.
     step: u64,
     in_last: u64,
+    mapped: MappedHeaps,
 }
+
+/// Which root heaps have pages that the program has mapped. An allocator may have mapped them, and then has blocks of
+/// other heaps in them.
+type MappedHeaps = [bool; HEAPS];
 
 /// The parts of the resident memory, and the resident bytes of live blocks by root heap.
 type Divided = (ResidentMemory, [u64; HEAPS]);
@@ -51,6 +52,11 @@ impl RssHistory {
             Some(ResidentMemory { live_by_heap, ..memory.clone() })
         };
         Some(Rss { peak: named(&self.peak), end: named(&self.end), ..self.rss.clone() })
+    }
+
+    /// The program has mapped addresses in a root heap.
+    pub(super) fn note_mapping(&mut self, heap: usize) {
+        self.mapped[heap % HEAPS] = true;
     }
 
     /// RSS was read: what it is, was at most, and may be.
@@ -80,18 +86,22 @@ impl RssHistory {
         }
     }
 
-    /// It was read what the memory is: the [`RSS_SUMS`], and ranges of anonymous memory. `live` gives the root heaps,
-    /// addresses and sizes of the live blocks in some heaps.
+    /// It was read what the memory is: the [`RSS_SUMS`], and ranges of anonymous memory. `live` gives the heap,
+    /// addresses and sizes of the live blocks in a root heap.
     pub(super) fn divide<I: Iterator<Item = (u8, u64, u64)>>(
         &mut self,
         at_ns: u64,
         sums: [u64; RSS_SUMS.len()],
         mut ranges: Ranges,
-        live: impl Fn(std::ops::Range<usize>) -> I,
+        live: impl Fn(usize) -> I,
     ) {
+        let mapped = self.mapped;
+        let in_heaps = |are_mapped: bool| {
+            (0..HEAPS).filter(move |heap| mapped[*heap] == are_mapped).flat_map(&live)
+        };
         let mut all = 0_u64;
-        let mut pages = MappedPages::new(live(FIRST_OF_PAGES..HEAPS));
-        for (heap, address, bytes) in live(0..FIRST_OF_PAGES) {
+        let mut pages = MappedPages::new(in_heaps(true));
+        for (heap, address, bytes) in in_heaps(false) {
             ranges.add(heap, address, bytes);
             pages.note_block(address);
             all = all.saturating_add(bytes);
@@ -100,7 +110,7 @@ impl RssHistory {
             // NOTE: pages of files and shared memory are in no range, and may be resident.
             all = all.saturating_add(ranges.add(heap, address, bytes));
         }
-        let divided = divided(at_ns, sums, &ranges, all);
+        let divided = divided(at_ns, sums, &ranges, &mapped, all);
         let bytes = divided.0.rss_bytes();
         if self.peak.as_ref().is_none_or(|(peak, _)| bytes > peak.rss_bytes()) {
             self.peak = Some(divided.clone());
@@ -126,12 +136,13 @@ fn divided(
     at_ns: u64,
     [own, tracker, stacks, binaries, files, shared, other, mut anonymous]: [u64; RSS_SUMS.len()],
     ranges: &Ranges,
+    mapped: &MappedHeaps,
     live: u64,
 ) -> Divided {
     let (mut by_heap, mut allocator) = ([0_u64; HEAPS], 0_u64);
     for range in &ranges.0 {
-        let rest = range.divide(&mut by_heap);
-        let has_blocks = range.live[..FIRST_OF_PAGES].iter().any(|bytes| *bytes > 0);
+        let rest = range.divide(&mut by_heap, mapped);
+        let has_blocks = range.live.iter().zip(mapped).any(|(bytes, mapped)| *bytes > 0 && !mapped);
         let sum = if has_blocks { &mut allocator } else { &mut anonymous };
         *sum = sum.saturating_add(rest);
     }
@@ -205,15 +216,17 @@ impl Range {
     ///
     /// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Of several heaps,
     /// each gets a share in proportion.
-    fn divide(&self, by_heap: &mut [u64; HEAPS]) -> u64 {
+    fn divide(&self, by_heap: &mut [u64; HEAPS], mapped: &MappedHeaps) -> u64 {
         let mut left = self.resident;
-        for heaps in [0..FIRST_OF_PAGES, FIRST_OF_PAGES..HEAPS] {
-            let live = &self.live[heaps.clone()];
-            let all: u128 = live.iter().map(|bytes| u128::from(*bytes)).sum();
+        for are_mapped in [false, true] {
+            let live = self.live.iter().zip(mapped);
+            let live =
+                live.map(|(bytes, mapped)| u128::from(*bytes) * u128::from(*mapped == are_mapped));
+            let all: u128 = live.clone().sum();
             let resident = all.min(left.into());
             let (mut until, mut given) = (0, 0);
-            for (sum, bytes) in by_heap[heaps].iter_mut().zip(live) {
-                until += u128::from(*bytes);
+            for (sum, bytes) in by_heap.iter_mut().zip(live) {
+                until += bytes;
                 // NOTE: so the shares have the sum `resident`.
                 let share = resident * until / all.max(1) - given;
                 given += share;
@@ -269,12 +282,10 @@ mod tests {
         values.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// The blocks that are in some heaps.
-    fn of(
-        live: &[(u8, u64, u64)],
-    ) -> impl Fn(std::ops::Range<usize>) -> std::vec::IntoIter<(u8, u64, u64)> {
-        move |heaps| {
-            let is_in = |block: &(u8, u64, u64)| heaps.contains(&(usize::from(block.0) % HEAPS));
+    /// The blocks that are in a heap.
+    fn of(live: &[(u8, u64, u64)]) -> impl Fn(usize) -> std::vec::IntoIter<(u8, u64, u64)> {
+        move |heap| {
+            let is_in = |block: &(u8, u64, u64)| usize::from(block.0) % HEAPS == heap;
             live.iter().copied().filter(is_in).collect::<Vec<_>>().into_iter()
         }
     }
@@ -333,6 +344,7 @@ mod tests {
     #[test]
     fn live_bytes_are_those_of_heaps() {
         let mut history = RssHistory::default();
+        history.note_mapping(3);
         let all = ranges(&[
             // Two heaps of allocators, of which not all can be resident, and no pages of a third.
             (1_000, 1_000, 301),
@@ -368,6 +380,22 @@ mod tests {
     }
 
     #[test]
+    fn a_heap_without_mappings_has_blocks_of_an_allocator() {
+        // As in Unreal's traces, whose programs can number heaps as they like.
+        for heap in [3, 4, HEAPS as u8 - 1] {
+            let mut history = RssHistory::default();
+            history.note_mapping(2);
+            let all = ranges(&[(1_000, 1_000, 500), (5_000, 1_000, 700)]);
+            let live = [(heap, 1_000, 400), (2, 1_400, 600), (2, 5_000, 1_000), (heap, 5_100, 10)];
+            history.divide(0, [0; 8], all, of(&live));
+            let end = rss_of(&history).end.unwrap();
+            let heaps = end.live_by_heap.iter().map(|row| (row.id, row.bytes));
+            assert_eq!(heaps.collect::<Vec<_>>(), [(heap.into(), 410), (2, 100)]);
+            assert_eq!((end.allocator_bytes, end.anonymous_bytes), (690, 0));
+        }
+    }
+
+    #[test]
     fn the_last_figures_of_an_allocator_count() {
         let mut history = RssHistory::default();
         history.read(RssPoint::default(), 0, 0);
@@ -386,6 +414,7 @@ mod tests {
     #[test]
     fn a_trace_can_say_anything() {
         let mut history = RssHistory::default();
+        history.note_mapping(3);
         let all = ranges(&[(0, u64::MAX, u64::MAX), (5, 5, 5), (u64::MAX, 9, 9)]);
         // Blocks of two root heaps can be at the same addresses.
         for heaps in [[0, 0, 0], [0, 2, 3], [3, 4, 255]] {
@@ -436,6 +465,7 @@ mod tests {
                 expected[if live > 0 && heap < 3 { 1 } else { 2 }] += resident - of_live;
             }
             let mut history = RssHistory::default();
+            history.note_mapping(3);
             let blocks: Vec<_> = blocks.into_iter().map(|(at, size)| (heap, at, size)).collect();
             history.divide(0, [0; 8], ranges(&all), of(&blocks));
             let end = rss_of(&history).end.unwrap();

@@ -9,6 +9,7 @@
 //!   "by_group":  [{ "group", "figures", "inclusive" }]
 //!   "by_name":   [{ "group", "name", "figures" }]
 //!   "by_thread": [{ "id", "name", "system_id", "figures" }]
+//!   "by_heap":   [{ "id", "name", "figures" }]
 //!   only with stacks, of a program that records them:
 //!   "stack_sampling_bytes", "modules":  as in memledger.report/1
 //!   "frames":    [{ "module": index or null, "offset": bytes from its base }]
@@ -20,8 +21,8 @@
 use super::json_stacks::{end_of, kind_of};
 use super::pretty::{self, Json, OneLine, Value};
 use crate::analysis::{
-    COLUMNS, Column, Figures, Frame, GroupRow, NameRow, Report, ScopeRow, StackRow, ThreadRow,
-    column,
+    COLUMNS, Column, Figures, Frame, GroupRow, HeapRow, NameRow, Report, ScopeRow, StackRow,
+    ThreadRow, column,
 };
 use std::io::{self, Write};
 
@@ -56,6 +57,7 @@ impl Json for Document<'_> {
             object.entry("by_group", &rows(&report.by_group))?;
             object.entry("by_name", &rows(&report.by_name))?;
             object.entry("by_thread", &rows(&report.by_thread))?;
+            object.entry("by_heap", &rows(&report.by_heap))?;
             if report.by_stack.is_empty() {
                 return Ok(());
             }
@@ -125,6 +127,17 @@ impl Json for Brief<'_, ThreadRow> {
     }
 }
 
+impl Json for Brief<'_, HeapRow> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let Self(row) = self;
+        value.object(|object| {
+            object.entry("id", &row.id)?;
+            object.entry("name", &row.name)?;
+            object.entry("figures", &Brief(&row.figures))
+        })
+    }
+}
+
 impl Json for Brief<'_, Frame> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         let Self(frame) = self;
@@ -154,7 +167,7 @@ mod tests {
     use crate::analysis::Analyzer;
     use crate::dump::json;
     use crate::trace::read::read;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     /// Each row with its figures by name, as in the other document.
     fn named(row: &Value, columns: &[Value], key: &str) -> Value {
@@ -198,6 +211,12 @@ mod tests {
                     }
                 }
             }
+        }
+        // With one heap, which the report leaves out, too.
+        let [heap] = &short["by_heap"].as_array().unwrap()[..] else { panic!("{short:?}") };
+        assert_eq!([&heap["id"], &heap["name"]], [&json!(0), &json!("System")]);
+        for (name, figure) in named(heap, columns, "figures").as_object().unwrap() {
+            assert_eq!(*figure, short["totals"][name], "{name}");
         }
     }
 }

@@ -6,17 +6,20 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=longjmp.c");
     cc::Build::new().file("longjmp.c").compile("longjmp");
-    println!("cargo::rerun-if-changed=plugin.c");
+    library("first", "plugin.c", &["-DWORK=first_work"])?;
+    library("second", "plugin.c", &["-DWORK=second_work"])?;
+    library("prefixed_jemalloc", "prefixed_jemalloc.c", &[])
+}
+
+/// Compiles a library of C.
+fn library(name: &str, source: &str, flags: &[&str]) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={source}");
     let folder = PathBuf::from(std::env::var("OUT_DIR")?);
-    for name in ["first", "second"] {
-        let mut compiler = cc::Build::new().get_compiler().to_command();
-        compiler.args(["-shared", "-fPIC", "-g", "-O1", "-Wl,--build-id", "plugin.c"]);
-        compiler.arg(format!("-DWORK={name}_work"));
-        let library = folder.join(format!("lib{name}.so"));
-        let status = compiler.arg("-o").arg(library).status()?;
-        if !status.success() {
-            return Err(format!("plugin.c cannot be compiled: {status}").into());
-        }
+    let mut compiler = cc::Build::new().get_compiler().to_command();
+    compiler.args(["-shared", "-fPIC", "-g", "-O1", "-Wl,--build-id", source]).args(flags);
+    let status = compiler.arg("-o").arg(folder.join(format!("lib{name}.so"))).status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{source} cannot be compiled: {status}").into()),
     }
-    Ok(())
 }

@@ -76,6 +76,23 @@ pub(crate) const CASES: &[Case] = &[
             assert!(figure(found, whole) >= rss.end.unwrap().tracker_block_bytes, "{found:?}");
         }
     }),
+    case("a jemalloc whose functions have a prefix says what it has", plain, |run| {
+        let Some(jemalloc) = installed("libjemalloc.so.2") else {
+            eprintln!("NOT TESTED: jemalloc is not installed");
+            return;
+        };
+        let prefixed = concat!(env!("OUT_DIR"), "/libprefixed_jemalloc.so");
+        let libraries = format!("{prefixed} {}", jemalloc.display());
+        let rss = run.tracked().env("LD_PRELOAD", libraries).run().quiet().whole().rss.unwrap();
+        let named = |name| rss.allocators.iter().find(move |found| found.allocator == name);
+        let found = named("jemalloc (_rjem_)").unwrap_or_else(|| panic!("{rss:?}"));
+        let names = |of: &AllocatorStatistics| {
+            of.figures.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(found), names(named("jemalloc").unwrap()));
+        let tracker = rss.end.as_ref().unwrap().tracker_block_bytes;
+        assert!(figure(found, "allocated") >= tracker && tracker > 0, "{found:?}");
+    }),
     case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
         let outcome = run.run();
         outcome.exited(0);

@@ -8,10 +8,13 @@ pub enum By {
     Name,
     Function,
     Thread,
+    /// Root heaps.
+    Heap,
 }
 
 impl By {
-    pub const ALL: [Self; 5] = [Self::Scope, Self::Group, Self::Name, Self::Function, Self::Thread];
+    pub const ALL: [Self; 6] =
+        [Self::Scope, Self::Group, Self::Name, Self::Function, Self::Thread, Self::Heap];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -21,6 +24,7 @@ impl By {
             Self::Name => "name",
             Self::Function => "function",
             Self::Thread => "thread",
+            Self::Heap => "heap",
         }
     }
 

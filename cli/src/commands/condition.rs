@@ -20,7 +20,7 @@ use std::fmt;
 ///
 /// ```text
 /// condition  = figure [ "{" selector { "," selector } "}" ] [ change ] comparison value
-/// selector   = ( "scope" | "group" | "name" | "thread" | "function" ) "=" text
+/// selector   = ( "scope" | "group" | "name" | "thread" | "function" | "heap" ) "=" text
 /// change     = "grew" | "shrank"
 /// comparison = ">" | ">=" | "<" | "<=" | "=" | "==" | "!="
 /// value      = number [ unit ] | number "%" | "true" | "false"

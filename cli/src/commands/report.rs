@@ -38,10 +38,10 @@ Examples:
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
-have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread, function) after the figure
-takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as in
-\"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole; on
-such a trace no other --fail-if passes.";
+have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread, function, heap) after the
+figure takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as
+in \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole;
+on such a trace no other --fail-if passes.";
 
 /// At most this many names are listed in a sentence.
 const LISTED: usize = 10;

@@ -70,6 +70,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 let addresses = address..address.saturating_add(u64_at(fixed, size));
                 let range = MappedRange { stream, heap: heap as u8, addresses };
                 model.apply_mapping(range, u8_at(fixed, state), u32_at(fixed, stack), env);
+                self.rss.note_mapping(heap);
             }
             BlockRole::HeapMark { address } => model.mark_heap(stream, u64_at(fixed, address), env),
             BlockRole::HeapUnmark { address } => {
@@ -294,7 +295,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
                 let ranges = Ranges::new(&starts, &sizes, &resident);
                 let heaps = self.model.heaps();
-                self.rss.divide(at_ns, sums, ranges, |some| heaps.sizes(some));
+                self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));
             }
             RssRole::Allocator { allocator, names, bytes } => {
                 let (names, bytes) = (event.text(names), event.bytes(bytes));

@@ -28,10 +28,14 @@ pub struct Figures(Value);
 
 impl Figures {
     pub fn of(report: &Report) -> Self {
-        let mut document = Vec::new();
-        // Writing to memory does not fail, and the JSON written above is valid.
-        let _ = json::write(report, &mut document);
-        Self(serde_json::from_slice(&document).unwrap_or_default())
+        let mut document = document_of(report);
+        // NOTE: a document has rows by heap only if there are several.
+        if let [heap] = &*report.by_heap {
+            let mut other = Report::default();
+            other.by_heap = vec![heap.clone(); 2];
+            document["by_heap"] = vec![document_of(&other)["by_heap"][0].take()].into();
+        }
+        Self(document)
     }
 
     /// A figure of the whole report; `true` is 1. `None` if the report does not have it.
@@ -48,6 +52,7 @@ impl Figures {
             By::Name => ("by_name", "group"),
             By::Thread => ("by_thread", ""),
             By::Function => ("by_function", ""),
+            By::Heap => ("by_heap", ""),
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.0[list].as_array().into_iter().flatten().map(move |row| {
@@ -56,7 +61,7 @@ impl Figures {
                 By::Scope | By::Group => path.join(" > "),
                 By::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
                 By::Thread if row["name"] == "" => format!("thread {}", row["id"]),
-                By::Thread => text(&row["name"]),
+                By::Thread | By::Heap => text(&row["name"]),
                 By::Function => stable_function(&text(&row["function"])).into_owned(),
             };
             (name, row)
@@ -75,6 +80,14 @@ impl Figures {
         };
         self.rows(*of).filter(|(label, _)| chosen(label)).collect()
     }
+}
+
+/// The JSON of a report.
+fn document_of(report: &Report) -> Value {
+    let mut document = Vec::new();
+    // Writing to memory does not fail, and the JSON written above is valid.
+    let _ = json::write(report, &mut document);
+    serde_json::from_slice(&document).unwrap_or_default()
 }
 
 const PARTS: [&str; 3] = ["totals", "losses", "trace"];
@@ -99,11 +112,13 @@ static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     report.by_group.push(Default::default());
     report.by_name.push(Default::default());
     report.by_thread.push(Default::default());
+    report.by_heap.push(Default::default());
     report.totals.moved_in = moved;
     report.by_scope[0].figures.moved_in = moved;
     report.by_group[0].figures.moved_in = moved;
     report.by_name[0].figures.moved_in = moved;
     report.by_thread[0].figures.moved_in = moved;
+    report.by_heap[0].figures.moved_in = moved;
     let mut stack = StackRow::default();
     (stack.kind, stack.figures.moved_in) = (StackKind::NotTaken, moved);
     report.by_stack.push(stack);
@@ -120,6 +135,7 @@ pub fn known_figures(of: Option<By>) -> Vec<(String, FigureType)> {
         Some(By::Name) => vec![&document["by_name"][0]],
         Some(By::Thread) => vec![&document["by_thread"][0]],
         Some(By::Function) => vec![&document["by_function"][0]],
+        Some(By::Heap) => vec![&document["by_heap"][0]],
     };
     let figure_type = |key: &str, value: &Value| match value {
         _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,

@@ -33,7 +33,7 @@ fn selector(input: &mut &str) -> Result<(By, String), ContextError> {
     let by = alt(By::ALL.map(|by| by.name().value(by)));
     let text = alt((quoted('"'), quoted('\'')));
     separated_pair(
-        token(by).context(expected("scope, group, name, thread or function")),
+        token(by).context(expected("scope, group, name, thread, function or heap")),
         '='.context(expected("=")),
         token(text).context(expected("a text between quotes")),
     )

@@ -54,7 +54,7 @@ fn conditions() {
     }
     let error = |text: &str| text.parse::<Condition>().expect_err(text);
     assert!(error("live_bytes{thraed='x'} > 1").starts_with(
-        "scope, group, name, thread or function is expected before 'thraed='x'} > 1'; write it like"
+        "scope, group, name, thread, function or heap is expected before 'thraed='x'} > 1'; write it like"
     ));
     assert!(error("live_bytes").starts_with("a comparison is expected at the end; "));
 }
@@ -89,6 +89,11 @@ fn rows() -> Figures {
     let mut thread = memledger::analysis::ThreadRow::default();
     (thread.id, thread.figures.frees) = (7, 2);
     report.by_thread.push(thread);
+    for (name, live) in [("C", 30), ("Mapped", 40)] {
+        let mut heap = memledger::analysis::HeapRow::default();
+        (heap.name, heap.figures.live_bytes) = (name.to_owned(), live);
+        report.by_heap.push(heap);
+    }
     Figures::of(&report)
 }
 
@@ -114,6 +119,9 @@ fn conditions_on_rows() {
         ("allocations{group='Index'} >= 3", true),
         ("moved_in_bytes{group='Index'} > 0", false),
         ("frees{thread='thread 7'} > 1", true),
+        ("live_bytes{heap='C'} > 29", true),
+        ("live_bytes{heap='C'} > 30", false),
+        ("live_bytes{heap='Mapped'} = 40", true),
     ] {
         assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");
         let shown = text.parse::<Condition>().expect("an expression").to_string();

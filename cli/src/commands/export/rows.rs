@@ -280,7 +280,7 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     for row in actors {
         let (thread, scope) =
             (rows.add_text(&row.thread), rows.add_optional_text(row.scope.as_deref()));
-        rows.push([row.number, row.thread_id.into(), thread, scope, NONE, NONE, NONE]);
+        rows.push([row.number, row.thread_id.into(), thread, scope, NONE, NONE, NONE, NONE]);
     }
     // PERF: there can be as many buckets as stacks: each text is made once.
     let mut texts = |text: &str| rows.add_text(text);
@@ -288,11 +288,13 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     let scopes: Vec<_> = report.by_scope.iter().map(|row| texts(&path(&row.path))).collect();
     let name = |row: &NameRow| (texts(&path(&row.group)), texts(&row.name));
     let names: Vec<_> = report.by_name.iter().map(name).collect();
+    let heaps: Vec<_> = report.by_heap.iter().map(|row| texts(&row.name)).collect();
     for (number, bucket) in report.by_bucket.iter().enumerate() {
         let (id, (group, name)) = (report.by_thread[bucket.thread].id, names[bucket.name]);
         let (thread, scope) = (threads[bucket.thread], scopes[bucket.scope]);
         let stack = optional_cell(bucket.stack.map(|stack| stack as u64));
-        rows.push([number as i64, id.into(), thread, scope, group, name, stack]);
+        let heap = heaps[bucket.heap];
+        rows.push([number as i64, id.into(), thread, scope, group, name, stack, heap]);
     }
     rows
 }

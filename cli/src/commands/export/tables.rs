@@ -90,7 +90,7 @@ pub static BLOCKS: Table = Table {
     ],
 };
 
-/// Who allocates: a combination of thread, scope stack, group and name, and call stack. Who frees: a
+/// Who allocates: a combination of thread, scope stack, group and name, call stack, and root heap. Who frees: a
 /// combination of thread and scope stack.
 pub static CONTEXTS: Table = Table {
     name: "contexts",
@@ -102,6 +102,7 @@ pub static CONTEXTS: Table = Table {
         optional("group", Kind::Text),
         optional("name", Kind::Text),
         optional("stack", Kind::Repeats),
+        optional("heap", Kind::Text),
     ],
 };
 

@@ -1,8 +1,8 @@
 //! The figures that a program sends (`memledger.figures/1`), as a report.
 
 use memledger::analysis::{
-    Figures, Frame, GroupRow, Module, NameRow, Report, ScopeRow, StackEnd, StackKind, StackRow,
-    ThreadRow,
+    Figures, Frame, GroupRow, HeapRow, Module, NameRow, Report, ScopeRow, StackEnd, StackKind,
+    StackRow, ThreadRow,
 };
 use serde_json::Value;
 
@@ -57,6 +57,13 @@ pub fn parse(bytes: &[u8]) -> Result<Report, String> {
         thread.system_id = small(&row["system_id"]);
         thread.figures = columns.figures(&row["figures"]);
         thread
+    });
+    report.by_heap = all(&document["by_heap"], |row| {
+        let mut heap = HeapRow::default();
+        heap.id = small(&row["id"]).unwrap_or(0);
+        heap.name = text(&row["name"]);
+        heap.figures = columns.figures(&row["figures"]);
+        heap
     });
     stacks(&document, &columns, &mut report);
     Ok(report)

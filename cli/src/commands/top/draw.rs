@@ -6,7 +6,7 @@
 //! allocated 1.2 GiB, 3.4 MiB/s     count 123,456, 1,234/s
 //!  9.0 MiB ▂▃▅▇█▇▅▃                       chart.rs
 //!        0 ████████
-//! [1 scope] 2 group 3 name 4 function 5 thread                     sorted by live
+//! [1 scope] 2 group 3 name 4 function 5 thread 6 heap              sorted by live
 //! name                                            live      peak      rate
 //! ▾ GlobalScope                                7.1 MiB   9.0 MiB   3.4 MiB/s      table.rs
 //! ? help  q quit  ...                                    or what is wrong, or the filter

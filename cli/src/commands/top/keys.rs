@@ -55,6 +55,7 @@ fn of_char(char: char) -> Option<Action> {
         '3' => Action::Show(By::Name),
         '4' => Action::Show(By::Function),
         '5' => Action::Show(By::Thread),
+        '6' => Action::Show(By::Heap),
         'l' => Action::SortBy(Sort::Live),
         'p' => Action::SortBy(Sort::Peak),
         'a' => Action::SortBy(Sort::Allocated),
@@ -78,7 +79,7 @@ fn of_char(char: char) -> Option<Action> {
 
 /// The keys in the help: what to press, and what it does.
 pub const HELP: &[(&str, &str)] = &[
-    ("1 2 3 4 5, Tab", "by scope, group, name, function, thread"),
+    ("1 2 3 4 5 6, Tab", "by scope, group, name, function, thread, heap"),
     ("l p a c r d", "sort: live, peak, allocated, count, rate, change"),
     ("s, S", "the next of these; the smallest first"),
     ("i", "each row for itself, or with all inside it"),

@@ -54,7 +54,7 @@ Examples:
   memledger top 1985 --once                  one screen as text, for scripts
   memledger run --top -- ./program           a program that it starts
 
-Keys: ? shows them all. m marks this moment and shows what changes from then on, 1 to 5 choose the list,
+Keys: ? shows them all. m marks this moment and shows what changes from then on, 1 to 6 choose the list,
 s sorts, / filters, space pauses, q quits. NO_COLOR=1 turns colours off.";
 
 /// The shortest time from one refresh to the next, in seconds.

@@ -116,6 +116,9 @@ impl Sample {
             flat(name, None, &row.figures, &row.figures)
         });
         sample.add(By::Thread, threads);
+        let heaps = report.by_heap.iter();
+        let heaps = heaps.map(|row| flat(row.name.clone(), None, &row.figures, &row.figures));
+        sample.add(By::Heap, heaps);
         if has_functions {
             let functions = report.by_function(false);
             let functions = functions.iter().map(|row| {
