@@ -6,7 +6,7 @@
 use super::pages;
 use super::{identity, process_id};
 use std::ffi::{CStr, c_int};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -178,8 +178,23 @@ pub(crate) fn map_shared_file(file: &OwnedFd) -> io::Result<()> {
 }
 
 /// Whether this process has only the calling thread and one more.
+///
+/// NOTE: the kernel lists a thread for a moment after it was joined, as one that exits (`PF_EXITING` of its flags,
+/// the seventh field behind its name in `stat`).
 pub(crate) fn has_at_most_two_threads() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() <= 2)
+    const PF_EXITING: u32 = 4;
+    let runs = |thread: io::Result<fs::DirEntry>| {
+        // What cannot be read has ended.
+        let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+        stat.is_ok_and(|stat| {
+            let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
+            flags
+                .and_then(|flags| flags.parse().ok())
+                .is_none_or(|flags: u32| flags & PF_EXITING == 0)
+        })
+    };
+    fs::read_dir("/proc/self/task")
+        .is_ok_and(|threads| threads.map(runs).filter(|runs| *runs).count() <= 2)
 }
 
 /// Whether pages have the size that is assumed here.
