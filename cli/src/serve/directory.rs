@@ -23,8 +23,8 @@ const TRIES: u32 = 100_000;
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Locked as long as this is open.
-    _lock: File,
+    /// Locked until it is unlocked, or all that have this open close it.
+    lock: File,
     /// The second and the number in the name that was chosen last.
     last: Mutex<(String, u32)>,
 }
@@ -79,7 +79,12 @@ impl Directory {
             .and_then(|()| lock.rewind())
             .and_then(|()| lock.write_all(number.as_bytes()))
             .map_err(|error| failed(format!("writing there failed: {error}")))?;
-        Ok(Self { path, _lock: lock, last: Mutex::default() })
+        Ok(Self { path, lock, last: Mutex::default() })
+    }
+
+    /// Another descriptor of the locked file, to unlock it.
+    pub fn lock(&self) -> io::Result<File> {
+        self.lock.try_clone()
     }
 
     /// Its path.

@@ -96,8 +96,12 @@ fn serve_until<F: Future<Output = ()>>(
         .enable_all()
         .build()
         .map_err(|error| failed("no threads can be started", error))?;
+    let lock = settings.directory.lock().map_err(|error| failed("no file can be opened", error))?;
     let result = runtime.block_on(run(stop, settings, ready));
     runtime.shutdown_timeout(Duration::from_millis(100));
+    // NOTE: a thread of the runtime may still have the folder, and so has a process that another thread has
+    // just forked, until its `exec`.
+    let _ = lock.unlock();
     result
 }
 
