@@ -27,7 +27,6 @@ mod faults;
 mod files;
 mod findings;
 mod fork;
-mod fork_watchers;
 mod free_scopes;
 mod functions;
 mod jumps;
@@ -86,7 +85,6 @@ fn main() {
         ("memory", memory::CASES),
         ("black_box", black_box::CASES),
         ("watcher", watcher::CASES),
-        ("fork_watchers", fork_watchers::CASES),
         ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),

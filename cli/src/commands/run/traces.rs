@@ -13,8 +13,8 @@ use tempfile::TempDir;
 const PID: &str = "%p";
 const PERCENT: &str = "%%";
 
-/// How long the watchers of processes that have ended may take, and what has other traces locked.
-const ENDED_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the watcher of the program may take, and all others together.
+const OWN_TIMEOUT: Duration = Duration::from_secs(30);
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the program writes its trace.
@@ -77,21 +77,16 @@ impl Traces {
         found
     }
 
-    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long where
-    /// the process runs on, or a child of it, which can have it locked, too.
+    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long, because
+    /// a child of the program that runs on can have it locked, too.
     pub fn wait_for_watchers(&self, pid: u32) {
         let begin = Instant::now();
+        let own = named(&self.pattern, pid);
         for path in self.found(pid) {
-            let its = if self.follow_children {
-                path.file_name().and_then(|name| self.process_of(name.to_str()?))
-            } else {
-                Some(pid)
-            };
+            let most = if path == own { OWN_TIMEOUT } else { OTHERS_TIMEOUT };
             let Ok(file) = File::open(&path) else { continue };
-            // NOTE: the lock of a forked child's is a shared one.
-            while matches!(file.try_lock(), Err(TryLockError::WouldBlock))
-                && begin.elapsed()
-                    < if its.is_some_and(has_ended) { ENDED_TIMEOUT } else { OTHERS_TIMEOUT }
+            while matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+                && begin.elapsed() < most
             {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -105,11 +100,20 @@ impl Traces {
             let beside: Vec<_> = pid.into_iter().flat_map(|pid| all_beside(&own, pid)).collect();
             return Box::new(std::iter::once(own).chain(beside));
         }
-        let is_trace = |name: &str| {
-            self.process_of(name).is_some_and(|pid| {
-                let own = named(&self.pattern, pid);
-                let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
-                is(&own) || all_beside(&own, pid).any(|path| is(&path))
+        let name = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (before, after) = name.split_once(PID).unwrap_or((name, ""));
+        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
+        let is_trace = move |name: &str| {
+            let pid = name.strip_prefix(&*before).and_then(|rest| rest.strip_suffix(&*after));
+            // NOTE: with two `%p` the rest has more than digits.
+            pid.is_some_and(|pid| {
+                let digits = pid.bytes().take_while(u8::is_ascii_digit).count();
+                let pid = pid.get(..digits).and_then(|pid| pid.parse().ok());
+                pid.is_some_and(|pid| {
+                    let own = named(&self.pattern, pid);
+                    let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
+                    is(&own) || all_beside(&own, pid).any(|path| is(&path))
+                })
             })
         };
         let folder = named(self.pattern.parent().unwrap_or(Path::new("/")), 0);
@@ -119,18 +123,6 @@ impl Traces {
                 .filter(move |entry| entry.file_name().to_str().is_some_and(&is_trace))
                 .map(|entry| entry.path()),
         )
-    }
-
-    /// The process whose trace has this name, if it is one, where there are several.
-    fn process_of(&self, name: &str) -> Option<u32> {
-        let pattern = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let (before, after) = pattern.split_once(PID).unwrap_or((pattern, ""));
-        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
-        let rest = name.strip_prefix(&*before)?;
-        rest.strip_suffix(&*after)?;
-        // NOTE: with two `%p` the rest has more than digits.
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        rest.get(..digits)?.parse().ok()
     }
 
     /// A sentence about the trace at `path`, without the name of a file that is removed soon.
@@ -166,15 +158,6 @@ pub fn named(path: &Path, pid: u32) -> PathBuf {
     let Some(text) = path.to_str() else { return path.to_owned() };
     let parts = text.split(PERCENT).map(|part| part.replace(PID, &pid.to_string()));
     parts.collect::<Vec<_>>().join("%").into()
-}
-
-/// Whether a process has ended, perhaps without a parent that knows.
-fn has_ended(pid: u32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The name before it can have any character.
-    state.map_or(true, |state| {
-        state.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
-    })
 }
 
 /// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are any: each
