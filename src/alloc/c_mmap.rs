@@ -13,8 +13,8 @@
 
 /// Defines the functions in the program.
 ///
-/// They are naked, because only at its very start is a function's return address, which tells who calls it, on top of
-/// the stack.
+/// They are naked: the return address, which tells who calls a function, is on top of the stack only at the function's
+/// first instruction.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]
@@ -88,14 +88,21 @@ pub mod recorded {
         let at = Registers::here();
         let Some(entry) = enter() else { return };
         let slot = entry.slot;
-        let allocates = matches!(state, mapping::MAPPED | mapping::COMMITTED);
-        let stack = if allocates && hook::mode() == Mode::WithStacks {
-            capture::take(slot, bytes, &at)
-        } else {
-            NO_STACK
+        let stack = match state {
+            mapping::MAPPED | mapping::COMMITTED => call_stack(slot, bytes, &at),
+            _ => NO_STACK,
         };
         write(slot, state, address, bytes, MAPPED, stack);
         entry.leave();
+    }
+
+    /// The call stack at these registers, if the recording has call stacks.
+    #[inline(always)]
+    pub(in crate::alloc) fn call_stack(slot: &ThreadSlot, bytes: usize, at: &Registers) -> u32 {
+        match hook::mode() {
+            Mode::WithStacks => capture::take(slot, bytes, at),
+            Mode::Recorded | Mode::Off => NO_STACK,
+        }
     }
 
     /// Writes an event, unless the recording has ended; returns whether it has not.
@@ -208,10 +215,7 @@ pub mod recorded {
         } else {
             (pages.addr(), whole_pages(new_bytes))
         };
-        let stack = match hook::mode() {
-            Mode::WithStacks => capture::take(slot, size, &at),
-            Mode::Recorded | Mode::Off => NO_STACK,
-        };
+        let stack = call_stack(slot, size, &at);
         write(slot, mapping::MOVED_TO, start, size, MAPPED, stack);
         entry.leave();
         pages

@@ -6,16 +6,15 @@
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use super::c_mmap::next;
-use super::c_mmap::recorded::{PAGE, enter, whole_pages, write};
+use super::c_mmap::recorded::{PAGE, call_stack, enter, whole_pages, write};
 use super::events::{self, THREAD_STACKS};
-use super::hook::{self, Mode};
 use crate::platform::os::next_malloc;
 use crate::platform::own_thread::{self, Place};
 use crate::scopes::current::{self, ContextIds};
-use crate::stacks::capture::{self, Registers};
+use crate::stacks::capture::Registers;
 use crate::stacks::tree::NO_STACK;
 use crate::trace::format::schema::mapping;
-use crate::trace::write::registry;
+use crate::trace::write::{registry, untracked};
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -70,10 +69,7 @@ pub unsafe extern "C" fn pthread_create(
         return create(function, argument);
     };
     let Some(entry) = enter() else { return create(function, argument) };
-    let stack = match hook::mode() {
-        Mode::WithStacks => capture::take(entry.slot, bytes, &at),
-        Mode::Recorded | Mode::Off => NO_STACK,
-    };
+    let stack = call_stack(entry.slot, bytes, &at);
     entry.leave();
     // NOTE: from the next `malloc`, so no event is written of it.
     // SAFETY: C's `malloc` has no condition.
@@ -137,7 +133,7 @@ unsafe extern "C" fn take_over(start: *mut Start) -> First {
     let Start { function, argument, scopes, stack } = unsafe { start.read() };
     // SAFETY: as above.
     unsafe { next_malloc::free(start.cast()) };
-    if let Some((address, bytes)) = crate::trace::write::untracked(own_stack)
+    if let Some((address, bytes)) = untracked(own_stack)
         && let Some(own) = own_thread::get(&STACK, &PLACE)
         && registry::at_thread_end(end)
         && let Some(entry) = enter()
