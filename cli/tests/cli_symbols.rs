@@ -65,9 +65,13 @@ fn parsed<T>(path: &Path, read: impl FnOnce(&object::File<'_>) -> T) -> T {
 
 /// Compiles `SOURCE`; the build id depends on the flags.
 fn compile(flags: &[&str]) -> Program {
+    compile_source(SOURCE, flags)
+}
+
+fn compile_source(source: &str, flags: &[&str]) -> Program {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("tiny");
-    fs::write(folder.path().join("tiny.rs"), SOURCE).expect("the source");
+    fs::write(folder.path().join("tiny.rs"), source).expect("the source");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
     command.current_dir(folder.path()).args(["--edition=2024", "-Copt-level=2", "-o", "tiny"]);
@@ -138,6 +142,55 @@ fn names_of_rust_before_v0_and_of_cpp_are_demangled() {
     {
         let (start, _) = program.function(mangled);
         let frames = binaries.frames(&program.module, start);
+        assert_eq!(frames.iter().map(|frame| &*frame.function).collect::<Vec<_>>(), [name]);
+    }
+}
+
+/// Each is also the encoding of a type of C++.
+const SHORT_NAMES: [&str; 8] = ["d", "h", "v", "St", "Sa", "Pc", "RKi", "t"];
+
+#[test]
+fn names_of_c_stay_as_they_are() {
+    let function = |name: &str| {
+        format!(
+            "#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn {name}(a: usize) -> usize \
+                 {{ std::hint::black_box(a) + {} }}\n",
+            name.as_ptr() as usize % 4096
+        )
+    };
+    let calls = SHORT_NAMES.map(|name| format!("{name}(1)")).join(" + ");
+    let source = SHORT_NAMES.map(function).concat();
+    let source = format!("{source}fn main() {{ std::process::exit(({calls}) as i32); }}");
+    assert_short_names(&compile_source(&source, &["-Cdebuginfo=0", "-Anonstandard_style"]));
+}
+
+/// The debug information of C++ says that they are C++, whose encoded names these are not.
+#[test]
+fn names_of_c_in_cpp_stay_as_they_are() {
+    let folder = TempDir::new().expect("a folder");
+    let function =
+        |name: &str| format!("__attribute__((noinline)) int {name}() {{ return m++; }}\n");
+    let (functions, calls) =
+        (SHORT_NAMES.map(function).concat(), SHORT_NAMES.map(|name| format!("{name}();")).concat());
+    let source = format!(
+        "volatile int m; extern \"C\" {{\n{functions}}}\nint main() {{ {calls} return 0; }}"
+    );
+    fs::write(folder.path().join("tiny.cc"), source).expect("the source");
+    let flags = ["-g", "-O1", "-gz=none", "-Wl,--build-id=sha1", "-o", "tiny", "tiny.cc"];
+    if !is_run(Command::new("g++").current_dir(folder.path()).args(flags)) {
+        eprintln!("g++ is not installed, so debug information of C++ is not tested");
+        return;
+    }
+    let path = folder.path().join("tiny");
+    assert_short_names(&Program::new(folder, path));
+}
+
+fn assert_short_names(program: &Program) {
+    let mut binaries = symbolizer(&[]);
+    for name in SHORT_NAMES {
+        let found = program.functions.iter().find(|(function, ..)| function == name);
+        let (_, start, size) = found.expect("the function");
+        let frames = binaries.frames(&program.module, start + size / 2);
         assert_eq!(frames.iter().map(|frame| &*frame.function).collect::<Vec<_>>(), [name]);
     }
 }

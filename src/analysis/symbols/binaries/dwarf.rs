@@ -1,5 +1,6 @@
 //! The debug information of one file, with the files that it refers to.
 
+use super::demangled;
 use super::object_file::{Bytes, ObjectFile, path_of};
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianReader, RunTimeEndian, SectionId};
@@ -77,7 +78,8 @@ impl Dwarf {
         while let Some(frame) = found.next()? {
             let function = frame.function.as_ref();
             frames.push(DwarfFrame {
-                function: function.and_then(|name| Some(name.demangle().ok()?.into_owned())),
+                function: function
+                    .and_then(|name| Some(demangled(&name.raw_name().ok()?, name.language))),
                 file: frame.location.as_ref().and_then(|at| Some(at.file?.to_owned())),
                 line: frame.location.and_then(|at| at.line).filter(|line| *line > 0),
             });

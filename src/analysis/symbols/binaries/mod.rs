@@ -177,3 +177,15 @@ impl Binary {
         frames
     }
 }
+
+/// A name as its source has it. `language` is `None` if it is unknown.
+///
+/// NOTE: only names that a compiler has encoded are decoded: `h` is a function of C, and would
+/// otherwise be the encoding of a type of C++, `unsigned char`.
+fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
+    const ENCODED: [&str; 3] = ["_Z", "__Z", "_R"];
+    if !ENCODED.iter().any(|start| name.starts_with(start)) {
+        return name.to_owned();
+    }
+    addr2line::demangle_auto(name.into(), language).into_owned()
+}

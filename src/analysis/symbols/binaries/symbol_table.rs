@@ -1,7 +1,7 @@
 //! The symbols of a file: functions by address, without source lines.
 
+use super::demangled;
 use super::object_file::ObjectFile;
-use addr2line::demangle_auto;
 use object::{Object, ObjectSymbol, SymbolKind};
 
 /// How many symbols before an address are looked at: a symbol can lie within another.
@@ -62,7 +62,7 @@ impl SymbolTable {
         let nearest = before.last()?;
         let found = before.iter().rev().take(NESTED).find(holds);
         let found = found.or((nearest.size == 0).then_some(nearest));
-        let name = |symbol: &Symbol| demangle_auto((&*symbol.name).into(), None).into_owned();
+        let name = |symbol: &Symbol| demangled(&symbol.name, None);
         let after = || self.is_whole.then(|| format!("(after {})", name(nearest)));
         found.map(name).or_else(after)
     }
