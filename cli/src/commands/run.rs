@@ -16,7 +16,7 @@ use super::output::{unwritable, write_to};
 use super::quantity;
 use super::top::OfProgram;
 use crate::error::{CliError, Outcome};
-use crate::symbols::{SymbolArgs, symbolize};
+use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::note;
 use child::{Ended, Program};
 use live::{Aside, Live};
@@ -291,8 +291,10 @@ fn report_on(
     }
     let mut result = Ok(Outcome::Done);
     let mut processes = Vec::new();
+    // Most processes of a run have files in common, such as libc.
+    let mut symbols = Symbols::new(&args.symbols);
     for path in found {
-        let next = report_one(args, to, traces, &path, &mut processes);
+        let next = report_one(args, to, traces, &path, &mut symbols, &mut processes);
         result = worse(result, next);
     }
     if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
@@ -328,6 +330,7 @@ fn report_one(
     to: &ReportTo,
     traces: &Traces,
     path: &Path,
+    symbols: &mut Symbols<'_>,
     processes: &mut Vec<Process>,
 ) -> Result<Outcome, CliError> {
     let format = match to {
@@ -346,7 +349,7 @@ fn report_one(
     if args.fail_if.iter().any(Condition::needs_symbols)
         || formats().any(|format| format.shows_functions(&report, &options))
     {
-        symbolize(&mut report, &args.symbols);
+        symbols.find(&mut report);
     }
     if let (Some(path), Some(page)) = (&args.html, page) {
         write_report(page, &report, path)?;

@@ -10,6 +10,9 @@ use memledger::analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symb
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
 
+/// What the progress is counted in.
+const UNIT: &str = "addresses";
+
 /// Where a command finds the functions of a trace's addresses.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Symbols")]
@@ -22,15 +25,35 @@ pub struct SymbolArgs {
     pub no_debuginfod: bool,
 }
 
-/// Finds the functions of all frames of a report that have none. Notes on stderr why a module has no
-/// symbols, and shows the progress.
-pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
-    let missing = missing(report);
-    if missing > 0 {
-        let mut symbolizer = WithProgress::new(args);
-        symbolizer.progress.expect(missing);
-        report.symbolize(&mut symbolizer);
+/// Finds the functions of reports, one after the other: what was read for one is kept for the next, and a
+/// sentence about a file comes once.
+pub struct Symbols<'a> {
+    args: &'a SymbolArgs,
+    /// Made when a report needs it.
+    symbolizer: Option<WithProgress>,
+}
+
+impl<'a> Symbols<'a> {
+    pub fn new(args: &'a SymbolArgs) -> Self {
+        Self { args, symbolizer: None }
     }
+
+    /// Finds the functions of all frames of a report that have none. Notes on stderr why a module has no
+    /// symbols, and shows the progress.
+    pub fn find(&mut self, report: &mut Report) {
+        let missing = missing(report);
+        if missing > 0 {
+            let symbolizer = self.symbolizer.get_or_insert_with(|| WithProgress::new(self.args));
+            symbolizer.progress.expect(missing);
+            report.symbolize(symbolizer);
+            symbolizer.progress = Steps::new(UNIT);
+        }
+    }
+}
+
+/// Finds the functions of one report, as [`Symbols::find`] does.
+pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
+    Symbols::new(args).find(report);
 }
 
 /// The same for two reports, which have most addresses in common if they are of one program.
@@ -98,7 +121,7 @@ impl WithProgress {
         if let Some(mut servers) = servers {
             binaries = binaries.fetch_with(move |id, kind| servers.fetch(id, kind));
         }
-        Self { binaries, progress: Steps::new("addresses") }
+        Self { binaries, progress: Steps::new(UNIT) }
     }
 }
 

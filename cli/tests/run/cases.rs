@@ -2,7 +2,7 @@
 
 use crate::harness::{Run, left};
 use crate::page_reader::Page;
-use crate::scenarios::{LEFT, LEFT_IN_CHILD};
+use crate::scenarios::{LEFT, LEFT_IN_CHILD, SCENARIO};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -41,6 +41,7 @@ trials![
     the_trace_is_kept_if_asked,
     the_environment_has_the_defaults,
     stacks_have_functions,
+    symbols_are_kept_between_processes,
     runs_differ_by_what_has_changed,
     a_page_is_written_beside_the_report,
     a_page_is_served_until_ctrl_c_after_the_end,
@@ -330,6 +331,22 @@ fn stacks_have_functions() {
         row["function"].as_str().is_some_and(|name| name.contains("leave"))
     };
     assert!(rows.iter().find(leaves).is_some_and(|row| row["live_bytes"] == LEFT), "{rows:#?}");
+}
+
+fn symbols_are_kept_between_processes() {
+    let stacks = if cfg!(target_arch = "x86_64") { "--stacks" } else { return };
+    let run = Run::of(&[stacks, "--follow-children", "--report=r-%p.json"], &["./program"]);
+    let program = std::env::current_exe().expect("a path");
+    fs::copy(program, run.folder.path().join("program")).expect("a copy");
+    let ended = run.env(SCENARIO, "gone").run();
+    ended.exited(0);
+    assert_eq!(ended.files("").len(), 3, "a report of each process");
+    let path = ended.path("program").canonicalize().unwrap_or_else(|_| ended.path("program"));
+    let sentence = format!(
+        "memledger: there is no file with the symbols of {}; its frames are the module and an offset\n",
+        path.display()
+    );
+    assert_eq!(ended.stderr, sentence, "once, not once for each process");
 }
 
 fn runs_differ_by_what_has_changed() {

@@ -47,6 +47,14 @@ pub fn play(scenario: &str) {
             let status = command.env(SCENARIO, "child").status().expect("it runs");
             assert!(status.success());
         }
+        "gone" => {
+            let program = std::env::current_exe().expect("a path");
+            for _ in 0..2 {
+                let status = Command::new(&program).env(SCENARIO, "child").status();
+                assert!(status.expect("it runs").success());
+            }
+            fs::remove_file(program).expect("its own file");
+        }
         "defects" => defects(),
         "served" => served(),
         "panics" => {
