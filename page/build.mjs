@@ -21,22 +21,8 @@ const common = {
   target: ["chrome110", "firefox113", "safari16.4"],
 };
 
-async function bundle(entry, plugins = []) {
-  const built = await build({ ...common, entryPoints: [at("src", entry)], format: "iife", plugins });
-  return built.outputFiles[0].text.trimEnd();
-}
-
-// The worker is a string in the script of the page: a page that is one file has nowhere else to load it from.
-const worker = await bundle("worker/main.ts");
-const script = await bundle("main.ts", [
-  {
-    name: "worker-source",
-    setup(plugin) {
-      plugin.onResolve({ filter: /^worker:source$/ }, () => ({ path: "source", namespace: "worker" }));
-      plugin.onLoad({ filter: /.*/, namespace: "worker" }, () => ({ contents: worker, loader: "text" }));
-    },
-  },
-]);
+const bundled = await build({ ...common, entryPoints: [at("src", "script.ts")], format: "iife" });
+const script = bundled.outputFiles[0].text.trimEnd();
 const styles = await build({ ...common, entryPoints: [at("src", "style.css")] });
 
 // In a script element these begin a comment or another element.

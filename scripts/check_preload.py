@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -206,6 +207,25 @@ def replaced():
     print("programs that replace themselves: ok")
 
 
+def forks_of_python():
+    """`os.fork` of Python 3.12 and later warns of the tracker's thread (docs/faults.md, 161). Nothing else differs."""
+    warning = re.compile(r"^.*DeprecationWarning: This process .* is multi-threaded, .*\n.*\n", re.M)
+    script = "import os, sys; pid = os.fork(); print(bool(pid), file=sys.stderr); pid and os.waitpid(pid, 0)"
+    for name in ["python3", "python3.12", "python3.13", "python3.14"]:
+        python = shutil.which(name)
+        if not python:
+            continue
+        with open(file("forks.py"), "w") as out:
+            out.write(script.replace("; ", "\n") + "\n")
+        command = [python, file("forks.py")]
+        alone = program(command)
+        ended = program([MEMLEDGER, "run", "--preload", LIBRARY, "--report", "off", "--", *command])
+        without = warning.sub("", ended.stderr)
+        require(ended.returncode == alone.returncode == 0, name, ended.stderr)
+        require(sorted(without.splitlines()) == sorted(alone.stderr.splitlines()), name, ended.stderr)
+        print(f"a fork of {name}: ok{'' if without == ended.stderr else ', but for the warning'}")
+
+
 def other_allocators():
     libraries = os.environ["other_allocators"].split()
     require(len(libraries) == 3, "other allocators:", libraries)
@@ -291,7 +311,7 @@ def refused():
 
 
 checks = [
-    functions, hostile, mappings, ends, replaced, counted, mapped, heaptrack, other_allocators, server, refused,
+    functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators, server, refused,
 ]
 for check in checks:
     check()

@@ -140,7 +140,7 @@ fn lines_have_names_and_damage_is_one_sentence() {
         "{begins}"
     );
     assert_eq!(lines(&["--filter", "clock_snapshot", "--limit", "1"]).lines().count(), 1);
-    assert!(lines(&["--filter", "profile_packet"]).contains("heap_name=\"System memory\""));
+    assert!(lines(&["--filter", "profile_packet"]).contains("heap_name=\"Rust\""));
     assert!(
         lines(&["--filter", "totals"])
             .contains(" INSTANT \"totals\" track=\"memory totals\" allocations=")

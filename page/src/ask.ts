@@ -1,11 +1,21 @@
-// The page's side of the worker.
+// The page's side of what answers: a worker, or, for a small document, a part of this script.
 
-import source from "worker:source";
-import type { Request } from "./messages";
+import type { Overview, Request } from "./messages";
+import { answer, loadNow } from "./worker/answer";
 
 const waiting = new Map<number, { resolve: (result: any) => void; reject: (error: Error) => void }>();
 let last = 0;
 let worker: Worker | null = null;
+let isHere = false;
+
+/** The script of the page, which is that of the worker, too: a page that is one file has nowhere else to load it from. */
+const source = document.currentScript!.textContent!;
+
+/** Reads a document that is small enough to be shown at once; from then on, answers come without a worker. */
+export function loadHere(base64: string): Overview {
+  isHere = true;
+  return loadNow(base64);
+}
 
 function started(): Worker {
   if (worker) return worker;
@@ -23,7 +33,8 @@ function started(): Worker {
   return worker;
 }
 
-export function ask<Result>(request: Request): Promise<Result> {
+export async function ask<Result>(request: Request): Promise<Result> {
+  if (isHere) return answer(request) as Result;
   return new Promise((resolve, reject) => {
     waiting.set(++last, { resolve, reject });
     const transfer = request.do === "load" && request.json ? [request.json] : [];

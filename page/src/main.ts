@@ -1,6 +1,6 @@
 // Starts the page: takes the document from the file, or from the server that serves the page, and shows its parts.
 
-import { ask } from "./ask";
+import { ask, loadHere } from "./ask";
 import { showChanges } from "./changes";
 import { setHasStacks } from "./details";
 import { byId, el, fill } from "./dom";
@@ -48,10 +48,13 @@ async function follow(link: Link): Promise<void> {
   byId("graph").scrollIntoView({ block: "nearest" });
 }
 
-/** Each part in a task of its own, so that none of them is long. */
-const pause = () => new Promise<void>((resolve) => setTimeout(resolve));
+/** A document of at most this number of characters in base64 is shown at once. */
+const SMALL = 1 << 16;
 
-async function show(overview: Overview): Promise<void> {
+const nextTask = () => new Promise<void>((resolve) => setTimeout(resolve));
+
+/** `pause` comes between the parts. */
+async function show(overview: Overview, pause: () => Promise<void>): Promise<void> {
   byId("status").hidden = true;
   setHasStacks(overview.hasStacks);
   const names = { ...overview.rowNames, thread: overview.threads };
@@ -88,17 +91,20 @@ async function start(): Promise<void> {
   if (server) {
     const json = await server.load((text) => (byId("status").textContent = text));
     const overview = await ask<Overview>({ do: "load", json });
-    return show(overview);
+    return show(overview, nextTask);
   }
   const data = document.getElementById("memledger-data");
   if (!data) throw new Error("there is no data in this file. It is the template that reports are made from.");
   const base64 = data.textContent!.trim();
   data.remove();
+  // NOTE: no task begins before the load event, so what looks at the page then, as what prints it does, finds its figures.
+  if (base64.length <= SMALL) return show(loadHere(base64), async () => {});
   // The head of the page is painted before the work begins.
   await new Promise(requestAnimationFrame);
-  await pause();
+  await nextTask();
   const overview = await ask<Overview>({ do: "load", base64 });
-  return show(overview);
+  // Each part in a task of its own, so that none of them is long.
+  return show(overview, nextTask);
 }
 
 const KEYS: Record<string, () => void> = {

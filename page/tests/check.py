@@ -30,6 +30,10 @@ def small(page, folder):
     documents.page(document, path)
     page.open(path)
     figures_are_those_of(page, document, "small")
+    at_load = page.js("window.atLoad")
+    check(at_load["ready"], "true", "a small page when it has been loaded")
+    check(as_figure("bytes", document["totals"]["peak_bytes"]) in at_load["tiles"], True, "its totals then")
+    check(bool(at_load["crumbs"]) and at_load["rows"] > 0, True, "its graph and its rows then")
 
     # The graph: the node under the pointer has the figures of the document, for each figure that is shown.
     page.click("#graph [data-value=scope]")

@@ -18,6 +18,10 @@ from selenium.webdriver.common.by import By  # noqa: E402
 browser_helper.TIMEOUT_S = 300
 OBSERVE = """
 window.tasks = [];
+addEventListener("load", () => {
+  const text = (css) => document.querySelector(css)?.textContent ?? "";
+  window.atLoad = { ready: document.body.dataset.ready, tiles: text("#tiles"), crumbs: text(".crumbs .value"), rows: document.querySelectorAll(".row").length };
+});
 new PerformanceObserver((list) => list.getEntries().forEach((task) => window.tasks.push(task.duration))).observe({ entryTypes: ["longtask"] });
 """
 KEYS = ("live_bytes", "live_blocks", "live_bytes_at_peak", "allocated_bytes", "allocations", "reallocations", "frees", "short_lived")

@@ -1,6 +1,6 @@
 //! The files that a recording writes: their names.
 
-use super::problems;
+use super::{problems, settings};
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
@@ -12,9 +12,9 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
     let expanded = expand(path, &mut problems::add);
     let file = FileSink::create(&expanded)?;
-    // Only this process has a file with its id: before it replaced itself by `exec`.
-    let had_id = path.to_string_lossy().contains("%p");
-    if file.path() != expanded && !had_id {
+    // Only this process has this file: before it replaced itself by `exec`.
+    let is_own = path.to_string_lossy().contains("%p") || settings::is_of_one_process();
+    if file.path() != expanded && !is_own {
         report_in_use(&expanded, file.path());
     }
     Ok(file)
@@ -23,7 +23,7 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
 /// Reports that a file has another name than was asked for.
 pub(super) fn report_in_use(asked: &Path, used: &Path) {
     problems::add(format!(
-        "{} is in use by another process, so {} is written instead",
+        "{} is in use, so {} is written instead",
         asked.display(),
         used.display()
     ));

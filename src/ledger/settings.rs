@@ -112,6 +112,12 @@ const STARTING: [&CStr; 7] =
 /// program's own children inherit its environment. It has no flag, because flags are not inherited.
 const PARENT: &CStr = c"MEMLEDGER_PARENT";
 
+/// Whether the environment is for one process only: `memledger run` has started it, and has seen that no
+/// other process writes to its files.
+pub(super) fn is_of_one_process() -> bool {
+    os::secure_env(PARENT).is_some_and(|parent| !parent.is_empty())
+}
+
 /// The prefix of all variables of the tracker.
 pub(super) const PREFIX: &str = "MEMLEDGER_";
 

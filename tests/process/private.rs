@@ -183,7 +183,7 @@ fn check_two_reports(outcome: &Outcome) {
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     for (line, name) in lines.iter().zip([TRACE, REPORT]) {
-        assert!(line.contains(&format!("{name} is in use by another process")), "{line}");
+        assert!(line.contains(&format!("{name} is in use, so ")), "{line}");
     }
     let report = outcome.exited(0).whole();
     assert_eq!(left(&report, 1_000_003), 1, "the parent's");

@@ -1,12 +1,13 @@
 //! `memledger fetch`: a trace from a store, to a file or to standard output.
 
 use super::input::is_stdin;
+use super::output::private;
 use super::store::{StoreArgs, failed_store};
 use crate::error::{CliError, Outcome};
 use crate::progress;
 use memledger::dump::text::escape;
 use memledger::remote::store::{Store, StoredTrace};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -116,15 +117,6 @@ fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), C
         )),
         Err(error) => Err(CliError::Failed(format!("cannot write {}: {error}", path.display()))),
     }
-}
-
-/// Opens a file with permissions for its user only, as in the store.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 /// Creates or empties a file. An existing file also gets permissions for its user only, unless its

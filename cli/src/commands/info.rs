@@ -102,7 +102,7 @@ mod tests {
             "  damage      none\n",
             "       20127     17  Memory.AllocSystem\n",
             "          63     4+  Memory.CallstackSpec\n",
-            "       20005        390397       4  worker-1\n",
+            "       20005        390397       4  4: worker-1\n",
             "  on   Mem",
         ] {
             assert!(out.contains(part), "{part} in\n{out}");
@@ -121,7 +121,7 @@ mod tests {
             "  writer      Unreal Engine 4.26 or 4.27\n",
             "  program     SampleGame, Win64\n",
             "  events      2374\n",
-            "       1  GameThread\n",
+            "       1  1: GameThread\n",
         ] {
             assert!(out.contains(part), "{part} in\n{out}");
         }
@@ -130,6 +130,33 @@ mod tests {
             serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(value["header"]["engines"], "Unreal Engine 4.23, probably");
         assert_eq!(value["header"]["signs_known"], false);
+    }
+
+    #[test]
+    fn numbers_of_threads_are_those_that_events_takes() {
+        #[derive(Parser)]
+        struct Events {
+            #[command(flatten)]
+            args: crate::commands::events::EventsArgs,
+        }
+        for name in ["mem-2t-40k", "memledger-small", "ue511-smoke", "unreal4/p4-tid-ue426"] {
+            let (_, out) = info(&sample(name), &[]);
+            let (_, threads) = out.split_once("as events --thread takes it\n").unwrap_or_default();
+            let labels = threads.lines().take_while(|line| !line.is_empty());
+            let numbers = labels.filter_map(|line| line.split_once(": ")?.0.rsplit(' ').next());
+            let mut count = 0;
+            for number in numbers {
+                count += 1;
+                let trace = sample(name);
+                let arguments = ["events", &trace, "--thread", number, "--limit", "1"];
+                let cli =
+                    Events::try_parse_from(arguments).unwrap_or_else(|error| panic!("{error}"));
+                let mut events = Vec::new();
+                assert!(crate::commands::events::run(&cli.args, &mut events).is_ok());
+                assert!(!events.is_empty(), "thread {number} of {name}");
+            }
+            assert!(count > 0, "{out}");
+        }
     }
 
     #[test]

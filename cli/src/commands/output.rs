@@ -10,7 +10,8 @@ use tempfile::NamedTempFile;
 /// Has `body` write the file `path`, or `out` if the path is `-`. Its errors of writing are to go
 /// through [`unwritable`].
 ///
-/// A file is written under another name in the same folder, and renamed at the end. If `body` fails,
+/// A new file can be read by its owner only, as the traces that it is made of; one that is there keeps its
+/// permissions. It is written under another name in the same folder, and renamed at the end. If `body` fails,
 /// it is removed, and what `path` was before stays. What is no file (a pipe, `/dev/null`) is written
 /// directly.
 pub fn write_to<T>(
@@ -21,21 +22,12 @@ pub fn write_to<T>(
     if is_stdin(path) {
         return body(out);
     }
-    write_file(path, 0o666, body)
+    write_file(path, body)
 }
 
-/// The same for a file that only its owner may read: one that the user has not asked for by name.
-pub fn write_private<T>(
+/// [`write_to`] for a path that is never standard output.
+pub fn write_file<T>(
     path: &Path,
-    body: impl FnOnce(&mut dyn Write) -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    write_file(path, 0o600, body)
-}
-
-/// `mode` are the permissions of a new file, from which the system takes those of the umask away.
-fn write_file<T>(
-    path: &Path,
-    mode: u32,
     body: impl FnOnce(&mut dyn Write) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let failed = |error| unwritable(path, error);
@@ -49,7 +41,7 @@ fn write_file<T>(
         file.flush().map_err(failed)?;
         return Ok(value);
     }
-    let mut file = BufWriter::new(temporary(&target, mode).map_err(failed)?);
+    let mut file = BufWriter::new(temporary(&target).map_err(failed)?);
     let value = body(&mut file)?;
     let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
     if let Some(before) = before {
@@ -57,6 +49,15 @@ fn write_file<T>(
     }
     file.persist(&target).map_err(|error| failed(error.error))?;
     Ok(value)
+}
+
+/// How a file that only its owner may read is opened.
+pub fn private() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// The error of a command whose output, the file `path` or standard output, cannot be written.
@@ -69,15 +70,13 @@ pub fn unwritable(path: &Path, error: io::Error) -> CliError {
 }
 
 /// A file in the folder of `path` that is removed when it is dropped.
-#[cfg_attr(not(unix), expect(unused_variables, reason = "no permissions there"))]
-fn temporary(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     let prefix = path.file_name().map(|name| format!(".{}.", name.to_string_lossy()));
     // A name of 255 bytes has no room for more.
     let prefix = prefix.filter(|prefix| prefix.len() < 200).unwrap_or_default();
     builder.prefix(&prefix).suffix(".part");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    // NOTE: `tempfile` gives it the permissions 0600.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = builder.tempfile_in(folder.map_or_else(|| PathBuf::from("."), Path::to_owned));
     // NOTE: the error would name the temporary file.
@@ -117,6 +116,17 @@ mod tests {
         write_to(&path, &mut io::sink(), write("second")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_is_its_owners_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let write = |file: &mut dyn Write| file.write_all(b"names").map_err(CliError::Output);
+        write_to(&path, &mut io::sink(), write).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[cfg(unix)]

@@ -30,7 +30,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use traces::Traces;
+use traces::{Trace, Traces};
 use viewed::Viewed;
 
 const EXAMPLES: &str = "\
@@ -265,7 +265,7 @@ fn report_on(
     ended: &Ended,
     tracking: &Tracking,
 ) -> Result<Outcome, CliError> {
-    let found = traces.found(ended.pid);
+    let found = traces.programs(ended.pid);
     let program = args.command[0].to_string_lossy();
     if found.is_empty() {
         let more = match args.follow_children {
@@ -273,14 +273,20 @@ fn report_on(
             true => ", nor does a program that it has started",
         };
         let sentence = match tracking {
-            Tracking::Own => format!("{program} does not use memledger::TrackingAllocator{more}"),
+            Tracking::Own => format!(
+                "{program} has left no trace, though it has memledger::TrackingAllocator: it does not use the \
+                 environment, or its trace was deleted or renamed{more}"
+            ),
+            Tracking::Unknown => {
+                format!("{program} does not use memledger::TrackingAllocator{more}")
+            }
             Tracking::NoLibrary => format!(
                 "{program} does not use memledger::TrackingAllocator, and the library for such programs, \
                  libmemledger_preload.so, is neither beside this command nor in ../lib{more}"
             ),
             Tracking::Preloaded(_) => format!(
-                "{program} has left no trace: it has a malloc of its own, or it ended before it used \
-                 memory{more}"
+                "{program} has left no trace: it has a malloc of its own, it ended before it used memory, or \
+                 its trace was deleted or renamed{more}"
             ),
         };
         if args.fail_if.is_empty() {
@@ -293,8 +299,8 @@ fn report_on(
     let mut processes = Vec::new();
     // Most processes of a run have files in common, such as libc.
     let mut symbols = Symbols::new(&args.symbols);
-    for path in found {
-        let next = report_one(args, to, traces, &path, &mut symbols, &mut processes);
+    for trace in found {
+        let next = report_one(args, to, traces, &trace, &mut symbols, &mut processes);
         result = worse(result, next);
     }
     if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
@@ -329,10 +335,11 @@ fn report_one(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
-    path: &Path,
+    trace: &Trace,
     symbols: &mut Symbols<'_>,
     processes: &mut Vec<Process>,
 ) -> Result<Outcome, CliError> {
+    let path = &*trace.path;
     let format = match to {
         ReportTo::File(path) => FORMATS.by_path(path),
         ReportTo::Stderr => Some(FORMATS.default()),
@@ -352,7 +359,7 @@ fn report_one(
         symbols.find(&mut report);
     }
     if let (Some(path), Some(page)) = (&args.html, page) {
-        write_report(page, &report, path)?;
+        write_report(page, &report, path, trace.number)?;
     }
     // The findings are those of the page only.
     if format.is_some_and(|format| !format.shows_findings()) {
@@ -368,7 +375,7 @@ fn report_one(
             // A closed stderr does not change how the program ended.
             let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
         }
-        (ReportTo::File(to), Some(format)) => write_report(format, &report, to)?,
+        (ReportTo::File(to), Some(format)) => write_report(format, &report, to, trace.number)?,
         _ => {}
     }
     // The program may have ended as it pleases; only a condition needs all of the trace.
@@ -399,9 +406,14 @@ fn analyze<'a>(
     Ok((analyzer.report(), summary))
 }
 
-/// Writes the report to a file, in whose name %p is the process id.
-fn write_report(format: &dyn ReportFormat, report: &Report, to: &Path) -> Result<(), CliError> {
-    let to = traces::named(to, report.trace.pid.unwrap_or(0));
+/// Writes the report to a file, in whose name %p is the process id. It is numbered as the trace is.
+fn write_report(
+    format: &dyn ReportFormat,
+    report: &Report,
+    to: &Path,
+    number: u32,
+) -> Result<(), CliError> {
+    let to = traces::numbered(to, report.trace.pid.unwrap_or(0), number);
     write_to(&to, &mut io::sink(), |file| {
         let options = text::Options::default();
         format.write(report, &options, file).map_err(|error| unwritable(&to, error))

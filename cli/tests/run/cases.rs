@@ -13,8 +13,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 macro_rules! trials {
     ($($name:ident),+ $(,)?) => {
@@ -39,6 +39,12 @@ trials![
     only_the_program_itself_is_recorded,
     children_are_followed_if_asked,
     the_trace_is_kept_if_asked,
+    a_process_that_replaces_itself_has_files_that_are_numbered_alike,
+    a_trace_that_another_process_writes_is_refused,
+    a_trace_that_was_deleted_is_told,
+    what_a_killed_command_has_left_is_removed_by_the_next,
+    what_is_written_is_its_owners_only,
+    the_only_heap_of_a_program_is_that_of_rust,
     the_environment_has_the_defaults,
     stacks_have_functions,
     symbols_are_kept_between_processes,
@@ -311,6 +317,121 @@ fn the_trace_is_kept_if_asked() {
     assert_eq!(ended.stderr, "");
     let files = ended.files("");
     assert!(files.len() == 1 && files[0].starts_with("%-"), "{files:?}");
+}
+
+fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
+    let options = ["--report", "r.json", "--html", "p.html", "--trace", "t.utrace"];
+    let ended = Run::tracked("replaces", &options).run();
+    ended.exited(0);
+    assert_eq!(ended.stderr, "", "no word of a file that is in use");
+    let last = ended.report("r.json");
+    let pid = &last["trace"]["pid"];
+    let names = |number: &str| {
+        ["p", "r", "t"]
+            .into_iter()
+            .zip(["html", "json", "utrace"])
+            .map(move |(name, ending)| format!("{name}{number}.{ending}"))
+            .collect::<Vec<_>>()
+    };
+    let mut expected = [names(""), names(&format!(".{pid}"))].concat();
+    expected.sort();
+    assert_eq!(ended.files(""), expected);
+    for (number, left_in_child) in [("", 1), (&*format!(".{pid}"), 0)] {
+        let report = ended.report(&format!("r{number}.json"));
+        assert_eq!((left(&report, LEFT), left(&report, LEFT_IN_CHILD)), (1, left_in_child));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let trace = ended.path(&format!("t{number}.utrace"));
+        let output = command.arg("report").arg(trace).args(["--format", "json"]).output();
+        let of_trace = output.expect("the command runs").stdout;
+        let of_trace: serde_json::Value = serde_json::from_slice(&of_trace).expect("JSON");
+        let page =
+            Page::of_html(&fs::read(ended.path(&format!("p{number}.html"))).expect("a page")).0;
+        for totals in [&of_trace["totals"], &page["totals"]] {
+            assert_eq!(*totals, report["totals"], "program {number:?}");
+        }
+    }
+}
+
+fn a_trace_that_another_process_writes_is_refused() {
+    let run = Run::tracked("succeed", &["--report=off", "--trace", "t.memledger"]);
+    let file = fs::File::create(run.folder.path().join("t.memledger")).expect("a file");
+    file.lock().expect("a lock");
+    let ended = run.run();
+    ended.exited(1);
+    let expected = "/t.memledger; give --trace another name\n";
+    assert!(ended.stderr.ends_with(expected), "{}", ended.stderr);
+}
+
+fn a_trace_that_was_deleted_is_told() {
+    let ended = Run::tracked("deletes", &["--trace", "t.utrace"]).run();
+    ended.exited(0);
+    assert!(ended.stderr.contains("its trace was deleted or renamed"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("does not use memledger"), "{}", ended.stderr);
+}
+
+fn what_a_killed_command_has_left_is_removed_by_the_next() {
+    let mut running = Run::tracked("wait", &["--report=off"]).spawn();
+    let program = running.program();
+    running.signal(Signal::SIGKILL);
+    let killed = running.wait();
+    let left = killed.files("tmp");
+    assert_eq!(left.len(), 1, "{left:?}");
+    let next = || {
+        let run = Run::tracked("succeed", &["--report=off"]);
+        run.env("TMPDIR", killed.path("tmp").to_str().expect("UTF-8")).run().exited(0);
+        killed.files("tmp")
+    };
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    let folder = fs::File::open(killed.path("tmp").join(&left[0])).expect("the folder");
+    folder.set_modified(old).expect("its owner");
+    assert_eq!(next(), left, "the program writes its trace there");
+    kill(program, Signal::SIGKILL).expect("it runs");
+    // Its watcher completes the trace, and then lets go of it.
+    let trace = fs::read_dir(killed.path("tmp").join(&left[0])).expect("it").next();
+    let trace = trace.expect("a trace").expect("an entry").path();
+    fs::File::open(trace).expect("the trace").lock_shared().expect("a lock");
+    folder.set_modified(SystemTime::now()).expect("its owner");
+    assert_eq!(next(), left, "it is new");
+    folder.set_modified(old).expect("its owner");
+    assert_eq!(next(), [""; 0]);
+}
+
+fn what_is_written_is_its_owners_only() {
+    let mut run =
+        Run::tracked("succeed", &["--report=r.json", "--html=p.html", "--trace=t.utrace"]);
+    // A mask that takes nothing away.
+    let program = run.command.get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(program).args(run.command.get_args());
+    let folder = run.folder.path();
+    shell
+        .current_dir(folder)
+        .envs(run.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    run.command = shell;
+    let ended = run.run();
+    ended.exited(0);
+    let tables = ended.path("tables");
+    let mut export = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    export.arg("export").arg(ended.path("t.utrace")).args(["--to", "csv", "-o"]).arg(&tables);
+    assert!(export.status().expect("the command runs").success());
+    let mut paths = ["r.json", "p.html", "t.utrace"].map(|name| ended.path(name)).to_vec();
+    let entries = fs::read_dir(&tables).expect("tables");
+    paths.extend(entries.map(|entry| entry.expect("a table").path()));
+    assert!(paths.len() > 4);
+    for path in paths {
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+}
+
+fn the_only_heap_of_a_program_is_that_of_rust() {
+    let condition = |heap| format!("live_bytes{{heap=\"{heap}\"}} > 1MB");
+    let ended = Run::tracked("succeed", &["--report=off", "--fail-if", &condition("Rust")]).run();
+    ended.exited(3);
+    assert!(ended.stderr.contains("live_bytes of Rust is 1"), "{}", ended.stderr);
+    let ended = Run::tracked("succeed", &["--report=off", "--fail-if", &condition("C")]).run();
+    ended.exited(1);
+    assert!(ended.stderr.contains("has no heap \"C\"; there are \"Rust\""), "{}", ended.stderr);
 }
 
 fn the_environment_has_the_defaults() {

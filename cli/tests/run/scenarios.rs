@@ -47,6 +47,12 @@ pub fn play(scenario: &str) {
             let status = command.env(SCENARIO, "child").status().expect("it runs");
             assert!(status.success());
         }
+        "deletes" => fs::remove_file("t.utrace").expect("its trace"),
+        "replaces" => {
+            let mut program = Command::new(std::env::current_exe().expect("a path"));
+            let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "child"));
+            panic!("it was not replaced: {error}");
+        }
         "gone" => {
             let program = std::env::current_exe().expect("a path");
             for _ in 0..2 {

@@ -2,12 +2,17 @@
 
 import type { Column } from "../document";
 
-/** The document in base64 of gzip of JSON. */
-export async function inflate(base64: string): Promise<string> {
+/** The bytes of base64. */
+export function unpacked(base64: string): Uint8Array<ArrayBuffer> {
   const binary = atob(base64);
   const packed = new Uint8Array(binary.length);
   for (let at = 0; at < packed.length; at++) packed[at] = binary.charCodeAt(at);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return packed;
+}
+
+/** The document in base64 of gzip of JSON. */
+export async function inflate(base64: string): Promise<string> {
+  const stream = new Blob([unpacked(base64)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
 }
 

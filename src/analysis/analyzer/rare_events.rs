@@ -16,6 +16,9 @@ use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNE
 use crate::trace::read::Event;
 use crate::trace::read::event::decode_text;
 
+/// The root heap of Rust's allocator, in traces of our own writer.
+const RUST: u32 = 0;
+
 impl<O: BlockObserver> Analyzer<O> {
     /// Any event but an allocation or a free.
     #[inline(never)]
@@ -325,6 +328,8 @@ impl<O: BlockObserver> Analyzer<O> {
                     parent_pid: parent.map(|at| u32_at(fixed, at)),
                 };
                 self.facts.our_trace(ours, &mut self.diagnostics);
+                // Our writer announces no name if this is the only heap.
+                self.model.name_heap(RUST, "Rust");
             }
             TraceRole::InitialLiveSet { blocks } => {
                 self.timeline.joined();

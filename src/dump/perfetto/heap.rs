@@ -151,8 +151,9 @@ impl<'a> HeapProfile<'a> {
                 _ => ONE,
             };
         let next = self.first_sequence.saturating_add(self.heaps.len() as u32);
+        let report = self.report;
         let heap = self.heaps.entry(event.heap).or_insert_with(|| Sites {
-            heap: Heap::new(heap_name(event.heap), next, START_NS),
+            heap: Heap::new(heap_name(report, event.heap), next, START_NS),
             sites: vec![Site::default(); self.callsites.len()],
             changed: Vec::new(),
         });
@@ -308,11 +309,8 @@ impl Heap {
     }
 }
 
-/// The name of a root heap. The first two are Unreal's, which our writer uses as well.
-pub(super) fn heap_name(number: u8) -> String {
-    match number {
-        0 => "System memory".to_owned(),
-        1 => "Video memory".to_owned(),
-        _ => format!("Heap {number}"),
-    }
+/// The name of a root heap, as the report has it.
+fn heap_name(report: &Report, number: u8) -> String {
+    let row = report.by_heap.iter().find(|row| row.id == u32::from(number));
+    row.map_or_else(|| format!("heap {number}"), |row| row.name.clone())
 }

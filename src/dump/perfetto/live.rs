@@ -6,7 +6,7 @@
 
 use super::callsites::Callsites;
 use super::counters::{MOST, largest};
-use super::heap::{Dump, Heap, heap_name};
+use super::heap::{Dump, Heap};
 use super::sequence::{START_NS, Sequence};
 use super::slices::{Slices, ThreadTrack};
 use super::totals;
@@ -23,8 +23,8 @@ const PEAK_SEQUENCE: u32 = COUNTER_SEQUENCE + 2;
 const PEAK_HEAP_SEQUENCE: u32 = COUNTER_SEQUENCE + 3;
 const THREAD_SEQUENCES: u32 = COUNTER_SEQUENCE + 16;
 
-/// The root heap of all blocks of a program that records itself. Other writers have others.
-const OWN_HEAP: u8 = 0;
+/// The profile of all blocks, whatever root heap they are in.
+const ALL_HEAPS: &str = "System memory";
 /// The most counters of groups, and of scopes: which ones have the largest peaks changes.
 const MOST_COUNTERS: usize = 4 * MOST;
 /// The time of a step of slices.
@@ -138,7 +138,7 @@ impl LiveMemory {
             by_scope: Rows::default(),
             callsites: Callsites::default(),
             of_bucket: Vec::new(),
-            heap: Heap::new(heap_name(OWN_HEAP), HEAP_SEQUENCE, now.at_ns),
+            heap: Heap::new(ALL_HEAPS.to_owned(), HEAP_SEQUENCE, now.at_ns),
             dumped: Vec::new(),
             is_whole: false,
             slices,
@@ -300,7 +300,7 @@ impl LiveMemory {
         }
         let samples: Vec<_> =
             (0_u32..).zip(sums).filter(|(_, sums)| *sums != Sums::default()).collect();
-        let name = format!("{} at the peak", heap_name(OWN_HEAP));
+        let name = format!("{ALL_HEAPS} at the peak");
         let mut heap = Heap::new(name, PEAK_HEAP_SEQUENCE, self.started_ns);
         let at = (peak.at_ns.max(self.started_ns + 1), peak.asleep_ns);
         let dump = Dump::new(report, self.tracks.pid, at, &samples);

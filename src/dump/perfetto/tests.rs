@@ -320,7 +320,7 @@ proptest! {
             frames.extend((row.name == 1).then(|| "Rendering / mesh".to_owned()));
             frames
         };
-        let heap = |number: u8| ["System memory", "Video memory", "Heap 2"][usize::from(number)];
+        let heap = |number: u8| ["System", "Video", "heap 2"][usize::from(number)];
         let expected: BTreeMap<_, _> = model
             .iter()
             .map(|((number, bucket), sums)| ((heap(*number).to_owned(), frames(*bucket)), *sums))

@@ -14,6 +14,8 @@ use std::io::{self, Write};
 
 /// How many findings the first screen has.
 pub(super) const FIRST: usize = 3;
+/// The place of a finding that has no function, no tag and no scope: of a program without the tracker, for one.
+const WHOLE: &str = "the program";
 /// Columns of a finding's number.
 const NUMBER: usize = 5;
 
@@ -31,6 +33,9 @@ fn at(place: &Place, in_full: bool) -> String {
         None if is_tagged => escape(&tag(&place.group, place.name.as_deref().unwrap_or_default())),
         None => escape(&scope().join(" > ")),
     };
+    if text.is_empty() {
+        text += WHOLE;
+    }
     if !in_full {
         return text;
     }
@@ -160,4 +165,18 @@ pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_without_a_place_is_of_the_program() {
+        let finding = Finding::default();
+        assert!(briefly(&finding).starts_with("the program: "), "{}", briefly(&finding));
+        assert_eq!(at(&finding.place, true), "the program");
+        let scope = vec!["GlobalScope".to_owned()];
+        assert_eq!(at(&Place { scope, ..Place::default() }, false), "GlobalScope");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::rows::TableWriter;
 use super::tables::{Kind, NONE, Rows, Table};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// A file of each table that is wanted.
@@ -38,17 +39,45 @@ impl<F: Write> TableWriter for CsvTables<F> {
         let mut digits = itoa::Buffer::new();
         for row in rows.rows() {
             for (column, &cell) in table.columns.iter().zip(row) {
-                file.write_field(match column.kind {
-                    _ if column.optional && cell == NONE => &b""[..],
-                    Kind::Text => rows.text(cell),
-                    Kind::Word(words) => words[cell as usize].as_bytes(),
-                    Kind::Address => digits.format(cell as u64).as_bytes(),
-                    Kind::Near | Kind::Repeats => digits.format(cell).as_bytes(),
-                })?;
+                let field = match column.kind {
+                    _ if column.optional && cell == NONE => Cow::Borrowed(&b""[..]),
+                    Kind::Text => safe(rows.text(cell)),
+                    Kind::Word(words) => words[cell as usize].as_bytes().into(),
+                    Kind::Address => digits.format(cell as u64).as_bytes().into(),
+                    Kind::Near | Kind::Repeats => digits.format(cell).as_bytes().into(),
+                };
+                file.write_field(&field)?;
             }
             file.write_record(None::<&[u8]>)?;
         }
         rows.clear();
         Ok(())
+    }
+}
+
+/// A text that no spreadsheet takes for a formula: one that begins like a formula has a `'` before it,
+/// and so has one that begins with `'`, so that the first `'` of a field is never part of the text.
+fn safe(text: &[u8]) -> Cow<'_, [u8]> {
+    match text.first() {
+        Some(b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r' | b'\n' | b'\'') => {
+            Cow::Owned([b"'", text].concat())
+        }
+        _ => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn no_text_is_a_formula_and_each_can_be_recovered() {
+        for text in ["", "main", "a=b", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''"]
+        {
+            let written = safe(text.as_bytes());
+            let formula = b"=+-@\t\r\n";
+            assert!(written.first().is_none_or(|first| !formula.contains(first)), "{text:?}");
+            assert_eq!(written.strip_prefix(b"'").unwrap_or(&written), text.as_bytes());
+        }
     }
 }

@@ -8,10 +8,10 @@ use super::rows::{TableWriter, ToTables, actors};
 use super::tables::{TABLES, Table};
 use super::{ExportArgs, To};
 use crate::commands::input::is_stdin;
-use crate::commands::output::{unwritable, write_to};
+use crate::commands::output::{private, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 #[cfg(feature = "parquet")]
 use std::io::{IsTerminal, Seek};
@@ -109,7 +109,7 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
     };
     let new = temporary(path).map_err(failed)?;
     let files = TABLES.iter().map(|table| {
-        let file = File::create(new.path().join(file_of(table)))?;
+        let file = private().create_new(true).open(new.path().join(file_of(table)))?;
         Ok((*table, BufWriter::new(file)))
     });
     let files = files.collect::<io::Result<Vec<_>>>().map_err(failed)?;
@@ -124,6 +124,11 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
     if exists {
         for table in TABLES {
             let name = file_of(table);
+            // What is there keeps its permissions, as other outputs do.
+            if let Ok(before) = fs::metadata(path.join(&name)) {
+                fs::set_permissions(new.path().join(&name), before.permissions())
+                    .map_err(failed)?;
+            }
             fs::rename(new.path().join(&name), path.join(&name)).map_err(failed)?;
         }
     } else {
@@ -137,7 +142,7 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
 fn temporary(path: &Path) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = builder.prefix(".").suffix(".part").tempdir_in(parent.unwrap_or(Path::new(".")));
     // NOTE: the error would name the temporary folder.

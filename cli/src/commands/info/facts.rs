@@ -29,6 +29,17 @@ pub struct ThreadFacts {
     pub name: String,
 }
 
+impl ThreadFacts {
+    /// Its number and its name.
+    pub fn label(&self) -> String {
+        match (self.id, &*self.name) {
+            (None, name) => name.to_owned(),
+            (Some(id), "") => id.to_string(),
+            (Some(id), name) => format!("{id}: {name}"),
+        }
+    }
+}
+
 /// A channel, with its last state.
 #[derive(Default)]
 pub struct ChannelFacts {

@@ -1,7 +1,7 @@
 //! What a trace consists of, for people.
 
 use super::engines;
-use super::facts::{Facts, hex};
+use super::facts::{Facts, ThreadFacts, hex};
 use super::layout::{shown, wrapped};
 use memledger::dump::text::escape;
 use memledger::trace::format::Transport;
@@ -157,14 +157,18 @@ fn event_types(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
 
 /// The table of streams, with the threads that used them.
 fn threads(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{:>12}  {:>12}  {:>6}  thread", "events", "bytes", "stream")?;
+    writeln!(
+        out,
+        "\n{:>12}  {:>12}  {:>6}  thread, as events --thread takes it",
+        "events", "bytes", "stream"
+    )?;
     // Up to protocol 4, the stream of types has events, too.
     let first = u16::from(summary.handshake.protocol > 4);
     for stream in summary.streams.iter().filter(|s| s.stream >= first) {
         let names = match stream.stream {
             1 if summary.handshake.magic == Magic::Trc2 => "(important events)".to_owned(),
             id => {
-                let names = facts.threads(id).iter().map(|thread| thread.name.as_str());
+                let names = facts.threads(id).iter().map(ThreadFacts::label);
                 shown(&names.collect::<Vec<_>>().join(", "), NAME)
             }
         };

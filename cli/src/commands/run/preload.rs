@@ -26,6 +26,8 @@ const NOTE: &[u8] = b"memledger";
 pub enum Tracking {
     /// By the tracker that it has.
     Own,
+    /// By the tracker that it may have or start: its file is no program for this machine's loader.
+    Unknown,
     /// By a library: the value of [`VARIABLE`].
     Preloaded(OsString),
     /// Not at all, unless it starts a program that has the tracker: the library is not there.
@@ -49,7 +51,7 @@ enum Kind {
 /// # Errors
 /// Nothing can be loaded into the program.
 pub fn tracking(name: &OsStr, library: Option<&Path>) -> Result<Tracking, CliError> {
-    let Some(path) = find(name) else { return Ok(Tracking::Own) };
+    let Some(path) = find(name) else { return Ok(Tracking::Unknown) };
     let refused = |why: &str| {
         Err(CliError::Failed(format!(
             "{} cannot be tracked: it does not use memledger::TrackingAllocator, and {why}",
@@ -57,7 +59,8 @@ pub fn tracking(name: &OsStr, library: Option<&Path>) -> Result<Tracking, CliErr
         )))
     };
     match kind(&path) {
-        Kind::HasTracker | Kind::Other => Ok(Tracking::Own),
+        Kind::HasTracker => Ok(Tracking::Own),
+        Kind::Other => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
         Kind::Dynamic => match library.map(Path::to_owned).or_else(beside_this_command) {
             Some(library) => preloaded(&library),

@@ -22,10 +22,48 @@ pub struct Traces {
     /// The name, with `%p` for the process id and `%%` for a percent sign.
     pattern: PathBuf,
     /// The folder of a trace that is not kept; it is removed with this value.
-    temporary: Option<TempDir>,
+    temporary: Option<Temporary>,
     follow_children: bool,
     /// The files that have such a name already.
     before: HashMap<PathBuf, Stamp>,
+}
+
+/// A folder that is removed with this value. While this process has it, it is locked.
+struct Temporary {
+    _lock: File,
+    _folder: TempDir,
+}
+
+/// How the names of such folders begin.
+const TEMPORARY: &str = "memledger-run-";
+/// A folder that has not changed for this time is not one that was just made.
+const UNUSED_FOR: Duration = Duration::from_secs(60);
+
+/// Removes the folders of commands that were killed, if no program writes a trace there.
+fn remove_left_behind(among: &Path) {
+    for entry in fs::read_dir(among).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(TEMPORARY)
+            && entry.metadata().is_ok_and(|found| found.is_dir() && is_own_and_old(&found));
+        let folder = entry.path();
+        if !is_ours || is_locked(&folder) {
+            continue;
+        }
+        let mut traces = fs::read_dir(&folder).into_iter().flatten().flatten();
+        if !traces.any(|trace| is_locked(&trace.path())) {
+            // What cannot be removed stays.
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+/// Whether a folder belongs to this user, and was not changed just now.
+fn is_own_and_old(found: &Metadata) -> bool {
+    #[cfg(unix)]
+    let is_own = std::os::unix::fs::MetadataExt::uid(found) == rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    let is_own = true;
+    let age = found.modified().ok().and_then(|at| at.elapsed().ok());
+    is_own && age.is_some_and(|age| age > UNUSED_FOR)
 }
 
 /// What changes when a file is written.
@@ -43,13 +81,23 @@ impl Traces {
         let (pattern, temporary) = match keep {
             Some(path) => (absolute(path)?, None),
             None => {
-                let folder = tempfile::Builder::new().prefix("memledger-run-").tempdir();
+                remove_left_behind(&std::env::temp_dir());
+                let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir();
                 let folder = folder.map_err(failed)?;
-                (escaped(folder.path()).join("%p.memledger"), Some(folder))
+                let lock = File::open(folder.path()).map_err(failed)?;
+                // On a file system without locks, the next command may remove it after `UNUSED_FOR`.
+                let _ = lock.try_lock();
+                let pattern = escaped(folder.path()).join("%p.memledger");
+                (pattern, Some(Temporary { _lock: lock, _folder: folder }))
             }
         };
         if follow_children {
             check_distinct("--trace", &pattern)?;
+        } else if is_locked(&named(&pattern, 0)) {
+            return Err(CliError::Failed(format!(
+                "another process is writing the trace {}; give --trace another name",
+                pattern.display()
+            )));
         }
         let mut traces = Self { pattern, temporary, follow_children, before: HashMap::new() };
         traces.before = traces
@@ -77,6 +125,22 @@ impl Traces {
         found
     }
 
+    /// The traces of all programs, those of a process in their order, as [`found`](Self::found) has the processes.
+    /// A process that has replaced itself by `exec` has several. The last of its programs gets the name that was
+    /// asked for, and those before it `NAME.PID.EXT`, `NAME.PID.2.EXT` and so on.
+    pub fn programs(&self, pid: u32) -> Vec<Trace> {
+        let mut processes = Vec::<(u32, Vec<PathBuf>)>::new();
+        for path in self.found(pid) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let own = if self.follow_children { self.pid_of(name).unwrap_or(pid) } else { pid };
+            match processes.iter_mut().find(|(process, _)| *process == own) {
+                Some((_, paths)) => paths.push(path),
+                None => processes.push((own, vec![path])),
+            }
+        }
+        processes.into_iter().flat_map(|(_, paths)| last_first(paths)).collect()
+    }
+
     /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long, because
     /// a child of the program that runs on can have it locked, too.
     pub fn wait_for_watchers(&self, pid: u32) {
@@ -100,29 +164,31 @@ impl Traces {
             let beside: Vec<_> = pid.into_iter().flat_map(|pid| all_beside(&own, pid)).collect();
             return Box::new(std::iter::once(own).chain(beside));
         }
-        let name = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let (before, after) = name.split_once(PID).unwrap_or((name, ""));
-        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
-        let is_trace = move |name: &str| {
-            let pid = name.strip_prefix(&*before).and_then(|rest| rest.strip_suffix(&*after));
-            // NOTE: with two `%p` the rest has more than digits.
-            pid.is_some_and(|pid| {
-                let digits = pid.bytes().take_while(u8::is_ascii_digit).count();
-                let pid = pid.get(..digits).and_then(|pid| pid.parse().ok());
-                pid.is_some_and(|pid| {
-                    let own = named(&self.pattern, pid);
-                    let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
-                    is(&own) || all_beside(&own, pid).any(|path| is(&path))
-                })
+        let is_trace = |name: &str| {
+            self.pid_of(name).is_some_and(|pid| {
+                let own = named(&self.pattern, pid);
+                let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
+                is(&own) || all_beside(&own, pid).any(|path| is(&path))
             })
         };
         let folder = named(self.pattern.parent().unwrap_or(Path::new("/")), 0);
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         Box::new(
             entries
-                .filter(move |entry| entry.file_name().to_str().is_some_and(&is_trace))
+                .filter(move |entry| entry.file_name().to_str().is_some_and(is_trace))
                 .map(|entry| entry.path()),
         )
+    }
+
+    /// The process that a trace of this name could be of, in a pattern with `%p`.
+    fn pid_of(&self, name: &str) -> Option<u32> {
+        let pattern = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (before, after) = pattern.split_once(PID).unwrap_or((pattern, ""));
+        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
+        // NOTE: with two `%p` the rest has more than digits.
+        let rest = name.strip_prefix(&*before)?.strip_suffix(&*after)?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        rest.get(..digits)?.parse().ok()
     }
 
     /// A sentence about the trace at `path`, without the name of a file that is removed soon.
@@ -139,6 +205,43 @@ impl Traces {
         };
         sentence.replace(&path.display().to_string(), &name)
     }
+}
+
+/// The trace of one program.
+pub struct Trace {
+    pub path: PathBuf,
+    /// Which program of its process it is of: 0 for the last one, and from 1 for those before it.
+    pub number: u32,
+}
+
+/// The traces of the programs of one process, in their order, renamed so that the last one has the first name. If that
+/// fails, they keep their names.
+fn last_first(paths: Vec<PathBuf>) -> Vec<Trace> {
+    let renamed = |paths: &[PathBuf]| {
+        let (Some(first), Some(last)) = (paths.first(), paths.last()) else { return Ok(()) };
+        if paths.len() == 1 {
+            return Ok(());
+        }
+        let aside = beside(first, "last");
+        fs::rename(last, &aside)?;
+        for pair in paths.windows(2).rev() {
+            fs::rename(&pair[0], &pair[1])?;
+        }
+        fs::rename(&aside, first)
+    };
+    let is_renamed = renamed(&paths).is_ok();
+    let mut traces: Vec<_> =
+        (0..).zip(paths).map(|(number, path)| Trace { path, number }).collect();
+    if is_renamed && !traces.is_empty() {
+        traces.rotate_left(1);
+    }
+    traces
+}
+
+/// Whether a process writes the trace at `path`.
+fn is_locked(path: &Path) -> bool {
+    let file = File::open(path);
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// A name that has to be another one for each process.
@@ -160,6 +263,16 @@ pub fn named(path: &Path, pid: u32) -> PathBuf {
     parts.collect::<Vec<_>>().join("%").into()
 }
 
+/// `path` with the process id in it, for a program of a process: `NAME.PID.EXT` and so on, as [`Trace::number`] says.
+pub fn numbered(path: &Path, pid: u32, number: u32) -> PathBuf {
+    let path = named(path, pid);
+    match number {
+        0 => path,
+        1 => beside(&path, pid),
+        _ => beside(&beside(&path, pid), number),
+    }
+}
+
 /// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are any: each
 /// program in which the process replaced itself by `exec` has one.
 fn all_beside(path: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
@@ -170,7 +283,7 @@ fn all_beside(path: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 /// `NAME.SUFFIX.EXT`.
-fn beside(path: &Path, suffix: u32) -> PathBuf {
+fn beside(path: &Path, suffix: impl std::fmt::Display) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));
     if let Some(ending) = path.extension() {

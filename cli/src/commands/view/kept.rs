@@ -8,7 +8,7 @@
 //! A file that is stale, damaged or of another version is not used, and is written again. Nothing in it is
 //! trusted: its memory is limited by its length, and its numbers are checked before they are indices.
 
-use crate::commands::output::write_private;
+use crate::commands::output::write_file;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
 use flate2::Crc;
@@ -144,7 +144,7 @@ pub fn save(
             let _ = fs::create_dir_all(folder);
         }
         let mut has_begun = false;
-        result = write_private(&place, |out| {
+        result = write_file(&place, |out| {
             has_begun = true;
             let size = (header.len() as u32).to_le_bytes();
             let head = [&kind.magic[..], &size, &header].concat();
