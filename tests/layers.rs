@@ -4,7 +4,7 @@
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -334,6 +334,77 @@ fn no_two_public_types_have_one_name() {
     assert!(names.len() > 100, "only {} types were found, so this test does not look", names.len());
     names.retain(|name, files| files.len() > 1 && !MIRRORED.contains(name));
     assert!(names.is_empty(), "{names:#?}");
+}
+
+/// Traits of our own that have impls for types of other crates. They leave inference in other code
+/// alone: only code that names the trait has such an obligation.
+const OURS: &[&str] = &[
+    "AllocScope",
+    "Definition",
+    "Id",
+    "Json",
+    "Kind",
+    "Known",
+    "Loggable",
+    "Plain",
+    "Sealed",
+    "TrackValue",
+    "Values",
+    "Visitor",
+];
+
+/// What stands for a type of ours in macros.
+const OUR_METAVARIABLES: &[&str] = &["$container", "$name", "$tagged", "$text"];
+
+/// An impl of a foreign trait for a foreign type can make inference ambiguous in a program that
+/// never names memledger (`set == iterator.collect()`). So there is none, whatever its parameters.
+#[test]
+fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let word = |text: &str| text.split(|c| !is_word(c)).next().unwrap_or("").to_owned();
+    let mut types = BTreeSet::new();
+    let mut traits = BTreeSet::new();
+    for (_, code) in &files {
+        for kind in ["struct ", "enum ", "union ", "trait "] {
+            let names = code.split(kind).skip(1).map(word);
+            let list = if kind == "trait " { &mut traits } else { &mut types };
+            list.extend(names);
+        }
+    }
+    assert!(OURS.iter().all(|name| traits.contains(*name)), "a trait of the list is gone");
+    let (mut found, mut wrong) = (0, Vec::new());
+    for (file, code) in &files {
+        for (start, _) in code.match_indices("impl") {
+            let line = code[..start].rsplit('\n').next().unwrap_or("").trim();
+            let head = &code[start + 4..];
+            let head = &head[..head.find(['{', ';']).unwrap_or(0)];
+            let Some((implemented, of)) = head.split_once(" for ") else { continue };
+            if !["", "unsafe"].contains(&line) || !head.starts_with([' ', '<']) {
+                continue;
+            }
+            found += 1;
+            // After its generic parameters, and without its own.
+            let mut depth = 0;
+            let path = implemented.trim_start().trim_start_matches(|c| {
+                depth += i32::from(c == '<') - i32::from(c == '>');
+                depth > 0 || c == '>'
+            });
+            let path = path.split('<').next().unwrap_or("").trim();
+            let name = path.rsplit("::").next().unwrap_or("");
+            let mut words = of
+                .split([' ', ',', '&', '<'])
+                .filter(|word| !word.is_empty() && !word.starts_with('\'') && *word != "mut");
+            let own = words.next().unwrap_or("").rsplit("::").next().unwrap_or("");
+            let is_own = types.contains(own) || OUR_METAVARIABLES.contains(&own);
+            if !is_own && !OURS.contains(&name) {
+                wrong.push(format!("{file}: {name} for {}", of.trim()));
+            }
+        }
+    }
+    assert!(found > 300, "only {found} impls were found, so this test does not look");
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -224,9 +224,10 @@ impl<T: Ord> From<TaggedVec<T>> for TaggedBinaryHeap<T> {
     }
 }
 
-impl<T> From<TaggedBinaryHeap<T>> for BinaryHeap<T> {
-    fn from(tagged: TaggedBinaryHeap<T>) -> Self {
-        tagged.into_heap()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl<T> Into<BinaryHeap<T>> for TaggedBinaryHeap<T> {
+    fn into(self) -> BinaryHeap<T> {
+        self.into_heap()
     }
 }
 

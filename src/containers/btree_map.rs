@@ -319,9 +319,10 @@ impl<K: Ord, V> From<BTreeMap<K, V>> for TaggedBTreeMap<K, V> {
     }
 }
 
-impl<K, V> From<TaggedBTreeMap<K, V>> for BTreeMap<K, V> {
-    fn from(tagged: TaggedBTreeMap<K, V>) -> Self {
-        tagged.into_map()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl<K, V> Into<BTreeMap<K, V>> for TaggedBTreeMap<K, V> {
+    fn into(self) -> BTreeMap<K, V> {
+        self.into_map()
     }
 }
 

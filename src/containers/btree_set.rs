@@ -265,9 +265,10 @@ impl<T: Ord> From<BTreeSet<T>> for TaggedBTreeSet<T> {
     }
 }
 
-impl<T: Ord> From<TaggedBTreeSet<T>> for BTreeSet<T> {
-    fn from(tagged: TaggedBTreeSet<T>) -> Self {
-        tagged.into_set()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl<T: Ord> Into<BTreeSet<T>> for TaggedBTreeSet<T> {
+    fn into(self) -> BTreeSet<T> {
+        self.into_set()
     }
 }
 

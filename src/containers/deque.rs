@@ -311,9 +311,10 @@ impl<T> From<VecDeque<T>> for TaggedVecDeque<T> {
     }
 }
 
-impl<T> From<TaggedVecDeque<T>> for VecDeque<T> {
-    fn from(tagged: TaggedVecDeque<T>) -> Self {
-        tagged.into_deque()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl<T> Into<VecDeque<T>> for TaggedVecDeque<T> {
+    fn into(self) -> VecDeque<T> {
+        self.into_deque()
     }
 }
 

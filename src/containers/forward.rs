@@ -124,21 +124,14 @@ macro_rules! compares {
     };
 }
 
-/// Implements equality, in both directions, with other types that the plain container compares
-/// with.
+/// Implements equality with other types that the plain container compares with, in one direction:
+/// no impl is for a type of another crate.
 macro_rules! equals {
     ($field:ident: $([$($generics:tt)*] $container:ty = $other:ty;)*) => {$(
         impl<$($generics)*> PartialEq<$other> for $container {
             #[inline]
             fn eq(&self, other: &$other) -> bool {
                 self.$field == *other
-            }
-        }
-
-        impl<$($generics)*> PartialEq<$container> for $other {
-            #[inline]
-            fn eq(&self, other: &$container) -> bool {
-                other.$field == *self
             }
         }
     )*};

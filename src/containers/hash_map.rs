@@ -385,14 +385,6 @@ impl<K: Eq + Hash, V: PartialEq, S: BuildHasher, R: BuildHasher> PartialEq<HashM
     }
 }
 
-impl<K: Eq + Hash, V: PartialEq, S: BuildHasher, R: BuildHasher> PartialEq<TaggedHashMap<K, V, S>>
-    for HashMap<K, V, R>
-{
-    fn eq(&self, other: &TaggedHashMap<K, V, S>) -> bool {
-        other == self
-    }
-}
-
 impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for TaggedHashMap<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.plain.fmt(f)

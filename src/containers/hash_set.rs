@@ -213,14 +213,6 @@ impl<T: Eq + Hash, S: BuildHasher, R: BuildHasher> PartialEq<HashSet<T, R>>
     }
 }
 
-impl<T: Eq + Hash, S: BuildHasher, R: BuildHasher> PartialEq<TaggedHashSet<T, S>>
-    for HashSet<T, R>
-{
-    fn eq(&self, other: &TaggedHashSet<T, S>) -> bool {
-        other == self
-    }
-}
-
 impl<T: fmt::Debug, S> fmt::Debug for TaggedHashSet<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.plain.fmt(f)

@@ -361,9 +361,10 @@ impl From<String> for TaggedString {
     }
 }
 
-impl From<TaggedString> for String {
-    fn from(tagged: TaggedString) -> Self {
-        tagged.into_string()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl Into<String> for TaggedString {
+    fn into(self) -> String {
+        self.into_string()
     }
 }
 

@@ -374,9 +374,10 @@ impl<T> From<Vec<T>> for TaggedVec<T> {
     }
 }
 
-impl<T> From<TaggedVec<T>> for Vec<T> {
-    fn from(tagged: TaggedVec<T>) -> Self {
-        tagged.into_vec()
+#[expect(clippy::from_over_into, reason = "no impl is for a type of another crate")]
+impl<T> Into<Vec<T>> for TaggedVec<T> {
+    fn into(self) -> Vec<T> {
+        self.into_vec()
     }
 }
 
