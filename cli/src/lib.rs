@@ -1,11 +1,13 @@
 //! The whole `memledger` command but its main function, so that its parsers can be fuzzed and
 //! tested from outside. This is not a public interface: anything here may change.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[doc(hidden)]
 pub mod commands;
 #[doc(hidden)]
 pub mod error;
+#[cfg(target_os = "linux")]
+mod inherited;
 #[doc(hidden)]
 pub mod pftrace;
 mod progress;

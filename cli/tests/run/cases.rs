@@ -32,6 +32,7 @@ trials![
     ctrl_c_reaches_the_program_once,
     job_control_stops_and_continues_both,
     ignored_signals_stay_ignored,
+    closed_streams_and_an_ignored_sigpipe_are_handed_on,
     what_cannot_run_is_127_or_126,
     a_program_without_the_tracker,
     a_condition_fails_only_a_program_that_succeeded,
@@ -196,6 +197,24 @@ fn ignored_signals_stay_ignored() {
     let mask = u64::from_str_radix(mask, 16).expect("a number");
     assert_eq!(mask & (1 << (Signal::SIGHUP as u64 - 1)), 1, "{}", ended.stdout);
     assert_eq!(mask & (1 << (Signal::SIGINT as u64 - 1)), 0, "{}", ended.stdout);
+}
+
+/// What Rust's runtime changes before `main` is not what the program gets.
+fn closed_streams_and_an_ignored_sigpipe_are_handed_on() {
+    let script = "trap '' PIPE; exec 0<&-; exec \"$0\" \"$@\"";
+    let show = "[ -e /proc/self/fd/0 ] || echo closed; grep SigIgn /proc/self/status";
+    let mut run = Run::of(&["--report", "off"], &["sh", "-c", show]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script]).arg(run.command.get_program()).args(run.command.get_args());
+    shell.current_dir(run.folder.path()).stdin(Stdio::null());
+    run.command = shell;
+    let ended = run.run();
+    ended.exited(0);
+    let mut alone = std::process::Command::new("sh");
+    let alone = alone.args(["-c", script, "sh", "-c", show]).output().expect("it runs");
+    let alone = String::from_utf8(alone.stdout).expect("text");
+    assert!(alone.starts_with("closed\n"), "{alone}");
+    assert_eq!(ended.stdout, alone);
 }
 
 fn what_cannot_run_is_127_or_126() {

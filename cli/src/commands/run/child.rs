@@ -6,6 +6,8 @@
 //! to the whole group, the program included: these are not passed on, or the program would get them
 //! twice. Ctrl-Z stops both, and `fg` continues both. What a process sends to this command alone, as
 //! `kill PID` does, is passed on.
+//!
+//! The program starts with the descriptors and the ignored signals that this process got (`inherited.rs`).
 
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
@@ -69,6 +71,7 @@ pub use linux::{interrupt, run};
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
+    use crate::inherited;
     use nix::errno::Errno;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
@@ -142,9 +145,11 @@ mod linux {
             PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
         )?;
         attributes.set_sigmask(mask)?;
-        // The standard library has had this process ignore it.
-        attributes.set_sigdefault(&Signal::SIGPIPE.into())?;
+        attributes.set_sigdefault(&inherited::to_default())?;
         let mut streams = PosixSpawnFileActions::init()?;
+        for closed in inherited::closed() {
+            streams.add_close(closed)?;
+        }
         for (number, file) in &program.streams {
             streams.add_dup2(file.as_raw_fd(), *number)?;
         }
