@@ -48,6 +48,7 @@ extern "C" fn exiting() {
 /// was not recording, the child may start a recording itself, which includes the early events
 /// before the fork.
 extern "C" fn forked() {
+    let _errno = os::KeepErrno::new();
     if watch::is_watcher() {
         return;
     }

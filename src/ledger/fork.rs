@@ -14,7 +14,7 @@ use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording};
 use crate::events::important;
-use crate::platform::os::BlockedSignals;
+use crate::platform::os::{BlockedSignals, KeepErrno};
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
@@ -56,6 +56,8 @@ pub(super) fn enable() {
 }
 
 pub(super) extern "C" fn prepare() {
+    // NOTE: a fork that succeeds leaves `errno` alone; Perl's `die` ends with it.
+    let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) && !state::is_forked() {
         untracked(|| {
             let locked = lock_all();
@@ -93,6 +95,7 @@ fn take_locks() -> Option<Result<Locks, BusyLock>> {
 }
 
 pub(super) extern "C" fn in_parent() {
+    let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) {
         untracked(|| {
             // The locks are released first: reporting takes one of them.

@@ -129,13 +129,21 @@ mod system {
     pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
         // SAFETY: the child uses what glibc keeps usable, and ends without unwinding.
         unsafe {
-            match libc::fork() {
+            *libc::__errno_location() = 4321;
+            let child = libc::fork();
+            // A fork that succeeds leaves it alone.
+            let errno = *libc::__errno_location();
+            match child {
+                0 if errno != 4321 => libc::_exit(41),
                 0 => {
                     body();
                     libc::_exit(0);
                 }
                 -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-                child => child,
+                child => {
+                    assert_eq!(errno, 4321, "errno after a fork");
+                    child
+                }
             }
         }
     }

@@ -69,10 +69,10 @@ use std::time::Duration;
 pub(crate) const SUPPORTED: bool = true;
 
 /// Restores `errno` when dropped.
-struct KeepErrno(c_int);
+pub(crate) struct KeepErrno(c_int);
 
 impl KeepErrno {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: the location is valid for the calling thread.
         Self(unsafe { *libc::__errno_location() })
     }

@@ -139,6 +139,14 @@ impl BlockedSignals {
     }
 }
 
+pub(crate) struct KeepErrno;
+
+impl KeepErrno {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
 pub(crate) fn at_fork(_before: extern "C" fn(), _parent: extern "C" fn(), _child: extern "C" fn()) {
 }
 

@@ -1,0 +1,230 @@
+"""The comparison of scripts/check_transparency.sh, which says what it is and sets the environment."""
+
+import difflib
+import fnmatch
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+
+import process
+import programs
+from known import KNOWN
+
+BASE, MEMLEDGER, LIBRARY, PROBE, RUST = (os.environ[name] for name in ["base", "memledger", "library", "probe", "rust"])
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "vt100", "PERL_HASH_SEED": "0", "PYTHONHASHSEED": "0", "TZ": "UTC",
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z", "MAN_DISABLE_SECCOMP": "1", "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", ""),
+    "CARGO_HOME": os.environ.get("CARGO_HOME", ""), "SOURCE_DATE_EPOCH": "0",
+}
+RUN = [MEMLEDGER, "run", "--preload", LIBRARY, "--report", "off"]
+# The start of the command line, and whether signals go to the command, which passes them on.
+MODES = {"run": ([*RUN, "--"], True), "stacks, children": ([*RUN, "--stacks", "--follow-children", "--"], False)}
+PLANTED = ["handler", "descriptor", "line", "mask", "right", "file", "child", "status"]
+# How often a program is asked alone whether a difference is its own.
+OWN_RUNS = 4
+# How much of a difference is shown.
+MOST_LINES = 12
+ALL = object()
+
+
+def run(case, event, mode, number, alone=None):
+    """What is seen of one run; `mode` is one of MODES, the name of what is planted, or None for the program alone."""
+    launch, through = MODES.get(mode, ([], False))
+    environment = dict(ENVIRONMENT)
+    if mode in PLANTED:
+        environment["LD_PRELOAD"] = f"{BASE}/planted-{mode}.so"
+    seen = process.Run(case, event, launch, environment, f"{BASE}/{number}", through, alone).go()
+    numbers = {}
+    return {name: normal(value, numbers) for name, value in seen.items()}
+
+
+def normal(text, numbers):
+    """Numbers of pipes and the like in the order in which they come. What no two runs have in common is named here."""
+    text = re.sub(r"\b(pipe|socket|mnt|net|pid|user|cgroup|ipc|uts|time):\[(\d+)\]",
+                  lambda found: f"{found[1]}:[#{numbers.setdefault(found[0], len(numbers))}]", text)
+    text = re.sub(r"/dev/pts/\d+", "/dev/pts/#", text)
+    # glibc handles signal 33 in each program with threads; see docs/transparency.md.
+    return re.sub(r"^( ?Sig(?:Cgt|Ign):\s*)?([0-9a-f]{16})$", unthreaded, text, flags=re.M)
+
+
+def unthreaded(found):
+    return f"{found[1] or ''}{int(found[2], 16) & ~(1 << 32):016x}"
+
+
+def words(text):
+    return [re.split(r"(\W+)", line) for line in text.split("\n")]
+
+
+def mask_of(one, other, mask):
+    """Adds to `mask` what differs between two runs of a program alone: words of lines where the shape is the same, else all."""
+    for name in one.keys() | other.keys():
+        first, second = one.get(name), other.get(name)
+        if first == second or mask.get(name) is ALL:
+            continue
+        if first is None or second is None:
+            mask[name] = ALL
+            continue
+        first, second = words(first), words(second)
+        if [len(line) for line in first] != [len(line) for line in second]:
+            mask[name] = ALL
+            continue
+        differing = mask.setdefault(name, set())
+        for line, (left, right) in enumerate(zip(first, second)):
+            differing.update((line, word) for word, (a, b) in enumerate(zip(left, right)) if a != b)
+
+
+def masked(text, places):
+    if text is None or not places:
+        return text
+    lines = words(text)
+    for line, word in places:
+        if line < len(lines) and word < len(lines[line]):
+            lines[line][word] = "*"
+    return "\n".join("".join(line) for line in lines)
+
+
+def differences(alone, tracked, mask):
+    """What differs, by name: both values."""
+    found = {}
+    for name in sorted(alone.keys() | tracked.keys()):
+        places = mask.get(name, ())
+        if places is ALL:
+            continue
+        values = masked(alone.get(name), places), masked(tracked.get(name), places)
+        if values[0] != values[1]:
+            found[name] = values
+    return found
+
+
+def compare(case, event, modes, number):
+    """The differences of each mode, and the mask."""
+    alone = run(case, event, None, number)
+    mask = {}
+    mask_of(alone, run(case, event, None, number), mask)
+    found = {}
+    for mode in modes:
+        tracked = run(case, event, mode, number, alone)
+        found[mode] = differences(alone, tracked, mask)
+        # Whether the program does so alone, too: it only has to do it once.
+        for _ in range(OWN_RUNS):
+            if not found[mode]:
+                break
+            again = run(case, event, None, number)
+            for name, (_, value) in list(found[mode].items()):
+                if masked(again.get(name), mask.get(name, ())) == value:
+                    mask[name] = ALL
+                    del found[mode][name]
+            mask_of(alone, again, mask)
+            found[mode] = differences(alone, tracked, mask)
+    return alone, found, mask
+
+
+def work(number, jobs, queue, results):
+    process.adopt_orphans()
+    while True:
+        job = queue.get()
+        if job is None:
+            return
+        case, event, modes = jobs[job]
+        try:
+            results.put((case.name, event, *compare(case, event, modes, number)))
+        except Exception as error:  # It is told, and fails the check.
+            results.put((case.name, event, {}, {"alone": {"the check": ("", repr(error))}}, {}))
+
+
+def compare_all(jobs):
+    """The results of all jobs, two at a time."""
+    context = multiprocessing.get_context("fork")
+    queue, results = context.Queue(), context.Queue()
+    for job in range(len(jobs)):
+        queue.put(job)
+    workers = [context.Process(target=work, args=(number, jobs, queue, results)) for number in range(2)]
+    for worker in workers:
+        queue.put(None)
+        worker.start()
+    for _ in jobs:
+        yield results.get()
+    for worker in workers:
+        worker.join()
+
+
+def shown(values):
+    """What differs between two values, in a few lines."""
+    first, second = (["(nothing)"] if value is None else value.split("\n") for value in values)
+    lines = [line for line in difflib.unified_diff(first, second, n=0, lineterm="") if not line.startswith(("---", "+++", "@@"))]
+    more = [f"      and {len(lines) - MOST_LINES} lines"] if len(lines) > MOST_LINES else []
+    return "\n".join([f"      {line[:200]}" for line in lines[:MOST_LINES]] + more)
+
+
+def known(name, event, mode, what):
+    """The number of the known difference that this is."""
+    for number, (programs_, modes, events, names, _) in enumerate(KNOWN):
+        if all(fnmatch.fnmatchcase(value, pattern) for value, pattern in
+               [(name, programs_), (mode, modes), (event, events), (what, names)]):
+            return number
+    return None
+
+
+def find_planted():
+    """The comparison finds what a library plants, which is no tracker."""
+    reads = programs.Case("planted", ["cat"], ["cat"])
+    for name, event, modes, found in ((result[0], result[1], result[2], result[3]) for result in compare_all(
+            [(reads, "TERM", PLANTED)])):
+        expected = {
+            "handler": "SigCgt", "descriptor": "descriptor 3", "line": "stderr", "mask": "SigBlk", "right": "CapBnd", "file": "file work/planted",
+            "child": "left", "status": "Umask",
+        }
+        for planted, where in expected.items():
+            differing = found.get(planted, {})
+            if not any(where in what for what in differing):
+                sys.exit(f"a planted {planted} is not found: {differing}")
+    print(f"{len(PLANTED)} planted differences are found")
+
+
+def main():
+    is_short = "--short" in sys.argv
+    wanted = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("--event=")]
+    patterns = [word for word in sys.argv[1:] if not word.startswith("--")]
+    find_planted()
+    jobs = []
+    for case in programs.cases(PROBE) + programs.rust_cases(RUST):
+        events = [event for event in programs.EVENTS if event not in case.without]
+        events = [event for event in events if case.waits or event not in programs.SIGNALS]
+        if is_short:
+            events = [event for event in events if event in case.short]
+        events = [event for event in events if not wanted or event in wanted]
+        if patterns and not any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns):
+            continue
+        # NOTE: the short form installs nothing.
+        if is_short and events and not shutil.which(case.ends[0]):
+            print(f"left out, because it is not there: {case.name}")
+            continue
+        jobs += [(case, event, [] if "--alone" in sys.argv else list(MODES)) for event in events]
+    failed, used, masks, count = [], set(), {}, 0
+    for name, event, alone, by_mode, mask in compare_all(jobs):
+        count += 1
+        for what in alone:
+            if what in ("hangs", "ready: has ended"):
+                failed.append(f"{name} x {event}: alone, {what}: {alone[what]}")
+        for what, places in mask.items():
+            masks.setdefault(what, set()).add(f"{name} x {event}")
+        for mode, found in by_mode.items():
+            for what, values in found.items():
+                number = known(name, event, mode, what)
+                used.add(number)
+                if number is None:
+                    failed.append(f"{name} x {event} x {mode}: {what}\n{shown(values)}")
+                    print(failed[-1], flush=True)
+    for what, where in sorted(masks.items()):
+        print(f"masked, because the program alone varies: {what} of {len(where)}: {', '.join(sorted(where)[:3])}")
+    if not (is_short or patterns or wanted):
+        failed += [f"a known difference has gone, so take it out: {entry}" for number, entry in enumerate(KNOWN) if number not in used]
+    print(f"{count} comparisons of {len({job[0].name for job in jobs})} programs with {len(MODES)} modes each: {len(failed)} differ")
+    shutil.rmtree(f"{BASE}/0", ignore_errors=True)
+    if failed:
+        sys.exit("\n".join(["", *failed]))
+
+
+main()
