@@ -10,7 +10,7 @@ const at = (...parts) => join(here, ...parts);
 const out = process.argv[2] ?? at("..", "src", "dump", "html", "page.html");
 
 /** Libraries whose code is in the page. */
-const LIBRARIES = ["d3-hierarchy", "uplot"];
+const LIBRARIES = ["d3-hierarchy", "fflate", "uplot"];
 
 const common = {
   bundle: true,

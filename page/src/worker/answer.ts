@@ -1,12 +1,12 @@
 // Reads the document, and answers what the page asks of it: in a worker, so that the page itself never computes for long, or
 // in the page, if the document is small.
 
+import { gunzipSync } from "fflate";
 import type { PageDocument, Row, Timeline } from "../document";
 import type { Overview, Query, Request, Series } from "../messages";
 import { inflate, numbers, unpacked } from "./decode";
 import { bucketsOf, details, stackOf } from "./details";
 import { Forests, threadName } from "./forest";
-import { gunzip } from "./gunzip";
 import { flame, tree, type Made } from "./layout";
 import { Model } from "./model";
 import { Graph } from "./nodes";
@@ -32,7 +32,7 @@ async function load(request: Load): Promise<Overview> {
 
 /** Reads a small document at once: the page has its figures before its load event. */
 export function loadNow(base64: string): Overview {
-  return read(new TextDecoder().decode(gunzip(unpacked(base64))));
+  return read(new TextDecoder().decode(gunzipSync(unpacked(base64))));
 }
 
 function read(text: string): Overview {
