@@ -57,7 +57,6 @@
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `symbols` (default) | functions, files and lines of call stacks, from the program's files; implies `analysis` |
-//! | `all-symbols` | the same from compressed sections, and names of C++; implies `symbols` |
 //! | `c-malloc` | the memory of C: `track_c_malloc!` |
 //! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |

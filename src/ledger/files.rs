@@ -13,7 +13,7 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let expanded = expand(path, &mut problems::add);
     let file = FileSink::create(&expanded)?;
     // Only this process has this file: before it replaced itself by `exec`.
-    let is_own = path.to_string_lossy().contains("%p") || settings::is_of_one_process();
+    let is_own = path.to_string_lossy().contains("%p") || settings::is_for_this_process();
     if file.path() != expanded && !is_own {
         report_in_use(&expanded, file.path());
     }

@@ -120,18 +120,6 @@ pub(super) fn write_report(
 /// frames stay the module and an offset. Only with the guard set.
 #[cfg(feature = "symbols")]
 pub(crate) fn find_functions(report: &mut Report) {
-    let sizes = report.modules.iter().map(|module| std::fs::metadata(&module.path));
-    let bytes: u64 = sizes.flatten().map(|file| file.len()).sum();
-    // NOTE: as above: the process would abort if memory ran out. What is read of the files, and as
-    // much again for the indices of it.
-    let room = usize::try_from(2 * bytes).unwrap_or(usize::MAX);
-    if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-        return problems::add(format!(
-            "the functions of call stacks have no names: to read them takes about {} MiB, and the \
-             system has no memory left",
-            room >> 20
-        ));
-    }
     let notes = os::run_on_new_thread(SYMBOLS_STACK, || {
         untracked(|| {
             // NOTE: a damaged file must not cost the report.

@@ -112,10 +112,14 @@ const STARTING: [&CStr; 7] =
 /// program's own children inherit its environment. It has no flag, because flags are not inherited.
 const PARENT: &CStr = c"MEMLEDGER_PARENT";
 
-/// Whether the environment is for one process only: `memledger run` has started it, and has seen that no
+/// Whether the environment is for this process only: `memledger run` has started it, and has seen that no
 /// other process writes to its files.
-pub(super) fn is_of_one_process() -> bool {
-    os::secure_env(PARENT).is_some_and(|parent| !parent.is_empty())
+pub(super) fn is_for_this_process() -> bool {
+    os::secure_env(PARENT).is_some_and(|parent| is_parent(&parent))
+}
+
+fn is_parent(number: &OsStr) -> bool {
+    *number == *os::parent_process_id().to_string()
 }
 
 /// The prefix of all variables of the tracker.
@@ -132,7 +136,7 @@ impl Settings {
     /// children of another process ([`PARENT`]).
     pub(super) fn from_environment() -> Self {
         let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty());
-        if parent.is_some_and(|parent| *parent != *os::parent_process_id().to_string()) {
+        if parent.is_some_and(|parent| !is_parent(&parent)) {
             return Self::default();
         }
         Self(

@@ -1,8 +1,15 @@
 //! `longjmp` of C over frames that hold guards of scopes.
 
-use crate::harness::{Case, case, leave, scope, start};
-use memledger::{ScopeGuard, alloc_scope, group};
+use crate::allocator::{in_arena, reserve_arena};
+use crate::exactness::{self, Exact};
+use crate::harness::{Case, REPORT, TRACE, case, leave, scope, start};
+use crate::losses::memory_events;
+use crate::signals::set_timer;
+use memledger::{Ledger, ScopeGuard, alloc_scope, group};
+use std::alloc::{Layout, alloc, dealloc};
+use std::hint::black_box;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 group! {
     PARSER = "Parser";
@@ -34,6 +41,14 @@ pub(crate) const CASES: &[Case] = &[
         // Only the last round's scope is still open.
         let after = scope(&report, &["GlobalScope", "job", "after"]).unwrap();
         assert_eq!(after.figures.live_blocks, 1);
+    }),
+    case("a jump out of a handler that interrupted the hook is counted", out_of_handlers, |run| {
+        let outcome = run.deadline(60).run();
+        let report = outcome.exited(0).same(TRACE, REPORT);
+        let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
+        let found = memory_events(&outcome) + report.losses.lost_events;
+        // A jump can come between a request and its event.
+        assert!(emitted.abs_diff(found) <= u64::from(JUMPS), "{found} of {emitted}");
     }),
 ];
 
@@ -85,6 +100,52 @@ fn in_a_scope() {
         alloc_scope!("next", { leave(SIZE) });
     }
     alloc_scope!("last", { leave(SIZE) });
+}
+
+/// So many jumps that one of them is out of the hook, if any can be.
+const JUMPS: u32 = 300;
+
+/// Whether the next signal jumps.
+static MAY_JUMP: AtomicBool = AtomicBool::new(false);
+
+#[expect(unsafe_code, reason = "longjmp")]
+extern "C" fn jump_from_handler(_: libc::c_int) {
+    if MAY_JUMP.swap(false, SeqCst) {
+        // SAFETY: the flag is set within `protected` only, in a frame that has nothing to drop.
+        unsafe { c::jump() }
+    }
+}
+
+/// Allocates and frees until it is jumped out of. The allocator below has no lock that a jump would leave taken.
+#[expect(unsafe_code, reason = "a frame without anything to drop")]
+extern "C" fn allocates_until_it_jumps() {
+    let layout = Layout::new::<[u64; 4]>();
+    MAY_JUMP.store(true, SeqCst);
+    loop {
+        // SAFETY: the layout has a size, and the block is freed once.
+        unsafe { dealloc(black_box(alloc(layout)), layout) };
+    }
+}
+
+#[expect(unsafe_code, reason = "system calls")]
+fn out_of_handlers() {
+    reserve_arena();
+    let exact = Exact::start(Ledger::builder());
+    set_timer(300, jump_from_handler);
+    // SAFETY: the handler has the required form. Without this flag, the signal stays blocked after a jump.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = jump_from_handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_NODEFER;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()), 0);
+    }
+    in_arena(|| {
+        for _ in 0..JUMPS {
+            assert!(c::protected(allocates_until_it_jumps));
+        }
+    });
+    set_timer(0, jump_from_handler);
+    println!("{}", exactness::events(exact.finish()));
 }
 
 fn in_a_loop() {

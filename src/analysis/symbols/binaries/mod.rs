@@ -119,6 +119,22 @@ impl Binary {
             }
             return None;
         };
+        // NOTE: the process would abort if memory ran out while they are read: the sections that are needed,
+        // and as much again for the indices of them.
+        let bytes = [Some(&file), alt.as_ref(), package.as_ref()].into_iter().flatten();
+        let bytes = bytes.fold(0_u64, |sum, file| sum.saturating_add(file.bytes()));
+        let room = usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+            if !std::mem::replace(&mut search.lacks_memory, true) {
+                notes.push(format!(
+                    "some functions of call stacks have no names: to read those of {} takes about {} MiB, \
+                     and the system has no memory left",
+                    module.path,
+                    room >> 20
+                ));
+            }
+            return None;
+        }
         let dwarf = file.has_dwarf().then(|| Dwarf::open(&file, alt.as_ref(), package.as_ref()));
         let dwarf = dwarf.and_then(|dwarf| {
             dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()

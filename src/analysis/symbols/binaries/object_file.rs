@@ -79,13 +79,18 @@ impl ObjectFile {
         })
     }
 
-    /// Whether it has debug information that this build can read: with feature `all-symbols`, also
-    /// that of compressed sections.
+    /// Whether it has debug information.
     pub(super) fn has_dwarf(&self) -> bool {
-        let is_readable = |range: CompressedFileRange| {
-            cfg!(feature = "all-symbols") || range.format == CompressionFormat::None
-        };
-        self.range(".debug_info").is_some_and(is_readable)
+        self.range(".debug_info").is_some()
+    }
+
+    /// The bytes of its sections, in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sections.iter().fold(0, |sum, (_, range)| {
+            // A damaged file can claim any size.
+            let most = range.compressed_size.saturating_mul(MOST_EXPANSION);
+            sum.saturating_add(range.uncompressed_size.min(most))
+        })
     }
 
     /// Whether it is the file that the module was loaded from, or the debug information of that

@@ -84,6 +84,8 @@ pub(super) struct Found {
 pub(super) struct Search {
     folders: Vec<Folder>,
     fetch: Option<Fetch>,
+    /// A sentence has said that files that were found do not fit into memory.
+    pub(super) lacks_memory: bool,
 }
 
 /// Gets the file with this build id in hexadecimal; see [`Binaries::fetch_with`](super::Binaries).
@@ -93,7 +95,7 @@ impl Search {
     /// Searches `folders` first, then where the trace says, then the system's folders.
     pub(super) fn new(folders: &[PathBuf]) -> Self {
         let folders = folders.iter().map(|folder| Folder::read(folder)).collect();
-        Self { folders, fetch: None }
+        Self { folders, ..Self::default() }
     }
 
     /// Asks `fetch` last.
