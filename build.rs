@@ -1,7 +1,7 @@
 //! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
 //! debug assertions and optimise, or neither. Whether it is built with the thread sanitizer, for
 //! which only an unstable `cfg` exists. And whether the feature `c-malloc` works on the target:
-//! for `malloc`, and for `mmap`.
+//! for `malloc`, for `mmap`, and for what changes a process's user.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -15,7 +15,7 @@ fn main() {
     {
         println!("cargo::rustc-cfg=thread_sanitizer");
     }
-    println!("cargo::rustc-check-cfg=cfg(c_malloc, c_mmap)");
+    println!("cargo::rustc-check-cfg=cfg(c_malloc, c_mmap, c_identity)");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     if std::env::var_os("CARGO_FEATURE_C_MALLOC").is_some()
         && is("CARGO_CFG_TARGET_OS", "linux")
@@ -26,6 +26,13 @@ fn main() {
         println!("cargo::rustc-cfg=c_malloc");
         if is("CARGO_CFG_TARGET_ARCH", "x86_64") {
             println!("cargo::rustc-cfg=c_mmap");
+        }
+        // In a static program there is no next library.
+        let features = std::env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+        if std::env::var_os("CARGO_FEATURE_ENABLE").is_some()
+            && !features.split(',').any(|feature| feature == "crt-static")
+        {
+            println!("cargo::rustc-cfg=c_identity");
         }
     }
 }

@@ -119,12 +119,15 @@ pub use containers::{
 pub use error::{Error, Unmeasured};
 pub use events::LogScope;
 pub use events::channel::Channel;
+#[cfg(c_identity)]
+#[doc(hidden)]
+pub use ledger::c_identity as __c_identity;
 #[cfg(feature = "__preload")]
 #[doc(hidden)]
 pub use ledger::exit_after_report as __exit_after_report;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
-    OnFull, ReportTo, Snapshot, Stacks, Stats, Worker,
+    OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]

@@ -28,6 +28,9 @@
 /// Linux counts as committed. Parts can be unmapped and moved. What an allocator maps for its blocks is not
 /// recorded. `pthread_create` is defined, too, for [`thread_stacks`](crate::LedgerBuilder::thread_stacks).
 ///
+/// Last, it defines the functions that change the user, the groups and the namespaces of a process, for
+/// which the tracker's threads end for a moment: see [`without_threads`](crate::without_threads).
+///
 /// Rust's own memory is in the heap "Rust", also where `System` gets it from `malloc`: no block is
 /// recorded twice. A block that one language allocates and the other frees, which is an error in any
 /// program, is live at the end in the heap of its allocation.
@@ -47,6 +50,7 @@
 /// - A program whose own code, or a static library in it, defines `malloc` already cannot have another:
 ///   the linker says so.
 /// - In a `cdylib` that is loaded with `dlopen`, the program's `malloc` stays the one that is called.
+/// - In a static program, the functions that change the user are glibc's; `without_threads` is for these.
 /// - If a reallocation fails, the block counts from then on with the bytes that the program may use
 ///   (`malloc_usable_size`), which are at least those that it asked for.
 #[macro_export]
@@ -65,6 +69,20 @@ macro_rules! track_c_malloc {
             memalign(align: usize, size: usize) -> *mut u8;
             valloc(size: usize) -> *mut u8;
             pvalloc(size: usize) -> *mut u8;
+        }
+        $crate::__define_c_identity! {
+            setuid(id: u32);
+            setgid(id: u32);
+            seteuid(id: u32);
+            setegid(id: u32);
+            setreuid(real: u32, effective: u32);
+            setregid(real: u32, effective: u32);
+            setresuid(real: u32, effective: u32, saved: u32);
+            setresgid(real: u32, effective: u32, saved: u32);
+            setgroups(count: usize, groups: *const u32);
+            initgroups(user: *const ::core::ffi::c_char, group: u32);
+            unshare(flags: i32);
+            setns(file: i32, kinds: i32);
         }
         $crate::__define_c_mmap! { mmap mmap64 munmap mremap mprotect brk sbrk shmat shmdt pthread_create }
     };
@@ -91,6 +109,13 @@ macro_rules! __define_c_malloc {
             static BEGIN: extern "C" fn() = $crate::__c_malloc::begin;
         };
     };
+}
+
+#[cfg(not(c_identity))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_identity {
+    ($($anything:tt)*) => {};
 }
 
 #[cfg(not(c_malloc))]

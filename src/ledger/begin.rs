@@ -85,6 +85,7 @@ pub(super) fn begin(
     config.configure_stacks();
     let from_process_start = quiesce(&plan, origin.inherited.is_some())?;
     let (memory, control) = (plan.memory, outputs.control.take());
+    let origin_measures = origin.for_measurements;
     state::set_option(state::FREE_SCOPES, plan.free_scope);
     let buffer_limit = plan.buffer_limit;
     let mut watched = None;
@@ -105,6 +106,8 @@ pub(super) fn begin(
     *session = Some(new_session);
     drop(session);
     let has_worker = config.worker == Worker::Thread && spawn_worker();
+    recording.has_worker = has_worker;
+    recording.table = (!origin_measures).then(os::OwnTable::share);
     backpressure::allow_waiting(has_worker && config.on_full == OnFull::Wait);
     quiesce::run(memory && !recording.unlinked);
     recording.control =
@@ -330,6 +333,8 @@ fn build(
         control: None,
         follow,
         watch: None,
+        has_worker: false,
+        table: None,
         measurements: 0,
         for_measurements: origin.for_measurements,
     };

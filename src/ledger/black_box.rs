@@ -95,7 +95,7 @@ impl BlackBox {
         // What has no room is left out.
         let _ = self.append(analyzer, live, at_peak, reason);
         let _signals = BlockedSignals::new();
-        let _ = os::write_all(2, self.text.0.as_bytes());
+        let _ = os::write_to_stderr(self.text.0.as_bytes());
     }
 
     fn append(

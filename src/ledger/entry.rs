@@ -3,7 +3,8 @@
 
 use crate::error::Error;
 use crate::platform::os;
-use crate::trace::write::{reserve, state, untracked};
+use crate::trace::write::{ReentrancyGuard, reserve, state, untracked};
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs what the program asks for, with the guard set, on a helper thread.
@@ -15,13 +16,37 @@ pub(super) fn request<T: Send>(body: impl FnOnce() -> Result<T, Error> + Send) -
 /// tracker keeps are not between the program's blocks. A heap can be very sensitive to that: a JSON
 /// parse that frees millions of blocks took 1.3 times as long with two of the tracker's blocks at
 /// its start.
+///
+/// The thread has the tracker's own table of descriptors.
 pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    run_helper(true, body)
+}
+
+/// The same, but the thread has the program's table of descriptors if nothing is being recorded with another one: for a
+/// recording that has no thread.
+pub(super) fn on_plain_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    run_helper(false, body)
+}
+
+fn run_helper<R: Send>(with_table: bool, body: impl FnOnce() -> R + Send) -> R {
     // PERF: the barrier is registered here, while the process may still have only one thread. With
     // more threads the system takes 10 ms for it. Later calls return at once.
     os::register_barrier();
     reserve::prepare();
-    os::run_on_new_thread(os::STACK, || untracked(|| catch_unwind(AssertUnwindSafe(body))))
-        .unwrap_or_else(|panic| resume_unwind(panic))
+    let _table = os::OwnTable::enter(with_table, serve);
+    let body = || {
+        let result = untracked(|| catch_unwind(AssertUnwindSafe(body)));
+        os::leave_streams();
+        result
+    };
+    os::run_on_new_thread(os::STACK, body).unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// What the two threads do that the tracker's table needs.
+extern "C" fn serve(argument: *mut c_void) -> *mut c_void {
+    let _untracked = ReentrancyGuard::enter();
+    os::serve(argument.addr());
+    std::ptr::null_mut()
 }
 
 /// Copies an error outside the guard, because the program drops it. Not with the guard set.

@@ -52,6 +52,7 @@ extern "C" fn forked() {
     if watch::is_watcher() {
         return;
     }
+    os::forget_threads();
     unshare_in_child();
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {

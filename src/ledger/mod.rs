@@ -9,6 +9,9 @@ mod begin;
 #[cfg(feature = "enable")]
 mod black_box;
 mod builder;
+#[cfg(c_identity)]
+#[doc(hidden)]
+pub mod c_identity;
 mod config;
 #[cfg(feature = "enable")]
 mod control;
@@ -31,6 +34,8 @@ pub(crate) mod fuzzing;
 pub(crate) mod in_process;
 #[cfg(feature = "enable")]
 mod late_join;
+#[cfg(feature = "enable")]
+mod pause;
 #[cfg(feature = "enable")]
 mod problems;
 #[cfg(all(feature = "enable", feature = "pprof"))]
@@ -56,6 +61,7 @@ pub(crate) mod stop;
 mod tracing_session;
 #[cfg(feature = "enable")]
 mod watch;
+mod without_threads;
 
 pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
@@ -67,6 +73,7 @@ pub use snapshot::Snapshot;
 pub use stats::Stats;
 #[cfg(feature = "perfetto")]
 pub use tracing_session::{TracingSession, TracingSessionBuilder};
+pub use without_threads::without_threads;
 
 use crate::error::Error;
 use std::ffi::OsString;
@@ -292,8 +299,8 @@ impl Ledger {
         Err(Error::NotAnalyzed)
     }
 
-    /// Collects the events of all threads and writes them, on this thread, as the worker thread
-    /// does by itself. With [`Worker::Manual`] the program calls this, often enough that the
+    /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
+    /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`] the program calls this, often enough that the
     /// buffers do not fill.
     pub fn update(&self) {
         #[cfg(feature = "enable")]

@@ -23,12 +23,12 @@ pub(super) fn report(error: Error) {
 ///
 /// The sentence may quote the environment or another machine.
 ///
-/// NOTE: writes to the descriptor directly. The program may hold the lock of its stderr for any
+/// NOTE: not by std. The program may hold the lock of its stderr for any
 /// length of time.
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
-    let _ = os::write_all(2, format!("memledger: {sentence}\n").as_bytes());
+    let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
     if let Some(mut problems) = lock() {
         keep(&mut problems, sentence);
     }

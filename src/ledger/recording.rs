@@ -11,7 +11,7 @@ use super::snapshot::Snapshot;
 use super::watch::Watching;
 use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};
-use crate::platform::os::BlockedSignals;
+use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
@@ -52,6 +52,10 @@ pub(crate) struct Recording {
     pub(super) follow: Option<Follow>,
     /// The process that ends it if this one does not.
     pub(super) watch: Option<Watching>,
+    /// Whether it has a thread that collects.
+    pub(super) has_worker: bool,
+    /// Keeps the table of descriptors that its files are in; `None` for measurements, which have no files.
+    pub(super) table: Option<os::OwnTable>,
     /// How many measurements use the analyzer.
     pub(crate) measurements: u32,
     /// A measurement has started this recording, which ends with the last measurement.
@@ -85,8 +89,11 @@ impl Recording {
         let begin = || {
             let analyzer = InProcessAnalyzer::late();
             worker::cycle(session, HOOK_TIMEOUT);
-            session.join_inline(Box::new(analyzer.clone()), |point, sink| {
-                late_join::begin(None, point, sink)
+            // Writes to other sinks, too.
+            os::run_in_own_table(|| {
+                session.join_inline(Box::new(analyzer.clone()), |point, sink| {
+                    late_join::begin(None, point, sink)
+                });
             });
             analyzer
         };

@@ -96,15 +96,17 @@ pub(super) fn write_report(
         find_functions(&mut report);
     }
     if file.is_none() {
-        options.color = os::is_terminal(2);
-        options.width = os::terminal_width(2).unwrap_or(options.width);
+        let (is_terminal, width) =
+            os::run_in_program_table(|| (os::is_terminal(2), os::terminal_width(2)));
+        options.color = is_terminal;
+        options.width = width.unwrap_or(options.width);
     }
     let mut bytes = Vec::new();
     // Writing to memory does not fail.
     let _ = format.write(&report, &options, &mut bytes);
     match file {
         None => {
-            let _ = os::write_all(2, &bytes);
+            let _ = os::write_to_stderr(&bytes);
         }
         Some((file, path)) => write_file(&file, path, &bytes),
     }
@@ -173,7 +175,7 @@ fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     }
     problems::report(Error::File { path, action: "write", source });
     if is_ours {
-        let _ = os::write_all(2, bytes);
+        let _ = os::write_to_stderr(bytes);
     }
 }
 

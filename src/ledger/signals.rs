@@ -30,6 +30,20 @@ pub(super) fn prepare(has_watcher: bool) -> Result<(), Error> {
     Ok(())
 }
 
+/// Ends the thread for a moment.
+pub(super) fn dismiss() {
+    if os::has_waiting_thread() {
+        os::dismiss_waiting_thread();
+    }
+}
+
+/// Starts the thread again.
+pub(super) fn start_again() {
+    if os::keep_waiting_thread() {
+        let _ = os::spawn(run, 0);
+    }
+}
+
 /// C's `_exit`, after the report of a recording that handles crashes.
 #[cfg(feature = "__preload")]
 pub fn exit_after_report(status: i32) -> ! {
@@ -40,6 +54,9 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger-sig");
     let signal = os::wait_for_ending_signal();
+    if signal == 0 {
+        return ptr::null_mut();
+    }
     stop::finish(None);
     match os::waits_for_report(signal) {
         true => os::end_waiting(),

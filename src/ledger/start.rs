@@ -1,10 +1,10 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
 use super::begin::{Origin, Outputs, begin, limit_bytes};
-use super::config::{self, Config, OnFull};
+use super::config::{self, Config, OnFull, Worker};
 use super::destinations::initial::StartedDestination;
 use super::destinations::{add, filter};
-use super::entry::{on_helper_thread, refuse_forked, request};
+use super::entry::{clone_for_caller, on_helper_thread, on_plain_thread, refuse_forked, request};
 use super::files::open_trace;
 use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
@@ -33,12 +33,16 @@ pub(super) fn from_flags(flags: Settings) -> Option<u64> {
             return None;
         }
         settings::report_unknown();
-        // NOTE: the lock is not held after this block. Starting takes it again.
-        if let Some(running) = recording::current().as_mut() {
-            add_flags(running, &flags).unwrap_or_else(problems::report);
-            return None;
-        }
-        on_helper_thread(|| leniently(flags.or(Settings::from_environment()), false))
+        on_helper_thread(|| {
+            let mut current = recording::current();
+            if let Some(running) = current.as_mut() {
+                add_flags(running, &flags).unwrap_or_else(problems::report);
+                return None;
+            }
+            // NOTE: starting takes the lock again.
+            drop(current);
+            leniently(flags.or(Settings::from_environment()), false)
+        })
     })
 }
 
@@ -89,7 +93,13 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
 ///
 /// The memory of `config` belongs to the program: the tracker works on its own copy.
 pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
-    request(|| strictly(config.clone()))
+    // A program that wants no thread for the worker wants none for a table either.
+    match config.worker {
+        Worker::Thread => request(|| strictly(config.clone())),
+        Worker::Manual => {
+            clone_for_caller(untracked(|| on_plain_thread(|| strictly(config.clone()))))
+        }
+    }
 }
 
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
@@ -145,6 +155,13 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
 
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
 fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
+    match config.worker {
+        Worker::Thread => on_helper_thread(|| continue_in_child(config, follow, inherited)),
+        Worker::Manual => on_plain_thread(|| continue_in_child(config, follow, inherited)),
+    }
+}
+
+fn continue_in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
     let _active = state::hook_active();
     let origin = Origin {
         from_environment: inherited.from_environment,

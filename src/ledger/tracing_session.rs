@@ -195,6 +195,8 @@ struct Running {
     destination: DestinationHandle,
     ring: Option<Arc<Ring>>,
     counts: Arc<Counts>,
+    /// Keeps the table of descriptors that its file is in.
+    _table: os::OwnTable,
 }
 
 #[cfg(feature = "enable")]
@@ -289,7 +291,10 @@ impl TracingSessionBuilder {
         match Active::start(self.config.clone()) {
             Ok((active, notifications)) => {
                 *lock(&end.active) = Some(active);
-                Ok((Running { end, destination, ring, counts }, notifications))
+                Ok((
+                    Running { end, destination, ring, counts, _table: os::OwnTable::share() },
+                    notifications,
+                ))
             }
             Err(error) => {
                 destination.stop();
@@ -506,7 +511,7 @@ impl Drop for TracingSession {
             running.end.disable();
             running.destination.stop();
             untracked(move || {
-                running.end.write_ring();
+                os::run_in_own_table(|| running.end.write_ring());
                 drop(running);
             });
         }

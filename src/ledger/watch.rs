@@ -115,8 +115,8 @@ fn try_start(
     descriptor: RawFd,
     buffer_limit: usize,
 ) -> io::Result<Watching> {
-    // NOTE: of the program's threads, only the one that starts the recording, which waits for this one.
-    if !os::has_at_most_two_threads() {
+    // NOTE: the one that starts the recording, which waits for this one.
+    if !os::has_one_thread() {
         return Err(io::Error::other(
             "the process has more than one thread already; a recording that begins before main can have one (MEMLEDGER_WATCH=1)",
         ));

@@ -1,15 +1,41 @@
-//! Descriptors of the tracker that the program closes, as a program does that becomes a daemon, and
-//! whose numbers it gives to files of its own.
+//! Descriptors of the tracker. The program sees none of them, and closes none, if the tracker has a table of its own. In a recording
+//! without a worker it has not: there, a program that becomes a daemon closes them, and gives their numbers to files of its own.
 
 use crate::files::check_told;
-use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left, start};
+use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left};
 use memledger::remote::control::{Client, Command};
-use memledger::{DestinationState, Ledger};
+use memledger::{DestinationState, Ledger, ReportTo, Worker};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 
 pub(crate) const CASES: &[Case] = &[
+    case("the program's table has no descriptor of the tracker", of_none, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        assert!(outcome.trace(LATE).0.trace.complete);
+    }),
+    case("a program that closes all descriptors is recorded whole", of_all, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        assert_eq!(left(&outcome.whole(), 1_000_005), 1);
+    }),
+    case("what a program without standard streams prints goes nowhere", of_streams, |run| {
+        let outcome = without_streams(run.tracked()).run();
+        outcome.quiet();
+        assert_eq!(left(&outcome.whole(), 1_000_003), 1);
+        assert_eq!(outcome.report("own"), "1 1");
+    }),
+    case("without a worker, too, they do not take the numbers of streams", of_manual, |run| {
+        let outcome = without_streams(run).run();
+        outcome.quiet();
+        assert_eq!(left(&outcome.whole(), 1_000_003), 1);
+    }),
+    case("a report goes to the standard error of that moment", of_stderr, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        assert!(outcome.report("moment").contains("complete, nothing lost"));
+    }),
     case("a descriptor of the trace that the program has taken is left alone", of_trace, |run| {
         let outcome = run.run();
         check(&outcome, TRACE);
@@ -43,6 +69,106 @@ pub(crate) const CASES: &[Case] = &[
         outcome.quiet().whole();
     }),
 ];
+
+/// Starts the program with all three standard streams closed.
+fn without_streams(mut run: Run) -> Run {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "exec \"$0\" <&- >&- 2>&-"]).arg(run.command.get_program());
+    let variables =
+        run.command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)));
+    for (name, value) in variables.collect::<Vec<_>>() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(run.folder.path());
+    run.command = command;
+    run
+}
+
+/// A recording of which the descriptors are in the program's table.
+fn start() -> Ledger {
+    builder().worker(Worker::Manual).start().unwrap()
+}
+
+fn of_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let before = open();
+    let ledger = builder().control("0").start().unwrap();
+    let late = ledger.trace_to_file(LATE).unwrap();
+    let host = ledger.trace_to_host(listener.local_addr().unwrap().to_string()).unwrap();
+    while late.status().state == DestinationState::Opening
+        || host.status().state == DestinationState::Opening
+    {
+        std::thread::yield_now();
+    }
+    let client = Client::connect(&ledger.control_address().unwrap().to_string());
+    churn(1000);
+    ledger.flush();
+    drop(client);
+    assert_eq!(open(), before);
+    // SAFETY: a fork whose child only looks.
+    #[expect(unsafe_code, reason = "a fork")]
+    unsafe {
+        match libc::fork() {
+            0 => libc::_exit(i32::from(open() != before)),
+            child => {
+                let mut status = -1;
+                libc::waitpid(child, &raw mut status, 0);
+                assert_eq!(status, 0, "its child has none either");
+            }
+        }
+    }
+    host.stop();
+    drop(ledger);
+    assert_eq!(open(), before);
+}
+
+fn of_all() {
+    let ledger = builder().start().unwrap();
+    churn(1000);
+    // SAFETY: the program uses none of them any more.
+    #[expect(unsafe_code, reason = "closes all")]
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0), 0);
+    }
+    let own: Vec<_> = (0..64).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+    leave(1_000_005);
+    ledger.flush();
+    drop(ledger);
+    drop(own);
+}
+
+#[expect(unsafe_code, reason = "writes to a number")]
+fn of_streams() {
+    leave(1_000_003);
+    // SAFETY: Rust's runtime has opened `/dev/null` in their place.
+    let write = |stream| unsafe { libc::write(stream, c"x".as_ptr().cast(), 1) };
+    fs::write("own", format!("{} {}", write(1), write(2))).unwrap();
+}
+
+#[expect(unsafe_code, reason = "closes the streams")]
+fn of_manual() {
+    // SAFETY: nothing uses them.
+    (0..3).for_each(|stream| unsafe { drop(libc::close(stream)) });
+    let ledger = start();
+    leave(1_000_003);
+    let has_streams = open().keys().any(|number| *number < 3);
+    drop(ledger);
+    std::process::exit(i32::from(has_streams));
+}
+
+#[expect(unsafe_code, reason = "another standard error")]
+fn of_stderr() {
+    use std::os::fd::AsRawFd;
+    let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start().unwrap();
+    churn(1000);
+    let file = fs::File::create("moment").unwrap();
+    // SAFETY: both are numbers.
+    assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+    drop(ledger);
+}
 
 const LATE: &str = "late.utrace";
 const OWN: &str = "the program's own";
@@ -116,6 +242,7 @@ fn of_late() {
     ledger.flush();
     while late.status().state != DestinationState::Failed {
         churn(1000);
+        ledger.flush();
     }
     end(ledger, taken);
 }
@@ -133,6 +260,7 @@ fn of_host() {
     let taken = take(sockets[0]);
     while host.status().state != DestinationState::Failed {
         churn(1000);
+        ledger.flush();
     }
     assert_eq!(ledger.stats().lost_destinations, 1);
     end(ledger, taken);
@@ -140,12 +268,12 @@ fn of_host() {
 
 fn of_server() {
     let before = open();
-    let ledger = builder().control("0").start().unwrap();
+    let ledger = builder().worker(Worker::Manual).control("0").start().unwrap();
     let address = ledger.control_address().unwrap().to_string();
     let sockets = new_sockets(&before);
     assert_eq!(sockets.len(), 1, "{sockets:?}");
     let taken = take(sockets[0]);
-    // It looks once a second.
+    // It looks ten times a second.
     while ledger.problems().is_empty() {
         churn(1000);
     }
@@ -154,7 +282,7 @@ fn of_server() {
 }
 
 fn of_client() {
-    let ledger = builder().control("0").start().unwrap();
+    let ledger = builder().worker(Worker::Manual).control("0").start().unwrap();
     let address = ledger.control_address().unwrap().to_string();
     let before = open();
     let mut client = Client::connect(&address).unwrap();

@@ -134,6 +134,19 @@ impl RunningControl {
         self.address
     }
 
+    /// Has the server's thread end for a moment.
+    pub(super) fn pause(&self) {
+        self.server.pause();
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// [`Error::ThreadNotStarted`]
+    pub(super) fn resume(&self) -> Result<(), Error> {
+        self.server.resume()
+    }
+
     /// Adds the rules of the program that the environment, which has started the server, has not
     /// set.
     pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {

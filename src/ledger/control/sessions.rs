@@ -100,7 +100,7 @@ fn start(name: &str, file: File, path: &Path, config: Option<&str>) -> Reply {
     with_sessions(|sessions| {
         // A session whose time is over has ended by itself.
         sessions.retain(|of| !of.session.has_ended());
-        let file = PieceFile::begin(file, path);
+        let file = PieceFile::begin(file, path).map_err(|error| error.to_string())?;
         let session = builder.start_in(Some(file)).map_err(|error| error.to_string())?;
         sessions.push(Commanded { name: name.to_owned(), session, process: os::process_id() });
         Ok(lines)

@@ -1,10 +1,12 @@
 //! The handle of a destination that was added while the recording runs.
 
 #[cfg(feature = "enable")]
+use crate::ledger::entry::on_helper_thread;
+#[cfg(feature = "enable")]
 use crate::ledger::recording::WORKER_TIMEOUT;
 #[cfg(feature = "enable")]
 use crate::ledger::stats::trailer;
-#[cfg(feature = "enable")]
+#[cfg(all(feature = "enable", feature = "perfetto"))]
 use crate::platform::os::BlockedSignals;
 #[cfg(feature = "enable")]
 use crate::trace::sink::queue::{self, Stage};
@@ -160,18 +162,19 @@ fn status_of(number: u64) -> DestinationStatus {
 /// Ends the stream of one destination, and waits until all of it is written.
 #[cfg(feature = "enable")]
 fn stop(number: u64) {
+    if state::is_forked() {
+        return;
+    }
     untracked(|| {
-        if state::is_forked() {
-            return;
-        }
-        let _signals = BlockedSignals::new();
-        if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
-            && let Some(session) = session.as_mut()
-        {
-            session.want_figures();
-            worker::cycle(session, HOOK_TIMEOUT);
-            session.end_one(number, &trailer());
-        }
+        on_helper_thread(|| {
+            if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
+                && let Some(session) = session.as_mut()
+            {
+                session.want_figures();
+                worker::cycle(session, HOOK_TIMEOUT);
+                session.end_one(number, &trailer());
+            }
+        });
         if let Some(queue) = queue::by_number(number) {
             queue.wait_for_end(Instant::now() + DRAIN_TIMEOUT);
         }

@@ -7,14 +7,20 @@
 #[cfg(target_arch = "x86_64")]
 mod allocators;
 mod before_main;
+mod blocked;
 mod cgroup;
+mod descriptors;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
+#[cfg(c_identity)]
+pub(crate) mod next_identity;
 #[cfg(c_malloc)]
 pub(crate) mod next_malloc;
 mod objects;
 mod own_pages;
+mod own_table;
+mod packed;
 pub(crate) mod pages;
 mod regular_file;
 #[cfg(target_arch = "x86_64")]
@@ -26,17 +32,26 @@ mod watched;
 #[cfg(feature = "__preload")]
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
+pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
+pub(crate) use descriptors::keep_apart;
+pub(crate) use own_table::{
+    OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack, run_in_own_table,
+    run_in_program_table, servants, serve, unpack, write_to_stderr,
+};
 pub(crate) use regular_file::open_regular;
 #[cfg(feature = "__preload")]
 pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
-    end_by, end_waiting, forget_signals, handle_ending_signals, has_waiting_thread,
-    is_report_awaited, take_crashes, wait_for_ending_signal, waits_for_report,
+    dismiss_waiting_thread, end_by, end_waiting, forget_signals, handle_ending_signals,
+    has_waiting_thread, is_report_awaited, keep_waiting_thread, take_crashes,
+    wait_for_ending_signal, waits_for_report,
 };
-pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
+pub(crate) use threads::{
+    STACK, has_own_threads, name_thread, run_on_new_thread, spawn, wait_for_ends,
+};
 pub(crate) use watched::{
-    Started, Watcher, clear_in_children, end_watcher, has_at_most_two_threads, has_usual_pages,
+    Started, Watcher, clear_in_children, end_watcher, has_one_thread, has_usual_pages,
     is_in_loaded_file, map_shared, share_in_place, start_watcher, unshare_all,
 };
 
@@ -333,51 +348,6 @@ extern "C" fn thread_exits(round: *mut c_void) {
         // SAFETY: only references to statics are stored there.
         let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };
         run.inspect(|run| run());
-    }
-}
-
-/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards the signals
-/// that the tracker's writes raised meanwhile, because those would end the program.
-pub(crate) struct BlockedSignals {
-    before: libc::sigset_t,
-    pending: libc::sigset_t,
-}
-
-const OF_WRITES: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
-
-impl BlockedSignals {
-    pub(crate) fn new() -> Self {
-        // SAFETY: the sets are local and initialised by the calls.
-        unsafe {
-            let (mut ours, mut before, mut pending) =
-                (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
-            libc::sigemptyset(&raw mut ours);
-            for signal in OF_WRITES {
-                libc::sigaddset(&raw mut ours, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ours, &raw mut before);
-            libc::sigpending(&raw mut pending);
-            Self { before, pending }
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the sets are local; waiting has a zero timeout.
-        unsafe {
-            for signal in OF_WRITES {
-                if libc::sigismember(&raw const self.pending, signal) == 1 {
-                    continue;
-                }
-                let mut set = std::mem::zeroed();
-                libc::sigemptyset(&raw mut set);
-                libc::sigaddset(&raw mut set, signal);
-                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const none);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
-        }
     }
 }
 

@@ -116,6 +116,82 @@ pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) -> bool {
     false
 }
 
+pub(crate) fn keep_apart<D>(descriptor: D) -> io::Result<D> {
+    Ok(descriptor)
+}
+
+pub(crate) struct AllBlocked;
+
+impl AllBlocked {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
+pub(crate) struct Packed;
+
+pub(crate) fn pack() -> io::Result<Packed> {
+    Ok(Packed)
+}
+
+pub(crate) fn unpack(_packed: Packed) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn close_gate(_resume: fn()) -> bool {
+    false
+}
+
+pub(crate) fn open_gate() {}
+
+pub(crate) fn servants() -> usize {
+    0
+}
+
+pub(crate) fn has_own_threads() -> bool {
+    false
+}
+
+pub(crate) fn wait_for_ends(_most: usize, _timeout: Duration) -> bool {
+    true
+}
+
+pub(crate) fn dismiss_waiting_thread() {}
+
+pub(crate) fn keep_waiting_thread() -> bool {
+    false
+}
+
+pub(crate) struct OwnTable;
+
+impl OwnTable {
+    pub(crate) fn enter(_wanted: bool, _body: extern "C" fn(*mut c_void) -> *mut c_void) -> Self {
+        Self
+    }
+
+    pub(crate) fn share() -> Self {
+        Self
+    }
+}
+
+pub(crate) fn serve(_argument: usize) {}
+
+pub(crate) fn leave_streams() {}
+
+pub(crate) fn forget_threads() {}
+
+pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    body()
+}
+
+pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
+    body()
+}
+
+pub(crate) fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
+    write_all(2, bytes)
+}
+
 pub(crate) const STACK: usize = 0;
 
 pub(crate) fn run_on_new_thread<R: Send>(_stack: usize, body: impl FnOnce() -> R + Send) -> R {
@@ -254,7 +330,7 @@ pub(crate) unsafe fn clear_in_children(_start: NonNull<u8>, _bytes: usize) -> io
 
 pub(crate) fn unshare_all() {}
 
-pub(crate) fn has_at_most_two_threads() -> bool {
+pub(crate) fn has_one_thread() -> bool {
     false
 }
 

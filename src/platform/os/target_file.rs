@@ -62,7 +62,7 @@ impl TargetFile {
                     }
                     left.extend(names_of(&target));
                 }
-                _ if left.is_empty() => return Ok(Self::new(folder, name, is_descriptor)),
+                _ if left.is_empty() => return Self::new(folder, name, is_descriptor),
                 _ => {
                     let last = if is_descriptor { 0 } else { libc::O_NOFOLLOW };
                     let flags = libc::O_PATH | libc::O_DIRECTORY | last;
@@ -73,13 +73,14 @@ impl TargetFile {
         Err(io::Error::from_raw_os_error(libc::EISDIR))
     }
 
-    fn new(folder: File, name: CString, is_descriptor: bool) -> Self {
+    fn new(folder: File, name: CString, is_descriptor: bool) -> io::Result<Self> {
         // NOTE: opens the folder again, for reading, because only such a descriptor can be locked.
         // For an unreadable folder the first descriptor stays.
         let read = libc::O_RDONLY | libc::O_DIRECTORY;
         let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
+        let folder = super::keep_apart(folder)?;
         let identity = super::identity(&folder);
-        Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor }
+        Ok(Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor })
     }
 
     /// Opens the file for writing without emptying it, and creates it if it does not exist. A
@@ -137,12 +138,12 @@ impl TargetFile {
         Ok(is_alone)
     }
 
-    /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
     /// The descriptor of the folder.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.folder.as_raw_fd()
     }
 
+    /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
     /// daemon closes every descriptor.
     pub(crate) fn is_ours(&self) -> bool {
         self.identity.is_some() && super::identity(&*self.folder) == self.identity

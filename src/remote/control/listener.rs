@@ -75,7 +75,7 @@ impl Listener {
     }
 
     fn listen(address: (IpAddr, u16)) -> io::Result<Self> {
-        let socket = TcpListener::bind(address)?;
+        let socket = os::keep_apart(TcpListener::bind(address)?)?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         Ok(Self { identity: os::identity(&socket), socket: Some(socket), address })

@@ -33,9 +33,9 @@ const MAX_CLIENTS: usize = 4;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a round with a command or a new client.
 const CYCLE_INTERVAL: Duration = Duration::from_millis(10);
-/// The interval at which the server checks whether it should end, if nothing wakes it. Nothing does
+/// The interval at which the server checks whether it should end or pause, if nothing wakes it. Nothing does
 /// if the program has closed the server's descriptor.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The actions of commands. The server's thread calls them one at a time, with the reentrancy guard
 /// set, after it has checked the [`Rules`].
@@ -77,6 +77,8 @@ pub(crate) type Reply = Result<Vec<String>, String>;
 /// A server that runs until this value is dropped.
 pub(crate) struct Server {
     wanted: Arc<AtomicBool>,
+    /// Whether the thread is to end without an end of the server.
+    paused: Arc<AtomicBool>,
     listener: Arc<Listener>,
     rules: SharedRules,
 }
@@ -89,7 +91,7 @@ fn copy(rules: &SharedRules) -> Rules {
     rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Passes the work of a server from `start` to its new thread.
+/// Passes the work of a server from `start` to its new thread, and from a thread that is paused to the next one.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
@@ -97,6 +99,7 @@ struct Work {
     rules: SharedRules,
     actions: Box<dyn Actions>,
     wanted: Arc<AtomicBool>,
+    paused: Arc<AtomicBool>,
     clients: Vec<Client>,
     timeout: Duration,
 }
@@ -121,20 +124,47 @@ impl Server {
         actions: Box<dyn Actions>,
     ) -> Result<Self, Error> {
         let wanted = Arc::new(AtomicBool::new(true));
+        let paused = Arc::new(AtomicBool::new(false));
         let rules = Arc::new(Mutex::new(rules));
         let listener = Arc::new(listener);
         let server = Self {
             wanted: Arc::clone(&wanted),
+            paused: Arc::clone(&paused),
             listener: Arc::clone(&listener),
             rules: Arc::clone(&rules),
         };
-        let work = Work { listener, rules, actions, wanted, clients: Vec::new(), timeout };
+        let clients = Vec::new();
+        let work = Work { listener, rules, actions, wanted, paused, clients, timeout };
         starting().push(work);
         os::spawn(run, 0).map_err(|source| {
             starting().pop();
             Error::ThreadNotStarted { thread: "the control server's thread".into(), source }
         })?;
         Ok(server)
+    }
+
+    /// Has the thread end; connections stay.
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Ordering::Release);
+    }
+
+    /// Starts the thread again after [`pause`](Self::pause).
+    ///
+    /// # Errors
+    /// [`Error::ThreadNotStarted`]
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        let is_parked = {
+            let starting = starting();
+            self.paused.store(false, Ordering::Release);
+            !starting.is_empty()
+        };
+        if is_parked {
+            os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
+                thread: "the control server's thread".into(),
+                source,
+            })?;
+        }
+        Ok(())
     }
 
     /// Sets the rules that are not set yet. These apply to all later commands.
@@ -158,25 +188,56 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger ctl");
     let work = starting().pop();
-    if let Some(mut work) = work {
-        // A bug here must not end the program.
-        let end = catch_unwind(AssertUnwindSafe(|| work.serve()));
-        if end.is_err() {
-            work.actions.problem(Error::Internal("the control server panicked and ends".into()));
-        }
+    if let Some(work) = work {
+        work.serve_on();
     }
     std::ptr::null_mut()
 }
 
+/// Why a server's thread ends.
+enum Served {
+    ToEnd,
+    Paused,
+}
+
 impl Work {
-    fn serve(&mut self) {
+    /// Leaves the work to the next thread.
+    fn park(self) {
+        let mut starting = starting();
+        if self.paused.load(Ordering::Acquire) {
+            return starting.push(self);
+        }
+        drop(starting);
+        // The pause was over before this thread had ended.
+        self.serve_on();
+    }
+
+    /// Serves until the server ends or is paused.
+    fn serve_on(mut self) {
+        // A bug here must not end the program.
+        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(Served::ToEnd) => {}
+            Ok(Served::Paused) => self.park(),
+            Err(_) => {
+                let what = "the control server panicked and ends".into();
+                self.actions.problem(Error::Internal(what));
+            }
+        }
+    }
+
+    fn serve(&mut self) -> Served {
         while self.wanted.load(Ordering::Acquire) {
+            if self.paused.load(Ordering::Acquire) {
+                return Served::Paused;
+            }
             if let Err(error) = self.round()
                 && self.wanted.load(Ordering::Acquire)
             {
-                return self.actions.problem(Error::ControlEnded(error));
+                self.actions.problem(Error::ControlEnded(error));
+                return Served::ToEnd;
             }
         }
+        Served::ToEnd
     }
 
     fn round(&mut self) -> std::io::Result<()> {
@@ -244,6 +305,7 @@ pub(super) struct Client {
 
 impl Client {
     fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
+        let socket = os::keep_apart(socket).ok()?;
         socket.set_nonblocking(true).ok()?;
         // Without this, an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);

@@ -72,7 +72,9 @@ impl FileSink {
         // On a file system without locks, another process that writes the file goes unnoticed.
         let _ = file.try_lock();
         os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        Self::start(OwnFile::new(file), path.to_owned(), transport_of(path))
+        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+        let file = OwnFile::new(file).map_err(failed)?;
+        Self::start(file, path.to_owned(), transport_of(path))
     }
 
     /// The same for a file that has no name any more, and that only a watcher reads.
@@ -210,11 +212,13 @@ impl PieceFile {
     }
 
     /// A file that has just been created, at `path`.
-    pub(crate) fn begin(file: File, path: &Path) -> Self {
+    pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
         // On a file system without locks, another process that writes the file goes unnoticed.
         let _ = file.try_lock();
         os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        Self { file: OwnFile::new(file), path: path.to_owned(), written: 0 }
+        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+        let file = OwnFile::new(file).map_err(failed)?;
+        Ok(Self { file, path: path.to_owned(), written: 0 })
     }
 
     /// The path of the file, which differs from the requested one if that was in use.
@@ -278,8 +282,9 @@ pub(crate) struct OwnFile {
 }
 
 impl OwnFile {
-    fn new(file: File) -> Self {
-        Self { identity: os::identity(&file), file: ManuallyDrop::new(file) }
+    fn new(file: File) -> io::Result<Self> {
+        let file = os::keep_apart(file)?;
+        Ok(Self { identity: os::identity(&file), file: ManuallyDrop::new(file) })
     }
 
     /// Whether the descriptor still refers to the opened file.
@@ -360,7 +365,8 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 /// is never harmed. A pipe must have a reader: opening one without a reader would wait
 /// indefinitely. Pipes and devices are not locked: several processes can write to them.
 fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
-    let file = OwnFile::new(file);
+    let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+    let file = OwnFile::new(file).map_err(failed)?;
     if !file.is_regular() {
         return Ok((file, path.to_owned()));
     }
@@ -375,7 +381,10 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
         let failed = |action, source| Error::File { path: path.clone(), action, source };
         let file = open(&path).map_err(|error| failed("create", error))?;
         match file.try_lock() {
-            Ok(()) => return Ok((OwnFile::new(file), path)),
+            Ok(()) => {
+                let file = OwnFile::new(file).map_err(|error| failed("open", error))?;
+                return Ok((file, path));
+            }
             Err(TryLockError::WouldBlock) if number < MOST_BESIDE => {}
             Err(error) => return Err(failed("lock", error.into())),
         }
@@ -469,7 +478,7 @@ impl LaterFile {
         match self {
             Self::Open(file) => file.replace(bytes),
             Self::Named(target) if target.is_ours() => {
-                OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?).replace(bytes)
+                OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?)?.replace(bytes)
             }
             Self::Named(_) => Err(closed()),
         }

@@ -88,6 +88,9 @@ pub(crate) struct Queue {
 
 struct State {
     open: Option<OpenSink>,
+    /// Whether the thread is to end without an end of the sink, which is then in `parked`.
+    paused: bool,
+    parked: Option<Box<dyn Sink>>,
     items: VecDeque<QueueItem>,
     /// Bytes of packets in `items`.
     bytes: usize,
@@ -179,10 +182,16 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Runs the sink's thread from its start to its end.
-    fn drive(&self) -> Result<(), Error> {
-        let Some(open) = self.state().open.take() else { return Ok(()) };
-        let mut sink = open(Arc::clone(&self.given_up))?;
+    /// Runs the sink's thread from its start to its end; returns whether the sink has ended.
+    fn drive(&self) -> Result<bool, Error> {
+        let mut state = self.state();
+        let (open, parked) = (state.open.take(), state.parked.take());
+        drop(state);
+        let mut sink = match (parked, open) {
+            (Some(parked), _) => parked,
+            (None, Some(open)) => open(Arc::clone(&self.given_up))?,
+            (None, None) => return Ok(true),
+        };
         {
             let mut state = self.state();
             if state.stage == Stage::Opening {
@@ -190,7 +199,15 @@ impl Queue {
             }
             state.written = sink.written();
         }
-        while let Some(item) = self.next() {
+        loop {
+            let item = match self.next() {
+                Next::Item(item) => item,
+                Next::Ended => return Ok(true),
+                Next::Paused(mut state) => {
+                    state.parked = Some(sink);
+                    return Ok(false);
+                }
+            };
             let done = match item {
                 QueueItem::Packets(batch) => {
                     let result = pass_on(&batch, &mut *sink);
@@ -208,7 +225,7 @@ impl Queue {
                 QueueItem::End => {
                     let result = sink.finish();
                     self.state().written = sink.written();
-                    return result;
+                    return result.map(|()| true);
                 }
             };
             self.state().written = sink.written();
@@ -216,23 +233,55 @@ impl Queue {
             self.changed.notify_all();
             done?;
             if sink.is_done() {
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
     }
 
-    /// Waits for the next item; `None` if another thread has ended the sink.
-    fn next(&self) -> Option<QueueItem> {
+    /// Waits for the next item.
+    fn next(&self) -> Next<'_> {
         let mut state = self.state();
         loop {
             if state.closed {
-                return None;
+                return Next::Ended;
+            }
+            if state.paused {
+                return Next::Paused(state);
             }
             if let Some(item) = state.items.pop_front() {
-                return Some(item);
+                return Next::Item(item);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What the sink's thread does next.
+enum Next<'a> {
+    Item(QueueItem),
+    /// Another thread has ended the sink.
+    Ended,
+    /// The thread ends, with the lock held.
+    Paused(MutexGuard<'a, State>),
+}
+
+/// Has the threads of all sinks end, each after what it is sending; the sinks stay.
+pub(crate) fn pause_all() {
+    for queue in all() {
+        queue.state().paused = true;
+        queue.changed.notify_all();
+    }
+}
+
+/// Starts the threads that [`pause_all`] has ended. A sink that can have none has failed.
+pub(crate) fn resume_all() {
+    for queue in all() {
+        let mut state = queue.state();
+        state.paused = false;
+        let is_parked = state.parked.is_some() || state.open.is_some();
+        drop(state);
+        if is_parked && let Err(error) = os::spawn(run, queue.number as usize) {
+            queue.end(Some(format!("its thread cannot be started again: {error}")));
         }
     }
 }
@@ -260,7 +309,8 @@ extern "C" fn run(number: *mut c_void) -> *mut c_void {
     let Some(queue) = by_number(number.addr() as u64) else { return std::ptr::null_mut() };
     let result = catch_unwind(AssertUnwindSafe(|| queue.drive()));
     let why = match result {
-        Ok(Ok(())) => None,
+        Ok(Ok(false)) => return std::ptr::null_mut(),
+        Ok(Ok(true)) => None,
         Ok(Err(Error::Destination { what, .. })) => Some(what),
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some("the tracker panicked".into()),
@@ -297,6 +347,8 @@ impl Queued {
             on_problem,
             state: Mutex::new(State {
                 open: Some(open),
+                paused: false,
+                parked: None,
                 items: VecDeque::new(),
                 bytes: 0,
                 spare: Vec::new(),

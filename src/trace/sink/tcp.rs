@@ -224,7 +224,7 @@ fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
         _ => io::Error::new(error.kind(), format!("on ports {ports:?}: {error}")),
     })?;
     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
-    Ok(stream)
+    os::keep_apart(stream)
 }
 
 impl Sink for TcpSink {

@@ -143,13 +143,20 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
             return std::ptr::null_mut();
         }
         let Some(current) = session.as_mut() else { return std::ptr::null_mut() };
-        cycle(current, Duration::ZERO);
+        cycle_here(current, Duration::ZERO);
     }
 }
 
-/// Collects once. Waits for threads inside the hook, at most for `timeout`. A panic of the tracker
-/// ends the recording, not the program.
+/// Collects once, on a thread that can write to the sinks. Waits for threads inside the hook, at most for `timeout`.
 pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
+    os::run_in_own_table(|| {
+        let _untracked = ReentrancyGuard::enter();
+        cycle_here(session, timeout);
+    });
+}
+
+/// The same on this thread. A panic of the tracker ends the recording, not the program.
+fn cycle_here(session: &mut Session, timeout: Duration) {
     if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());
     }

@@ -11,6 +11,8 @@ pub(crate) fn prepare_before_main() {
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
     super::exit_key();
+    #[cfg(c_identity)]
+    super::next_identity::find_all();
 }
 
 // SAFETY: the section holds pointers to functions of this form, called once each before `main`.

@@ -182,11 +182,31 @@ pub(crate) fn end_waiting() {
     wake_all(&IS_DONE);
 }
 
-/// Waits until a signal has arrived that would have ended the process, or the process has crashed.
+/// In the place of a signal: the thread that waits for one is to end.
+const LEAVE: u32 = u32::MAX >> 1;
+
+/// Has the thread in [`wait_for_ending_signal`] return from it, without a signal.
+pub(crate) fn dismiss_waiting_thread() {
+    let _ = FIRST.compare_exchange(0, LEAVE, Ordering::AcqRel, Ordering::Relaxed);
+    wake_all(&FIRST);
+}
+
+/// After [`dismiss_waiting_thread`]: returns whether the thread has returned, and another one is to wait.
+pub(crate) fn keep_waiting_thread() -> bool {
+    let kept = FIRST.compare_exchange(LEAVE, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    !kept && has_waiting_thread()
+}
+
+/// Waits until a signal has arrived that would have ended the process, or the process has crashed. Returns 0 if the
+/// thread [is dismissed](dismiss_waiting_thread).
 pub(crate) fn wait_for_ending_signal() -> c_int {
     let begin = now();
     loop {
         let first = FIRST.load(Ordering::Acquire);
+        if first == LEAVE {
+            let _ = FIRST.compare_exchange(LEAVE, 0, Ordering::AcqRel, Ordering::Relaxed);
+            return 0;
+        }
         if first != 0 {
             return first as c_int;
         }

@@ -1,7 +1,9 @@
 //! Threads of the tracker.
 
+use super::own_table;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 use std::{io, ptr};
 
 /// Bytes of stack for the tracker's own code on a thread.
@@ -12,7 +14,7 @@ use std::{io, ptr};
 /// a recorder's name can take 128 KiB more. Untouched pages cost only address space.
 pub(crate) const STACK: usize = 1 << 20;
 
-type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Starts `body` on a new thread, with `argument`. The thread [names](name_thread) itself.
 pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
@@ -77,16 +79,45 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, 
     work.result.unwrap_or_else(|| unreachable!("it has run"))
 }
 
-/// Creates a thread with all signals blocked, so that the program's own threads handle them.
+/// Creates a thread that has the tracker's table of descriptors, if there is one.
 ///
 /// # Safety
-/// What `argument` points to must be valid for `body`, which uses it on another thread.
+/// As [`create_here`].
 unsafe fn create(
     body: Body,
     argument: *mut c_void,
     stack: usize,
     detached: bool,
 ) -> Result<libc::pthread_t, c_int> {
+    let argument = argument.expose_provenance();
+    let mut result = None;
+    own_table::ask_keeper(&mut || {
+        let argument = ptr::with_exposed_provenance_mut(argument);
+        // SAFETY: the caller's promise, here and below.
+        result = Some(unsafe { create_here(body, argument, stack, detached) });
+    });
+    // SAFETY: as above.
+    result.unwrap_or_else(|| unsafe {
+        create_here(body, ptr::with_exposed_provenance_mut(argument), stack, detached)
+    })
+}
+
+/// Creates a thread with all signals blocked, so that the program's own threads handle them. It has the calling thread's table of
+/// descriptors.
+///
+/// # Safety
+/// What `argument` points to must be valid for `body`, which uses it on another thread.
+pub(super) unsafe fn create_here(
+    body: Body,
+    argument: *mut c_void,
+    stack: usize,
+    detached: bool,
+) -> Result<libc::pthread_t, c_int> {
+    let Some(own) = take_place() else { return Err(libc::EAGAIN) };
+    OWNER.store(super::process_id(), Ordering::Release);
+    own.body.store(body as *mut c_void, Ordering::Relaxed);
+    own.argument.store(argument, Ordering::Relaxed);
+    own.table.store(table_of_this_thread(), Ordering::Release);
     // SAFETY: plain calls on local values.
     unsafe {
         let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
@@ -100,11 +131,141 @@ unsafe fn create(
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = std::mem::zeroed();
-        let error = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
+        let own_pointer = ptr::from_ref(own).cast_mut().cast();
+        let error =
+            libc::pthread_create(&raw mut thread, &raw const attributes, begin, own_pointer);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
-        if error == 0 { Ok(thread) } else { Err(error) }
+        if error == 0 {
+            return Ok(thread);
+        }
+        own.id.store(0, Ordering::Release);
+        Err(error)
     }
+}
+
+/// A thread of the tracker.
+struct OwnThread {
+    /// Its id in the kernel; 0 if this place is free, [`NOT_YET`] before the id is known.
+    id: AtomicU32,
+    /// Whether its body has ended. The kernel lists it for a moment longer.
+    has_ended: AtomicBool,
+    body: AtomicPtr<c_void>,
+    argument: AtomicPtr<c_void>,
+    /// The number of its table of descriptors; 0 for the program's.
+    table: AtomicU32,
+}
+
+impl OwnThread {
+    /// Whether the kernel has it.
+    fn exists(&self) -> bool {
+        match self.id.load(Ordering::Acquire) {
+            0 => false,
+            NOT_YET => true,
+            id => super::is_thread_alive(id),
+        }
+    }
+}
+
+const NOT_YET: u32 = u32::MAX;
+
+/// The process whose threads these are.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// The most threads of the tracker. Each destination that is added while a recording runs has one.
+const MOST_THREADS: usize = 1024;
+
+static THREADS: [OwnThread; MOST_THREADS] = [const {
+    OwnThread {
+        id: AtomicU32::new(0),
+        has_ended: AtomicBool::new(false),
+        body: AtomicPtr::new(ptr::null_mut()),
+        argument: AtomicPtr::new(ptr::null_mut()),
+        table: AtomicU32::new(0),
+    }
+}; MOST_THREADS];
+
+/// The places from this one on have never been used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+fn threads() -> impl Iterator<Item = &'static OwnThread> {
+    THREADS.iter().take(USED.load(Ordering::Acquire))
+}
+
+/// A place for a new thread, which is free or that of one that has ended.
+fn take_place() -> Option<&'static OwnThread> {
+    let place = THREADS.iter().position(|thread| {
+        let id = thread.id.load(Ordering::Acquire);
+        let is_free = id == 0
+            || id != NOT_YET
+                && thread.has_ended.load(Ordering::Acquire)
+                && !super::is_thread_alive(id);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        is_free && thread.id.compare_exchange(id, NOT_YET, success, failure).is_ok()
+    })?;
+    USED.fetch_max(place + 1, Ordering::AcqRel);
+    let thread = THREADS.get(place)?;
+    thread.has_ended.store(false, Ordering::Release);
+    Some(thread)
+}
+
+/// The first function of each thread.
+extern "C" fn begin(own: *mut c_void) -> *mut c_void {
+    // SAFETY: `create_here` passes a place in a static, with a function of this type in it.
+    let (own, body) = unsafe {
+        let own = &*own.cast::<OwnThread>();
+        (own, std::mem::transmute::<*mut c_void, Body>(own.body.load(Ordering::Relaxed)))
+    };
+    own.id.store(super::thread_id(), Ordering::Release);
+    let result = body(own.argument.load(Ordering::Relaxed));
+    own.has_ended.store(true, Ordering::Release);
+    result
+}
+
+fn this_thread() -> Option<&'static OwnThread> {
+    let id = super::thread_id();
+    let is_this = |thread: &&OwnThread| {
+        thread.id.load(Ordering::Acquire) == id && !thread.has_ended.load(Ordering::Acquire)
+    };
+    threads().find(is_this)
+}
+
+/// The number of this thread's table of descriptors; 0 for the program's.
+pub(super) fn table_of_this_thread() -> u32 {
+    this_thread().map_or(0, |thread| thread.table.load(Ordering::Acquire))
+}
+
+pub(super) fn set_table_of_this_thread(table: u32) {
+    this_thread().inspect(|thread| thread.table.store(table, Ordering::Release));
+}
+
+/// Whether this process has threads of the tracker. A child that has the memory of its parent, as after `vfork`, has none.
+pub(crate) fn has_own_threads() -> bool {
+    OWNER.load(Ordering::Acquire) == super::process_id() && threads().any(|thread| thread.exists())
+}
+
+/// Whether a thread is one of the tracker's.
+pub(crate) fn is_own_thread(id: u32) -> bool {
+    threads().any(|thread| thread.id.load(Ordering::Acquire) == id)
+}
+
+/// Waits until the kernel has no more than `most` of the tracker's threads; `false` if it still has more after `timeout`.
+pub(crate) fn wait_for_ends(most: usize, timeout: Duration) -> bool {
+    let begin = super::now();
+    loop {
+        if threads().filter(|thread| thread.exists()).count() <= most {
+            return true;
+        }
+        if super::now().saturating_sub(begin) > timeout.as_nanos() as u64 {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// In the child of a fork, which has none of the threads.
+pub(super) fn forget_all() {
+    threads().for_each(|thread| thread.id.store(0, Ordering::Release));
 }
 
 /// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables

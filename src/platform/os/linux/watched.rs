@@ -3,8 +3,9 @@
 //! The watcher is forked when the process has no thread of the program but one. It has the shared memory at the same
 //! addresses, so pointers into it and to statics are valid there.
 
+use super::descriptors::is_open;
 use super::pages;
-use super::{identity, process_id};
+use super::{identity, keep_apart, process_id};
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
@@ -109,13 +110,17 @@ pub(crate) fn unshare_all() {
     COUNT.store(0, Ordering::Release);
 }
 
-/// Whether this process has only the calling thread and one more.
+/// Whether the program has only one thread: all others are the tracker's, which sleep or are the calling one.
 ///
 /// NOTE: the kernel lists a thread for a moment after it was joined, as one that exits (`PF_EXITING` of its flags,
 /// the seventh field behind its name in `stat`).
-pub(crate) fn has_at_most_two_threads() -> bool {
+pub(crate) fn has_one_thread() -> bool {
     const PF_EXITING: u32 = 4;
     let runs = |thread: io::Result<fs::DirEntry>| {
+        let id = thread.as_ref().ok().and_then(|thread| thread.file_name().to_str()?.parse().ok());
+        if id.is_some_and(super::threads::is_own_thread) {
+            return false;
+        }
         // What cannot be read has ended.
         let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
         stat.is_ok_and(|stat| {
@@ -125,7 +130,7 @@ pub(crate) fn has_at_most_two_threads() -> bool {
         })
     };
     fs::read_dir("/proc/self/task")
-        .is_ok_and(|threads| threads.map(runs).filter(|runs| *runs).count() <= 2)
+        .is_ok_and(|threads| threads.map(runs).filter(|runs| *runs).count() <= 1)
 }
 
 /// Whether pages have the size that is assumed here.
@@ -208,13 +213,14 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
     }
     // SAFETY: they are new, so nothing else owns them.
     let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    let (read, write) = (keep_apart(read)?, keep_apart(write)?);
     // SAFETY: takes a number.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, process_id(), 0) };
     if process < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: as above; it is closed on `exec` by itself.
-    let process = unsafe { OwnedFd::from_raw_fd(process as RawFd) };
+    let process = keep_apart(unsafe { OwnedFd::from_raw_fd(process as RawFd) })?;
     // NOTE: a child without a signal at its end: a program that waits for any child does not get it, nor is a handler of
     // SIGCHLD called.
     // SAFETY: a fork, without shared memory; the child calls only what is allowed there.
@@ -257,12 +263,12 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
     Ok(Started::Watched(Watcher { identity: identity(&*pipe), pipe }))
 }
 
-/// Closes all descriptors but these. The first three, if they are not kept, lead to `/dev/null`.
+/// Closes all descriptors but these. The first three, if they are not kept or not open, lead to `/dev/null`.
 fn close_all_but(kept: &mut Vec<RawFd>) {
     // SAFETY: the watcher has no other code that uses descriptors.
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        for fd in (0..3).filter(|fd| !kept.contains(fd)) {
+        for fd in (0..3).filter(|fd| !kept.contains(fd) || !is_open(*fd)) {
             libc::dup2(null, fd);
         }
         kept.extend(0..3);

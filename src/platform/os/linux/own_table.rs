@@ -1,0 +1,440 @@
+//! The table of descriptors that the tracker's threads have for themselves.
+//!
+//! ```text
+//! the program's table            the tracker's table
+//!   the program's threads          keeper    makes the tracker's other threads: a new thread has the table of its maker
+//!   speaker   writes to stderr     worker, sinks, control server, helper threads
+//! ```
+//! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until another one asks
+//! them for something. They exist as long as something needs them: a recording, or a call of the program.
+//!
+//! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or where a sandbox
+//! allows no thread or no table, the tracker's threads have the program's table, and its descriptors are [kept apart](super::keep_apart).
+
+use super::descriptors::STREAMS;
+use super::packed;
+use super::threads::{self, Body, STACK};
+use super::{process_id, run_on_new_thread, wait, wake_all};
+use std::ffi::{c_uint, c_void};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// The most bytes that the speaker needs of its stack.
+const SPEAKER_STACK: usize = 64 << 10;
+
+/// How long a thread waits for another that has ended the tracker's threads for a moment.
+const PAUSE_TIMEOUT: u64 = 30_000_000_000;
+
+/// The longest sleep of a thread that waits; it is woken before.
+const LONG: u64 = u64::MAX >> 1;
+
+static KEEPER: Servant = Servant::new();
+static SPEAKER: Servant = Servant::new();
+/// Held while the threads are started and ended.
+static LOCK: Lock = Lock::new();
+/// How many recordings and calls need the threads.
+static USERS: AtomicUsize = AtomicUsize::new(0);
+/// The process whose tracker has a table of its own; 0 if it has none.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The number of the present table.
+static TABLE: AtomicU32 = AtomicU32::new(0);
+/// Whether the table no longer has the program's standard streams.
+static HAS_LEFT_STREAMS: AtomicBool = AtomicBool::new(false);
+/// The body of both threads.
+static BODY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// The thread that has ended the tracker's threads for a moment; 0 if there is none.
+static CLOSED_BY: AtomicU32 = AtomicU32::new(0);
+/// What starts them again, if that thread needs them.
+static RESUME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// The argument of the body that is the keeper's; the speaker has another one.
+const IS_KEEPER: usize = 1;
+
+/// A lock that the child of a fork can open.
+struct Lock(AtomicU32);
+
+impl Lock {
+    const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    fn lock(&self) {
+        while self.0.swap(1, Ordering::Acquire) != 0 {
+            wait(&self.0, 1, LONG);
+        }
+    }
+
+    fn unlock(&self) {
+        self.0.store(0, Ordering::Release);
+        wake_all(&self.0);
+    }
+}
+
+/// A thread that runs short functions for others, one after another.
+pub(super) struct Servant {
+    /// Held by the thread that asks.
+    turn: Lock,
+    state: AtomicU32,
+    /// The function: a pointer to a reference in the frame of the thread that asks.
+    work: AtomicPtr<c_void>,
+    thread: AtomicUsize,
+}
+
+const ABSENT: u32 = 0;
+const STARTING: u32 = 1;
+const IDLE: u32 = 2;
+const ASKED: u32 = 3;
+const DONE: u32 = 4;
+const DISMISSED: u32 = 5;
+const FAILED: u32 = 6;
+
+pub(super) type Work<'a> = &'a mut (dyn FnMut() + Send);
+
+impl Servant {
+    const fn new() -> Self {
+        Self {
+            turn: Lock::new(),
+            state: AtomicU32::new(ABSENT),
+            work: AtomicPtr::new(ptr::null_mut()),
+            thread: AtomicUsize::new(0),
+        }
+    }
+
+    fn set(&self, state: u32) {
+        self.state.store(state, Ordering::Release);
+        wake_all(&self.state);
+    }
+
+    /// Waits while the state is `state`; returns the next one.
+    fn wait_while(&self, state: u32) -> u32 {
+        loop {
+            let now = self.state.load(Ordering::Acquire);
+            if now != state {
+                return now;
+            }
+            wait(&self.state, state, LONG);
+        }
+    }
+
+    /// Starts the thread, and waits until it is ready; returns whether it is.
+    fn start(&self, argument: usize, stack: usize) -> bool {
+        let body = BODY.load(Ordering::Acquire);
+        // SAFETY: only functions of this type are stored there.
+        let body = unsafe { std::mem::transmute::<*mut c_void, Body>(body) };
+        self.set(STARTING);
+        // SAFETY: the argument is a number.
+        let made = unsafe {
+            threads::create_here(body, ptr::without_provenance_mut(argument), stack, false)
+        };
+        let Ok(thread) = made else {
+            self.set(ABSENT);
+            return false;
+        };
+        self.thread.store(thread as usize, Ordering::Release);
+        let is_ready = self.wait_while(STARTING) == IDLE;
+        if !is_ready {
+            self.join();
+        }
+        is_ready
+    }
+
+    fn join(&self) {
+        let thread = self.thread.load(Ordering::Acquire) as libc::pthread_t;
+        // SAFETY: the thread was made joinable, and is joined once.
+        unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+        self.set(ABSENT);
+    }
+
+    /// Has the thread run `work`, and waits; `false` if there is no such thread.
+    pub(super) fn ask(&self, mut work: Work<'_>) -> bool {
+        self.turn.lock();
+        let is_there = self.state.load(Ordering::Acquire) == IDLE;
+        if is_there {
+            self.work.store((&raw mut work).cast(), Ordering::Release);
+            self.set(ASKED);
+            self.wait_while(ASKED);
+            self.set(IDLE);
+        }
+        self.turn.unlock();
+        is_there
+    }
+
+    /// Ends the thread, if there is one, and waits until it has ended.
+    fn dismiss(&self) {
+        self.turn.lock();
+        if self.state.load(Ordering::Acquire) == IDLE {
+            self.set(DISMISSED);
+            self.join();
+        }
+        self.turn.unlock();
+    }
+
+    /// What the thread does.
+    fn serve(&self) {
+        self.set(IDLE);
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                ASKED => {
+                    let work = self.work.load(Ordering::Acquire).cast::<Work<'_>>();
+                    // SAFETY: the thread that asks waits until this is done.
+                    unsafe { (*work)() };
+                    self.set(DONE);
+                }
+                DISMISSED => return,
+                other => wait(&self.state, other, LONG),
+            }
+        }
+    }
+
+    fn forget(&self) {
+        self.turn.0.store(0, Ordering::Release);
+        self.state.store(ABSENT, Ordering::Release);
+    }
+}
+
+/// What the tracker's descriptors wait in while its threads are ended; nothing without a table.
+pub(crate) struct Packed(Option<OwnedFd>);
+
+/// While it exists, the tracker's table does.
+pub(crate) struct OwnTable(());
+
+impl OwnTable {
+    /// Starts the two threads if nothing needs them yet, and if a table is `wanted`. `body` calls [`serve`], with the guard of the
+    /// tracker's own code set.
+    pub(crate) fn enter(wanted: bool, body: Body) -> Self {
+        end_pause();
+        LOCK.lock();
+        if USERS.fetch_add(1, Ordering::AcqRel) == 0 && wanted {
+            BODY.store(body as *mut c_void, Ordering::Release);
+            start_both();
+        }
+        LOCK.unlock();
+        Self(())
+    }
+
+    /// For a recording that begins in a call for which the threads exist.
+    pub(crate) fn share() -> Self {
+        USERS.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for OwnTable {
+    fn drop(&mut self) {
+        LOCK.lock();
+        let users = USERS.load(Ordering::Acquire).saturating_sub(1);
+        USERS.store(users, Ordering::Release);
+        if users == 0 && is_active() {
+            PROCESS.store(0, Ordering::Release);
+            KEEPER.dismiss();
+            SPEAKER.dismiss();
+        }
+        LOCK.unlock();
+    }
+}
+
+fn start_both() {
+    HAS_LEFT_STREAMS.store(false, Ordering::Release);
+    let are_ready = SPEAKER.start(0, SPEAKER_STACK) && KEEPER.start(IS_KEEPER, STACK);
+    if are_ready {
+        PROCESS.store(process_id(), Ordering::Release);
+    } else {
+        SPEAKER.dismiss();
+    }
+}
+
+/// What the two threads do, until nothing needs them. One of them begins with a table of its own.
+pub(crate) fn serve(argument: usize) {
+    if argument != IS_KEEPER {
+        super::name_thread(c"memledger-err");
+        return SPEAKER.serve();
+    }
+    super::name_thread(c"memledger-fds");
+    let packed = packed::take();
+    if unshare(packed).is_err() {
+        return KEEPER.set(FAILED);
+    }
+    threads::set_table_of_this_thread(TABLE.fetch_add(1, Ordering::AcqRel) + 1);
+    if let Some(packed) = packed {
+        packed::unpack(packed);
+        leave_streams();
+    }
+    KEEPER.serve();
+}
+
+/// Gives this thread a table of its own with the standard streams and `kept`. Others are not in it at any time: a copy of a pipe
+/// of the program would keep its reader from seeing the end.
+fn unshare(kept: Option<RawFd>) -> io::Result<()> {
+    let close = |first: c_uint, last: c_uint, flags: c_uint| {
+        // SAFETY: only the copies in this thread's own table are closed.
+        match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let first = STREAMS as c_uint;
+    match kept.map(|kept| kept as c_uint) {
+        Some(kept) if kept > first => {
+            close(first, kept - 1, libc::CLOSE_RANGE_UNSHARE)?;
+            close(kept + 1, c_uint::MAX, 0)
+        }
+        kept => close(kept.map_or(first, |kept| kept + 1), c_uint::MAX, libc::CLOSE_RANGE_UNSHARE),
+    }
+}
+
+/// Whether the tracker of this process has a table of its own.
+pub(super) fn is_active() -> bool {
+    PROCESS.load(Ordering::Acquire) == process_id()
+}
+
+/// Whether the calling thread has the present table.
+fn is_in_own_table() -> bool {
+    threads::table_of_this_thread() == TABLE.load(Ordering::Acquire)
+}
+
+/// Has the keeper run `work`, if this thread has not the tracker's table but should; `false` if it need not, or if there is none.
+pub(super) fn ask_keeper(work: Work<'_>) -> bool {
+    end_pause();
+    is_active() && !is_in_own_table() && KEEPER.ask(work)
+}
+
+/// Runs `body` on a thread that has the tracker's table.
+pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    end_pause();
+    match is_active() && !is_in_own_table() {
+        true => run_on_new_thread(STACK, body),
+        false => body(),
+    }
+}
+
+/// Runs `body`, which uses little stack, on a thread that has the program's table.
+pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
+    let mut result = None;
+    if threads::table_of_this_thread() != 0 {
+        SPEAKER.ask(&mut || result = Some(body()));
+    }
+    result.unwrap_or_else(body)
+}
+
+/// Writes to the standard error that the program has at this moment.
+pub(crate) fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
+    run_in_program_table(|| super::write_all(2, bytes))
+}
+
+/// Replaces the standard streams in the tracker's table, which a watcher has inherited by now.
+pub(crate) fn leave_streams() {
+    if !is_in_own_table() || HAS_LEFT_STREAMS.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // SAFETY: the table is the tracker's own, and nothing in it uses these numbers.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        for stream in 0..STREAMS {
+            if null < 0 {
+                libc::close(stream);
+            } else if null != stream {
+                libc::dup3(null, stream, libc::O_CLOEXEC);
+            }
+        }
+        if null >= STREAMS {
+            libc::close(null);
+        }
+    }
+}
+
+/// The tracker's threads have ended but for the keeper and the speaker.
+///
+/// Ends these two as well; returns what the table's descriptors wait in.
+///
+/// # Errors
+/// Those of the system. The two threads exist then as before.
+pub(crate) fn pack() -> io::Result<Packed> {
+    let socket = if is_active() { Some(packed::pack(&KEEPER)?) } else { None };
+    PROCESS.store(0, Ordering::Release);
+    KEEPER.dismiss();
+    SPEAKER.dismiss();
+    Ok(Packed(socket))
+}
+
+/// Starts the two threads again, with the table that they had.
+///
+/// # Errors
+/// If they cannot be started. What the table had is closed then.
+pub(crate) fn unpack(Packed(socket): Packed) -> io::Result<()> {
+    let Some(socket) = socket else { return Ok(()) };
+    packed::hand_over(&socket);
+    start_both();
+    if is_active() {
+        return Ok(());
+    }
+    packed::take();
+    Err(io::Error::other("the system allows no thread any more"))
+}
+
+/// From here on, no other thread of the program makes a thread of the tracker. Waits while another one has closed the gate; `false` if
+/// this one has. If it needs the tracker's threads before it opens the gate, `resume` is called.
+pub(crate) fn close_gate(resume: fn()) -> bool {
+    let this = super::thread_id();
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    loop {
+        match CLOSED_BY.compare_exchange(0, this, success, failure) {
+            Ok(_) => break,
+            Err(by) if by == this => return false,
+            Err(_) if !wait_for_gate() => return false,
+            Err(_) => {}
+        }
+    }
+    RESUME.store(resume as *mut c_void, Ordering::Release);
+    true
+}
+
+/// The opposite of [`close_gate`].
+pub(crate) fn open_gate() {
+    CLOSED_BY.store(0, Ordering::Release);
+    wake_all(&CLOSED_BY);
+}
+
+/// How many threads the table itself needs.
+pub(crate) fn servants() -> usize {
+    if is_active() { 2 } else { 0 }
+}
+
+/// Starts the tracker's threads again if this thread has ended them for a moment, and waits if another one has.
+fn end_pause() {
+    if CLOSED_BY.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    if CLOSED_BY.load(Ordering::Acquire) == super::thread_id() {
+        let resume = RESUME.load(Ordering::Acquire);
+        // SAFETY: this thread has stored a function of this type there.
+        unsafe { std::mem::transmute::<*mut c_void, fn()>(resume)() };
+    }
+    wait_for_gate();
+}
+
+/// Waits until no other thread has closed the gate; `false` if that takes too long.
+fn wait_for_gate() -> bool {
+    let begin = super::now();
+    loop {
+        let by = CLOSED_BY.load(Ordering::Acquire);
+        if by == 0 || by == super::thread_id() {
+            return true;
+        }
+        match PAUSE_TIMEOUT.saturating_sub(super::now().saturating_sub(begin)) {
+            0 => return false,
+            left => wait(&CLOSED_BY, by, left),
+        }
+    }
+}
+
+/// In the child of a fork, which has none of these threads.
+pub(crate) fn forget_threads() {
+    [&KEEPER, &SPEAKER].into_iter().for_each(Servant::forget);
+    LOCK.0.store(0, Ordering::Release);
+    USERS.store(0, Ordering::Release);
+    PROCESS.store(0, Ordering::Release);
+    CLOSED_BY.store(0, Ordering::Release);
+    threads::forget_all();
+}
