@@ -42,6 +42,7 @@ mod own_memory;
 #[path = "../analysis_report/page_reader.rs"]
 mod page_reader;
 mod pages;
+mod panics;
 mod pprof;
 mod private;
 mod profiles;
@@ -100,6 +101,7 @@ fn main() {
         ("findings", findings::CASES),
         ("profiles", profiles::CASES),
         ("pages", pages::CASES),
+        ("panics", panics::CASES),
         ("stack_sums", stack_sums::CASES),
         ("code", code::CASES),
         ("log", log::CASES),
