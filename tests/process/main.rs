@@ -27,6 +27,7 @@ mod faults;
 mod files;
 mod findings;
 mod fork;
+mod fork_starts;
 mod free_scopes;
 mod functions;
 mod jumps;
@@ -108,6 +109,7 @@ fn main() {
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
+        ("fork_starts", fork_starts::CASES),
         ("signals", signals::CASES),
         ("ending_signals", ending_signals::CASES),
         ("crashes", crashes::CASES),
