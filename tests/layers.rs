@@ -161,6 +161,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/buffer_pool.rs",
     "src/trace/write/clocks.rs",
     "src/trace/write/enter.rs",
+    "src/trace/write/hold.rs",
     "src/trace/write/loss.rs",
     "src/trace/write/mod.rs",
     "src/trace/write/order.rs",

@@ -113,7 +113,10 @@ impl Diagnostics {
         let lost_events = noted.max(reported).saturating_add(missing).saturating_add(refused);
         report.losses = Losses { lost_events, ..self.losses };
         report.losses.count_stacks(&report.by_stack);
-        let whole = !self.damaged && lost_events == 0 && self.losses.serial_holes == 0;
+        let whole = !self.damaged
+            && lost_events == 0
+            && self.losses.serial_holes == 0
+            && report.trace.missed_at_start == 0;
         report.trace.complete = whole && (self.has_report || self.ended);
     }
 }

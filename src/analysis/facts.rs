@@ -67,8 +67,9 @@ impl Facts {
         }
     }
 
-    /// Notes that the stream joined a recording with this many live blocks.
-    pub(super) fn joined(&mut self, now: u64, blocks: u64) {
+    /// Notes that the stream joined a recording with this many live blocks, after which `missed` events are missing.
+    pub(super) fn joined(&mut self, now: u64, blocks: u64, missed: u64) {
+        self.trace.missed_at_start = missed;
         self.trace.recording_since_ns = Some(now);
         // A recording without an in-process analyzer does not know its live blocks: its late
         // streams announce 0.

@@ -52,6 +52,8 @@ pub(crate) struct InitialLiveSet {
     pub(crate) reserved: Vec<(u64, u64)>,
     pub(crate) owners: Vec<InitialOwner>,
     pub(crate) threads: Vec<InitialThread>,
+    /// How many events after the copy are missing: in the child of a fork, those of threads that did not wait for the fork.
+    pub(crate) missed: u64,
 }
 
 /// The ids that contexts have in the stream. The context of a renamed block need not have an id:
@@ -145,6 +147,7 @@ impl Model {
             reserved: self.reserved().collect(),
             owners: owners.collect(),
             threads: threads.collect(),
+            missed: 0,
         }
     }
 }

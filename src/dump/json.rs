@@ -122,6 +122,7 @@ impl Json for TraceInfo {
             "recording_since_ns" => self.recording_since_ns,
             "initial_live_blocks" => self.initial_live_blocks,
             "memory_recorded" => self.memory_recorded,
+            "missed_at_start" => self.missed_at_start,
         )
     }
 }
@@ -245,6 +246,7 @@ impl Json for AfterReport {
             "allocations" => self.allocations,
             "frees" => self.frees,
             "allocated_bytes" => self.allocated_bytes,
+            "in_flight" => self.in_flight,
         )
     }
 }

@@ -6,20 +6,21 @@
 //!
 //! If a lock is not free in time, the child records nothing, and the parent reports why.
 //!
-//! NOTE: the child does not have the events of other threads between the collection and the fork
-//! itself, some microseconds later.
+//! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child does not have the
+//! events of those that could not wait, and says how many these are.
 
 use super::config::Config;
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording};
+use crate::analysis::InitialLiveSet;
 use crate::events::important;
 use crate::platform::os::{BlockedSignals, KeepErrno};
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
-use crate::trace::write::{buffer_pool, registry, state, untracked};
+use crate::trace::write::{buffer_pool, hold, registry, state, untracked};
 use std::cell::RefCell;
 use std::mem::{forget, take};
 use std::path::{Path, PathBuf};
@@ -76,11 +77,16 @@ fn lock_all() -> Option<Result<Locks, BusyLock>> {
     let Some(mut session) = worker::session_within(LOCK_TIMEOUT) else {
         return Some(Err("the worker"));
     };
-    worker::cycle(session.as_mut()?, HOOK_TIMEOUT);
+    // PERF: collects first what there is, so that the others wait only for the rest.
+    let running = session.as_mut()?;
+    worker::cycle(running, Duration::ZERO);
+    hold::hold();
+    worker::cycle(running, HOOK_TIMEOUT);
     // NOTE: after the cycle, which may report a problem.
     let (Some(problems), Some(importants)) =
         (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))
     else {
+        hold::release();
         return Some(Err("what the ledger keeps"));
     };
     Some(Ok(Locks { recording, session, problems, queues: queue::lock_all(), importants }))
@@ -98,12 +104,17 @@ pub(super) extern "C" fn in_parent() {
     let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) {
         untracked(|| {
-            // The locks are released first: reporting takes one of them.
-            if let Some(Err(what)) = take_locks().map(|locks| locks.map(drop)) {
-                problems::add(format!(
+            match take_locks() {
+                Some(Ok(locks)) => {
+                    // NOTE: before the lock of the session is released.
+                    hold::release();
+                    drop(locks);
+                }
+                Some(Err(what)) => problems::add(format!(
                     "a forked process is not recorded: {what} was in use for {} s before it",
                     LOCK_TIMEOUT.as_secs()
-                ));
+                )),
+                None => {}
             }
         });
     }
@@ -112,14 +123,16 @@ pub(super) extern "C" fn in_parent() {
 /// In the child: continues the recording. Returns whether the child records, or has reported why
 /// not. With the guard set.
 pub(super) fn in_child() -> bool {
+    let missed = hold::end_in_child();
     let Some(Ok(locks)) = take_locks() else { return false };
     let Locks { mut recording, mut session, mut problems, mut queues, importants } = locks;
     let (Some(mut old), Some(old_session)) = (recording.take(), session.take()) else {
         return false;
     };
     let (start, from_process_start) = old_session.began();
+    let live_set = old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set);
     let inherited = Inherited {
-        live_set: old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set),
+        live_set: live_set.map(|live_set| InitialLiveSet { missed, ..live_set }),
         start,
         from_process_start,
         generation: old.generation,

@@ -154,7 +154,8 @@ impl LiveSetSnapshot {
             serial += 1;
         }
         let mut end = Vec::new();
-        stream_events::LIVE_SET_END.append(&[(self.live_set.blocks.len() as u64).into()], &mut end);
+        let blocks = self.live_set.blocks.len() as u64;
+        stream_events::LIVE_SET_END.append(&[blocks.into(), self.live_set.missed.into()], &mut end);
         out.sink.packet(BLOCKS, &end);
         out.result
     }

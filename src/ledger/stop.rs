@@ -12,7 +12,7 @@ use crate::platform::os::BlockedSignals;
 use crate::stacks;
 use crate::trace::sink::queue;
 use crate::trace::worker;
-use crate::trace::write::{ReentrancyGuard, quiesce, registry, state};
+use crate::trace::write::{ReentrancyGuard, loss, quiesce, registry, state};
 use crate::words::nearest;
 use std::time::Instant;
 
@@ -39,11 +39,17 @@ pub(super) fn finish(generation: Option<u64>) {
 
 /// Ends a recording. The caller still holds the lock of the recording, with the guard set.
 pub(crate) fn end(recording: Recording, process_ends: bool) {
-    let quiet = quiesce::pause(quiesce::HOOK_TIMEOUT);
-    let session = worker::session_within(WORKER_TIMEOUT);
+    let mut session = worker::session_within(WORKER_TIMEOUT);
     // PERF: after the session is locked. A worker that is woken earlier would lock the session
     // first.
     worker::dismiss();
+    // NOTE: before the pause, so that threads inside the hook write their events: taking a call stack can last long enough for
+    // a thread to be preempted there. What comes later is counted.
+    if let Some(session) = session.as_mut().and_then(|session| session.as_mut()) {
+        worker::cycle(session, quiesce::HOOK_TIMEOUT);
+    }
+    loss::begin_end();
+    let quiet = quiesce::pause(quiesce::HOOK_TIMEOUT);
     let Some(mut session) = session else {
         problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
@@ -53,6 +59,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
             write_report(output, recording.unlinked, recording.analyzer.as_ref());
         }
         channel::clear_setting();
+        loss::finish_end();
         return state::turn_off();
     };
     // The report is made at the last event.
@@ -64,6 +71,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     // program in its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
+        loss::finish_end();
         if let Some(watch) = &recording.watch {
             watch.note_traced();
         }

@@ -151,11 +151,11 @@ pub(crate) fn check_told(outcome: &crate::harness::Outcome, parts: &[&str]) {
     outcome.exited(0);
 }
 
-fn make_pipe(run: &Run) {
+pub(crate) fn make_pipe(run: &Run) {
     assert!(Command::new("mkfifo").arg(run.path(TRACE)).status().unwrap().success());
 }
 
-fn open_to_read(run: &Run) -> File {
+pub(crate) fn open_to_read(run: &Run) -> File {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(run.path(TRACE)).unwrap()
 }
 

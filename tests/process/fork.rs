@@ -66,7 +66,8 @@ pub(crate) const CASES: &[Case] = &[
             }
             let (report, summary) = outcome.trace(&name);
             assert_eq!((summary.counts.holes, summary.counts.damages), (0, 0));
-            assert!(report.trace.complete);
+            // Or so busy that a thread was not out of the hook in time.
+            assert_eq!(report.trace.complete, report.trace.missed_at_start == 0);
             assert_eq!(left(&report, 1_000_003), 1);
             assert_eq!(left(&report, IN_CHILD as u64), 1);
             assert_eq!(report.trace.pid, Some(child.parse().unwrap()));

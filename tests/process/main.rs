@@ -27,6 +27,7 @@ mod faults;
 mod files;
 mod findings;
 mod fork;
+mod fork_starts;
 mod free_scopes;
 mod functions;
 mod jumps;
@@ -42,6 +43,7 @@ mod own_memory;
 #[path = "../analysis_report/page_reader.rs"]
 mod page_reader;
 mod pages;
+mod panics;
 mod pprof;
 mod private;
 mod profiles;
@@ -100,12 +102,14 @@ fn main() {
         ("findings", findings::CASES),
         ("profiles", profiles::CASES),
         ("pages", pages::CASES),
+        ("panics", panics::CASES),
         ("stack_sums", stack_sums::CASES),
         ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
+        ("fork_starts", fork_starts::CASES),
         ("signals", signals::CASES),
         ("ending_signals", ending_signals::CASES),
         ("crashes", crashes::CASES),

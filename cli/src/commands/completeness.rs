@@ -24,8 +24,14 @@ pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
 /// Why the figures of a report are incomplete, if they are.
 pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<String> {
     let lost = report.losses.lost_events;
+    let missed = report.trace.missed_at_start;
     missing(path, summary).or_else(|| match (report.trace.complete, lost) {
         (true, _) => None,
+        (false, 0) if missed > 0 => Some(format!(
+            "what was live at the start of {} is estimated, to {}, which threads of its parent allocated or freed while it forked",
+            display_name(path),
+            text::counted(missed, "block", "blocks"),
+        )),
         (false, 0) => Some(without_end(path)),
         (false, _) => Some(format!(
             "{} lacks {} that the program could not record; the result is only of the rest",

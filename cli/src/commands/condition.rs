@@ -134,9 +134,10 @@ impl Condition {
     pub fn check(&self, figures: &Figures) -> Result<Option<String>, String> {
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: this trace does not have {key}");
+        let margin = if counts_blocks(key) { figures.missed_at_start() } else { 0 };
         let Some(selector) = &self.selector else {
             let actual = figures.total(key).ok_or_else(unknown)?;
-            return Ok(self.holds(actual).then(|| self.sentence(key, actual)));
+            return Ok(self.holds(actual, margin).then(|| self.sentence(key, actual, margin)));
         };
         let selected = figures.select(selector);
         if selected.is_empty() {
@@ -147,10 +148,9 @@ impl Condition {
         }
         for (label, row) in selected {
             let actual = row_figure(row, key).ok_or_else(unknown)?;
-            if self.holds(actual) {
-                return Ok(Some(
-                    self.sentence(&format!("{key} of {}", text::escape(&label)), actual),
-                ));
+            if self.holds(actual, margin) {
+                let figure = format!("{key} of {}", text::escape(&label));
+                return Ok(Some(self.sentence(&figure, actual, margin)));
             }
         }
         Ok(None)
@@ -205,19 +205,25 @@ impl Condition {
         })
     }
 
-    fn holds(&self, actual: u64) -> bool {
+    /// Whether the condition holds for a figure that is at most `margin` from `actual`.
+    fn holds(&self, actual: u64, margin: u64) -> bool {
+        let (least, most) = (actual.saturating_sub(margin), actual.saturating_add(margin));
         match self.comparison {
-            Comparison::Greater => actual > self.value,
-            Comparison::GreaterOrEqual => actual >= self.value,
-            Comparison::Less => actual < self.value,
-            Comparison::LessOrEqual => actual <= self.value,
-            Comparison::Equal => actual == self.value,
-            Comparison::NotEqual => actual != self.value,
+            Comparison::Greater => most > self.value,
+            Comparison::GreaterOrEqual => most >= self.value,
+            Comparison::Less => least < self.value,
+            Comparison::LessOrEqual => least <= self.value,
+            Comparison::Equal => (least..=most).contains(&self.value),
+            Comparison::NotEqual => least != self.value || most != self.value,
         }
     }
 
-    fn sentence(&self, figure: &str, actual: u64) -> String {
-        format!("'{}' holds: {figure} is {}", self.source, self.number(actual))
+    fn sentence(&self, figure: &str, actual: u64, margin: u64) -> String {
+        let margin = match margin {
+            0 => String::new(),
+            _ => format!(", estimated to {}", text::counted(margin, "block", "blocks")),
+        };
+        format!("'{}' holds: {figure} is {}{margin}", self.source, self.number(actual))
     }
 
     /// A figure, as a sentence has it.
@@ -231,6 +237,11 @@ impl Condition {
             FigureType::Number => figure.to_string(),
         }
     }
+}
+
+/// Whether a figure counts blocks, of which those at the start can be estimated.
+fn counts_blocks(key: &str) -> bool {
+    matches!(key, "allocations" | "frees") || key.contains("blocks")
 }
 
 /// Checks all conditions on a report, and returns the outcome of the command: [`Outcome::Held`] for the

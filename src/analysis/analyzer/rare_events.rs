@@ -331,9 +331,10 @@ impl<O: BlockObserver> Analyzer<O> {
                 // Our writer announces no name if this is the only heap.
                 self.model.name_heap(RUST, "Rust");
             }
-            TraceRole::InitialLiveSet { blocks } => {
+            TraceRole::InitialLiveSet { blocks, missed } => {
                 self.timeline.joined();
-                self.facts.joined(self.timeline.now(), u64_at(fixed, blocks));
+                let missed = missed.map_or(0, |at| u64_at(fixed, at));
+                self.facts.joined(self.timeline.now(), u64_at(fixed, blocks), missed);
                 self.observer.joined();
             }
             TraceRole::Channel { id, enabled, name } => {
@@ -341,10 +342,11 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.channel(u32_at(fixed, id), u8_at(fixed, enabled) != 0, name.as_deref());
             }
             TraceRole::Lost { events } => self.diagnostics.lost(u64_at(fixed, events)),
-            TraceRole::Report { cycle, overhead, lost, misuses } => {
+            TraceRole::Report { cycle, overhead, lost, misuses, in_flight } => {
                 let (lost, misuses) = (u64_at(fixed, lost), u64_at(fixed, misuses));
                 if self.diagnostics.set_reported(lost, misuses) && self.cutoff.is_counting() {
                     self.facts.set_overhead_bytes(u64_at(fixed, overhead));
+                    self.cutoff.after_mut().in_flight = in_flight.map_or(0, |at| u64_at(fixed, at));
                     self.cutoff.set_time(self.timeline.nanoseconds(u64_at(fixed, cycle)));
                     self.stop_counting();
                 }

@@ -99,6 +99,8 @@ pub(in crate::analysis) enum TraceRole {
     },
     InitialLiveSet {
         blocks: u16,
+        /// Absent in traces of earlier versions.
+        missed: Option<u16>,
     },
     Channel {
         id: u16,
@@ -113,6 +115,8 @@ pub(in crate::analysis) enum TraceRole {
         overhead: u16,
         lost: u16,
         misuses: u16,
+        /// Absent in traces of earlier versions.
+        in_flight: Option<u16>,
     },
 }
 
@@ -442,7 +446,10 @@ impl Fields<'_> {
                 functions: self.index("Functions", &[FieldType::U32Array])?,
                 lines: self.index("Lines", &[FieldType::U32Array])?,
             }),
-            "Alive" => Role::Trace(TraceRole::InitialLiveSet { blocks: self.at("Blocks", U64)? }),
+            "Alive" => Role::Trace(TraceRole::InitialLiveSet {
+                blocks: self.at("Blocks", U64)?,
+                missed: self.at("Missed", U64).ok(),
+            }),
             "ScopeEntries" => Role::Name(NameRole::ScopeEntries {
                 tag: self.at("Tag", I32)?,
                 entries: self.at("Entries", U64)?,
@@ -476,6 +483,7 @@ impl Fields<'_> {
                 overhead: self.at("OverheadBytes", U64)?,
                 lost: self.at("LostEvents", U64)?,
                 misuses: self.at("ScopeMisuses", U64)?,
+                in_flight: self.at("InFlight", U64).ok(),
             }),
             _ => Role::Ignored,
         })

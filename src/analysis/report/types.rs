@@ -140,7 +140,10 @@ pub struct TraceInfo {
     /// not say. It is also false for a trace that has the values of Unreal's memory tags
     /// ([`Report::llm_tags`]), and no allocations and frees.
     pub memory_recorded: Option<bool>,
-    /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
+    /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a fork, allocations
+    /// and frees of the parent's other threads just before the fork.
+    pub missed_at_start: u64,
+    /// Whether nothing is missing: no event lost, none missed at the start, no damage, and the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
     /// a trace of that writer counts as ended when its source could be read to the end and has a
     /// sync, which the writer sends after the start of the trace. A trace that was cut later,
@@ -245,6 +248,9 @@ pub struct AfterReport {
     pub frees: u64,
     /// The sizes of all allocations and the new sizes of all reallocations.
     pub allocated_bytes: u64,
+    /// How many threads were in a call of the allocator when the recording ended, at most: what it allocated or freed is in no figure.
+    /// Where a process was killed, each of its threads can have been in one.
+    pub in_flight: u64,
 }
 
 impl AfterReport {

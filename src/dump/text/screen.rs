@@ -74,6 +74,10 @@ fn headline(report: &Report, options: &Options) -> String {
             text.push_str(&format!(", {}", counted(lost_events, "EVENT LOST", "EVENTS LOST")));
         }
     }
+    if trace.missed_at_start > 0 {
+        let blocks = counted(trace.missed_at_start, "BLOCK", "BLOCKS");
+        text.push_str(&format!(", START ESTIMATED TO {blocks}"));
+    }
     text
 }
 
@@ -95,6 +99,12 @@ pub(super) fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io
     if losses.truncated_bytes > 0 {
         let bytes = counted(losses.truncated_bytes, "byte", "bytes");
         loud.push(format!("{bytes} of the trace could not be read"));
+    }
+    if report.trace.missed_at_start > 0 {
+        let blocks = counted(report.trace.missed_at_start, "block", "blocks");
+        loud.push(format!(
+            "what was live at the start is estimated, to {blocks}: threads of the parent allocated or freed while it forked"
+        ));
     }
     if loud.is_empty() && !report.trace.complete {
         loud.push(
@@ -330,6 +340,11 @@ fn details(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Res
         let allocations = counted(after.allocations, "allocation", "allocations");
         let frees = counted(after.frees, "free", "frees");
         lines.write("afterwards", &format!("{allocations} and {frees}, not counted"))?;
+    }
+    if after.in_flight > 0 {
+        let calls = counted(after.in_flight, "call", "calls");
+        let text = format!("{calls} of the allocator at the end, at most; not counted");
+        lines.write("in flight", &text)?;
     }
     let mut title = "bookmarks";
     for bookmark in report.bookmarks.iter().take(options.top) {

@@ -121,18 +121,19 @@ pub(crate) static REPORT: Declaration = Declaration {
         ("LostEvents", U64),
         ("ScopeMisuses", U64),
         ("FailedAllocations", U64),
+        ("InFlight", U64),
     ],
 };
 
 /// The end of the initial live-set snapshot. The allocations before this event, on the same stream
 /// id, happened before this trace began. Other traces of the process, which began earlier, have
-/// them at their own times.
+/// them at their own times. `Missed` events between these blocks and the beginning are missing.
 pub(crate) static LIVE_SET_END: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",
     event: "Alive",
     flags: NO_SYNC,
-    fields: &[("Blocks", U64)],
+    fields: &[("Blocks", U64), ("Missed", U64)],
 };
 
 /// Replaces the event of a scope that was entered before this stream started.

@@ -51,6 +51,7 @@ impl Trailer {
                 loss::total().into(),
                 self.scope_misuses.into(),
                 self.failed_allocations.into(),
+                loss::in_flight().into(),
             ],
             &mut report,
         );
@@ -322,6 +323,7 @@ impl Session {
         self.threads.continue_from(numbers.fresh_stream as u16, threads);
         loss::reset();
         loss::reported(numbers.lost);
+        loss::count_interrupted();
         self.finish(&Trailer {
             overhead_bytes: numbers.overhead_bytes,
             scope_misuses: numbers.scope_misuses,

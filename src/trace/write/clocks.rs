@@ -79,6 +79,16 @@ pub(super) fn stop() {
     CLOCKS.log.fetch_or(STOP, Ordering::SeqCst);
 }
 
+/// Makes every thread check the state before its next event about memory; `false` if they do so anyway.
+pub(super) fn hold() -> bool {
+    CLOCKS.global.fetch_or(STOP, Ordering::SeqCst) & STOP == 0
+}
+
+/// Reverts [`hold`].
+pub(super) fn release() {
+    CLOCKS.global.fetch_and(!STOP, Ordering::SeqCst);
+}
+
 /// Reverts [`stop`] for the program's events, and for the hook's events if `hook`.
 pub(super) fn resume(hook: bool) {
     if hook {

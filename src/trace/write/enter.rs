@@ -87,6 +87,7 @@ pub(crate) fn enter_cold() -> Option<SlowEntry> {
 /// Does what [`enter_cold`] does, for one kind of events: [`state::RECORD`] or [`state::LOG`].
 pub(super) fn enter_cold_with(kind: u32) -> Option<SlowEntry> {
     if state::load() & kind == 0 {
+        count_too_late(kind);
         return None;
     }
     let entry = SlowEntry::new(registry::current()?);
@@ -98,6 +99,7 @@ pub(super) fn enter_cold_with(kind: u32) -> Option<SlowEntry> {
     }
     set_guard(slot);
     if !state::is_recorded(kind) {
+        count_too_late(kind);
         entry.leave();
         return None;
     }
@@ -106,9 +108,18 @@ pub(super) fn enter_cold_with(kind: u32) -> Option<SlowEntry> {
     } else if !slot.has_room() && !buffer_pool::make_room(slot) {
         if state::load() & kind != 0 {
             loss::event(slot);
+        } else {
+            count_too_late(kind);
         }
         entry.leave();
         return None;
     }
     Some(entry)
+}
+
+/// Counts a call of the allocator that comes while the recording ends. Events of the program are not counted.
+fn count_too_late(kind: u32) {
+    if kind == state::RECORD {
+        loss::too_late();
+    }
 }

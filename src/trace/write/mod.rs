@@ -18,6 +18,7 @@ pub(crate) mod buffer_pool;
 pub(crate) mod clocks;
 pub mod declared;
 mod enter;
+pub(crate) mod hold;
 pub(crate) mod loss;
 pub(crate) mod order;
 pub(crate) mod program;

@@ -4,7 +4,7 @@
 //! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after
 //! the barrier sees the new state.
 
-use super::slot::Guard;
+use super::slot::{Guard, ThreadSlot};
 use super::{backpressure, clocks, registry, state};
 use crate::platform::os;
 use std::sync::atomic::{Ordering, fence};
@@ -24,7 +24,13 @@ pub(crate) fn pause(timeout: Duration) -> bool {
     state::set_paused();
     clocks::stop();
     backpressure::wake_waiters();
-    quiesce(timeout)
+    quiesce(timeout, |guard| guard == Guard::OUT) == 0
+}
+
+/// Waits at most `timeout` until no thread is about to write an event, without pausing the recording; returns how many still
+/// are. Threads that wait inside the hook have nothing uncommitted.
+pub(super) fn wait_for_hooks(timeout: Duration) -> u64 {
+    quiesce(timeout, |guard| guard != Guard::IN)
 }
 
 /// Begins or resumes recording, while no thread is inside a hook: the events that the program logs,
@@ -50,26 +56,27 @@ pub(crate) fn barrier() {
     }
 }
 
-/// Waits at most `timeout` until every thread has been seen outside the hook after a barrier,
-/// without a lease. Such a thread checks the state when it enters the hook again.
-fn quiesce(timeout: Duration) -> bool {
+/// Waits at most `timeout` until every thread has been seen with a guard that `is_outside` accepts after a barrier, without a
+/// lease; returns how many have not. Such a thread checks the state when it enters the hook again.
+fn quiesce(timeout: Duration, is_outside: fn(u32) -> bool) -> u64 {
     registry::slots().for_each(|slot| slot.revoke_lease());
     barrier();
     let deadline = Instant::now() + timeout;
-    registry::slots().all(|slot| {
+    let is_inside = |slot: &&ThreadSlot| {
         loop {
-            if slot.guard.load(Ordering::Acquire) == Guard::OUT {
+            if is_outside(slot.guard.load(Ordering::Acquire)) {
                 if !slot.is_leased() {
-                    return true;
+                    return false;
                 }
                 // The thread has taken a lease since the revocation.
                 slot.revoke_lease();
                 barrier();
             }
             if Instant::now() >= deadline {
-                return false;
+                return true;
             }
             std::thread::yield_now();
         }
-    })
+    };
+    registry::slots().filter(is_inside).count() as u64
 }

@@ -52,6 +52,8 @@ pub(crate) struct ThreadState {
     system_id: Cell<u32>,
     /// The earliest epoch in which its next slot may begin.
     epoch: Cell<u64>,
+    /// The number of the end at which a call of this thread came too late.
+    pub(super) late_in: Cell<u32>,
     /// Functions to run when the thread ends.
     at_end: [Cell<Option<extern "C" fn()>>; 2],
 }
@@ -68,6 +70,7 @@ thread_local! {
         id: Cell::new(0),
         system_id: Cell::new(0),
         epoch: Cell::new(0),
+        late_in: Cell::new(0),
         at_end: [const { Cell::new(None) }; 2],
     } };
 }
@@ -130,6 +133,11 @@ pub(crate) fn numbered(number: u32) -> Option<&'static ThreadSlot> {
 /// Bytes of pages that hold slots.
 pub(crate) fn mapped() -> u64 {
     SLOTS.mapped_bytes()
+}
+
+/// Whether the thread of this slot has not ended.
+pub(super) fn is_live(slot: &ThreadSlot) -> bool {
+    slot.state.load(Ordering::Acquire) == LIVE
 }
 
 /// This thread's slot, and whether it is for a single event after the thread's end. Registers the

@@ -4,7 +4,7 @@
 
 use super::order::{self, STOP};
 use super::slot::ThreadSlot;
-use super::{buffer_pool, clocks, loss, state};
+use super::{buffer_pool, clocks, hold, loss, state};
 use crate::platform::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,8 +50,14 @@ fn global_of(slot: &ThreadSlot) -> &AtomicU64 {
 pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> bool {
     loop {
         let global = clocks::global().load(Ordering::Relaxed);
-        if global & STOP != 0 && !state::is_recorded(state::RECORD) {
-            return false;
+        if global & STOP != 0 {
+            if !state::is_recorded(state::RECORD) {
+                loss::too_late();
+                return false;
+            }
+            if hold::wait(slot) {
+                continue;
+            }
         }
         let leased = slot.is_leased();
         let before = slot.stamp.load(Ordering::Relaxed);
@@ -74,7 +80,7 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
         // the thread waits for that buffer, the watermark may pass the thread's epoch, so the
         // thread joins again.
         if !buffer_pool::make_room(slot) {
-            loss::event(slot);
+            loss::not_written(slot);
             return false;
         }
     }

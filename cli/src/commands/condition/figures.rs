@@ -44,6 +44,11 @@ impl Figures {
         value.as_u64().or_else(|| value.as_bool().map(u64::from))
     }
 
+    /// By how many blocks the figures can be wrong.
+    pub fn missed_at_start(&self) -> u64 {
+        self.total("missed_at_start").unwrap_or_default()
+    }
+
     /// All rows by this, each with the name that it has in the text report.
     pub fn rows(&self, of: By) -> impl Iterator<Item = (String, &Value)> {
         let (list, path) = match of {

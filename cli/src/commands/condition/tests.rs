@@ -60,6 +60,33 @@ fn conditions() {
 }
 
 /// Two scopes `parse`, one of them within `request`; names, a group, and a thread without a name.
+#[test]
+fn an_estimated_start_is_a_margin_of_figures_that_count_blocks() {
+    let mut report = Report::default();
+    report.totals.live_blocks = 100;
+    report.totals.live_bytes = 100;
+    report.trace.missed_at_start = 14;
+    let figures = Figures::of(&report);
+    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    for (text, holds) in [
+        ("live_blocks > 113", true),
+        ("live_blocks > 114", false),
+        ("live_blocks >= 114", true),
+        ("live_blocks < 87", true),
+        ("live_blocks < 86", false),
+        ("live_blocks <= 86", true),
+        ("live_blocks = 114", true),
+        ("live_blocks = 115", false),
+        ("live_blocks != 100", true),
+        ("live_bytes > 100", false),
+        ("missed_at_start > 0", true),
+    ] {
+        assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");
+    }
+    let held = "'live_blocks > 113' holds: live_blocks is 100, estimated to 14 blocks";
+    assert_eq!(check("live_blocks > 113"), Ok(Some(held.to_owned())));
+}
+
 fn rows() -> Figures {
     let mut report = Report::default();
     let text = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
