@@ -282,7 +282,7 @@ fn conversions() {
     sizes(0, 8000);
     let vec = tagged(A, || TaggedVec::from(plain));
     sizes(8000, 0);
-    let plain = Vec::from(vec);
+    let plain = vec.into_vec();
     assert_eq!(plain.as_ptr(), address);
     sizes(0, 0);
     // A queue of a vector, with its beginning elsewhere than its block's.
@@ -301,7 +301,7 @@ fn conversions() {
     sizes(999 * 8, 0);
     drop(boxed);
     let text = TaggedString::from_string(A, "x".repeat(500));
-    let mut text = TaggedString::from(String::from(text));
+    let mut text = TaggedString::from(text.into_string());
     sizes(0, 0);
     text.set_tag(B);
     sizes(0, 500);
