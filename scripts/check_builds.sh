@@ -1,7 +1,7 @@
 #!/bin/sh
 # Programs built as releases are: with link-time optimisation, with panics that abort, and with the
 # allocator in a dependency that the program itself never names. Their environment must start them
-# before `main`, and a panic must give the report.
+# before `main`, a panic must give the report, and the channel of a dependency must be known.
 #
 #     scripts/check_builds.sh
 set -eu
@@ -10,7 +10,20 @@ cd "$(dirname "$0")/.."
 root=$PWD
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir -p "$folder/allocator/src" "$folder/src"
+mkdir -p "$folder/allocator/src" "$folder/quiet/src" "$folder/src"
+# Nothing calls into this one; its channel must be known all the same.
+cat >"$folder/quiet/Cargo.toml" <<TOML
+[package]
+name = "quiet"
+version = "0.0.0"
+edition = "2021"
+[dependencies]
+memledger = { path = "$root" }
+TOML
+cat >"$folder/quiet/src/lib.rs" <<'RUST'
+#![forbid(unsafe_code)]
+memledger::channel! { QUIET = "Quiet"; }
+RUST
 cat >"$folder/allocator/Cargo.toml" <<TOML
 [package]
 name = "allocator"
@@ -18,8 +31,10 @@ version = "0.0.0"
 edition = "2024"
 [dependencies]
 memledger = { path = "$root" }
+quiet = { path = "../quiet" }
 TOML
 cat >"$folder/allocator/src/lib.rs" <<'RUST'
+use quiet as _;
 #[global_allocator]
 static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
 RUST
@@ -56,8 +71,9 @@ check() {
     shift 2
     rm -f "$folder/trace.utrace" "$folder/report.json"
     status=0
-    (cd "$folder" && RUST_BACKTRACE=0 MEMLEDGER_FILE=trace.utrace MEMLEDGER_REPORT=report.json "$@" 2>stderr) || status=$?
+    (cd "$folder" && RUST_BACKTRACE=0 MEMLEDGER_FILE=trace.utrace MEMLEDGER_REPORT=report.json MEMLEDGER_TRACE=default,quiet "$@" 2>stderr) || status=$?
     [ "$status" = "$expected" ] || { echo "$name: status $status, not $expected"; exit 1; }
+    ! grep "no channel" "$folder/stderr" || { echo "$name: a channel of a dependency is not known"; exit 1; }
     python3 - "$folder/report.json" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1]))

@@ -74,11 +74,11 @@ fn live_blocks(_: &mut Criterion) {
     let recording = Recording::start(Mode::REPORT, Ledger::builder().worker(Worker::Manual));
     let ledger = &recording.ledger;
     ledger.update();
-    let before = ledger.stats();
+    let before = ledger.recent_stats();
     let mut churn = Churn::of(BLOCKS);
     churn.fill(&ALLOC, &|| ledger.update());
     ledger.update();
-    let after = ledger.stats();
+    let after = ledger.recent_stats();
     let ledger_bytes = |stats: memledger::Stats| stats.overhead_bytes - stats.buffer_bytes;
     let bytes = (ledger_bytes(after) - ledger_bytes(before)) as f64 / BLOCKS as f64;
     println!("worker/memory: {bytes:.1} bytes of ledger for each of {BLOCKS} live blocks");

@@ -125,7 +125,7 @@ fn memory(figures: &mut Figures) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while running.load(Ordering::Acquire) > 0 {
-                most.fetch_max(recording.ledger.stats().overhead_bytes, Ordering::Relaxed);
+                most.fetch_max(recording.ledger.recent_stats().overhead_bytes, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(2));
             }
         });

@@ -306,6 +306,13 @@ impl<O: BlockObserver> Analyzer<O> {
         (total.live_bytes, total.peak_bytes)
     }
 
+    /// Live blocks, and the blocks at the peak of bytes, in the same way.
+    #[cfg(feature = "enable")]
+    pub(crate) fn live_blocks_and_at_peak(&self) -> (u64, u64) {
+        let total = self.model.accounts().total();
+        (total.live_blocks, total.blocks_at_peak)
+    }
+
     /// The duration of the trace so far in nanoseconds, as in a [`report`](Self::report); a few loads.
     pub fn duration_ns(&self) -> u64 {
         self.end().at_ns

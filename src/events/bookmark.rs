@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// On by default, because a program sets few bookmarks, and sets each of them deliberately.
 #[cfg(feature = "enable")]
-pub(super) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
+pub(crate) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
 #[cfg(feature = "enable")]
 crate::event! {

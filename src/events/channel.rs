@@ -1,12 +1,13 @@
 //! Channels: named sets of events that are recorded together or not at all.
 //!
-//! A channel is a static in the code that logs on it. Its first use adds it to an append-only
-//! table, which all threads share without locks. A setting can name channels of code that has not
-//! run yet: their names are kept until the channels are added.
+//! A channel is a static in the code that logs on it. A function that the loader calls before `main` adds it to an
+//! append-only table, which all threads share without locks ([`channel!`](crate::channel) declares it). A channel of a
+//! library that is loaded later is added then, and on platforms without a tracker at its first use. So a setting can
+//! name channels that are not there yet: their names are kept until the channels are added.
 //!
 //! ```text
-//! NEW ──first use──► ON    named by the setting, or on by default
-//!               └──► OFF   ◄──► ON by `set_enabled`, unless it is read-only
+//! NEW ──added──► ON    named by the setting, or on by default
+//!           └──► OFF   ◄──► ON by `set_enabled`, unless it is read-only
 //! ```
 
 use crate::error::Error;
@@ -51,21 +52,90 @@ pub struct Channel {
 /// assert!(ASSETS.set_enabled(true).is_err());
 /// # Ok::<(), memledger::Error>(())
 /// ```
-/// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
-/// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
+/// They exist from before `main` on, and are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the
+/// flag `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
 /// [`Channel::set_enabled`] and [`Channel::switch`], which return an error for read-only channels.
+/// [`channel_presets!`](crate::channel_presets) gives a list of channels a name.
 /// Names are compared as Unreal does: upper and lower case are the same, and so is a name with an
-/// `s` or the suffix `Channel` at its end. A program can have 1024 channels.
+/// `s` or the suffix `Channel` at its end. Channels of the same name, in several crates, are turned on and off together
+/// by their name. A program can have 1024 channels.
 #[macro_export]
 macro_rules! channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
         $(
             $(#[$attribute])*
             #[allow(dead_code)]
-            $visibility static $name: $crate::Channel =
-                $crate::Channel::new($text, $crate::__read_only!($($flag)?));
+            $visibility static $name: $crate::Channel = {
+                $crate::__before_main! { $crate::Channel::add(&$name) }
+                $crate::Channel::new($text, $crate::__read_only!($($flag)?))
+            };
         )*
     };
+}
+
+/// Names for lists of channels, for settings.
+///
+/// ```
+/// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+///
+/// // `MEMLEDGER_TRACE=gameplay`, `-trace=gameplay,callstack`
+/// memledger::channel_presets! {
+///     "gameplay" = "default,game,network";
+/// }
+/// ```
+/// A preset stands for its channels wherever channels are named: in `MEMLEDGER_TRACE`, the flag `-trace=`,
+/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), the channels of a destination, [`Channel::switch`], and
+/// commands of the control server. Upper and lower case are the same. The preset `default`, which every program has,
+/// is `memory,scope`; others may contain it. A preset hides a channel of the same name.
+#[macro_export]
+macro_rules! channel_presets {
+    ($($name:literal = $channels:literal;)*) => {
+        $(
+            const _: () = {
+                #[allow(dead_code)]
+                static PRESET: $crate::events::ChannelPreset =
+                    $crate::events::ChannelPreset::new($name, $channels);
+                $crate::__before_main! { $crate::events::ChannelPreset::add(&PRESET) }
+            };
+        )*
+    };
+}
+
+/// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
+// SAFETY: the section holds pointers to functions of this form, called once each when the program or the library is
+// loaded. The number puts them before the function that starts a recording. An attribute has no effect on code that
+// forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
+#[cfg(all(
+    feature = "enable",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(memledger_portable)
+))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __before_main {
+    ($body:expr) => {
+        #[used]
+        #[unsafe(link_section = ".init_array.00098")]
+        static BEFORE_MAIN: extern "C" fn() = {
+            extern "C" fn before_main() {
+                $body
+            }
+            before_main
+        };
+    };
+}
+
+#[cfg(not(all(
+    feature = "enable",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(memledger_portable)
+)))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __before_main {
+    ($body:expr) => {};
 }
 
 #[doc(hidden)]
@@ -108,6 +178,13 @@ impl Channel {
         self.name
     }
 
+    /// Makes it known before its first use. Costs a few loads for each channel that is known already.
+    #[cfg(feature = "enable")]
+    #[doc(hidden)]
+    pub fn add(&'static self) {
+        self.find_or_claim_entry();
+    }
+
     /// The id of the channel in Unreal's streams, and in the filter of a destination.
     #[cfg(feature = "enable")]
     #[doc(hidden)]
@@ -137,8 +214,7 @@ impl Channel {
     /// may not be recorded. The trace has the change within 10 ms.
     ///
     /// # Errors
-    /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has used 1024 others
-    /// before.
+    /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has 1024 others.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         self.refuse_read_only()?;
         #[cfg(feature = "enable")]
@@ -157,13 +233,12 @@ impl Channel {
         Ok(())
     }
 
-    /// All channels that the program has used so far, including the tracker's own, in the order of
-    /// their first use. Costs a few loads for each.
+    /// All channels of the program and of the libraries that are loaded, including the tracker's own, in no
+    /// particular order. Costs a few loads for each.
     ///
     /// ```
     /// memledger::channel! { GAME = "Game"; }
     ///
-    /// GAME.is_enabled(); // what a log site on it does first
     /// let names: Vec<_> = memledger::Channel::all().map(|channel| channel.name()).collect();
     /// # #[cfg(feature = "enable")]
     /// assert!(names.contains(&"Game"));
@@ -175,7 +250,7 @@ impl Channel {
         std::iter::empty()
     }
 
-    /// The channel of this name, if the program has used it. Names are compared as in
+    /// The channel of this name. Names are compared as in
     /// [`channel!`](crate::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
         #[cfg(feature = "enable")]
@@ -194,8 +269,8 @@ impl Channel {
     }
 
     /// Turns the channels of these names on or off; commas separate the names. On an error, changes
-    /// no channel. A name that no channel has so far is kept, and applies when a channel of this
-    /// name is first used; at most 1024 names are kept.
+    /// no channel. A name that no channel has so far is kept, and applies when a library with such a channel is
+    /// loaded; at most 1024 names are kept.
     ///
     /// ```
     /// use memledger::Channel;
@@ -243,6 +318,7 @@ const fn is_name(name: &str) -> bool {
 mod filter;
 #[cfg(feature = "enable")]
 mod filtered_sink;
+mod preset;
 #[cfg(feature = "enable")]
 mod registry;
 #[cfg(feature = "enable")]
@@ -251,6 +327,7 @@ mod requested;
 pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
 pub(crate) use filtered_sink::{Cleared, FilteredSink, Needs};
+pub use preset::ChannelPreset;
 #[cfg(feature = "enable")]
 pub(crate) use registry::{
     ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,

@@ -15,7 +15,7 @@
 //!
 //! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
 
-mod bookmark;
+pub(crate) mod bookmark;
 pub(crate) mod channel;
 mod declare;
 mod field;
@@ -30,6 +30,8 @@ mod write;
 pub use crate::trace::write::declared;
 #[doc(hidden)]
 pub use bookmark::BookmarkSite;
+#[doc(hidden)]
+pub use channel::ChannelPreset;
 #[doc(hidden)]
 pub use declare::{Loggable, empty};
 #[cfg(feature = "enable")]

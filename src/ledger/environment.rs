@@ -2,12 +2,27 @@
 
 use super::settings::{self, Settings};
 use super::{exit, start};
-use crate::alloc::linked;
+use crate::alloc::{self, linked};
+use crate::events::bookmark;
 use crate::platform::os;
+use crate::scopes;
+use crate::stacks;
 use crate::trace::write::{state, untracked};
+
+/// The tracker's own channels, which exist before their first use as those of the program do.
+fn add_own_channels() {
+    alloc::CHANNEL.add();
+    scopes::CHANNEL.add();
+    scopes::FREE_CHANNEL.add();
+    stacks::CHANNEL.add();
+    bookmark::BOOKMARK.add();
+    #[cfg(feature = "perfetto")]
+    crate::perfetto::TRACK.add();
+}
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
+    add_own_channels();
     #[cfg(feature = "__preload")]
     if os::program_has_tracker() {
         // The program's own tracker records what the environment asks for.

@@ -24,25 +24,47 @@ struct State {
     black_box: Option<BlackBox>,
 }
 
-/// Live and peak bytes of the recording's analyzer, as of the last collection; [`NONE`] while there
-/// is no such analyzer.
+/// The figures of the recording's analyzer, as of the last collection; [`NONE`] while there is no such
+/// analyzer.
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(NONE);
 static PEAK_BYTES: AtomicU64 = AtomicU64::new(NONE);
+static LIVE_BLOCKS: AtomicU64 = AtomicU64::new(NONE);
+static BLOCKS_AT_PEAK: AtomicU64 = AtomicU64::new(NONE);
 const NONE: u64 = u64::MAX;
 
-/// Live and peak bytes of the recording's analyzer, as of the last collection, without a lock;
-/// `None` if there is no such analyzer.
-pub(super) fn figures() -> Option<(u64, u64)> {
-    let figures = (LIVE_BYTES.load(Ordering::Relaxed), PEAK_BYTES.load(Ordering::Relaxed));
-    (figures.0 != NONE && figures.1 != NONE).then_some(figures)
+/// The heap, as the recording's analyzer has it.
+#[derive(Clone, Copy)]
+pub(super) struct HeapFigures {
+    pub(super) live_bytes: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) live_blocks: u64,
+    pub(super) blocks_at_peak: u64,
+}
+
+/// The figures as of the last collection, without a lock; `None` if there is no such analyzer.
+pub(super) fn figures() -> Option<HeapFigures> {
+    let load = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|&n| n != NONE);
+    Some(HeapFigures {
+        live_bytes: load(&LIVE_BYTES)?,
+        peak_bytes: load(&PEAK_BYTES)?,
+        live_blocks: load(&LIVE_BLOCKS)?,
+        blocks_at_peak: load(&BLOCKS_AT_PEAK)?,
+    })
+}
+
+fn publish_figures([live_bytes, peak_bytes, live_blocks, blocks_at_peak]: [u64; 4]) {
+    LIVE_BYTES.store(live_bytes, Ordering::Relaxed);
+    PEAK_BYTES.store(peak_bytes, Ordering::Relaxed);
+    LIVE_BLOCKS.store(live_blocks, Ordering::Relaxed);
+    BLOCKS_AT_PEAK.store(blocks_at_peak, Ordering::Relaxed);
 }
 
 impl State {
     fn publish(&mut self) {
         if self.published {
-            let (live, peak) = self.analyzer.live_and_peak_bytes();
-            LIVE_BYTES.store(live, Ordering::Relaxed);
-            PEAK_BYTES.store(peak, Ordering::Relaxed);
+            let (live_bytes, peak_bytes) = self.analyzer.live_and_peak_bytes();
+            let (live_blocks, blocks_at_peak) = self.analyzer.live_blocks_and_at_peak();
+            publish_figures([live_bytes, peak_bytes, live_blocks, blocks_at_peak]);
         }
         if let Some(black_box) = &mut self.black_box {
             black_box.check(&self.analyzer);
@@ -53,8 +75,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if self.published {
-            LIVE_BYTES.store(NONE, Ordering::Relaxed);
-            PEAK_BYTES.store(NONE, Ordering::Relaxed);
+            publish_figures([NONE; 4]);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::in_process::InProcessAnalyzer;
 use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
+use super::stats::Stats;
 use super::watch::Watching;
 use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};
@@ -191,6 +192,24 @@ pub(super) fn flush() {
     if !state::is_forked() {
         untracked(|| on_helper_thread(|| collect(true)));
     }
+}
+
+/// The figures, once all events from before the call are collected.
+pub(super) fn stats() -> Stats {
+    if state::is_forked() || !state::is_running() {
+        return Stats::of_last_cycle();
+    }
+    untracked(|| {
+        on_helper_thread(|| {
+            let _signals = BlockedSignals::new();
+            let mut session = worker::session_within(WORKER_TIMEOUT);
+            if let Some(session) = session.as_mut().and_then(|session| session.as_mut()) {
+                worker::collect_everything(session, WORKER_TIMEOUT);
+            }
+            // NOTE: while the session is locked, no other thread collects, so the figures are of one moment.
+            Stats::of_last_cycle()
+        })
+    })
 }
 
 pub(super) fn control_address() -> Option<SocketAddr> {

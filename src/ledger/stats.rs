@@ -15,7 +15,9 @@ use crate::trace::worker::{self, Trailer};
 #[cfg(feature = "enable")]
 use crate::trace::write::{buffer_pool, loss, state};
 
-/// Figures of the recording itself.
+/// Figures of the program's heap and of the recording itself:
+/// [`Ledger::stats`](crate::Ledger::stats), and [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the
+/// worker's last cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -36,27 +38,31 @@ pub struct Stats {
     /// Destinations of the trace, beside its first file, that could not be reached, were lost or
     /// were too slow, since the start of the process.
     pub lost_destinations: u64,
-    /// Bytes in live blocks that were allocated since recording began, as of the last collection,
-    /// which is at most 10 ms ago as a rule ([`Ledger::flush`](crate::Ledger::flush) collects now).
-    /// `None` if the events are not analyzed in the process: without a report, a host, a control
-    /// server,
+    /// Bytes in live blocks that were allocated since recording began. `None` if the events are not
+    /// analyzed in the process: without a report, a host, a control server,
     /// [`LedgerBuilder::follow_forks`](crate::LedgerBuilder::follow_forks) and
     /// [`LedgerBuilder::analyze_in_process`](crate::LedgerBuilder::analyze_in_process).
     pub live_bytes: Option<u64>,
     /// The most bytes that were live at once, in the same way.
     pub peak_bytes: Option<u64>,
+    /// The blocks of `live_bytes`.
+    pub live_blocks: Option<u64>,
+    /// The blocks that were live at the moment of `peak_bytes`, as in the report.
+    pub blocks_at_peak: Option<u64>,
     /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
     pub refused_contexts: u64,
 }
 
 #[cfg(feature = "enable")]
 impl Stats {
-    /// The figures now; a few loads.
-    pub(super) fn now() -> Self {
-        let figures = in_process::figures();
+    /// The figures as of the last cycle; a few loads.
+    pub(super) fn of_last_cycle() -> Self {
+        let heap = in_process::figures();
         Self {
-            live_bytes: figures.map(|(live_bytes, _)| live_bytes),
-            peak_bytes: figures.map(|(_, peak_bytes)| peak_bytes),
+            live_bytes: heap.map(|heap| heap.live_bytes),
+            peak_bytes: heap.map(|heap| heap.peak_bytes),
+            live_blocks: heap.map(|heap| heap.live_blocks),
+            blocks_at_peak: heap.map(|heap| heap.blocks_at_peak),
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),

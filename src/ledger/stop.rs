@@ -108,7 +108,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     report_missing_channels(&channel::clear_setting());
     if channel::refused() > 0 {
         problems::add(format!(
-            "{} channels of the program stayed off: it can have 1024, and had used these before",
+            "{} channels of the program stayed off: it can have 1024, and had these before",
             channel::refused()
         ));
     }
@@ -132,7 +132,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
 fn report_missing_channels(missing: &[&str]) {
     if !missing.is_empty() {
         problems::add(format!(
-            "{missing:?} in the setting of channels is the name of no channel that this program has used; {}",
+            "{missing:?} in the setting of channels is the name of no channel of this program; {}",
             instead(missing)
         ));
     }
@@ -145,6 +145,6 @@ fn instead(missing: &[&str]) -> String {
         missing.iter().map(|name| nearest(name, known.iter().copied())).collect();
     match near {
         Some(near) => format!("likely meant: {near:?}"),
-        None => format!("it has used {known:?}"),
+        None => format!("it has {known:?}"),
     }
 }

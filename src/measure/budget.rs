@@ -51,6 +51,26 @@ pub struct Budget {
 /// # fn main() { parsing_stays_small() }
 /// ```
 ///
+/// A future is polled within the budget; `run(|| async { .. })` would only make it:
+#[cfg_attr(feature = "enable", doc = "```")]
+#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
+/// # use memledger::{TrackingAllocator, budget};
+/// # #[global_allocator]
+/// # static ALLOC: TrackingAllocator = TrackingAllocator::system();
+/// # fn block_on<F: Future>(task: F) -> F::Output {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     match std::pin::pin!(task).poll(&mut context) {
+/// #         std::task::Poll::Ready(value) => value,
+/// #         std::task::Poll::Pending => unreachable!(),
+/// #     }
+/// # }
+/// # async fn receive() -> Vec<u8> { vec![1] }
+/// # fn main() {
+/// let received = budget("receive").allocations(1).run(|| block_on(receive()));
+/// # assert_eq!(received, [1]);
+/// # }
+/// ```
+///
 /// The measured code runs in a scope of this name; the message shows it, and so does the report of
 /// a ledger that runs meanwhile. [`measure`](crate::measure) documents what counts, what it costs
 /// and what it requires.

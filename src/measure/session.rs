@@ -19,8 +19,7 @@ use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
 use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
-use crate::trace::worker::{self, Session};
-use crate::trace::write::quiesce::HOOK_TIMEOUT;
+use crate::trace::worker;
 use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use std::panic::Location;
 use std::sync::MutexGuard;
@@ -204,7 +203,9 @@ impl Active {
     fn collect(&self) -> Result<(), Error> {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
-        collect_everything(session)?;
+        if !worker::collect_everything(session, WORKER_TIMEOUT) {
+            return Err(Error::Unmeasured(Unmeasured::NotCollected(WORKER_TIMEOUT)));
+        }
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
             return Err(Error::Unmeasured(Unmeasured::ChannelTurnedOff("scope")));
         }
@@ -239,18 +240,6 @@ fn end_if_over(current: &mut Option<Recording>) {
     if let Some(recording) = current.take_if(|recording| recording.is_over()) {
         stop::end(recording, false);
     }
-}
-
-/// Collects until all events from before the call are collected.
-fn collect_everything(session: &mut Session) -> Result<(), Error> {
-    let deadline = Instant::now() + WORKER_TIMEOUT;
-    while Instant::now() < deadline && !session.has_failed() {
-        worker::cycle(session, HOOK_TIMEOUT);
-        if session.has_everything() {
-            return Ok(());
-        }
-    }
-    Err(Error::Unmeasured(Unmeasured::NotCollected(WORKER_TIMEOUT)))
 }
 
 fn not_started(error: Error) -> Error {

@@ -201,7 +201,7 @@ macro_rules! __values {
     (($value:expr) $($rest:tt)*) => { ($value, $crate::__values!($($rest)*)) };
 }
 
-/// A slice from here to the end of the enclosing block, or of the block that is given.
+/// A slice from here to the end of the enclosing block, or of the expression that is given.
 ///
 /// ```
 /// use memledger::slice;
@@ -209,22 +209,97 @@ macro_rules! __values {
 ///
 /// slice!(GAME, "frame", arg("number", 7)); // ends with the block around it
 /// let drawn = slice!(GAME, "draw", { 3 });
-/// # assert_eq!(drawn, 3);
+/// let first = slice!(GAME, "search", 'found: { if drawn == 3 { break 'found 1 } 2 });
+/// let letter = slice!(GAME, "decode", unsafe { char::from_u32_unchecked(65) });
+/// let sum = slice!(GAME, "add", u32::max(drawn, first));
+/// # assert_eq!((drawn, first, letter, sum), (3, 1, 'A', 3));
 /// ```
 /// The extras of [`track_event!`](crate::track_event), tracks excepted, are those of the begin. The end is
-/// emitted if the category is enabled then.
+/// emitted if the category is enabled then. An expression that begins with the name of an extra, such as a call of
+/// a function `flow(..)`, is taken for the extra: write `{ flow(..) }`.
+///
+/// An `async` block gives a future with a slice for each poll, on the thread that polls it:
+/// ```
+/// # fn spawn(task: impl Future<Output = usize> + Send + 'static) {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     assert!(std::pin::pin!(task).poll(&mut context).is_ready());
+/// # }
+/// # async fn receive() -> Vec<u8> { vec![1] }
+/// # memledger::categories! { GAME = "game"; }
+/// spawn(memledger::slice!(GAME, "connection", async { receive().await.len() }));
+/// ```
 #[macro_export]
 macro_rules! slice {
-    ($category:path, $name:expr, $body:block $(,)?) => {{
-        $crate::slice!($category, $name);
+    ($category:path, $name:literal, async $($capture:ident)? $body:block $(,)?) => {
+        $crate::__slice_of_each_poll! { ($category) ($name) async $($capture)? $body }
+    };
+    ($category:path, $name:expr, async $($capture:ident)? $body:block $(,)?) => {{
+        let name: &str = $name;
+        $crate::__slice_of_each_poll! { ($category) (name) async $($capture)? $body }
+    }};
+    ($category:path, $name:literal $(,)?) => { $crate::__open_slice! { ($category) ($name) } };
+    ($category:path, $name:expr $(,)?) => { $crate::__open_slice! { ($category) ($name) } };
+    ($category:path, $name:literal, $($rest:tt)+) => {
+        $crate::__slice_with! { ($category) ($name) $($rest)+ }
+    };
+    ($category:path, $name:expr, $($rest:tt)+) => {
+        $crate::__slice_with! { ($category) ($name) $($rest)+ }
+    };
+}
+
+/// Tells the extras of a slice from an expression, which would fit them, too.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __slice_with {
+    ($c:tt $n:tt arg $($rest:tt)*) => { $crate::__open_slice! { $c $n arg $($rest)* } };
+    ($c:tt $n:tt track $($rest:tt)*) => { $crate::__open_slice! { $c $n track $($rest)* } };
+    ($c:tt $n:tt named_track $($rest:tt)*) => { $crate::__open_slice! { $c $n named_track $($rest)* } };
+    ($c:tt $n:tt nested_tracks $($rest:tt)*) => { $crate::__open_slice! { $c $n nested_tracks $($rest)* } };
+    ($c:tt $n:tt proto_track $($rest:tt)*) => { $crate::__open_slice! { $c $n proto_track $($rest)* } };
+    ($c:tt $n:tt timestamp $($rest:tt)*) => { $crate::__open_slice! { $c $n timestamp $($rest)* } };
+    ($c:tt $n:tt category $($rest:tt)*) => { $crate::__open_slice! { $c $n category $($rest)* } };
+    ($c:tt $n:tt flow $($rest:tt)*) => { $crate::__open_slice! { $c $n flow $($rest)* } };
+    ($c:tt $n:tt terminating_flow $($rest:tt)*) => { $crate::__open_slice! { $c $n terminating_flow $($rest)* } };
+    ($c:tt $n:tt correlation $($rest:tt)*) => { $crate::__open_slice! { $c $n correlation $($rest)* } };
+    ($c:tt $n:tt count $($rest:tt)*) => { $crate::__open_slice! { $c $n count $($rest)* } };
+    ($c:tt $n:tt field $($rest:tt)*) => { $crate::__open_slice! { $c $n field $($rest)* } };
+    ($c:tt $n:tt interned $($rest:tt)*) => { $crate::__open_slice! { $c $n interned $($rest)* } };
+    ($c:tt $n:tt message $($rest:tt)*) => { $crate::__open_slice! { $c $n message $($rest)* } };
+    ($c:tt $n:tt no_intern $($rest:tt)*) => { $crate::__open_slice! { $c $n no_intern $($rest)* } };
+    ($c:tt $n:tt flush $($rest:tt)*) => { $crate::__open_slice! { $c $n flush $($rest)* } };
+    // NOTE: a block is not the expression below, where the compiler would find its braces unnecessary.
+    ($c:tt $n:tt $body:block $(,)?) => {{
+        $crate::__open_slice! { $c $n }
         $body
     }};
-    ($category:path, $name:literal $(, $($extras:tt)*)?) => {
-        let _memledger_slice = $crate::__slice! { ($category) ($name) $($($extras)*)? };
+    ($c:tt $n:tt $body:expr $(,)?) => {{
+        $crate::__open_slice! { $c $n }
+        $body
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __open_slice {
+    ($c:tt $n:tt $($extras:tt)*) => {
+        let _memledger_slice = $crate::__slice! { $c $n $($extras)* };
     };
-    ($category:path, $name:expr $(, $($extras:tt)*)?) => {
-        let _memledger_slice = $crate::__slice! { ($category) ($name) $($($extras)*)? };
-    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __slice_of_each_poll {
+    ($c:tt $n:tt $future:expr) => {{
+        let future = $future;
+        async move {
+            let mut future = ::core::pin::pin!(future);
+            let poll = |context: &mut ::core::task::Context<'_>| {
+                $crate::__open_slice! { $c $n }
+                ::core::future::Future::poll(::core::pin::Pin::as_mut(&mut future), context)
+            };
+            ::core::future::poll_fn(poll).await
+        }
+    }};
 }
 
 /// The guard of a slice, whose begin is emitted.

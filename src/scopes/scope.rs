@@ -133,6 +133,17 @@ impl Drop for ScopeGuard {
 /// // With a block, the scope is the block, whose value is returned; `?`, `return` and `break` work.
 /// let size: usize = alloc_scope!("parse", { "16".parse()? });
 ///
+/// // Any other expression works, too: a call, a labelled block, an `unsafe` block.
+/// let zeros = alloc_scope!("read", vec![0; size]);
+/// let first = alloc_scope!("search", 'found: {
+///     for &byte in &zeros {
+///         if byte == 0 { break 'found Some(byte) }
+///     }
+///     None
+/// });
+/// let text = alloc_scope!("decode", unsafe { String::from_utf8_unchecked(zeros) });
+/// # assert_eq!((first, text.len()), (Some(0), 16));
+///
 /// // As a statement, the scope lasts until the end of the block around it.
 /// alloc_scope!("load level");
 /// let level = vec![0; size];
@@ -145,6 +156,19 @@ impl Drop for ScopeGuard {
 /// # drop(sound);
 /// ```
 ///
+/// The scope of an `async` block is around each poll of the future, not around the making of it: the macro calls
+/// [`AllocScope::alloc_scope`](crate::AllocScope::alloc_scope). So the block can be sent to other threads.
+/// ```
+/// # fn spawn(task: impl Future<Output = usize> + Send + 'static) {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     assert!(std::pin::pin!(task).poll(&mut context).is_ready());
+/// # }
+/// # async fn receive() -> Vec<u8> { vec![1] }
+/// use memledger::alloc_scope;
+///
+/// spawn(alloc_scope!("connection", async { receive().await.len() }));
+/// ```
+///
 /// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
 /// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`,
 /// a `&String` or a `&[u16]` of UTF-16 works, too, but is interned each time, which searches a
@@ -152,14 +176,29 @@ impl Drop for ScopeGuard {
 /// instead.
 #[macro_export]
 macro_rules! alloc_scope {
-    (group: $group:path, $name:expr, $body:block) => {{
+    (group: $group:path, $name:expr, async $($capture:ident)? $body:block $(,)?) => {
+        $crate::AllocScope::alloc_scope_in_group(async $($capture)? $body, &$group, $name)
+    };
+    // NOTE: a block is not the expression below, where the compiler would find its braces unnecessary.
+    (group: $group:path, $name:expr, $body:block $(,)?) => {{
+        let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
+        $body
+    }};
+    (group: $group:path, $name:expr, $body:expr $(,)?) => {{
         let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
         $body
     }};
     (group: $group:path, $name:expr $(,)?) => {
         let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
     };
-    ($name:expr, $body:block) => {{
+    ($name:expr, async $($capture:ident)? $body:block $(,)?) => {
+        $crate::AllocScope::alloc_scope(async $($capture)? $body, $name)
+    };
+    ($name:expr, $body:block $(,)?) => {{
+        let _memledger_scope = $crate::ScopeGuard::enter($name);
+        $body
+    }};
+    ($name:expr, $body:expr $(,)?) => {{
         let _memledger_scope = $crate::ScopeGuard::enter($name);
         $body
     }};

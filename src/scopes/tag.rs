@@ -78,6 +78,19 @@ macro_rules! tag {
 /// Runs `body`. Each allocation of this thread in `body` has the tag `tag`, except those in an
 /// inner scope or tag that sets another tag. The scope stack stays the same.
 ///
+/// ```
+/// use memledger::{AllocScope, tag, tagged};
+/// # memledger::group! { RENDERING = "Rendering"; }
+///
+/// let mesh = tagged(tag!(RENDERING, "mesh"), || vec![0_u8; 3]);
+/// let text = tagged(tag!(RENDERING, "text"), || unsafe { String::from_utf8_unchecked(mesh) });
+/// # assert_eq!(text.len(), 3);
+///
+/// // A future is tagged by its method: `|| async { .. }` would tag the making of it only.
+/// let task = async { vec![0_u8; 3] }.alloc_tagged(tag!(RENDERING, "upload"));
+/// # drop(task);
+/// ```
+///
 /// From the second call on a thread, it costs about as much as a scope.
 #[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {

@@ -15,8 +15,8 @@ use std::hint::black_box;
 use std::sync::Barrier;
 
 channel! {
-    GAME = "Game";
-    NETWORK = "Network";
+    GAME = "Match";
+    NETWORK = "Wire";
 }
 
 event! {
@@ -57,7 +57,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(logs.report().trace.memory_recorded, Some(false));
         assert_eq!(all.report().trace.memory_recorded, Some(true));
         let ends = |on: u64| vec![on];
-        assert_eq!((&logs.channels["Memory"], &logs.channels["Game"]), (&ends(0), &ends(1)));
+        assert_eq!((&logs.channels["Memory"], &logs.channels["Match"]), (&ends(0), &ends(1)));
         assert_eq!(logs.report().bookmarks.len(), 1);
 
         // From the midst: what is alive there, and all that follows.
@@ -76,7 +76,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(memory.blocks(), expected, "{name}");
             assert_eq!(memory.channels["Scope"], ends(scopes.into()), "{name}");
             assert_eq!(
-                (&memory.channels["Memory"], &memory.channels["Game"]),
+                (&memory.channels["Memory"], &memory.channels["Match"]),
                 (&ends(1), &ends(0))
             );
         }
@@ -292,7 +292,7 @@ fn work(thread: u8, meet: &Barrier) -> Vec<Vec<u8>> {
 }
 
 fn several() {
-    let ledger = builder().channels("memory,scope,game,network").start().unwrap();
+    let ledger = builder().channels("memory,scope,match,wire").start().unwrap();
     ledger.trace_to(Destination::file("logs.utrace").channels("-memory")).unwrap();
     bookmark!("start");
     log!(GAME, Used { Asset: 7 });
@@ -309,8 +309,8 @@ fn several() {
             for (channels, name) in [
                 ("memory, scope", "memory.utrace"),
                 ("MEMORY", "blocks.memledger"),
-                ("game", "game.utrace"),
-                ("game,networks,-bookmark", "both.utrace"),
+                ("match", "game.utrace"),
+                ("match,wires,-bookmark", "both.utrace"),
             ] {
                 ledger.trace_to(Destination::file(name).channels(channels)).unwrap();
             }
@@ -324,8 +324,8 @@ fn several() {
 
 fn first_file() {
     let ledger = builder()
-        .trace_to(Destination::file(TRACE).channels("game"))
-        .channels("memory,scope,game")
+        .trace_to(Destination::file(TRACE).channels("match"))
+        .channels("memory,scope,match")
         .follow_forks(true)
         .start()
         .unwrap();
@@ -354,9 +354,9 @@ fn first_file() {
 
 fn recorder() {
     let ledger = builder()
-        .channels("memory,scope,game,network")
-        .trace_to(Destination::file(TRACE).channels("game"))
-        .trace_to(Destination::host(peer_address()).channels("game"))
+        .channels("memory,scope,match,wire")
+        .trace_to(Destination::file(TRACE).channels("match"))
+        .trace_to(Destination::host(peer_address()).channels("match"))
         .start()
         .unwrap();
     // The environment has started it; this joins.

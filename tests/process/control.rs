@@ -12,8 +12,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 memledger::channel! {
-    GAME = "Game";
-    ASSETS = "Assets" [ReadOnly];
+    GAME = "Race";
+    ASSETS = "Tracks" [ReadOnly];
     LATER = "Later";
     NEVER = "Never" [ReadOnly];
 }
@@ -342,17 +342,17 @@ fn channels() {
     let mut client = client(&ledger);
     ledger.flush();
     // As Unreal does: upper and lower case are the same, and so is an s at the end.
-    assert_eq!(client.send(&Command::channels(["games"], true)).unwrap(), ["channel on Game"]);
+    assert_eq!(client.send(&Command::channels(["races"], true)).unwrap(), ["channel on Race"]);
     assert!(GAME.is_enabled());
     ledger.flush();
     let status = client.send(&Command::Status).unwrap();
-    assert!(status.contains(&"channel on Game".into()), "{status:?}");
+    assert!(status.contains(&"channel on Race".into()), "{status:?}");
     assert!(status.contains(&"channel on Memory".into()), "{status:?}");
-    refused(&mut client, Command::channels(["game", "no:thing"], false), "called \"no:thing\"");
-    refused(&mut client, Command::channels(["game", "assets"], false), "Assets is read-only");
+    refused(&mut client, Command::channels(["race", "no:thing"], false), "called \"no:thing\"");
+    refused(&mut client, Command::channels(["race", "tracks"], false), "Tracks is read-only");
     refused(&mut client, Command::channels(["memory"], false), "Memory is read-only");
     assert!(GAME.is_enabled(), "all or none");
-    client.send(&Command::channels(["GAME"], false)).unwrap();
+    client.send(&Command::channels(["RACE"], false)).unwrap();
     assert!(!GAME.is_enabled());
 }
 
@@ -360,20 +360,21 @@ fn channels() {
 fn expected() {
     let ledger = builder().control("0").start().unwrap();
     let mut client = client(&ledger);
-    let names = ["LaterChannel", "never", "memori"];
-    let lines = client.send(&Command::channels(names, true)).unwrap();
-    let unknown = ": the program has not come by it yet";
-    assert_eq!(lines[0], format!("expected_channel on LaterChannel{unknown}"));
-    assert_eq!(lines[2], format!("expected_channel on memori{unknown}; likely meant: \"Memory\""));
     let status = client.send(&Command::Status).unwrap();
-    assert!(status.contains(&"expected_channel on LaterChannel".into()), "{status:?}");
-    assert!(LATER.is_enabled() && !NEVER.is_enabled(), "no command turns a read-only one on");
+    assert!(status.contains(&"channel off Later".into()), "{status:?}");
+    assert!(status.contains(&"channel off Never".into()), "{status:?}");
+    refused(&mut client, Command::channels(["later", "never"], true), "Never is read-only");
+    let lines = client.send(&Command::channels(["LaterChannel", "memori"], true)).unwrap();
+    let unknown = ": the program has no such channel so far";
+    assert_eq!(lines[0], "channel on Later");
+    assert_eq!(lines[1], format!("expected_channel on memori{unknown}; likely meant: \"Memory\""));
     let status = client.send(&Command::Status).unwrap();
+    assert!(status.contains(&"expected_channel on memori".into()), "{status:?}");
     assert!(status.contains(&"channel on Later".into()), "{status:?}");
-    assert!(!status.contains(&"expected_channel on LaterChannel".into()), "{status:?}");
+    assert!(LATER.is_enabled() && !NEVER.is_enabled(), "no command turns a read-only one on");
     // What is asked for last holds.
-    client.send(&Command::channels(["game"], true)).unwrap();
-    client.send(&Command::channels(["games"], false)).unwrap();
+    client.send(&Command::channels(["race"], true)).unwrap();
+    client.send(&Command::channels(["races"], false)).unwrap();
     assert!(!GAME.is_enabled());
 }
 

@@ -7,7 +7,7 @@ use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
 use memledger::analysis::{Analyzer, Until};
 use memledger::trace::format::schema::{EventType, FieldFamily, FieldType};
 use memledger::trace::read::{self, Event, Value, Visitor};
-use memledger::{Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
+use memledger::{Ledger, alloc_scope, bookmark, channel, channel_presets, event, log, log_scope};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::{Arc, Barrier};
@@ -17,6 +17,10 @@ channel! {
     NETWORK = "Network";
     /// For whole runs.
     ASSETS = "Assets" [ReadOnly];
+}
+
+channel_presets! {
+    "gameplay" = "default,game";
 }
 
 event! {
@@ -215,6 +219,14 @@ pub(crate) const CASES: &[Case] = &[
         let run = run.env("MEMLEDGER_TRACE", "gameCHANNEL,NetworksChannel");
         let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         assert_eq!(Log::of(outcome.quiet()).values("Test.Number").len(), 1);
+    }),
+    case("a preset stands for its channels", channels::spelling, |run| {
+        let run = run.env("MEMLEDGER_TRACE", "GamePlay,network");
+        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let log = Log::of(outcome.quiet());
+        assert_eq!(log.values("Test.Number").len(), 1);
+        let states = ["Memory", "Scope", "Game", "Network", "Assets", "FreeScope"];
+        assert_eq!(states.map(|name| &log.channels[name][..]), [[1], [1], [1], [1], [0], [0]]);
     }),
     case("important events come first to every reader", important, |run| {
         let outcome = run.run();

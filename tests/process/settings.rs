@@ -9,7 +9,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.tracked().env("MEMLEDGER_TRACE", "memry,scope").run();
         check_told(&outcome, &["[\"memry\"]", "likely meant: [\"Memory\"]"]);
         let outcome = outcome.again().tracked().env("MEMLEDGER_TRACE", "memory,gpu").run();
-        check_told(&outcome, &["[\"gpu\"]", "it has used [", "\"Memory\"", "\"Scope\""]);
+        check_told(&outcome, &["[\"gpu\"]", "it has [", "\"Memory\"", "\"Scope\""]);
     }),
     case("a variable that is none is told with the one that is meant", plain, |run| {
         let outcome = run.env("MEMLEDGER_FIEL", TRACE).run();

@@ -294,11 +294,9 @@ const LONG_NAME: &str =
 fn analyzer_in_stats() {
     let report = memledger::ReportTo::file(REPORT).largest_live(3);
     let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
-    ledger.flush();
     let before = ledger.stats();
     leave(1_000_003);
     black_box(vec![1_u8; 2_000_000]);
-    ledger.flush();
     let after = ledger.stats();
     let live = after.live_bytes.unwrap() - before.live_bytes.unwrap();
     assert!((1_000_003..1_001_000).contains(&live), "{live}");
@@ -306,8 +304,25 @@ fn analyzer_in_stats() {
     let snapshot = ledger.snapshot().unwrap();
     assert_eq!(after.live_bytes, Some(snapshot.live_bytes()));
     assert_eq!(after.peak_bytes, Some(snapshot.peak_bytes()));
+    assert_eq!(after.live_blocks, Some(snapshot.live_blocks()));
+    assert_eq!(after.blocks_at_peak, Some(snapshot.report().totals.blocks_at_peak));
+    assert!(after.blocks_at_peak > after.live_blocks, "the peak had one more");
+    assert!(after.overhead_bytes > 0);
+    assert_eq!(ledger.recent_stats().live_bytes, after.live_bytes);
     assert_eq!(snapshot.report().largest_live.len(), 3);
     drop(snapshot);
+    // Each call has all that happened before it, on this thread and on others.
+    for round in 0..200 {
+        let before = ledger.stats();
+        if round % 2 == 0 {
+            leave(100);
+        } else {
+            std::thread::scope(|scope| scope.spawn(|| leave(100)).join().unwrap());
+        }
+        let after = ledger.stats();
+        let live = after.live_bytes.unwrap() - before.live_bytes.unwrap();
+        assert!(live == 100 || round % 2 == 1 && live > 100, "{round}: {live}");
+    }
     drop(ledger);
     let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
     assert_eq!((ledger.stats().live_bytes, ledger.stats().peak_bytes), (None, None));

@@ -313,7 +313,7 @@ fn late_first() {
             libc::pthread_join(thread, std::ptr::null_mut());
         }
     }
-    while ledger.stats().buffer_bytes > 100 * 4096 {
+    while ledger.recent_stats().buffer_bytes > 100 * 4096 {
         ledger.flush();
         std::thread::yield_now();
     }

@@ -14,8 +14,10 @@ use memledger::perfetto::{
 };
 use memledger::{Ledger, counter, instant, slice, state, track_event};
 use packets::{Field, Trace, TrackEvent};
+use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{self, Poll};
 
 const FILE: &str = "run.pftrace";
 
@@ -390,6 +392,10 @@ fn scoped() {
         slice!(CAT2, "disabled", arg("x", unreachable::<u64>()));
     }
     assert_eq!(slice!(CAT1, "with a block", { 7 }), 7);
+    assert_eq!(slice!(CAT1, "labelled", 'a: { break 'a 7 }), 7);
+    assert_eq!(slice!(CAT1, "a call", early(true)), 1);
+    let awaited = String::from("awaited");
+    poll_twice(slice!(CAT1, &awaited, async { YieldOnce::default().await }));
     fn early(leave: bool) -> u32 {
         slice!(CAT1, "left early");
         if leave {
@@ -402,6 +408,25 @@ fn scoped() {
     let name = String::from("never ended");
     slice!(CAT1, &name);
     session.stop();
+}
+
+/// A future that is ready when it is polled again.
+#[derive(Default)]
+struct YieldOnce(bool);
+
+impl Future for YieldOnce {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+fn poll_twice(future: impl Future<Output = ()> + Send) {
+    let mut future = pin!(future);
+    let mut context = task::Context::from_waker(task::Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    assert!(future.poll(&mut context).is_ready());
 }
 
 /// `Scoped`, `ScopedDisabled`, `ScopedSingleLine`, `ScopedCapture`, `ScopedFunc`.
@@ -425,6 +450,16 @@ fn scoped_test(run: Run) {
         "end",
         "end",
         "1 with a block",
+        "end",
+        "1 labelled",
+        "end",
+        "1 a call",
+        "2 left early",
+        "end",
+        "end",
+        "1 awaited",
+        "end",
+        "1 awaited",
         "end",
         "1 left early",
         "end",

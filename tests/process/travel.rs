@@ -123,10 +123,13 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("groups and tags go with a future", owned_futures, |run| {
         let report = run.run().quiet().whole();
-        assert_eq!(named(&report, &["Storage"], "Unnamed"), 2 + 4);
+        assert_eq!(named(&report, &["Storage"], "Unnamed"), 2 + 4 + 64);
         assert_eq!(named(&report, &["Storage"], "pages"), 8 + 16);
         assert_eq!(live(&report, &["GlobalScope", "grouped"]), 2);
         assert_eq!(live(&report, &["GlobalScope", "grouped", "plain"]), 4 + 8);
+        assert_eq!(live(&report, &["GlobalScope", "by macro"]), 2);
+        assert_eq!(live(&report, &["GlobalScope", "between"]), 32);
+        assert_eq!(live(&report, &["GlobalScope", "grouped by macro"]), 64);
         assert_eq!(report.losses.scope_misuses, 0);
     }),
     case("a guard that a future forgets is counted and does not stay", forgetful, |run| {
@@ -507,6 +510,17 @@ fn owned_futures() {
     block_on(task.alloc_scope_in_group(&STORAGE, "grouped"));
     let context = tagged(PAGES, Context::current);
     block_on(async { leave_blocks(16) }.in_context(context));
+    // The scope of an `async` block is around its polls.
+    let mut task = pin!(alloc_scope!("by macro", async {
+        leave_blocks(1);
+        give_way().await;
+        leave_blocks(1);
+    }));
+    assert!(poll(task.as_mut()).is_pending());
+    alloc_scope!("between", leave_blocks(32));
+    assert!(poll(task).is_ready());
+    let blocks = 64;
+    block_on(alloc_scope!(group: STORAGE, "grouped by macro", async move { leave_blocks(blocks) }));
 }
 
 fn forgetful() {

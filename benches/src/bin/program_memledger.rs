@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
         let Ok(ledger) = Ledger::builder().start() else { return Seen::default() };
         ledger.flush();
-        let stats = ledger.stats();
+        let stats = ledger.recent_stats();
         Seen {
             events: Some(stats.events),
             lost: Some(stats.lost_events),

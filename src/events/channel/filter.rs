@@ -1,6 +1,7 @@
 //! The channel filter of a destination: which of the recorded channels it gets.
 
 use super::is_name;
+use super::preset::expand;
 use super::registry::{all, id, no_name};
 use crate::error::Error;
 
@@ -28,10 +29,12 @@ impl ChannelFilter {
                 Some(name) => (name, &mut unwanted),
                 None => (word, &mut wanted),
             };
-            if !is_name(name) {
-                return Err(no_name(name));
+            for name in expand(name) {
+                if !is_name(name) {
+                    return Err(no_name(name));
+                }
+                list.push((id(name), name.to_owned()));
             }
-            list.push((id(name), name.to_owned()));
         }
         if wanted.is_empty() && unwanted.is_empty() {
             return Err(Error::InvalidChannels(format!(

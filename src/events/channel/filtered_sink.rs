@@ -323,7 +323,7 @@ impl Sink for FilteredSink {
         let missing = self.filter.missing();
         if !missing.is_empty() {
             (self.on_problem)(Error::UnknownChannel(format!(
-                "{missing:?} in the channels for a destination is the name of no channel that this program has used"
+                "{missing:?} in the channels for a destination is the name of no channel of this program"
             )));
         }
         self.failed.take().map_or(Ok(()), Err)

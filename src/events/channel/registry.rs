@@ -1,6 +1,7 @@
 //! The table of all channels of the program, and the states that settings request.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
+use super::preset::expand;
 use super::requested::RequestedStates;
 use super::{Channel, is_name};
 use crate::error::Error;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
-/// The channel was not used yet.
+/// The channel is not in the table yet.
 pub(super) const NEW: u8 = 2;
 
 static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
@@ -66,7 +67,7 @@ impl Channel {
     }
 
     /// Adds the channel to the table if it is not there; returns `false` if the table is full.
-    fn find_or_claim_entry(&'static self) -> bool {
+    pub(super) fn find_or_claim_entry(&'static self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
         let known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
             taken if !taken.is_null() => taken == this,
@@ -86,7 +87,7 @@ impl Channel {
         known
     }
 
-    /// Whether the channel is off; `false` if it was not used yet. Costs one relaxed load.
+    /// Whether the channel is off; `false` if it is not in the table yet. Costs one relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OFF
@@ -114,7 +115,7 @@ impl Channel {
         self.turned_off.load(Ordering::SeqCst)
     }
 
-    /// Whether it is on at its first use.
+    /// Whether it is on when it is added.
     fn starts_on(&self) -> bool {
         let switched = if self.read_only { NEW } else { SWITCHED.state(self.id) };
         match switched {
@@ -139,10 +140,9 @@ pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(Vec<String>);
 
-/// The names of channels in `text`, separated by commas.
+/// The names of channels in `text`, separated by commas; presets stand for their channels.
 pub(crate) fn names(text: &str) -> Result<Names, Error> {
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let names = names.map(|name| {
+    let names = expand(text).map(|name| {
         if is_name(name) {
             return Ok(name.to_owned());
         }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// Commands add a destination only if fewer than this many are running.
 const MAX_DESTINATIONS: usize = 8;
-/// A status names at most this many channels, and this many destinations.
+/// A status names at most this many names without a channel, and this many destinations.
 const MAX_LISTED: usize = 16;
 /// Characters of a name or a reason in a status, at most.
 const MAX_TEXT_CHARS: usize = 200;
@@ -34,7 +34,7 @@ struct Commands {
 
 impl Actions for Commands {
     fn status(&mut self) -> Vec<String> {
-        let stats = Stats::now();
+        let stats = Stats::of_last_cycle();
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut lines = vec![
@@ -48,7 +48,7 @@ impl Actions for Commands {
             format!("overhead_bytes {}", stats.overhead_bytes),
             format!("lost_destinations {}", stats.lost_destinations),
         ];
-        lines.extend(channel::known().take(MAX_LISTED).map(channel));
+        lines.extend(channel::known().map(channel));
         lines.extend(channel::expected().take(MAX_LISTED).map(expected));
         lines.extend(restart::first_file().map(|(name, is_running)| {
             format!("first_file {} {}", if is_running { "sending" } else { "ended" }, short(&name))
@@ -65,7 +65,7 @@ impl Actions for Commands {
         let mut lines: Vec<_> =
             channels.iter().map(|channel| self::channel((channel.name(), enable))).collect();
         lines.extend(names.unknown().map(|name| {
-            let mut line = expected((name, enable)) + ": the program has not come by it yet";
+            let mut line = expected((name, enable)) + ": the program has no such channel so far";
             if let Some(near) = nearest(name, channel::known().map(|(name, _)| name)) {
                 line += &format!("; likely meant: {near:?}");
             }

@@ -28,6 +28,7 @@ pub(crate) use session::{Session, Trailer, mapped_bytes};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 pub(crate) use timeline::{collected, marker_times, preamble, settled_below};
 
+use super::write::quiesce::HOOK_TIMEOUT;
 use super::write::{ReentrancyGuard, backpressure};
 use crate::error::Error;
 use crate::platform::os;
@@ -160,6 +161,18 @@ fn cycle_here(session: &mut Session, timeout: Duration) {
     if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());
     }
+}
+
+/// Collects until all events from before the call are collected; returns whether they are, at most `timeout` later.
+pub(crate) fn collect_everything(session: &mut Session, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    while Instant::now() < deadline && !session.has_failed() {
+        cycle(session, HOOK_TIMEOUT);
+        if session.has_everything() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Ends the session. A panic of the tracker is reported.

@@ -248,7 +248,7 @@ pub(super) fn panics_test(run: Run) {
 }
 
 memledger::channel! {
-    GAME = "Game";
+    GAME = "Arena";
     SECRET = "Secret";
 }
 
@@ -259,7 +259,7 @@ memledger::event! {
 }
 
 pub(super) fn program() {
-    let _ledger = Ledger::builder().channels("memory,scope,game,secret").start().unwrap();
+    let _ledger = Ledger::builder().channels("memory,scope,arena,secret").start().unwrap();
     let session = session(TrackEventConfig::all().disable("Secret"));
     for number in 0..2 {
         log_scope!(timed: GAME, Frame { Number: number });
@@ -288,10 +288,10 @@ pub(super) fn program_test(run: Run) {
     });
     let frame = |number| {
         [
-            format!("1 Game.Frame Number {number} Game"),
+            format!("1 Game.Frame Number {number} Arena"),
             "3 inside cat1".into(),
-            "3 Game.Spawned Id 7 Game".into(),
-            "1 Game.Frame Number 100 Game".into(),
+            "3 Game.Spawned Id 7 Arena".into(),
+            "1 Game.Frame Number 100 Arena".into(),
             "2 - ".into(),
             "2 - ".into(),
         ]
