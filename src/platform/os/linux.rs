@@ -48,7 +48,7 @@ pub(crate) use signals::{
     wait_for_ending_signal, waits_for_report,
 };
 pub(crate) use threads::{
-    STACK, has_own_threads, name_thread, run_on_new_thread, spawn, wait_for_ends,
+    STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
 pub(crate) use watched::{
     Started, Watcher, clear_in_children, end_watcher, has_one_thread, has_usual_pages,

@@ -198,6 +198,10 @@ pub(crate) fn run_on_new_thread<R: Send>(_stack: usize, body: impl FnOnce() -> R
     body()
 }
 
+pub(crate) fn processor_time_of(_id: u32) -> Option<Duration> {
+    None
+}
+
 pub(crate) fn name_thread(_name: &CStr) {}
 
 pub(crate) fn spawn(
