@@ -67,8 +67,10 @@
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
 //! application decides whether they are tracked.
 //!
-//! Tracking works on 64-bit Linux. Elsewhere everything compiles, and starting a ledger returns
-//! [`Error::UnsupportedPlatform`].
+//! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows,
+//! FreeBSD and WebAssembly), and nothing is recorded: the allocator only calls the inner one,
+//! starting a ledger returns [`Error::UnsupportedPlatform`], and `MEMLEDGER_*` variables start
+//! nothing. What reads traces has nothing that is specific to a platform.
 
 #![warn(missing_docs, clippy::unwrap_used)]
 

@@ -93,6 +93,12 @@ pub(crate) const CASES: &[Case] = &[
         let tracker = rss.end.as_ref().unwrap().tracker_block_bytes;
         assert!(figure(found, "allocated") >= tracker && tracker > 0, "{found:?}");
     }),
+    case("an end does not wait until glibc has walked millions of blocks", frees_millions, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        let rss = outcome.whole().rss.unwrap();
+        assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
+    }),
     case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
         let outcome = run.run();
         outcome.exited(0);
@@ -178,6 +184,20 @@ fn gives_back() {
 
 fn plain() {
     churn(1000);
+}
+
+/// Leaves two million blocks in glibc's lists of free ones, neighbours far from each other.
+#[expect(unsafe_code, reason = "C's allocator")]
+fn frees_millions() {
+    const BLOCKS: usize = 1 << 21;
+    const STRIDE: usize = 100_003;
+    let _ledger = builder().start().unwrap();
+    // SAFETY: `malloc` has no condition.
+    let blocks: Vec<_> = (0..BLOCKS).map(|_| unsafe { libc::malloc(black_box(24)) }).collect();
+    for number in 0..BLOCKS {
+        // SAFETY: the stride is odd, so each block is freed once.
+        unsafe { libc::free(blocks[number * STRIDE % BLOCKS]) };
+    }
 }
 
 /// Starts a recording and has glibc find one of its arenas damaged: it ends the process by `abort`, on a thread that holds the lock of

@@ -9,7 +9,6 @@ use crate::platform::os;
 use std::fmt::{self, Write};
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 /// At most this many frames of a stack are looked up, the innermost.
 const MOST_FRAMES: usize = 64;
@@ -128,7 +127,7 @@ impl Functions {
     fn add_name(&mut self, file: &File, at: u64) -> Option<Range<usize>> {
         let start = self.names.0.len();
         let bytes = self.buffer.get_mut(..STORED_NAME)?;
-        let read = file.read_at(bytes, at).ok()?;
+        let read = os::read_at(file, bytes, at).ok()?;
         let bytes = bytes.get(..read)?.split(|byte| *byte == 0).next()?;
         let mut name = Shortened { text: &mut self.names, left: SHOWN_NAME };
         let stored = std::str::from_utf8(bytes).ok()?;
@@ -169,15 +168,16 @@ struct Header {
     sections: u64,
 }
 
-const SEGMENT: usize = size_of::<libc::Elf64_Phdr>();
-const SECTION: usize = size_of::<libc::Elf64_Shdr>();
-const SYMBOL: usize = size_of::<libc::Elf64_Sym>();
+/// Bytes of an ELF header of 64 bits, and of an entry of each of its tables.
+const HEADER: usize = 64;
+const SEGMENT: usize = 56;
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
 
 /// Reads some bytes of a file into the start of `buffer`.
 fn read<'a>(file: &File, at: u64, bytes: usize, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let bytes = buffer.get_mut(..bytes)?;
-    file.read_exact_at(bytes, at).ok()?;
-    Some(bytes)
+    (os::read_at(file, bytes, at).ok()? == bytes.len()).then_some(bytes)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -195,7 +195,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 impl Header {
     /// `None` if the file is not of this machine's form.
     fn read(file: &File, buffer: &mut [u8]) -> Option<Self> {
-        let header = read(file, 0, size_of::<libc::Elf64_Ehdr>(), buffer)?;
+        let header = read(file, 0, HEADER, buffer)?;
         let sizes = (u16_at(header, 54)?, u16_at(header, 58)?);
         // Magic number, 64 bits, little-endian.
         if header.get(..6)? != b"\x7fELF\x02\x01" || sizes != (SEGMENT as u64, SECTION as u64) {
@@ -211,15 +211,17 @@ impl Header {
 
     /// The address that the linker gave to the first byte; `None` if the file has another build id than the one that was loaded.
     fn check(&self, file: &File, build_id: &[u8], buffer: &mut [u8]) -> Option<u64> {
+        const LOADED: u64 = 1;
+        const NOTES: u64 = 4;
         let (mut base, mut is_it) = (u64::MAX, build_id.is_empty());
         for number in 0..self.segments {
             let at = self.segments_at.checked_add(number * SEGMENT as u64)?;
             let segment = read(file, at, SEGMENT, buffer)?;
             let (offset, address) = (u64_at(segment, 8)?, u64_at(segment, 16)?);
             let size = u64_at(segment, 32)?;
-            match u32_at(segment, 0)? as u32 {
-                libc::PT_LOAD => base = base.min(address),
-                libc::PT_NOTE if !is_it => {
+            match u32_at(segment, 0)? {
+                LOADED => base = base.min(address),
+                NOTES if !is_it => {
                     let size = size.min(buffer.len() as u64) as usize;
                     is_it = has_build_id(read(file, offset, size, buffer)?, build_id);
                 }

@@ -39,7 +39,7 @@ pub(crate) use own_table::{
     OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack, run_in_own_table,
     run_in_program_table, servants, serve, unpack, write_to_stderr,
 };
-pub(crate) use regular_file::open_regular;
+pub(crate) use regular_file::{open_regular, read_at};
 #[cfg(feature = "__preload")]
 pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
@@ -48,7 +48,7 @@ pub(crate) use signals::{
     wait_for_ending_signal, waits_for_report,
 };
 pub(crate) use threads::{
-    STACK, has_own_threads, name_thread, run_on_new_thread, spawn, wait_for_ends,
+    STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
 pub(crate) use watched::{
     Started, Watcher, clear_in_children, end_watcher, has_one_thread, has_usual_pages,
@@ -467,6 +467,11 @@ pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The number by which the system knows an open file.
+pub(crate) fn descriptor(file: &File) -> RawFd {
+    file.as_raw_fd()
 }
 
 /// The identity of an open file: device and inode. `None` if it is not open.

@@ -80,6 +80,10 @@ pub(crate) fn open_regular(_path: &str) -> Option<File> {
     None
 }
 
+pub(crate) fn read_at(_file: &File, _bytes: &mut [u8], _offset: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(crate) fn is_report_awaited() -> bool {
     false
 }
@@ -87,6 +91,11 @@ pub(crate) fn is_report_awaited() -> bool {
 pub(crate) fn end_waiting() {}
 
 pub(crate) fn end_by(_signal: i32) {}
+
+#[cfg(feature = "__preload")]
+pub(crate) fn exit_after_report(status: i32) -> ! {
+    std::process::exit(status)
+}
 
 pub(crate) fn thread_id() -> u32 {
     0
@@ -198,6 +207,10 @@ pub(crate) fn run_on_new_thread<R: Send>(_stack: usize, body: impl FnOnce() -> R
     body()
 }
 
+pub(crate) fn processor_time_of(_id: u32) -> Option<Duration> {
+    None
+}
+
 pub(crate) fn name_thread(_name: &CStr) {}
 
 pub(crate) fn spawn(
@@ -249,6 +262,10 @@ pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
 
 pub(crate) fn watch_connection(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
+}
+
+pub(crate) fn descriptor(_file: &File) -> RawFd {
+    -1
 }
 
 pub(crate) fn identity<T>(_file: &T) -> Option<(u64, u64)> {
@@ -308,6 +325,11 @@ pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
 }
 
 pub(crate) fn prepare_before_main() {}
+
+#[cfg(feature = "__preload")]
+pub(crate) fn program_has_tracker() -> bool {
+    false
+}
 
 pub(crate) fn keep_before_main() {
     // Nothing calls it here.

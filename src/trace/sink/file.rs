@@ -7,7 +7,7 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::platform::os::{self, TargetFile};
+use crate::platform::os::{self, RawFd, TargetFile};
 use crate::trace::format::Transport;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::{HEADER, Header, PacketWriter};
@@ -15,7 +15,6 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -114,7 +113,7 @@ impl FileSink {
     /// Has a watcher continue the file, if it is one that can be cut: its descriptor.
     pub(crate) fn set_watched(&mut self) -> Option<RawFd> {
         self.watched = self.regular;
-        self.regular.then(|| self.file.as_raw_fd())
+        self.regular.then(|| os::descriptor(&self.file))
     }
 
     fn write_pending(&mut self) {
@@ -468,7 +467,7 @@ impl LaterFile {
     /// The descriptor that the tracker needs to write the file.
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {
-            Self::Open(file) => file.as_raw_fd(),
+            Self::Open(file) => os::descriptor(file),
             Self::Named(target) => target.descriptor(),
         }
     }

@@ -1,7 +1,9 @@
 //! Files that are opened to be read without an allocation.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
 
 /// A path with more bytes is not opened.
 const MOST_PATH_BYTES: usize = 1023;
@@ -20,4 +22,9 @@ pub(crate) fn open_regular(path: &str) -> Option<File> {
     // SAFETY: it was just opened, and nothing else has it.
     let file = (file >= 0).then(|| unsafe { File::from_raw_fd(file) })?;
     file.metadata().ok().filter(|data| data.is_file()).map(|_| file)
+}
+
+/// Reads bytes of a regular file: fewer than asked for only at its end.
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.read_at(bytes, offset)
 }

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Counts the instructions of the hook, and compares them with those in scripts/hook_instructions.txt.
+#
+#     scripts/hook_instructions.sh              # fails where a pair has an instruction more, or less
+#     scripts/hook_instructions.sh --rewrite    # writes the file
+#
+# A pair is an allocation of 64 bytes, which is freed at once. Counted by callgrind, so a busy machine changes nothing:
+# what the pair takes beyond `System`, with nothing recorded, recorded, and recorded with call stacks. The hook's code depends on
+# the compiler, and the yardstick on the C library, so with others than those in the file the script says so and skips.
+# Works in target/no_panic, where hook_has_no_panic.sh builds memledger in the same way. Needs valgrind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+numbers=scripts/hook_instructions.txt
+if ! command -v callgrind_annotate >/dev/null; then
+    echo "skipped: valgrind is not installed (apt-get install valgrind)" >&2
+    exit 0
+fi
+build="$(rustc --version), $(getconf GNU_LIBC_VERSION)"
+counted=$(sed -n 's/^with //p' "$numbers")
+if [ "${1:-}" != --rewrite ] && [ "$build" != "$counted" ]; then
+    echo "skipped: the instructions in $numbers are those with $counted, and here is $build"
+    exit 0
+fi
+
+folder=$PWD/target/no_panic
+work=$folder/pairs
+mkdir -p "$work/src"
+cat >"$work/Cargo.toml" <<'END'
+[package]
+name = "pairs"
+edition = "2024"
+[dependencies]
+memledger = { path = "../../.." }
+[profile.release]
+debug = false
+strip = false
+[workspace]
+END
+cat >"$work/src/main.rs" <<'END'
+use memledger::{Ledger, Stacks, TrackingAllocator, Worker};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+
+#[global_allocator]
+static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
+
+// Out of line, as the calls of a program are.
+#[inline(never)]
+fn allocate(allocator: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+    unsafe { allocator.alloc(layout) }
+}
+
+#[inline(never)]
+fn free(allocator: &impl GlobalAlloc, block: *mut u8, layout: Layout) {
+    unsafe { allocator.dealloc(block, layout) }
+}
+
+#[inline(never)]
+fn counted_pairs(allocator: &impl GlobalAlloc) {
+    let layout = black_box(Layout::new::<[u64; 8]>());
+    for _ in 0..10_000 {
+        free(allocator, black_box(allocate(allocator, layout)), layout);
+    }
+}
+
+fn main() {
+    let mode = std::env::args().nth(1).unwrap();
+    // What comes before a recording is recorded, too, until the buffer for that is full.
+    (0..100_000).for_each(|number| drop(black_box(Box::new(number))));
+    let builder = Ledger::builder().worker(Worker::Manual);
+    let ledger = match &*mode {
+        "system" => return counted_pairs(&System),
+        "off" => return counted_pairs(&ALLOC),
+        "recorded" => builder.stacks(Stacks::Off),
+        _ => builder.stacks(Stacks::On),
+    };
+    let ledger = ledger.trace_to_file("/dev/null").start().unwrap();
+    counted_pairs(&ALLOC);
+    ledger.update();
+    assert_eq!(ledger.stats().lost_events, 0);
+}
+END
+CARGO_TARGET_DIR=$folder/build cargo build --quiet --release --manifest-path "$work/Cargo.toml"
+
+# The instructions of a pair, rounded.
+count() {
+    local log=$work/$1.log
+    if ! timeout 300 valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*counted_pairs*' \
+        "$folder/build/release/pairs" "$1" >"$log" 2>&1; then
+        cat "$log" >&2
+        return 1
+    fi
+    awk '/Collected :/ { printf "%.0f\n", $NF / 10000 }' "$log"
+}
+system=$(count system)
+{
+    echo "# Instructions of a pair, beyond those of System. Written by scripts/hook_instructions.sh --rewrite"
+    echo "with $build"
+    echo "system $system"
+    for mode in off recorded stacks; do
+        all=$(count $mode)
+        echo "$mode $((all - system))"
+    done
+} >"$work/found"
+
+if [ "${1:-}" = --rewrite ]; then
+    cp "$work/found" "$numbers"
+    cat "$numbers"
+elif [ "$(sed -n 's/^system //p' "$numbers")" != "$system" ]; then
+    echo "skipped: a pair of System has $system instructions with this C library, and others in $numbers"
+elif diff "$numbers" "$work/found"; then
+    grep -v '^#' "$numbers"
+else
+    echo "FAILED: the hook has other instructions than in $numbers (<). What has fewer is welcome, and what needs more is" \
+        "argued in the commit: scripts/hook_instructions.sh --rewrite" >&2
+    exit 1
+fi
