@@ -1,11 +1,23 @@
 //! The files that a recording writes: their names.
 
-use super::{problems, settings};
+use super::problems;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The only process whose children use the variables of the tracker: its number. `memledger run` sets it, since the
+/// program's own children inherit its environment. It has no flag, because flags are not inherited.
+pub(super) const PARENT: &CStr = c"MEMLEDGER_PARENT";
+
+/// Whether the environment is for this process: `memledger run` has started it, and has seen that no other
+/// process writes to its files. `None` if it is for any process.
+pub(super) fn is_for_this_process() -> Option<bool> {
+    let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty())?;
+    Some(*parent == *os::parent_process_id().to_string())
+}
 
 /// Creates the file of a trace; its name may hold `%p` and the like.
 pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
@@ -13,7 +25,7 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let expanded = expand(path, &mut problems::add);
     let file = FileSink::create(&expanded)?;
     // Only this process has this file: before it replaced itself by `exec`.
-    let is_own = path.to_string_lossy().contains("%p") || settings::is_for_this_process();
+    let is_own = path.to_string_lossy().contains("%p") || is_for_this_process() == Some(true);
     if file.path() != expanded && !is_own {
         report_in_use(&expanded, file.path());
     }

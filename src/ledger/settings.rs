@@ -3,8 +3,8 @@
 use super::config::{self, Config, Limit, Stacks};
 use super::control::read_token;
 use super::destinations::DestinationSpec;
-use super::problems;
 use super::report_to::ReportTo;
+use super::{files, problems};
 use crate::dump::FORMATS;
 use crate::events::channel;
 use crate::platform::os;
@@ -108,20 +108,6 @@ pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 const STARTING: [&CStr; 7] =
     [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, LIMIT, WATCH];
 
-/// The only process whose children use these variables: its number. `memledger run` sets it, since the
-/// program's own children inherit its environment. It has no flag, because flags are not inherited.
-const PARENT: &CStr = c"MEMLEDGER_PARENT";
-
-/// Whether the environment is for this process only: `memledger run` has started it, and has seen that no
-/// other process writes to its files.
-pub(super) fn is_for_this_process() -> bool {
-    os::secure_env(PARENT).is_some_and(|parent| is_parent(&parent))
-}
-
-fn is_parent(number: &OsStr) -> bool {
-    *number == *os::parent_process_id().to_string()
-}
-
 /// The prefix of all variables of the tracker.
 pub(super) const PREFIX: &str = "MEMLEDGER_";
 
@@ -133,10 +119,9 @@ pub(super) struct Settings([Option<OsString>; SETTINGS.len()]);
 
 impl Settings {
     /// The environment. An empty variable counts as not set. All do if the environment is for the
-    /// children of another process ([`PARENT`]).
+    /// children of another process ([`PARENT`](files::PARENT)).
     pub(super) fn from_environment() -> Self {
-        let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty());
-        if parent.is_some_and(|parent| !is_parent(&parent)) {
+        if files::is_for_this_process() == Some(false) {
             return Self::default();
         }
         Self(
@@ -467,7 +452,7 @@ pub(super) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            if known.contains(&&*name) || name.as_bytes() == PARENT.to_bytes() {
+            if known.contains(&&*name) || name.as_bytes() == files::PARENT.to_bytes() {
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
