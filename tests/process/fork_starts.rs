@@ -31,13 +31,15 @@ pub(crate) const CASES: &[Case] = &[
             let child = outcome.stdout.trim();
             let report =
                 outcome.same(&format!("trace.{child}.utrace"), &format!("report.{child}.json"));
-            assert_eq!(report.trace.missed_at_start, MISSED);
+            // NOTE: at most: an event that needs another buffer meanwhile counts twice.
+            let missed = report.trace.missed_at_start;
+            assert!((MISSED..MISSED + 4).contains(&missed), "{missed}");
             assert!(!report.trace.complete);
             let mut text = Vec::new();
             text::write(&report, &Default::default(), &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
             let first = text.lines().next().unwrap();
-            assert!(first.ends_with("START ESTIMATED TO 14 BLOCKS"), "{first}");
+            assert!(first.ends_with(&format!("START ESTIMATED TO {missed} BLOCKS")), "{first}");
         },
     ),
 ];
