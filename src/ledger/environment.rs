@@ -9,20 +9,21 @@ use crate::scopes;
 use crate::stacks;
 use crate::trace::write::{state, untracked};
 
-/// The tracker's own channels, which exist before their first use as those of the program do.
-fn add_own_channels() {
-    alloc::CHANNEL.add();
-    scopes::CHANNEL.add();
-    scopes::FREE_CHANNEL.add();
-    stacks::CHANNEL.add();
-    bookmark::BOOKMARK.add();
+/// Lists the tracker's own channels before their first use. Their states stay new, since the start of a recording
+/// sets them: a scope channel that is off would hide the scopes that are open then.
+fn list_own_channels() {
+    alloc::CHANNEL.list();
+    scopes::CHANNEL.list();
+    scopes::FREE_CHANNEL.list();
+    stacks::CHANNEL.list();
+    bookmark::BOOKMARK.list();
     #[cfg(feature = "perfetto")]
-    crate::perfetto::TRACK.add();
+    crate::perfetto::TRACK.list();
 }
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
-    add_own_channels();
+    list_own_channels();
     #[cfg(feature = "__preload")]
     if os::program_has_tracker() {
         // The program's own tracker records what the environment asks for.

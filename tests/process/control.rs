@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 memledger::channel! {
     GAME = "Race";
-    ASSETS = "Tracks" [ReadOnly];
+    ASSETS = "Circuits" [ReadOnly];
     LATER = "Later";
     NEVER = "Never" [ReadOnly];
 }
@@ -349,7 +349,7 @@ fn channels() {
     assert!(status.contains(&"channel on Race".into()), "{status:?}");
     assert!(status.contains(&"channel on Memory".into()), "{status:?}");
     refused(&mut client, Command::channels(["race", "no:thing"], false), "called \"no:thing\"");
-    refused(&mut client, Command::channels(["race", "tracks"], false), "Tracks is read-only");
+    refused(&mut client, Command::channels(["race", "circuits"], false), "Circuits is read-only");
     refused(&mut client, Command::channels(["memory"], false), "Memory is read-only");
     assert!(GAME.is_enabled(), "all or none");
     client.send(&Command::channels(["RACE"], false)).unwrap();

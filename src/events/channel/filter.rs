@@ -29,12 +29,10 @@ impl ChannelFilter {
                 Some(name) => (name, &mut unwanted),
                 None => (word, &mut wanted),
             };
-            for name in expand(name) {
-                if !is_name(name) {
-                    return Err(no_name(name));
-                }
-                list.push((id(name), name.to_owned()));
+            if !is_name(name) {
+                return Err(no_name(name));
             }
+            list.extend(expand(name).map(|name| (id(name), name.to_owned())));
         }
         if wanted.is_empty() && unwanted.is_empty() {
             return Err(Error::InvalidChannels(format!(

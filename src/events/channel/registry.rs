@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
-/// The channel is not in the table yet.
+/// Nothing has set its state yet.
 pub(super) const NEW: u8 = 2;
 
 static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
@@ -66,15 +66,21 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == ON
     }
 
-    /// Adds the channel to the table if it is not there; returns `false` if the table is full.
-    pub(super) fn find_or_claim_entry(&'static self) -> bool {
+    /// Adds the channel to the table if it is not there, and leaves its state alone; returns `false` if the table is
+    /// full.
+    pub(crate) fn list(&'static self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
-        let known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
+        TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
             taken if !taken.is_null() => taken == this,
             free => entry
                 .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
                 .map_or_else(|other| other == this, |_| true),
-        });
+        })
+    }
+
+    /// Adds the channel to the table if it is not there; returns `false` if the table is full.
+    pub(super) fn find_or_claim_entry(&'static self) -> bool {
+        let known = self.list();
         // NOTE: the request is read after the channel is in the table. So a setting that is applied
         // at the same time either finds the channel in the table, or is read here.
         let on = known && self.starts_on();
@@ -87,7 +93,7 @@ impl Channel {
         known
     }
 
-    /// Whether the channel is off; `false` if it is not in the table yet. Costs one relaxed load.
+    /// Whether the channel is off; `false` while its state is new. Costs one relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OFF
