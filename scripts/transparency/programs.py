@@ -194,8 +194,7 @@ def cases(probe):
         ("busybox sh", ["busybox", "sh"], ()),
     ]:
         add(name, [*shell, "-c", put(SHELL)], [*shell, "-c", "read line; echo after"], short=short, anywhere="busybox" in name)
-        add(f"{name} with traps", [*shell, "-c", SHELL_TRAPS], [*shell, "-c", SHELL_TRAPS], ready="ready",
-            survives="INT TERM HUP PIPE" if name != "zsh" else "", short=())
+        add(f"{name} with traps", [*shell, "-c", SHELL_TRAPS], [*shell, "-c", SHELL_TRAPS], ready="ready")
         add(f"{name} -c sleep", [*shell, "-c", "sleep 0; :"], [*shell, "-c", "sleep 600; echo after"], anywhere=True, processes=2,
             leaves=[], without=("HUP", "TERM", "PIPE", "INT", "ignored"))
     add("bash, interactive", ["bash", "--norc", "-i"], anywhere=True, keys=["PS1='$ '; echo $-\r", "exit 3\r"],
@@ -208,7 +207,7 @@ def cases(probe):
         short=("INT",))
     add("python3 sys.stdin", ["python3", "-c", "import sys; print(sys.stdin.read() if sys.stdin else sys.stdin)"],
         ["python3", "-c", "import sys; print(sys.stdin.read())"])
-    add("ruby", ["ruby", "-e", put(RUBY)], ["ruby", "-e", RUBY_WAITS], ready="ready")
+    add("ruby", ["ruby", "-e", put(RUBY)], ["ruby", "-e", RUBY_WAITS], ready="ready", survives="PIPE")
     add("lua", ["lua5.4", "-e", put(LUA)], ["lua5.4", "-e", 'print("ready") io.stdout:flush() print(io.read())'], ready="ready")
     add("node", ["node", "-e", put(NODE)], ["node", "-e", NODE_WAITS], ready="ready", short=("end", "INT", "TERM"))
     add("tclsh", ["tclsh", "$AT/work/it.tcl"], ["tclsh"], files={"it.tcl": put(TCL)}, anywhere=True)
@@ -248,7 +247,7 @@ def cases(probe):
         ["sh", "-c", "start-stop-daemon --start --background --make-pidfile --pidfile $AT/work/pid --chuid nobody --startas /bin/sleep -- 1000"
                      " && start-stop-daemon --status --pidfile $AT/work/pid; echo $?"], leaves=["/bin/sleep 1000"])
     add("runuser", ["runuser", "-u", "nobody", "--", probe, "probe"], ["runuser", "-u", "nobody", "cat"], short=once, processes=2,
-        anywhere=True)
+        anywhere=True, survives="HUP PIPE", without=("ignored",))
     add("chroot", ["chroot", "--userspec=nobody:nogroup", "--groups=", "/", probe, "probe"], ["chroot", "--userspec=nobody", "/", "cat"],
         short=once)
     add("capsh", ["capsh", "--drop=cap_sys_admin,cap_setpcap", "--user=nobody", "--", "-c", f"{probe} probe"],
@@ -275,8 +274,8 @@ def cases(probe):
     add("g++", ["g++", "-Wall", "-c", "it.cc", "-o", "it.o"], ["g++", "-E", "-x", "c++", "-"], files={"it.cc": C_SOURCE}, processes=2,
         anywhere=True)
     add("rustc", ["rustc", "--crate-type=lib", "--emit=metadata", "it.rs"], ["rustc", "--crate-type=lib", "--emit=metadata", "-"],
-        files={"it.rs": "fn unused() {}"}, anywhere=True)
-    add("make", ["make", "-j2", "-Otarget", "-k", "all", "fails"], ["make", "-f", "wait"], processes=2, anywhere=True,
+        files={"it.rs": "fn unused() {}"}, anywhere=True, without=SIGNALS + ("ignored",))
+    add("make", ["make", "-j2", "-Otarget", "-k", "all", "fails"], ["make", "-f", "wait"], processes=2, anywhere=True, survives="HUP INT",
         files={"Makefile": put(MAKEFILE), "wait": "all:\n\t@read line; echo $$line\n"}, short=once)
     add("ld", ["ld", "-o", "it", "nothing.o"], ["ld", "-r", "-T", "/dev/stdin", "-o", "it"], anywhere=True)
     add("as", ["as", "-o", "it.o"], ["as", "-o", "it.o"], stdin="nop\n")
@@ -292,6 +291,7 @@ def cases(probe):
     add("sqlite3", ["sqlite3", "it.db", "create table t(a); insert into t values (1), (2); select sum(a) from t; select nothing"],
         ["sqlite3", "it.db"], survives="INT", short=once)
     add("openssl", ["openssl", "dgst", "-sha256"], ["openssl", "dgst", "-sha256"], short=once)
+    # NOTE: its locks have names of its process and an address.
     add("gpg", ["gpg", "--batch", "--lock-never", "--print-md", "SHA256"], ["gpg", "--batch", "--lock-never", "--print-md", "SHA256"])
     add("tar", ["tar", "cf", "it.tar", "--mtime=2020-01-01", "--sort=name", "-C", "/etc", "passwd", "nothing"], ["tar", "tf", "-"], short=once)
     add("tar with xz", ["tar", "cJf", "it.tar.xz", "--mtime=2020-01-01", "-C", "/etc", "passwd"])
@@ -304,7 +304,7 @@ def cases(probe):
         short = {"sort": every, "cat": some, "jq": once, "xargs": once, "gzip": once}.get(name, ())
         add(name, [name, *words], [name, *words], short=short, anywhere=anywhere, survives="INT" if name == "dc" else "", stdin="1 2 + p\n" if name in ("dc", "bc") else Case.stdin)
     add("find", ["find", "/etc/apt", "/nothing", "-name", "*.list", "-exec", "echo", "{}", ";"], ["find", "-files0-from", "-"], short=once)
-    add("man", ["man", "-l", "it.1"], ["man", "-l", "-"], files={"it.1": ".TH IT 1\n.SH NAME\nit \\- does it\n"}, without=SIGNALS)
+    add("man", ["man", "-l", "it.1"], ["man", "-l", "-"], files={"it.1": ".TH IT 1\n.SH NAME\nit \\- does it\n"}, without=SIGNALS + ("ignored",))
     add("diff", ["diff", "it", "-"], ["diff", "it", "-"], files={"it": "one\n2\n"})
     add("ssh -V", ["ssh", "-V"], short=once)
     add("env -i", ["env", "-i", probe, "probe"], ["env", "-i", "cat"], short=once)
