@@ -4,7 +4,7 @@ use super::settings::{self, Settings};
 use super::{exit, start};
 use crate::alloc::linked;
 use crate::platform::os;
-use crate::trace::write::{state, untracked};
+use crate::trace::write::{await_runtime, state, untracked};
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
@@ -31,6 +31,7 @@ pub(crate) fn start_before_main() {
             && !linked::ignores_environment()
         {
             start::before_main(settings);
+            await_runtime();
         }
     });
 }
