@@ -79,7 +79,8 @@ pub(crate) enum Limit {
 pub(crate) enum Watch {
     #[default]
     No,
-    /// If it can have one; nothing is said if it cannot.
+    /// If the process can have one; nothing is said if it cannot.
+    #[cfg(feature = "enable")]
     IfPossible,
     Yes,
 }
