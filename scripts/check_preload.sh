@@ -2,7 +2,9 @@
 # Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
 # (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
 # (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without
-# it; other allocators below; a server of two processes; what cannot be tracked is refused.
+# it; other allocators below; a server of two processes; what cannot be tracked is refused. Then the checks of
+# scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
+# are as alone.
 # Installs what it needs. Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
@@ -15,6 +17,8 @@ need() { # need COMMAND_OR_FILE PACKAGE
 need gcc gcc
 need heaptrack heaptrack
 need node nodejs
+need perl perl
+need ruby ruby
 need sqlite3 sqlite3
 need openssl openssl
 need xz xz-utils
@@ -47,6 +51,8 @@ for i in $(seq 0 99); do
 done
 other_allocators="$libraries/libjemalloc.so.2 $libraries/libtcmalloc_minimal.so.4 $libraries/libmimalloc.so.2" \
     python3 scripts/check_preload.py
+gcc -O1 -Wall -Wextra -Wno-deprecated-declarations -Werror -pthread -o "$folder/endings" tests/preload/endings.c
+python3 scripts/check_signals.py
 
 # The heap "C" in a Rust program that is linked with a static glibc.
 mkdir -p "$folder/program/src"

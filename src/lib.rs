@@ -132,6 +132,9 @@ pub use ledger::{
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
+#[cfg(feature = "__preload")]
+#[doc(hidden)]
+pub use platform::os::next_signals::shown as __signals;
 #[doc(hidden)]
 pub use scopes::NameOf;
 #[cfg(feature = "tracing")]

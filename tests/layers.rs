@@ -445,9 +445,11 @@ fn the_readers_side_has_no_unsafe_code() {
         "src/trace/format",
         "cli/",
     ];
+    // It looks at the process before Rust's runtime does, and reads nothing.
+    let other = "cli/src/inherited.rs";
     let mut looked = 0;
     for (file, code) in &files {
-        if readers.iter().any(|reader| file.starts_with(reader)) {
+        if file != other && readers.iter().any(|reader| file.starts_with(reader)) {
             looked += 1;
             let used = ["{", "fn ", "impl ", "trait ", "extern "]
                 .iter()

@@ -10,7 +10,7 @@ use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
 #[cfg(feature = "perfetto")]
 use super::tracing_session::{self, InitialSession, TracingSessionBuilder};
-use super::{exit, fork, late_join, problems, signals, watch};
+use super::{exit, fork, late_join, problems, signals, stop, watch};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
@@ -89,7 +89,7 @@ pub(super) fn begin(
     state::set_option(state::FREE_SCOPES, plan.free_scope);
     let buffer_limit = plan.buffer_limit;
     let mut watched = None;
-    if config.watch && !origin.for_measurements {
+    if config.watch.is_wanted() && !origin.for_measurements {
         let is_whole = plan.file_channels.is_none();
         watched = watch::watched_file(outputs.file.as_mut(), is_whole)
             .map_err(|error| problems::add(format!("there is no watcher: {error}")))
@@ -112,8 +112,8 @@ pub(super) fn begin(
     quiesce::run(memory && !recording.unlinked);
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
-    if config.report_on_signals {
-        signals::prepare(recording.watch.is_some()).unwrap_or_else(problems::report);
+    if config.report_on_signals && recording.watch.is_none() {
+        signals::prepare().unwrap_or_else(problems::report);
     }
     let handle = (!recording.from_environment).then_some(recording.generation);
     *current = Some(recording);
@@ -400,7 +400,7 @@ fn new_session(
 
 /// Starts the thread of the worker; returns whether that succeeded.
 fn spawn_worker() -> bool {
-    let spawned = worker::spawn().map_err(|error| {
+    let spawned = worker::spawn(stop::left_alone).map_err(|error| {
         problems::add(format!("{error}; the program can call Ledger::update() instead"));
     });
     spawned.is_ok()

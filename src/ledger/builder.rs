@@ -1,6 +1,6 @@
 //! What is recorded and where it goes, set in code.
 
-use super::config::{Config, Limit, OnFull, Secret, Stacks, Worker};
+use super::config::{Config, Limit, OnFull, Secret, Stacks, Watch, Worker};
 use super::destinations::Target;
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
@@ -41,15 +41,18 @@ impl LedgerBuilder {
     /// crashes: SIGABRT (`abort`), SIGSEGV (also of a stack overflow), SIGBUS, SIGILL and SIGFPE.
     /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
     ///
-    /// After the report, the program ends by the same signal. Its threads run until then (but one that ends the program by
-    /// `raise` waits), and the report does not have
+    /// After the report, the program ends by the same signal. The thread that got it waits until then, for at most 30 s, and runs nothing
+    /// more. Other threads run, and the report does not have
     /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
     /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
     ///
     /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report needs, as in
     /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
     /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
-    /// when Rust's runtime has them. With a [watcher](Self::watch), no crash is handled here: the watcher reports it.
+    /// the first allocation in `main` on.
+    ///
+    /// With a [watcher](Self::watch), no signal and no crash is handled in the program: the watcher reports its end.
+    /// `MEMLEDGER_REPORT_ON_SIGNALS=1` starts a watcher where there can be one, unless `MEMLEDGER_WATCH=0`.
     ///
     /// Any other signal that the program ignores or handles itself, before or after this call, stays the program's: the
     /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address
@@ -91,7 +94,7 @@ impl LedgerBuilder {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     pub fn watch(mut self) -> Self {
-        self.config.watch = true;
+        self.config.watch = Watch::Yes;
         self
     }
 

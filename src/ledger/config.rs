@@ -7,6 +7,8 @@ use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::events::channel::{self, Names};
 #[cfg(feature = "enable")]
+use crate::platform::os;
+#[cfg(feature = "enable")]
 use crate::stacks;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,6 +74,31 @@ pub(crate) enum Limit {
     Null,
 }
 
+/// Whether a recording has a watcher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Watch {
+    #[default]
+    No,
+    /// If the process can have one; nothing is said if it cannot.
+    #[cfg(feature = "enable")]
+    IfPossible,
+    Yes,
+}
+
+#[cfg(feature = "enable")]
+impl Watch {
+    /// Whether there is to be one in this process.
+    ///
+    /// NOTE: what the first process of a container starts ends with it, before it could do anything.
+    pub(super) fn is_wanted(self) -> bool {
+        match self {
+            Self::No => false,
+            Self::IfPossible => os::process_id() != 1 && os::has_one_thread(),
+            Self::Yes => true,
+        }
+    }
+}
+
 /// All settings. `None` means: not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -90,7 +117,7 @@ pub(crate) struct Config {
     pub(crate) control_hosts: Vec<String>,
     pub(crate) follow_forks: bool,
     pub(crate) report_on_signals: bool,
-    pub(crate) watch: bool,
+    pub(crate) watch: Watch,
     pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<String>,
     pub(crate) stacks: Option<Stacks>,

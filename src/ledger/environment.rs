@@ -7,7 +7,7 @@ use crate::events::bookmark;
 use crate::platform::os;
 use crate::scopes;
 use crate::stacks;
-use crate::trace::write::{state, untracked};
+use crate::trace::write::{await_runtime, state, untracked};
 
 /// Lists the tracker's own channels before their first use. Their states stay new, since the start of a recording
 /// sets them: a scope channel that is off would hide the scopes that are open then.
@@ -47,6 +47,7 @@ pub(crate) fn start_before_main() {
             && !linked::ignores_environment()
         {
             start::before_main(settings);
+            await_runtime();
         }
     });
 }

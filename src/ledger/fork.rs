@@ -9,7 +9,7 @@
 //! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child does not have the
 //! events of those that could not wait, and says how many these are.
 
-use super::config::Config;
+use super::config::{Config, Watch};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording};
@@ -162,7 +162,7 @@ pub(super) fn in_child() -> bool {
 /// control server nor a watcher.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
-    config.watch = false;
+    config.watch = Watch::No;
     let file = config.file.as_mut().map(|file| &mut file.location);
     let report = config.report.as_mut().and_then(|report| report.path.as_mut());
     file.into_iter().chain(report).for_each(|path| *path = own_name(path));

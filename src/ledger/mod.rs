@@ -133,7 +133,7 @@ impl Ledger {
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
-    /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, before SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program ([`LedgerBuilder::report_on_signals`]) |
+    /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
     /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
     /// | `MEMLEDGER_THREAD_STACKS=1` | record the stacks of threads, too ([`LedgerBuilder::thread_stacks`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |

@@ -5,7 +5,7 @@
 //! threads end, and begin again from the calling thread, with its rights and in its namespaces.
 
 use super::recording::{self, Recording};
-use super::{problems, signals};
+use super::{problems, signals, stop};
 use crate::platform::os::{self, AllBlocked, Packed};
 use crate::trace::sink::queue;
 use crate::trace::worker;
@@ -91,7 +91,7 @@ fn start() {
     let Some(recording) = current.as_ref() else { return };
     recording.control.iter().for_each(|control| control.resume().unwrap_or_else(problems::report));
     if recording.has_worker
-        && let Err(error) = worker::spawn()
+        && let Err(error) = worker::spawn(stop::left_alone)
     {
         drop(current);
         strand(&io::Error::other(error.to_string()));

@@ -1,6 +1,6 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
 
-use super::config::{self, Config, Limit, Stacks};
+use super::config::{self, Config, Limit, Stacks, Watch};
 use super::control::read_token;
 use super::destinations::DestinationSpec;
 use super::report_to::ReportTo;
@@ -344,11 +344,15 @@ fn follow_forks(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn report_on_signals(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.report_on_signals = is_on(value)?;
+    // NOTE: the setting of the watcher itself is applied later.
+    if config.report_on_signals && config.watch == Watch::No {
+        config.watch = Watch::IfPossible;
+    }
     Ok(())
 }
 
 fn watch(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.watch = is_on(value)?;
+    config.watch = if is_on(value)? { Watch::Yes } else { Watch::No };
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! The report before a signal ends the process.
+//! The report before a signal ends the process, in a recording that has no watcher.
 //!
-//! The handler of the signal only wakes a thread, because nothing else is allowed there. That thread ends the
-//! recording, which writes the report, and then ends the process by the same signal. Until then, the program's threads run; but a
-//! thread that has crashed waits in the handler, and ends the process itself. So does one that calls `_exit`, in a program that has
-//! the library of `preload/`, which defines that function.
+//! The handler of the signal only wakes a thread, because nothing else is allowed there, and waits. That thread ends the recording,
+//! which writes the report. Then the thread that got the signal ends the process by it, or crashes as it would have. So does one that
+//! calls `_exit`, in a program that has the library of `preload/`, which defines that function. The program's other threads run until then: one
+//! that is stopped could hold a lock that the report needs.
 
 use super::stop;
 use crate::error::Error;
@@ -12,13 +12,12 @@ use crate::trace::write::ReentrancyGuard;
 use std::ffi::c_void;
 use std::ptr;
 
-/// From now on, a signal that would end the process ends the recording first. Not a crash, if there is a watcher: it reports
-/// without a handler in the process that has crashed, so the core file is as without the tracker.
+/// From now on, a signal that would end the process, or a crash, ends the recording first. Not for a recording that has a watcher, which
+/// reports without a handler in the process: so signals mean what the program says.
 ///
 /// # Errors
 /// [`Error::ThreadNotStarted`]; the signals keep their actions then.
-pub(super) fn prepare(has_watcher: bool) -> Result<(), Error> {
-    os::take_crashes(!has_watcher);
+pub(super) fn prepare() -> Result<(), Error> {
     if !os::has_waiting_thread() {
         os::forget_signals();
         os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
@@ -53,14 +52,10 @@ pub fn exit_after_report(status: i32) -> ! {
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger-sig");
-    let signal = os::wait_for_ending_signal();
-    if signal == 0 {
+    if !os::wait_for_ending_signal() {
         return ptr::null_mut();
     }
     stop::finish(None);
-    match os::waits_for_report(signal) {
-        true => os::end_waiting(),
-        false => os::end_by(signal),
-    }
+    os::end_waiting();
     ptr::null_mut()
 }

@@ -222,7 +222,9 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         running.follow.iter_mut().for_each(|follow| follow.config.on_full = OnFull::Drop);
     }
     if config.report_on_signals {
-        signals::prepare(running.watch.is_some()).unwrap_or_else(problems::report);
+        if running.watch.is_none() {
+            signals::prepare().unwrap_or_else(problems::report);
+        }
         running.follow.iter_mut().for_each(|follow| follow.config.report_on_signals = true);
     }
     if let Some(limit) = config.limit.filter(|_| !Settings::from_environment().has(LIMIT)) {

@@ -8,7 +8,7 @@ use super::report::write_report;
 use super::stats::trailer;
 use crate::events::channel;
 use crate::events::important;
-use crate::platform::os::BlockedSignals;
+use crate::platform::os::{self, BlockedSignals};
 use crate::stacks;
 use crate::trace::sink::queue;
 use crate::trace::worker;
@@ -35,6 +35,12 @@ pub(super) fn finish(generation: Option<u64>) {
         // after a JSON parse.
         on_helper_thread(|| end(recording, generation.is_none()));
     }
+}
+
+/// The program has no thread left, and its first one has ended with this status: ends the recording and the process. Called by the worker.
+pub(super) fn left_alone(status: i32) -> ! {
+    finish(None);
+    os::end_process(status)
 }
 
 /// Ends a recording. The caller still holds the lock of the recording, with the guard set.

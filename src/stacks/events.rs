@@ -154,7 +154,7 @@ impl StackEvents {
     fn refresh_modules(&mut self) {
         self.refreshed_at = Some(Instant::now());
         if let Err(error) = capture::refresh_modules() {
-            let path = "/proc/self/maps".into();
+            let path = "/proc/thread-self/maps".into();
             (self.on_problem)(Error::File { path, action: "read", source: error });
         }
     }

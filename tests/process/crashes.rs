@@ -1,6 +1,7 @@
 //! Programs that crash, or end without `exit`, and have asked for their report before that.
 
 use crate::allocator::CRASHES_AT;
+use crate::counts::reported;
 use crate::fork::{fork, wait};
 use crate::harness::{Case, Run, builder, case, churn, leave, left};
 use crate::start::IN_MAIN;
@@ -8,7 +9,7 @@ use libc::c_int;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
     case(
@@ -62,18 +63,56 @@ pub(crate) const CASES: &[Case] = &[
     ),
     case(
         "the environment can ask for that, too",
-        || end_by(no_memory_later),
+        || end_by(no_memory),
         |run| {
             let run = run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
-            ends_by(run, libc::SIGSEGV, "");
+            ends_by(run.env("MEMLEDGER_WATCH", "0"), libc::SIGSEGV, "");
         },
     ),
+    // The crashes are in `at_once`.
+    case(
+        "a crash at the first allocation in main has a report",
+        || {},
+        |run| {
+            for _ in 0..50 {
+                let run = Run::of(&run).tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
+                let run = run.env("MEMLEDGER_WATCH", "0").env(CRASHES_IN_MAIN, "allocation");
+                let outcome = run.run();
+                assert_eq!(outcome.status.signal(), Some(libc::SIGSEGV), "{}", outcome.status);
+                assert_eq!(left(&outcome.whole(), FIRST_BLOCK as u64), 1);
+            }
+        },
+    ),
+    case(
+        "a crash at the first statement of main has a report by a watcher",
+        || {},
+        |run| {
+            for _ in 0..50 {
+                let run = Run::of(&run).tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
+                let outcome = reported(run.env(CRASHES_IN_MAIN, "statement").spawn());
+                assert_eq!(outcome.status.signal(), Some(libc::SIGSEGV), "{}", outcome.status);
+                outcome.whole();
+            }
+        },
+    ),
+    case("a crash when the eighth thread starts has a report", in_eighth_thread, |run| {
+        for number in 0..50 {
+            let run = Run::of(&run).tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
+            let is_watched = number % 2 == 0;
+            let outcome = match is_watched {
+                true => reported(run.spawn()),
+                false => run.env("MEMLEDGER_WATCH", "0").run(),
+            };
+            assert_eq!(outcome.status.signal(), Some(libc::SIGSEGV), "{}", outcome.status);
+            assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
+        }
+    }),
     case(
         "the stack of main can overflow where the environment asks",
         || end_by(overflow),
         |run| {
             let run = run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
-            ends_by(run, libc::SIGABRT, "has overflowed its stack");
+            ends_by(run.env("MEMLEDGER_WATCH", "0"), libc::SIGABRT, "has overflowed its stack");
         },
     ),
     case("a handler of a crash before the start comes after the report", handler_before, |run| {
@@ -140,14 +179,36 @@ fn abort() {
     std::process::abort();
 }
 
-/// A recording that begins before `main` takes over the signal when the runtime of Rust has done so: soon, or after a
-/// second if that was before `main`, too.
-fn no_memory_later() {
-    let (first, until) = (action(libc::SIGSEGV), Instant::now() + Duration::from_secs(2));
-    while action(libc::SIGSEGV) == first && Instant::now() < until {
-        churn(100);
+/// Names where [`at_once`] crashes.
+const CRASHES_IN_MAIN: &str = "TEST_CRASHES_IN_MAIN";
+const FIRST_BLOCK: usize = 2_000_003;
+
+/// The first statement of `main`: crashes there, or after the first allocation, if the environment says so.
+pub(crate) fn at_once() {
+    if !is_to_crash() {
+        return;
+    }
+    if std::env::var(CRASHES_IN_MAIN).unwrap() == "allocation" {
+        leave(FIRST_BLOCK);
     }
     no_memory();
+}
+
+fn in_eighth_thread() {
+    leave(IN_MAIN);
+    for number in 1..=8 {
+        std::thread::spawn(move || {
+            if number == 8 {
+                no_memory();
+            }
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    loop {
+        std::thread::park();
+    }
 }
 
 fn inside_allocator() {
@@ -200,6 +261,12 @@ fn quick_exit() {
 mod system {
     use libc::c_int;
     use std::hint::black_box;
+
+    /// Whether [`at_once`](super::at_once) is to crash. Without an allocation.
+    pub(super) fn is_to_crash() -> bool {
+        // SAFETY: the name ends with a zero, and no other thread runs yet.
+        !unsafe { libc::getenv(c"TEST_CRASHES_IN_MAIN".as_ptr()) }.is_null()
+    }
 
     pub(crate) fn no_memory() {
         // SAFETY: none. This is the crash.
@@ -271,4 +338,4 @@ mod system {
     }
 }
 pub(crate) use system::{action, by_zero, cut_file, no_instruction, no_memory};
-use system::{exit_quickly, handle_by_exit, sent};
+use system::{exit_quickly, handle_by_exit, is_to_crash, sent};

@@ -20,10 +20,22 @@ pub(crate) const CASES: &[Case] = &[
         ends_by(run, libc::SIGHUP)
     }),
     case("the environment can ask for the report", work, |run| {
-        ends_by(run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1"), libc::SIGTERM);
+        let run = run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
+        ends_by(run.env("MEMLEDGER_WATCH", "0"), libc::SIGTERM);
     }),
     case("code can ask for it where the environment records", adds_to_environment, |run| {
         ends_by(run.tracked(), libc::SIGTERM);
+    }),
+    case("nothing runs after the wait that a signal ends", waits, |run| {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            let mut running = Run::of(&run).spawn();
+            running.wait_for(READY);
+            kill(running.pid(), signal);
+            let outcome = running.wait();
+            assert_eq!(outcome.status.signal(), Some(signal), "{}", outcome.status);
+            assert_eq!(outcome.stdout, "");
+            assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
+        }
     }),
     case("a signal after the recording ends the program", after_the_recording, |run| {
         let outcome = run.run();
@@ -35,7 +47,15 @@ pub(crate) const CASES: &[Case] = &[
     case("a handler that calls the one before it stays", handler_that_chains, ends_by_itself),
     case("an ignored signal stays ignored", ignored, ends_by_itself),
     case("a later second signal ends a program whose report hangs", hangs, |run| {
-        let outcome = run.run();
+        let mut running = run.spawn();
+        running.wait_for(READY);
+        let (program, until) = (running.pid(), Instant::now() + Duration::from_secs(50));
+        // Those of the first second count as one with the first.
+        while !has_ended(program) && Instant::now() < until {
+            kill(program, libc::SIGTERM);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let outcome = running.wait();
         assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{}", outcome.status);
     }),
     case("a forked child that is not recorded ends at once", forked, |run| {
@@ -54,6 +74,11 @@ pub(crate) const CASES: &[Case] = &[
 
 const READY: &str = "ready";
 const IN_CHILD: usize = 3_000_017;
+
+fn has_ended(program: libc::pid_t) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{program}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().starts_with(" Z")
+}
 
 /// The program works until a signal ends it, and its report has all up to then.
 fn ends_by(run: Run, signal: c_int) {
@@ -143,6 +168,13 @@ mod system {
         }
     }
 
+    /// Waits for a signal, for at most two minutes.
+    pub(super) fn wait_once(never: &impl std::os::fd::AsRawFd) {
+        let mut polled = libc::pollfd { fd: never.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&raw mut polled, 1, 120_000) };
+    }
+
     pub(super) fn call(handler: usize, signal: c_int) {
         // SAFETY: it is the handler that was installed before, which has this form.
         unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal) };
@@ -161,7 +193,7 @@ mod system {
         }
     }
 }
-use system::{call, handle_by, stuff_stderr};
+use system::{call, handle_by, stuff_stderr, wait_once};
 
 fn to_number(handler: extern "C" fn(c_int)) -> libc::sighandler_t {
     handler as *const () as libc::sighandler_t
@@ -210,11 +242,18 @@ fn hangs() {
     let report = memledger::ReportTo::stderr();
     let _ledger =
         memledger::Ledger::builder().report_on_exit(report).report_on_signals().start().unwrap();
-    let until = Instant::now() + Duration::from_secs(120);
-    while Instant::now() < until {
-        kill(std::process::id() as libc::pid_t, libc::SIGTERM);
-        std::thread::yield_now();
-    }
+    fs::write(READY, "").unwrap();
+    wait_for_the_end();
+}
+
+/// Runs on whenever a signal ends its wait.
+fn waits() {
+    let _ledger = builder().report_on_signals().start().unwrap();
+    leave(IN_MAIN);
+    let (read, _write) = std::io::pipe().unwrap();
+    fs::write(READY, "").unwrap();
+    wait_once(&read);
+    println!("what comes after the wait has run");
 }
 
 fn forked() {

@@ -70,6 +70,7 @@ use memledger::TrackingAllocator;
 static ALLOC: Counting<TrackingAllocator<Faulty>> = Counting(TrackingAllocator::new(Faulty));
 
 fn main() {
+    crashes::at_once();
     harness::main(&[
         ("start", start::CASES),
         ("exit", exit::CASES),

@@ -49,11 +49,15 @@ pub(crate) const CASES: &[Case] = &[
         ends(&run, "killed", Some(libc::SIGKILL))
     }),
     case("a report on signals and a watcher give one report", end, |run| {
-        // The first one ends with a report that the process makes itself.
         for way in ["TERM", "SEGV", "_exit", "KILL"] {
             let run = set(Run::of(&run), way, 8, true).env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
             check(&watched(run), true);
         }
+    }),
+    case("a report on signals starts a watcher, and handles no signal", handles_none, |run| {
+        let outcome = watched(run.tracked().env("MEMLEDGER_REPORT_ON_SIGNALS", "1"));
+        assert_eq!(outcome.stdout, "");
+        assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
     }),
     case("a program that is killed at any moment loses nothing", at_any_moment, |run| {
         for seed in 0..30 {
@@ -204,8 +208,6 @@ fn variable(name: &str) -> String {
 /// A page that is in no file any more.
 static CUT: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static ENDS: AtomicU64 = AtomicU64::new(0);
-/// The counts, if the program makes its report itself.
-static ENDS_ITSELF: std::sync::OnceLock<&'static [Counts; THREADS]> = std::sync::OnceLock::new();
 
 const WAYS: [&str; 13] = [
     "TERM", "INT", "HUP", "QUIT", "SYS", "abort", "SEGV", "BUS", "ILL", "FPE", "overflow", "_exit",
@@ -220,9 +222,6 @@ fn end() {
     let number = WAYS.iter().position(|name| *name == way).unwrap_or(WAYS.len());
     ENDS.store(number as u64, Ordering::Relaxed);
     CUT.store(cut_page(), Ordering::Relaxed);
-    if std::env::var_os("MEMLEDGER_REPORT_ON_SIGNALS").is_some() && way == "TERM" {
-        ENDS_ITSELF.set(counts).unwrap();
-    }
     let idle: &'static _ = Box::leak(Box::new(std::sync::Barrier::new(threads)));
     for counts in &counts[1..threads] {
         std::thread::spawn(move || {
@@ -272,9 +271,6 @@ fn end() {
 /// Ends the process, perhaps in a handler within a call of the allocator.
 extern "C" fn end_now(_: c_int) {
     let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGSYS];
-    if let Some(counts) = ENDS_ITSELF.get() {
-        note_floor(counts);
-    }
     // SAFETY: none. This is the end.
     unsafe {
         match ENDS.load(Ordering::Relaxed) {
@@ -364,6 +360,19 @@ fn at_any_moment() {
 fn whole() {
     leave(IN_MAIN);
     churn(10_000);
+}
+
+/// Prints which signals have a handler that is not Rust's.
+fn handles_none() {
+    for signal in
+        [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGABRT, libc::SIGILL, libc::SIGFPE]
+    {
+        if crate::crashes::action(signal) != libc::SIG_DFL {
+            println!("{signal}");
+        }
+    }
+    whole();
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
 }
 
 fn in_code() {

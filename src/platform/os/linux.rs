@@ -10,6 +10,7 @@ mod before_main;
 mod blocked;
 mod cgroup;
 mod descriptors;
+mod last_thread;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
@@ -17,6 +18,8 @@ mod modules;
 pub(crate) mod next_identity;
 #[cfg(c_malloc)]
 pub(crate) mod next_malloc;
+#[cfg(feature = "__preload")]
+pub(crate) mod next_signals;
 mod objects;
 mod own_pages;
 mod own_table;
@@ -29,12 +32,16 @@ mod signals;
 mod threads;
 mod watched;
 
+use before_main::is_before_main;
 #[cfg(feature = "__preload")]
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use descriptors::keep_apart;
+#[cfg(c_mmap)]
+pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
+pub(crate) use last_thread::{end_process, left_alone};
 pub(crate) use own_table::{
     OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack, run_in_own_table,
     run_in_program_table, servants, serve, unpack, write_to_stderr,
@@ -43,10 +50,12 @@ pub(crate) use regular_file::{open_regular, read_at};
 #[cfg(feature = "__preload")]
 pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
-    dismiss_waiting_thread, end_by, end_waiting, forget_signals, handle_ending_signals,
-    has_waiting_thread, is_report_awaited, keep_waiting_thread, take_crashes,
-    wait_for_ending_signal, waits_for_report,
+    dismiss_waiting_thread, end_waiting, forget_signals, handle_ending_signals,
+    handle_late_crashes, has_late_crashes, has_waiting_thread, is_report_awaited,
+    keep_waiting_thread, wait_for_ending_signal,
 };
+#[cfg(c_mmap)]
+pub(crate) use threads::is_own_start;
 pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
@@ -309,7 +318,18 @@ static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut
 /// lock that the other needs.
 pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) -> bool {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
-    exit_key().inspect(|key| arm_thread_exit(*key, 1)).is_some()
+    await_thread_exit()
+}
+
+/// *Hook.* As [`on_thread_exit`], with the function that was registered last, if any was.
+fn await_thread_exit() -> bool {
+    let Some(key) = exit_key() else { return false };
+    // NOTE: in a thread that ends, the rounds are counted already.
+    // SAFETY: the key exists.
+    if unsafe { libc::pthread_getspecific(key as libc::pthread_key_t) }.is_null() {
+        arm_thread_exit(key, 1);
+    }
+    true
 }
 
 /// The key of the function that runs at a thread's end. The first call creates the key.
@@ -348,6 +368,7 @@ extern "C" fn thread_exits(round: *mut c_void) {
         // SAFETY: only references to statics are stored there.
         let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };
         run.inspect(|run| run());
+        last_thread::thread_ends();
     }
 }
 

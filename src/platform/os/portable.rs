@@ -64,16 +64,26 @@ pub(crate) fn has_waiting_thread() -> bool {
 
 pub(crate) fn forget_signals() {}
 
-pub(crate) fn take_crashes(_crashes: bool) {}
-
 pub(crate) fn handle_ending_signals() {}
 
-pub(crate) fn wait_for_ending_signal() -> i32 {
-    0
+pub(crate) fn has_late_crashes() -> bool {
+    false
 }
 
-pub(crate) fn waits_for_report(_signal: i32) -> bool {
+pub(crate) fn handle_late_crashes() -> bool {
+    true
+}
+
+pub(crate) fn wait_for_ending_signal() -> bool {
     false
+}
+
+pub(crate) fn left_alone() -> Option<i32> {
+    None
+}
+
+pub(crate) fn end_process(status: i32) -> ! {
+    std::process::exit(status)
 }
 
 pub(crate) fn open_regular(_path: &str) -> Option<File> {
@@ -89,13 +99,6 @@ pub(crate) fn is_report_awaited() -> bool {
 }
 
 pub(crate) fn end_waiting() {}
-
-pub(crate) fn end_by(_signal: i32) {}
-
-#[cfg(feature = "__preload")]
-pub(crate) fn exit_after_report(status: i32) -> ! {
-    std::process::exit(status)
-}
 
 pub(crate) fn thread_id() -> u32 {
     0

@@ -35,7 +35,7 @@ use crate::platform::os;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
@@ -114,8 +114,15 @@ pub(crate) fn lock_within<T>(lock: &Mutex<T>, timeout: Duration) -> Option<Mutex
     None
 }
 
-/// Starts a worker thread for the session that was just stored.
-pub(crate) fn spawn() -> Result<(), Error> {
+/// How often the worker looks whether the program has a thread left.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is called if it has none, with the status of the process.
+static LEFT_ALONE: OnceLock<fn(i32) -> !> = OnceLock::new();
+
+/// Starts a worker thread for the session that was just stored. It calls `left_alone` if the program has no thread any more.
+pub(crate) fn spawn(left_alone: fn(i32) -> !) -> Result<(), Error> {
+    let _ = LEFT_ALONE.set(left_alone);
     // NOTE: passed to the thread, which may begin to run after its session has ended.
     let generation = GENERATION.load(Ordering::Acquire);
     os::spawn(run, generation as usize)
@@ -133,11 +140,18 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     os::name_thread(c"memledger");
     let generation = generation.addr() as u32;
     let start = Instant::now();
+    let mut looked = start;
     loop {
         backpressure::sleep_until_woken(interval(start.elapsed()).as_nanos() as u64);
         // NOTE: a worker that is woken without pause would hardly ever leave the lock to others.
         if WAITERS.load(Ordering::Acquire) > 0 {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if looked.elapsed() >= LOOK_INTERVAL {
+            looked = Instant::now();
+            if let (Some(status), Some(end)) = (os::left_alone(), LEFT_ALONE.get()) {
+                end(status);
+            }
         }
         let mut session = session();
         if GENERATION.load(Ordering::Acquire) != generation {

@@ -3,7 +3,8 @@
 use super::registry;
 use super::slot::{Guard, ThreadSlot};
 use super::{buffer_pool, loss, state};
-use std::sync::atomic::{Ordering, compiler_fence};
+use crate::platform::os;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 /// Enters the hook on this thread; `None` if [`enter_cold`] must decide. Only
 /// [`is_current`](super::sync::is_current) or [`synchronize`](super::sync::synchronize) then finds
@@ -75,6 +76,32 @@ impl SlowEntry {
     }
 }
 
+/// Whether each event of the first thread takes the slow path, until Rust's runtime has begun.
+static AWAITS_RUNTIME: AtomicBool = AtomicBool::new(false);
+
+/// If crashes are to be taken over after Rust's runtime has begun, has the slow path do that. Called before `main` by the first
+/// thread, with the reentrancy guard set.
+///
+/// PERF: the fast path has no instruction more for this, nor has any path after the first allocation in `main`.
+pub(crate) fn await_runtime() {
+    if os::has_late_crashes() {
+        AWAITS_RUNTIME.store(true, Ordering::Release);
+        registry::own().inspect(|thread| thread.suspended.get().leave_fast_path());
+    }
+}
+
+#[cold]
+fn look_for_runtime(slot: &ThreadSlot) {
+    if slot.system_id.load(Ordering::Relaxed) != os::process_id() {
+        return;
+    }
+    if os::handle_late_crashes() {
+        AWAITS_RUNTIME.store(false, Ordering::Release);
+    } else {
+        slot.leave_fast_path();
+    }
+}
+
 /// Begins recording where [`enter`] could not, or counts the event as lost.
 ///
 /// Must not be called while the reentrancy guard is held.
@@ -113,6 +140,9 @@ pub(super) fn enter_cold_with(kind: u32) -> Option<SlowEntry> {
         }
         entry.leave();
         return None;
+    }
+    if AWAITS_RUNTIME.load(Ordering::Relaxed) {
+        look_for_runtime(slot);
     }
     Some(entry)
 }

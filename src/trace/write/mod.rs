@@ -37,7 +37,9 @@ mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-pub(crate) use enter::{SlowEntry, enter, enter_cold, leave, pause_inside, resume_inside};
+pub(crate) use enter::{
+    SlowEntry, await_runtime, enter, enter_cold, leave, pause_inside, resume_inside,
+};
 pub(crate) use reentrancy::{ReentrancyGuard, is_untracked, untracked};
 #[cfg(c_mmap)]
 pub(crate) use reentrancy::{in_allocator, is_in_allocator};

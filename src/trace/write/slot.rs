@@ -250,6 +250,11 @@ impl ThreadSlot {
         self.global.store((&raw const self.stamp).cast_mut(), Ordering::Relaxed);
     }
 
+    /// Has the next event take the slow path, as if a lease had reached its limit. For the thread itself, or the one that waits for it.
+    pub(super) fn leave_fast_path(&self) {
+        self.limit.set(self.cursor.load(Ordering::Relaxed).min(self.limit.get()));
+    }
+
     /// Whether the lease has reached its limit, but the buffer is not full; removes the limit.
     pub(crate) fn is_lease_over(&self) -> bool {
         let over = !self.has_room() && self.cursor() < self.buffer_limit.get();

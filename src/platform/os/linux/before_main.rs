@@ -1,13 +1,26 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn before_main() {
+    IS_BEFORE_MAIN.store(true, Ordering::Release);
     crate::ledger::environment::start_before_main();
+    IS_BEFORE_MAIN.store(false, Ordering::Release);
+}
+
+/// Whether a recording that starts now starts before `main`.
+pub(super) fn is_before_main() -> bool {
+    IS_BEFORE_MAIN.load(Ordering::Acquire)
 }
 
 /// What the platform does before `main`.
 pub(crate) fn prepare_before_main() {
     super::library::stay_loaded();
     super::threads::find_minimal_stack();
+    #[cfg(feature = "__preload")]
+    super::next_signals::find_all();
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
     super::exit_key();

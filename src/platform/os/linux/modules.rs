@@ -56,7 +56,7 @@ pub(crate) struct Memory(File);
 
 impl Memory {
     pub(crate) fn open() -> io::Result<Self> {
-        File::open("/proc/self/mem").map(Self)
+        File::open("/proc/thread-self/mem").map(Self)
     }
 
     /// A copy of `size` bytes; an error if one of them cannot be read.
@@ -143,7 +143,7 @@ pub(crate) fn loaded_files(
     memory: &Memory,
     mut is_known: impl FnMut(u64, &FileId) -> bool,
 ) -> io::Result<(Vec<LoadedFile>, HashMap<u64, FileId>)> {
-    let text = std::fs::read("/proc/self/maps")?;
+    let text = std::fs::read("/proc/thread-self/maps")?;
     let text = String::from_utf8_lossy(&text);
     let mappings = text.lines().filter_map(parse).collect::<Vec<_>>();
     let (mut new, mut all) = (Vec::new(), HashMap::new());

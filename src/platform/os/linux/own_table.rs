@@ -437,4 +437,5 @@ pub(crate) fn forget_threads() {
     PROCESS.store(0, Ordering::Release);
     CLOSED_BY.store(0, Ordering::Release);
     threads::forget_all();
+    super::last_thread::forget();
 }

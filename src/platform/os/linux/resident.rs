@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 ///
 /// NOTE: not `ru_maxrss`, which a program inherits from the one that has started it.
 pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     let kib = |key| {
         let mut lines = status.lines();
         let text = lines.find_map(|line| line.strip_prefix(key))?;
@@ -30,7 +30,7 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
 pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
     let known = Known::now()?;
     let pages = Pages::open()?;
-    let smaps = File::open("/proc/self/smaps")?;
+    let smaps = File::open("/proc/thread-self/smaps")?;
     let smaps = BufReader::with_capacity(64 << 10, smaps);
     classify(smaps, &known, |start, end| pages.resident(start, end))
 }
@@ -268,7 +268,7 @@ struct Pages(File);
 
 impl Pages {
     fn open() -> io::Result<Self> {
-        File::open("/proc/self/pagemap").map(Self)
+        File::open("/proc/thread-self/pagemap").map(Self)
     }
 
     /// The resident bytes between two addresses; 0 if the system does not say.

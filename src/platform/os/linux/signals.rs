@@ -1,9 +1,17 @@
 //! The signals that end a process: the tracker can have a thread told of one before it ends the process.
 
 use super::{KeepErrno, now, process_id, wait, wake_all};
+use crate::platform::own_thread::{self, Place};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{mem, ptr};
+
+#[cfg(feature = "__preload")]
+use super::next_signals::sigaction as kernel_action;
+/// C's function, as the kernel answers it. The library of `preload/` defines one that shows the program another answer.
+#[cfg(not(feature = "__preload"))]
+use libc::sigaction as kernel_action;
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
 const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
@@ -12,16 +20,17 @@ const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 const CRASHES: [c_int; 5] =
     [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
-/// The longest time for which a thread that has crashed waits for the report. It can hold a lock that the report needs,
+/// The longest time for which a thread waits for the report in a handler. It can hold a lock that the report needs,
 /// as within `malloc`.
-const CRASH_TIMEOUT: u64 = 30_000_000_000;
+const HANDLER_TIMEOUT: u64 = 30_000_000_000;
 
 /// The runtime of Rust handles these two, to tell a stack overflow from other crashes, unless something else handles
 /// them when `main` is about to begin.
 const OF_RUNTIME: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// How long to wait for Rust's runtime, in nanoseconds. A program without it never handles these two.
-const RUNTIME_TIMEOUT: u64 = 1_000_000_000;
+/// The events of the first thread after which a program without that runtime is taken for one. Few constructors of a program that has
+/// it use Rust's allocator so often before `main`.
+const RUNTIME_EVENTS: u32 = 1_000;
 
 /// A signal that arrives this many nanoseconds after the first one ends the process at once. (One that
 /// arrives earlier may belong to the first: `timeout` and service managers send two.)
@@ -33,13 +42,13 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 /// When it arrived, in nanoseconds of the monotonic clock.
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether crashes are taken over, too.
-static TAKES_CRASHES: AtomicBool = AtomicBool::new(false);
-
-/// Whether threads that have crashed need not wait any more.
+/// Whether the threads that wait in a handler need not wait any more.
 static IS_DONE: AtomicU32 = AtomicU32::new(0);
 
-/// The actions of [`CRASHES`] before the tracker's. They are never freed, because a handler may use them at any time.
+/// How many events of the first thread [`handle_late_crashes`] waits for Rust's runtime; 0 if it does not.
+static EVENTS_TO_WAIT: AtomicU32 = AtomicU32::new(0);
+
+/// The actions of [`CRASHES`] before the tracker's; null for the default. They are never freed, because a handler may use them at any time.
 static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CRASHES.len()];
 
@@ -47,66 +56,143 @@ static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
 /// such thread.
 static WAITING_PROCESS: AtomicU32 = AtomicU32::new(0);
 
+thread_local! {
+    /// Whether this thread waits in the handler of [`ENDING`].
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+static PLACE: Place = Place::new();
+
 /// Whether this process has a thread that acts upon signals.
 pub(crate) fn has_waiting_thread() -> bool {
     WAITING_PROCESS.load(Ordering::Acquire) == process_id()
 }
 
-/// Sets whether crashes are taken over, too. Before a thread is in [`wait_for_ending_signal`].
-pub(crate) fn take_crashes(crashes: bool) {
-    TAKES_CRASHES.store(crashes, Ordering::Relaxed);
-}
-
 /// Forgets what arrived in the process that has forked this one.
 pub(crate) fn forget_signals() {
+    if let Some(waits) = own_thread::get(&WAITS, &PLACE) {
+        waits.set(false);
+    }
     IS_DONE.store(0, Ordering::Relaxed);
     FIRST_AT.store(0, Ordering::Relaxed);
     FIRST.store(0, Ordering::Release);
 }
 
 /// Takes over the signals that end a process, where they would end this one: a signal that the program
-/// handles or ignores stays as it is. A thread of this process must be in [`wait_for_ending_signal`], or get there.
+/// handles or ignores stays as it is. And crashes, whatever handles them: that comes afterwards. A thread of this process must be in
+/// [`wait_for_ending_signal`], or get there.
+///
+/// NOTE: before `main`, not those that the runtime of Rust would handle: it only does so where nothing else does. Those are for
+/// [`handle_late_crashes`]. A program that the library of `preload/` is loaded into does not see that they are taken.
 pub(crate) fn handle_ending_signals() {
     WAITING_PROCESS.store(process_id(), Ordering::Release);
     for signal in ENDING {
-        if action(signal) == libc::SIG_DFL {
-            set_action(signal, ending_handler());
+        if handler_of(signal) == libc::SIG_DFL {
+            set_action(signal, &own_action(signal));
         }
     }
-    if !TAKES_CRASHES.load(Ordering::Relaxed) {
-        return;
+    let has_runtime_later = cfg!(not(feature = "__preload")) && super::is_before_main();
+    for signal in CRASHES {
+        let place = Box::into_raw(Box::new(default_action()));
+        if has_runtime_later && OF_RUNTIME.contains(&signal) && handler_of(signal) == libc::SIG_DFL
+        {
+            before(signal).store(place, Ordering::Release);
+            EVENTS_TO_WAIT.store(RUNTIME_EVENTS, Ordering::Release);
+        } else {
+            handle_crash(signal, place);
+        }
     }
-    let is_early = |signal| OF_RUNTIME.contains(&signal) && action(signal) == libc::SIG_DFL;
-    CRASHES.into_iter().filter(|signal| !is_early(*signal)).for_each(handle_crash);
 }
 
-/// Takes over a signal, whatever handles it: that comes afterwards.
-fn handle_crash(signal: c_int) {
-    let Some(before) = before(signal) else { return };
-    // SAFETY: the actions are locals of the right type, for which zeros are valid; the handler has the form that
-    // `SA_SIGINFO` asks for.
+/// Whether [`handle_late_crashes`] has something to do.
+pub(crate) fn has_late_crashes() -> bool {
+    EVENTS_TO_WAIT.load(Ordering::Acquire) != 0
+}
+
+/// *Hook.* Takes over the crashes that Rust's runtime handles, once it does: the first allocation in `main` comes later. Called by the
+/// first thread only; `false` if it is to be called again at its next event.
+pub(crate) fn handle_late_crashes() -> bool {
+    let _errno = KeepErrno::new();
+    let left = EVENTS_TO_WAIT.load(Ordering::Acquire);
+    let is_early = OF_RUNTIME.into_iter().any(|signal| handler_of(signal) == libc::SIG_DFL);
+    if is_early && left > 1 {
+        EVENTS_TO_WAIT.store(left - 1, Ordering::Release);
+        return false;
+    }
+    if left != 0 {
+        EVENTS_TO_WAIT.store(0, Ordering::Release);
+        OF_RUNTIME
+            .into_iter()
+            .for_each(|signal| handle_crash(signal, before(signal).load(Ordering::Acquire)));
+    }
+    true
+}
+
+/// Takes over a signal, whatever handles it. The action before is stored in `place`, which no handler uses yet.
+fn handle_crash(signal: c_int, place: *mut libc::sigaction) {
+    let mut current = default_action();
+    // SAFETY: the action is a local; the place was allocated for this and is never freed.
     unsafe {
-        let mut current = mem::zeroed::<libc::sigaction>();
-        libc::sigaction(signal, ptr::null(), &raw mut current);
-        if current.sa_sigaction == crash_handler() || current.sa_sigaction == libc::SIG_IGN {
+        kernel_action(signal, ptr::null(), &raw mut current);
+        if is_own(current.sa_sigaction) || current.sa_sigaction == libc::SIG_IGN {
             return;
         }
-        // NOTE: before the handler can run.
-        before.store(Box::into_raw(Box::new(current)), Ordering::Release);
-        let mut new = mem::zeroed::<libc::sigaction>();
-        new.sa_sigaction = crash_handler();
-        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        libc::sigaction(signal, &raw const new, ptr::null_mut());
+        place.write(current);
     }
+    // NOTE: before the handler can run.
+    before(signal).store(place, Ordering::Release);
+    set_action(signal, &own_action(signal));
 }
 
 /// Where the action of a crash before the tracker's is.
-fn before(signal: c_int) -> Option<&'static AtomicPtr<libc::sigaction>> {
-    CRASHES.iter().zip(&BEFORE).find_map(|(crash, before)| (*crash == signal).then_some(before))
+fn before(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
+    static NONE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+    let found = CRASHES.iter().zip(&BEFORE).find(|(crash, _)| **crash == signal);
+    found.map_or(&NONE, |(_, before)| before)
+}
+
+/// The action of a crash before the tracker's; the default for other signals.
+fn action_before(signal: c_int) -> libc::sigaction {
+    let before = before(signal).load(Ordering::Acquire);
+    // SAFETY: null, or an action that was stored before the handler was installed, and is never freed.
+    unsafe { before.as_ref() }.map_or_else(default_action, |before| *before)
 }
 
 fn crash_handler() -> libc::sighandler_t {
     crashed as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+}
+
+fn ending_handler() -> libc::sighandler_t {
+    arrived as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+}
+
+/// Whether it is one of the tracker's handlers.
+fn is_own(handler: libc::sighandler_t) -> bool {
+    handler == crash_handler() || handler == ending_handler()
+}
+
+/// The tracker's action of a signal.
+fn own_action(signal: c_int) -> libc::sigaction {
+    let mut action = default_action();
+    action.sa_sigaction = crash_handler();
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    if ENDING.contains(&signal) {
+        action.sa_sigaction = ending_handler();
+        action.sa_flags |= libc::SA_NODEFER;
+        // SAFETY: the set is a local. What C needs itself stays out of it.
+        unsafe {
+            libc::sigfillset(&raw mut action.sa_mask);
+            ENDING.iter().for_each(|ending| {
+                libc::sigdelset(&raw mut action.sa_mask, *ending);
+            });
+        }
+    }
+    action
+}
+
+pub(super) fn default_action() -> libc::sigaction {
+    // SAFETY: zeros are valid: the default action is 0.
+    unsafe { mem::zeroed() }
 }
 
 /// The handler of crashes. It runs on the thread that has crashed, perhaps on a stack of some KiB, and waits until another
@@ -115,29 +201,53 @@ fn crash_handler() -> libc::sighandler_t {
 extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let _errno = KeepErrno::new();
     if has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
-        let begin = now();
-        if FIRST.compare_exchange(0, signal as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            wake_all(&FIRST);
-        }
-        wait_until_done(begin);
+        wait_for_report(signal);
     }
-    if action(signal) != crash_handler() {
+    if handler_of(signal) != crash_handler() {
         // The program has a handler of its own by now, which has called this one.
         return;
     }
-    let before = before(signal);
-    let before = before.map_or(ptr::null_mut(), |before| before.load(Ordering::Acquire));
+    set_action(signal, &action_before(signal));
     // NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until this handler returns, so
     // the core file has the registers from before it, too.
-    // SAFETY: it is an action that was stored before the handler was installed, or null, which changes nothing; the kernel
-    // passes an information that is valid during the call.
+    // SAFETY: the kernel passes an information that is valid during the call.
     unsafe {
-        libc::sigaction(signal, before, ptr::null_mut());
         if (*info).si_code <= 0 {
             let (process, thread) = (process_id(), super::thread_id());
             libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
         }
     }
+}
+
+/// The handler of [`ENDING`]. It runs on any thread, perhaps inside the hook, and calls only what POSIX allows there. The thread runs
+/// nothing more: it waits until another thread has made the report, and ends the process.
+extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
+    let _errno = KeepErrno::new();
+    if handler_of(signal) != ending_handler() {
+        // The program has a handler of its own by now, which has called this one: the signal does not end it.
+        return;
+    }
+    if !has_waiting_thread() {
+        return end_by(signal);
+    }
+    let time = now();
+    let first = FIRST_AT.compare_exchange(0, time, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|first| time.saturating_sub(first) > PATIENCE) {
+        return end_by(signal);
+    }
+    let Some(waits) = own_thread::get(&WAITS, &PLACE) else { return end_by(signal) };
+    if waits.replace(true) {
+        // This handler has interrupted itself, and waits already.
+        return;
+    }
+    wait_for_report(signal);
+    let first = FIRST.load(Ordering::Acquire) as c_int;
+    if !ENDING.contains(&first) {
+        // A thread that has crashed, or that calls `_exit`, ends the process now.
+        wait(&IS_DONE, 1, PATIENCE);
+    }
+    end_by(if ENDING.contains(&first) { first } else { signal });
+    waits.set(false);
 }
 
 /// In the place of a signal: a thread is about to call `_exit`.
@@ -149,12 +259,8 @@ const EXIT: c_int = -1;
 #[cfg(feature = "__preload")]
 pub(crate) fn exit_after_report(status: c_int) -> ! {
     // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
-    if TAKES_CRASHES.load(Ordering::Relaxed) && has_waiting_thread() {
-        let begin = now();
-        if FIRST.compare_exchange(0, EXIT as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            wake_all(&FIRST);
-        }
-        wait_until_done(begin);
+    if has_waiting_thread() {
+        wait_for_report(EXIT);
     }
     loop {
         // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
@@ -162,18 +268,24 @@ pub(crate) fn exit_after_report(status: c_int) -> ! {
     }
 }
 
-/// Whether the thread that it is from waits for the report, and ends the process itself.
-pub(crate) fn waits_for_report(signal: c_int) -> bool {
-    #[cfg(feature = "__preload")]
-    if signal == EXIT {
-        return true;
+/// Has another thread make the report, if none does so yet, and waits until it is made, but no longer than [`HANDLER_TIMEOUT`].
+fn wait_for_report(signal: c_int) {
+    let begin = now();
+    let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
+    if FIRST.fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_free).is_ok() {
+        wake_all(&FIRST);
     }
-    CRASHES.contains(&signal)
+    while IS_DONE.load(Ordering::Acquire) == 0 {
+        match HANDLER_TIMEOUT.saturating_sub(now().saturating_sub(begin)) {
+            0 => return,
+            left => wait(&IS_DONE, 0, left),
+        }
+    }
 }
 
-/// Whether a thread that has crashed, or that calls `_exit`, waits for the report: it may hold any lock.
+/// Whether a thread waits for the report in a handler, or before `_exit`: it may hold any lock.
 pub(crate) fn is_report_awaited() -> bool {
-    waits_for_report(FIRST.load(Ordering::Acquire) as c_int)
+    !matches!(FIRST.load(Ordering::Acquire), 0 | LEAVE)
 }
 
 /// Lets the threads that wait for the report end the process.
@@ -197,38 +309,27 @@ pub(crate) fn keep_waiting_thread() -> bool {
     !kept && has_waiting_thread()
 }
 
-/// Waits until a signal has arrived that would have ended the process, or the process has crashed. Returns 0 if the
+/// Waits until a signal has arrived that would have ended the process, or the process has crashed. Returns `false` if the
 /// thread [is dismissed](dismiss_waiting_thread).
-pub(crate) fn wait_for_ending_signal() -> c_int {
-    let begin = now();
+pub(crate) fn wait_for_ending_signal() -> bool {
     loop {
-        let first = FIRST.load(Ordering::Acquire);
-        if first == LEAVE {
-            let _ = FIRST.compare_exchange(LEAVE, 0, Ordering::AcqRel, Ordering::Relaxed);
-            return 0;
+        match FIRST.load(Ordering::Acquire) {
+            0 => wait(&FIRST, 0, u64::MAX >> 1),
+            LEAVE => {
+                let left = FIRST.compare_exchange(LEAVE, 0, Ordering::AcqRel, Ordering::Relaxed);
+                if left.is_ok() {
+                    return false;
+                }
+            }
+            _ => return true,
         }
-        if first != 0 {
-            return first as c_int;
-        }
-        // A recording can begin before the runtime of Rust does.
-        let waited = now().saturating_sub(begin);
-        let is_late = waited > RUNTIME_TIMEOUT;
-        let is_ready = |signal| is_late || action(signal) != libc::SIG_DFL;
-        if TAKES_CRASHES.load(Ordering::Relaxed) {
-            OF_RUNTIME.into_iter().filter(|signal| is_ready(*signal)).for_each(handle_crash);
-        }
-        let are_all = OF_RUNTIME.into_iter().all(|signal| action(signal) != libc::SIG_DFL)
-            || !TAKES_CRASHES.load(Ordering::Relaxed);
-        // The runtime mostly begins soon; a program may take longer before that.
-        let step = (waited / 4).clamp(100_000, 10_000_000);
-        wait(&FIRST, 0, if are_all || is_late { u64::MAX >> 1 } else { step });
     }
 }
 
 /// Ends the process as `signal` does by default. Returns in the first process of a container, which no
 /// signal ends by default.
-pub(crate) fn end_by(signal: c_int) {
-    set_action(signal, libc::SIG_DFL);
+fn end_by(signal: c_int) {
+    set_action(signal, &default_action());
     // SAFETY: the set is a local that the call initialises.
     unsafe {
         let mut only = mem::zeroed();
@@ -239,64 +340,33 @@ pub(crate) fn end_by(signal: c_int) {
     }
 }
 
-fn ending_handler() -> libc::sighandler_t {
-    arrived as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+/// What handles a signal.
+fn handler_of(signal: c_int) -> libc::sighandler_t {
+    let mut current = default_action();
+    // SAFETY: the action is a local.
+    unsafe { kernel_action(signal, ptr::null(), &raw mut current) };
+    current.sa_sigaction
 }
 
-/// The handler. It runs on any thread, perhaps inside the hook, and calls only what POSIX allows there.
-extern "C" fn arrived(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    let _errno = KeepErrno::new();
-    if action(signal) != ending_handler() {
-        // The program has a handler of its own by now, which has called this one: the signal does not end it.
-        return;
-    }
-    if !has_waiting_thread() {
-        return end_by(signal);
-    }
-    let time = now();
-    match FIRST_AT.compare_exchange(0, time, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => {
-            FIRST.store(signal as u32, Ordering::Release);
-            wake_all(&FIRST);
-            // `raise` does not return by default, so the thread that called it must not run on.
-            // SAFETY: the kernel passes an information that is valid during the call, and has a sender for this code.
-            let (code, sender) = unsafe { ((*info).si_code, (*info).si_pid()) };
-            if code == libc::SI_TKILL && sender as u32 == process_id() {
-                wait_until_done(time);
-                end_by(signal);
-            }
-        }
-        Err(first) if time.saturating_sub(first) > PATIENCE => end_by(signal),
-        Err(_) => {}
-    }
+fn set_action(signal: c_int, action: &libc::sigaction) {
+    // SAFETY: the action has a function of the required form, one of the system's values, or is what the program has set.
+    unsafe { kernel_action(signal, ptr::from_ref(action), ptr::null_mut()) };
 }
 
-/// Waits until another thread has made the report, or ends the process.
-fn wait_until_done(begin: u64) {
-    while IS_DONE.load(Ordering::Acquire) == 0 {
-        match CRASH_TIMEOUT.saturating_sub(now().saturating_sub(begin)) {
-            0 => return,
-            left => wait(&IS_DONE, 0, left),
-        }
-    }
+/// What the program is shown of an action: not the tracker's.
+#[cfg(feature = "__preload")]
+pub(super) fn shown(signal: c_int, action: libc::sigaction) -> libc::sigaction {
+    if is_own(action.sa_sigaction) { action_before(signal) } else { action }
 }
 
-fn action(signal: c_int) -> libc::sighandler_t {
-    // SAFETY: the action is a local of the right type, for which zeros are valid.
-    unsafe {
-        let mut current = mem::zeroed::<libc::sigaction>();
-        libc::sigaction(signal, ptr::null(), &raw mut current);
-        current.sa_sigaction
-    }
-}
-
-fn set_action(signal: c_int, handler: libc::sighandler_t) {
-    // SAFETY: as above; the handler is a function of the required form, or one of the system's values.
-    unsafe {
-        let mut new = mem::zeroed::<libc::sigaction>();
-        new.sa_sigaction = handler;
-        // System calls of the program go on, as if there were no handler.
-        new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_SIGINFO;
-        libc::sigaction(signal, &raw const new, ptr::null_mut());
+/// The program has set the default action of a signal: the tracker's comes back.
+///
+/// NOTE: not in the child of a `vfork`, which shares the memory of its parent and has no thread that waits.
+#[cfg(feature = "__preload")]
+pub(super) fn take_again(signal: c_int) {
+    let is_taken = ENDING.contains(&signal) || CRASHES.contains(&signal);
+    if is_taken && has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
+        before(signal).store(ptr::null_mut(), Ordering::Release);
+        set_action(signal, &own_action(signal));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
     created.map(|_| ()).map_err(io::Error::from_raw_os_error)
 }
 
-/// Names the calling thread, at most 15 bytes.
+/// Names the calling thread, one of the tracker's, at most 15 bytes.
 ///
 /// NOTE: the thread names itself, because the thread that started a detached thread does not know
 /// whether that thread still exists.
@@ -252,6 +252,17 @@ pub(super) fn set_table_of_this_thread(table: u32) {
 /// Whether this process has threads of the tracker. A child that has the memory of its parent, as after `vfork`, has none.
 pub(crate) fn has_own_threads() -> bool {
     OWNER.load(Ordering::Acquire) == super::process_id() && threads().any(|thread| thread.exists())
+}
+
+/// Whether a thread of the tracker was made and its id is not known yet.
+pub(super) fn is_any_starting() -> bool {
+    threads().any(|thread| thread.id.load(Ordering::Acquire) == NOT_YET)
+}
+
+/// Whether a thread with this first function is the tracker's.
+#[cfg(c_mmap)]
+pub(crate) fn is_own_start(function: unsafe extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    std::ptr::fn_addr_eq(function, begin as unsafe extern "C" fn(*mut c_void) -> *mut c_void)
 }
 
 /// Whether a thread is one of the tracker's.
