@@ -120,9 +120,6 @@ pub use containers::{
 pub use error::{Error, Unmeasured};
 pub use events::LogScope;
 pub use events::channel::Channel;
-#[cfg(feature = "__preload")]
-#[doc(hidden)]
-pub use ledger::exit_after_report as __exit_after_report;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker,

@@ -61,8 +61,6 @@ pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use report_to::ReportTo;
-#[cfg(feature = "__preload")]
-pub use signals::exit_after_report;
 pub use snapshot::Snapshot;
 pub use stats::Stats;
 #[cfg(feature = "perfetto")]

@@ -2,8 +2,7 @@
 //!
 //! The handler of the signal only wakes a thread, because nothing else is allowed there. That thread ends the
 //! recording, which writes the report, and then ends the process by the same signal. Until then, the program's threads run; but a
-//! thread that has crashed waits in the handler, and ends the process itself. So does one that calls `_exit`, in a program that has
-//! the library of `preload/`, which defines that function.
+//! thread that has crashed waits in the handler, and ends the process itself.
 
 use super::stop;
 use crate::error::Error;
@@ -28,12 +27,6 @@ pub(super) fn prepare(has_watcher: bool) -> Result<(), Error> {
     }
     os::handle_ending_signals();
     Ok(())
-}
-
-/// C's `_exit`, after the report of a recording that handles crashes.
-#[cfg(feature = "__preload")]
-pub fn exit_after_report(status: i32) -> ! {
-    os::exit_after_report(status)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {

@@ -8,6 +8,7 @@
 mod allocators;
 mod before_main;
 mod cgroup;
+mod family;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
@@ -27,17 +28,20 @@ mod watched;
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
+pub(crate) use family::{
+    Family, Request, StartedFamily, duplicate, lock_for_watcher, path_of, start_family,
+    use_as_stderr,
+};
 pub(crate) use regular_file::open_regular;
-#[cfg(feature = "__preload")]
-pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
     end_by, end_waiting, forget_signals, handle_ending_signals, has_waiting_thread,
     is_report_awaited, take_crashes, wait_for_ending_signal, waits_for_report,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 pub(crate) use watched::{
-    Started, Watcher, clear_in_children, end_watcher, has_at_most_two_threads, has_usual_pages,
-    is_in_loaded_file, map_shared, share_in_place, start_watcher, unshare_all,
+    Started, Watcher, clear_in_children, connection, end_watcher, forget_shared,
+    has_at_most_two_threads, has_usual_pages, is_in_loaded_file, map_shared, map_shared_file,
+    share_again, share_in_place, start_watcher, unshare_all,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -57,8 +61,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{TcpListener, TcpStream};
-pub(crate) use std::os::fd::RawFd;
 use std::os::fd::{AsRawFd, FromRawFd};
+pub(crate) use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};

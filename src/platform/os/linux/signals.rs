@@ -140,38 +140,12 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
 }
 
-/// In the place of a signal: a thread is about to call `_exit`.
-#[cfg(feature = "__preload")]
-const EXIT: c_int = -1;
-
-/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a crash, if there is
-/// such a thread. Calls only what a signal handler may.
-#[cfg(feature = "__preload")]
-pub(crate) fn exit_after_report(status: c_int) -> ! {
-    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
-    if TAKES_CRASHES.load(Ordering::Relaxed) && has_waiting_thread() {
-        let begin = now();
-        if FIRST.compare_exchange(0, EXIT as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            wake_all(&FIRST);
-        }
-        wait_until_done(begin);
-    }
-    loop {
-        // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
-    }
-}
-
 /// Whether the thread that it is from waits for the report, and ends the process itself.
 pub(crate) fn waits_for_report(signal: c_int) -> bool {
-    #[cfg(feature = "__preload")]
-    if signal == EXIT {
-        return true;
-    }
     CRASHES.contains(&signal)
 }
 
-/// Whether a thread that has crashed, or that calls `_exit`, waits for the report: it may hold any lock.
+/// Whether a thread that has crashed waits for the report: it may hold any lock.
 pub(crate) fn is_report_awaited() -> bool {
     waits_for_report(FIRST.load(Ordering::Acquire) as c_int)
 }
