@@ -243,10 +243,10 @@ fn last_first(paths: Vec<PathBuf>) -> Vec<Trace> {
     traces
 }
 
-/// Whether a process writes the trace at `path`.
+/// Whether a process writes the trace at `path`. NOTE: the lock of a forked child that has a watcher is a shared one.
 fn is_locked(path: &Path) -> bool {
     let file = File::open(path);
-    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// A name that has to be another one for each process.
