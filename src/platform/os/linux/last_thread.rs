@@ -21,7 +21,7 @@ static THREADS: AtomicU32 = AtomicU32::new(1);
 const START_TIMEOUT: u64 = 1_000_000_000;
 
 /// The most threads that can be about to end at once: after their last instruction for the program, the system lists them still.
-const MOST_ENDING: usize = 128;
+const MOST_ENDING: usize = 1024;
 /// The threads of the program that have ended last.
 static ENDING: [AtomicU32; MOST_ENDING] = [const { AtomicU32::new(0) }; MOST_ENDING];
 static ENDED: AtomicU32 = AtomicU32::new(0);
