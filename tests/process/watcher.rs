@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "maps a file and ends processes")]
 
 use crate::counts::{
-    Counts, THREADS, check, counts_agree, map_counts, note_floor, reported, wait_for_report,
+    Counts, check, counts_agree, map_counts, note_floor, reported, wait_for_report,
 };
 use crate::files::check_told;
 use crate::fork::{fork, wait};
