@@ -214,7 +214,7 @@ mod tests {
         }
         // With one heap, which the report leaves out, too.
         let [heap] = &short["by_heap"].as_array().unwrap()[..] else { panic!("{short:?}") };
-        assert_eq!([&heap["id"], &heap["name"]], [&json!(0), &json!("System")]);
+        assert_eq!([&heap["id"], &heap["name"]], [&json!(0), &json!("Rust")]);
         for (name, figure) in named(heap, columns, "figures").as_object().unwrap() {
             assert_eq!(*figure, short["totals"][name], "{name}");
         }

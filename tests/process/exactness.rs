@@ -4,7 +4,6 @@ use crate::allocator::{Sum, counted, nobody_counted, uncounted};
 use crate::harness::{Case, Outcome, REPORT, TRACE, case, heavy_case};
 use memledger::{Ledger, LedgerBuilder};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
-use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::mpsc;
 
@@ -55,12 +54,8 @@ impl Exact {
             std::env::set_var("MEMLEDGER_FILE", TRACE);
             std::env::set_var("MEMLEDGER_REPORT", REPORT);
         }
-        let before = threads();
-        // It starts on a thread of its own, and there is no other but that and this.
         let ledger = nobody_counted(|| builder.start().unwrap());
-        let new: Vec<_> = threads().difference(&before).copied().collect();
-        assert!(new.len() <= 1, "only the tracker's own thread is new: {new:?}");
-        Self { ledger, worker: new.first().copied().unwrap_or(0) }
+        Self { ledger, worker: worker() }
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
@@ -75,9 +70,12 @@ impl Exact {
     }
 }
 
-fn threads() -> HashSet<u32> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+/// The tracker's thread that collects; 0 if there is none.
+fn worker() -> u32 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let named = tasks.map(|task| (std::fs::read_to_string(task.join("comm")).unwrap(), task));
+    let worker = named.filter(|(name, _)| name == "memledger\n").map(|(_, task)| task).next();
+    worker.map_or(0, |task| task.file_name().unwrap().to_str().unwrap().parse().unwrap())
 }
 
 /// Events that a program with this count emits, a reallocation being one.

@@ -21,13 +21,17 @@ const SCENARIO: &str = "TEST_SCENARIO";
 const BLOCK: usize = 1_000_003;
 
 /// The name of a test, and what its child does.
+const fn case(name: &str, child: fn()) -> (&str, fn()) {
+    (name, child)
+}
+
 const CASES: [(&str, fn()); 6] = [
-    ("the user changes after a capability was kept", keep_capability),
-    ("the user changes a hundred times while threads allocate", change_often),
-    ("a user namespace is made", make_namespace),
-    ("a user namespace is made by a system call without threads", make_without_threads),
-    ("namespaces of users and processes are made in one call", make_both),
-    ("a mount namespace is entered", enter_namespace),
+    case("the user changes after a capability was kept", keep_capability),
+    case("the user changes a hundred times while threads allocate", change_often),
+    case("a user namespace is made", make_namespace),
+    case("a user namespace is made by a system call without threads", make_without_threads),
+    case("namespaces of users and processes are made in one call", make_both),
+    case("a mount namespace is entered", enter_namespace),
 ];
 
 fn main() {

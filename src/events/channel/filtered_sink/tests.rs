@@ -239,7 +239,8 @@ proptest! {
         let report = |serial: u64| {
             let mut bytes = Vec::new();
             let zero = || 0_u64.into();
-            REPORT.append(&[serial.into(), zero(), zero(), zero(), zero(), zero()], &mut bytes);
+            let values = [serial.into(), zero(), zero(), zero(), zero(), zero(), zero()];
+            REPORT.append(&values, &mut bytes);
             bytes
         };
         filter.packet(3, &report(serial));

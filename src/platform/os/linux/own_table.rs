@@ -291,7 +291,8 @@ pub(super) fn is_active() -> bool {
 
 /// Whether the calling thread has the present table.
 fn is_in_own_table() -> bool {
-    threads::table_of_this_thread() == TABLE.load(Ordering::Acquire)
+    let table = threads::table_of_this_thread();
+    table != 0 && table == TABLE.load(Ordering::Acquire)
 }
 
 /// Has the keeper run `work`, if this thread has not the tracker's table but should; `false` if it need not, or if there is none.
