@@ -41,7 +41,6 @@ pub(crate) fn check(outcome: &Outcome) {
 /// A recording beside which the program's own count is kept.
 pub(crate) struct Exact {
     ledger: Ledger,
-    worker: u32,
 }
 
 impl Exact {
@@ -55,7 +54,7 @@ impl Exact {
             std::env::set_var("MEMLEDGER_REPORT", REPORT);
         }
         let ledger = nobody_counted(|| builder.start().unwrap());
-        Self { ledger, worker: worker() }
+        Self { ledger }
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
@@ -64,7 +63,8 @@ impl Exact {
 
     /// Ends the recording, and returns what the program had done until then.
     pub(crate) fn finish(mut self) -> Sum {
-        let sum = counted(self.worker);
+        // NOTE: not at the start, when it may not have its name yet.
+        let sum = counted(worker());
         uncounted(|| self.ledger.finish());
         sum
     }
