@@ -65,7 +65,9 @@ pub(super) fn forget() {
 }
 
 /// A thread ends, after all that runs at its end. If it is the last of the program, ends the process.
-pub(super) fn thread_ends() {
+///
+/// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one does.
+pub(super) extern "C" fn thread_ends() {
     let own = thread_id();
     if is_own_thread(own) {
         return;
