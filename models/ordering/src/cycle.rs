@@ -171,7 +171,7 @@ impl Hook<'_> {
             if shared.stops {
                 let stop = shared.global.load(Relaxed) & order::STOP != 0;
                 self.point();
-                // `state::is_recorded`
+                // `state::is_recorded`. Not here: `hold::wait`, where a thread waits until a fork is over.
                 if stop && shared.state.load(Acquire) == 0 {
                     return;
                 }

@@ -65,7 +65,9 @@ pub(super) fn forget() {
 }
 
 /// A thread ends, after all that runs at its end. If it is the last of the program, ends the process.
-pub(super) fn thread_ends() {
+///
+/// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one does.
+pub(super) extern "C" fn thread_ends() {
     let own = thread_id();
     if is_own_thread(own) {
         return;
@@ -89,7 +91,8 @@ fn is_last(own: u32) -> bool {
     // NOTE: a thread that the tracker starts is no thread of the program, but its id is not known before it runs.
     let begin = now();
     while is_any_starting() && now() - begin < START_TIMEOUT {
-        std::thread::yield_now();
+        // SAFETY: always allowed. NOTE: not by std, as in `process_id`.
+        unsafe { libc::sched_yield() };
     }
     let ends = |id| ENDING.iter().any(|ending| ending.load(Ordering::SeqCst) == id);
     let mut has_own = false;
@@ -146,7 +149,7 @@ fn read<'a>(path: &CStr, text: &'a mut [u8]) -> Option<&'a str> {
 
 /// Whether all threads of this process are such; `None` if the system does not say.
 ///
-/// NOTE: without an allocation: the thread that ends is the program's.
+/// NOTE: without an allocation, or a function of std's that may panic: the thread that ends is the program's.
 fn other_threads(mut are: impl FnMut(u32) -> bool) -> Option<bool> {
     /// Where an entry says how long it is, and where its name begins (`struct linux_dirent64`).
     const LENGTH: usize = 16;
@@ -177,7 +180,9 @@ fn other_threads(mut are: impl FnMut(u32) -> bool) -> Option<bool> {
             let length = usize::from(u16::from_ne_bytes([*low, *high]));
             let name = rest.get(NAME..length).unwrap_or_default();
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            let id = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+            let id = name.iter().try_fold(0_u32, |number, digit| {
+                number.checked_mul(10)?.checked_add(char::from(*digit).to_digit(10)?)
+            });
             if id.is_some_and(|id| !are(id)) {
                 all = Some(false);
             }

@@ -104,12 +104,17 @@ unsafe fn create(
     own_table::ask_keeper(&mut || {
         let argument = ptr::with_exposed_provenance_mut(argument);
         // SAFETY: the caller's promise, here and below.
-        result = Some(unsafe { create_here(body, argument, stack, detached) });
+        let created = unsafe { create_here(body, argument, stack, detached) };
+        // NOTE: a number to send between threads; musl's type is a pointer.
+        result = Some(created.map(|thread| thread as usize));
     });
-    // SAFETY: as above.
-    result.unwrap_or_else(|| unsafe {
-        create_here(body, ptr::with_exposed_provenance_mut(argument), stack, detached)
-    })
+    match result {
+        Some(created) => created.map(|thread| thread as libc::pthread_t),
+        // SAFETY: as above.
+        None => unsafe {
+            create_here(body, ptr::with_exposed_provenance_mut(argument), stack, detached)
+        },
+    }
 }
 
 /// Creates a thread with all signals blocked, so that the program's own threads handle them. It has the calling thread's table of
