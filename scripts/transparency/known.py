@@ -26,6 +26,6 @@ KNOWN = [
     ("C: last-thread-call", ANY, ANY, "status", r"-5|\+3", "the last thread ends by the system call, with a status of its own: the row of system calls"),
     ("redis-server", ANY, ANY, ".*: process 0: thread 5", ANY,
      "a second background thread of jemalloc, for the arena of the tracker's thread: the row of threads"),
-    ("unshare -Urpf", FOLLOWED, ANY, "stdout", r"[-+]children: .*", "the watcher of process 1 is its child: the row of the watcher"),
+    ("unshare -Urpf", FOLLOWED, ANY, "stdout", r"[-+]SigCgt:\s[0-9a-f]{16}", "process 1 has no watcher: the row of handlers"),
     ("bubblewrap.*", ANY, ANY, "stderr", r"\+ERROR: ld\.so: object .* cannot be preloaded .*", "the row of ld.so"),
 ]
