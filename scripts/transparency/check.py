@@ -131,7 +131,7 @@ def compare(case, event, modes, number):
             again = run(case, event, None, number)
             mask_of(alone, again, mask)
             for name in unknown:
-                if masked(again.get(name), mask.get(name, ())) == masked(tracked.get(name), mask.get(name, ())):
+                if mask.get(name) is not ALL and masked(again.get(name), mask.get(name, ())) == masked(tracked.get(name), mask.get(name, ())):
                     mask[name] = ALL
         found[mode] = split(case.name, event, mode, differences(alone, tracked, mask))
     return alone, found, mask
