@@ -144,7 +144,8 @@ all: a b
 \t{probe} probe
 a b:
 \techo $@ > $@
-fails:
+b: a
+fails: all
 \tfalse
 """
 C_SOURCE = '#include <stdio.h>\nint main(void) { int unused; puts("hello"); return 3; }\n'

@@ -89,12 +89,14 @@ pub(crate) enum Watch {
 impl Watch {
     /// Whether there is to be one in this process.
     ///
-    /// NOTE: what the first process of a container starts ends with it, before it could do anything.
+    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would be the watcher's parent, too,
+    /// as of all orphans.
     pub(super) fn is_wanted(self) -> bool {
+        let can_end_later = os::process_id() != 1;
         match self {
             Self::No => false,
-            Self::IfPossible => os::process_id() != 1 && os::has_one_thread(),
-            Self::Yes => true,
+            Self::IfPossible => can_end_later && os::has_one_thread(),
+            Self::Yes => can_end_later,
         }
     }
 }

@@ -29,8 +29,8 @@ __attribute__((constructor)) static void plant(void) {
         close(open("planted", O_RDWR | O_CREAT, 0600));
     } else if (IS("child")) {
         if (fork() == 0) {
-            // NOTE: it is nobody's child, but it is left.
-            if (fork() == 0) execl("/bin/sleep", "sleep", "1000", (char *)NULL);
+            // NOTE: it is nobody's child, but it is left. Without this library, which would plant another one, and so on without end.
+            if (fork() == 0) execle("/bin/sleep", "sleep", "1000", (char *)NULL, (char *[]){NULL});
             _exit(0);
         }
     } else if (IS("status")) {

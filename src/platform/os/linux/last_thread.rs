@@ -6,7 +6,7 @@
 //! none, and the system lists only threads of the tracker beside it, and such that are about to end. A thread that ends by a system call does
 //! not come here; the worker asks [`left_alone`] from time to time.
 
-use super::threads::{is_any_starting, is_own_thread};
+use super::threads::{has_own_threads, is_any_starting, is_own_thread, started_threads};
 use super::{now, process_id, thread_id};
 use crate::platform::own_thread::{self, Place};
 use std::cell::Cell;
@@ -88,20 +88,24 @@ pub(super) extern "C" fn thread_ends() {
 
 /// Whether all threads but this one are of the tracker, or are about to end. Without the tracker's, the C library ends the process.
 fn is_last(own: u32) -> bool {
-    // NOTE: a thread that the tracker starts is no thread of the program, but its id is not known before it runs.
-    let begin = now();
-    while is_any_starting() && now() - begin < START_TIMEOUT {
-        // SAFETY: always allowed. NOTE: not by std, as in `process_id`.
-        unsafe { libc::sched_yield() };
-    }
     let ends = |id| ENDING.iter().any(|ending| ending.load(Ordering::SeqCst) == id);
-    let mut has_own = false;
-    let all = other_threads(|id| {
-        has_own |= is_own_thread(id);
-        id == own || id == process_id() || is_own_thread(id) || ends(id)
-    });
-    // Without `/proc`, the count is all that is known.
-    all.is_none_or(|all| all && has_own)
+    let is_ours = |id| id == own || id == process_id() || is_own_thread(id) || ends(id);
+    let begin = now();
+    loop {
+        let started = started_threads();
+        // NOTE: a thread that the tracker starts is no thread of the program, but its id is not known before it runs.
+        while is_any_starting() && now() - begin < START_TIMEOUT {
+            // SAFETY: always allowed. NOTE: not by std, as in `process_id`.
+            unsafe { libc::sched_yield() };
+        }
+        let all = other_threads(is_ours);
+        // One that began meanwhile looked like a thread of the program.
+        let is_known = all != Some(false) || started == started_threads();
+        if is_known || now() - begin > START_TIMEOUT {
+            // Without `/proc`, the count is all that is known.
+            return all.is_none_or(|all| all && has_own_threads());
+        }
+    }
 }
 
 /// If the program has no thread left, though none has ended the process: the status that its first thread has ended with. For the
@@ -113,15 +117,21 @@ pub(crate) fn left_alone() -> Option<c_int> {
     write!(&mut path[..63], "/proc/self/task/{first}/stat").ok()?;
     let mut text = [0; 1024];
     let stat = read(CStr::from_bytes_until_nul(&path).ok()?, &mut text)?;
-    // Behind the name, which may have any characters: the state, and as the last field the status.
+    // Behind the name, which may have any characters: the state, the number of threads, and as the last field the status.
     let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
     if fields.next() != Some("Z") {
         return None;
     }
+    let threads = fields.nth(16)?.parse::<u32>().ok()?;
     let status = fields.next_back()?.parse::<c_int>().ok()?;
-    let is_alone =
-        !is_any_starting() && other_threads(|id| id == first || is_own_thread(id)) == Some(true);
-    is_alone.then_some(status >> 8 & 0xff)
+    let mut listed = 0;
+    let are_ours = !is_any_starting()
+        && other_threads(|id| {
+            listed += 1;
+            id == first || is_own_thread(id)
+        }) == Some(true);
+    // NOTE: the list ends early where a thread ends while it is made.
+    (are_ours && listed == threads).then_some(status >> 8 & 0xff)
 }
 
 /// Ends the process without anything that runs at exit.

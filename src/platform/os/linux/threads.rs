@@ -203,6 +203,9 @@ static THREADS: [OwnThread; MOST_THREADS] = [const {
 /// The places from this one on have never been used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
+/// How many threads were made.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
 fn threads() -> impl Iterator<Item = &'static OwnThread> {
     THREADS.iter().take(USED.load(Ordering::Acquire))
 }
@@ -219,6 +222,7 @@ fn take_place() -> Option<&'static OwnThread> {
         is_free && thread.id.compare_exchange(id, NOT_YET, success, failure).is_ok()
     })?;
     USED.fetch_max(place + 1, Ordering::AcqRel);
+    STARTED.fetch_add(1, Ordering::AcqRel);
     let thread = THREADS.get(place)?;
     thread.has_ended.store(false, Ordering::Release);
     Some(thread)
@@ -257,6 +261,11 @@ pub(super) fn set_table_of_this_thread(table: u32) {
 /// Whether this process has threads of the tracker. A child that has the memory of its parent, as after `vfork`, has none.
 pub(crate) fn has_own_threads() -> bool {
     OWNER.load(Ordering::Acquire) == super::process_id() && threads().any(|thread| thread.exists())
+}
+
+/// How many threads the tracker has made, or is about to make.
+pub(super) fn started_threads() -> usize {
+    STARTED.load(Ordering::Acquire)
 }
 
 /// Whether a thread of the tracker was made and its id is not known yet.
