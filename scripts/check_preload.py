@@ -106,7 +106,7 @@ def programs():
     path = numbers()
     return [
         ["sort", path], ["gzip", "-kc", path], ["xz", "-T1", "-kc", path], ["xz", "-T2", "-kc", path],
-        ["awk", "{ of[$1] = $1 } END { print length(of) }", path], ["sed", "s/1/2/", path],
+        ["mawk", "{ of[$1] = $1 } END { print length(of) }", path], ["sed", "s/1/2/", path],
         ["grep", "-c", "9", path], ["find", "/usr/share/doc", "-name", "*.gz"],
         ["tar", "cf", "-", "/usr/include/linux"], ["diff", path, "/etc/passwd"], ["openssl", "version", "-a"],
         ["sqlite3", ":memory:", "select 1"],
@@ -147,8 +147,8 @@ def counted():
 
 
 def heaptrack():
-    """heaptrack counts reallocations as allocations, and one allocation of the C++ library, which it loads."""
-    for command in [command for command in programs() if command[0] in ["sort", "awk", "grep", "openssl", "sqlite3"]]:
+    """heaptrack counts reallocations as allocations, and one allocation of the C++ library, which it loads. (Not gawk: it allocates for each variable.)"""
+    for command in [command for command in programs() if command[0] in ["sort", "mawk", "grep", "openssl", "sqlite3"]]:
         program(["heaptrack", "-o", file("heaptrack"), *command])
         [written] = [name for name in os.listdir(FOLDER) if name.startswith("heaptrack.")]
         printed = program(["heaptrack_print", "-f", file(written)]).stdout
@@ -213,7 +213,8 @@ def forks_of_python():
     script = "import os, sys; pid = os.fork(); print(bool(pid), file=sys.stderr); pid and os.waitpid(pid, 0)"
     for name in ["python3", "python3.12", "python3.13", "python3.14"]:
         python = shutil.which(name)
-        if not python:
+        # NOTE: pyenv has a command of this name also for versions that are not chosen.
+        if not python or program([python, "--version"]).returncode != 0:
             continue
         with open(file("forks.py"), "w") as out:
             out.write(script.replace("; ", "\n") + "\n")

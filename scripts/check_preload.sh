@@ -16,6 +16,7 @@ need() { # need COMMAND_OR_FILE PACKAGE
 }
 need gcc gcc
 need heaptrack heaptrack
+need mawk mawk
 need node nodejs
 need perl perl
 need ruby ruby
