@@ -295,10 +295,14 @@ pub(crate) fn at_quick_exit(function: extern "C" fn()) {
 }
 
 /// Whether this process has a thread with this id.
+#[inline]
 pub(crate) fn is_thread_alive(id: u32) -> bool {
-    // SAFETY: signal 0 is never delivered.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) };
-    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    // SAFETY: signal 0 is never delivered; the location is valid for the calling thread.
+    // NOTE: not by `io::Error`, which has a destructor that may panic: the end of a thread asks, too.
+    unsafe {
+        let sent = libc::syscall(libc::SYS_tgkill, process_id(), id, 0);
+        sent == 0 || *libc::__errno_location() != libc::ESRCH
+    }
 }
 
 /// The round of a thread's destructors in which the function of [`on_thread_exit`] runs: the last

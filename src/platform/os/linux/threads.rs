@@ -173,6 +173,7 @@ struct OwnThread {
 
 impl OwnThread {
     /// Whether the kernel has it.
+    #[inline]
     fn exists(&self) -> bool {
         match self.id.load(Ordering::Acquire) {
             0 => false,
@@ -259,16 +260,21 @@ pub(super) fn set_table_of_this_thread(table: u32) {
 }
 
 /// Whether this process has threads of the tracker. A child that has the memory of its parent, as after `vfork`, has none.
+///
+/// NOTE: this and what the end of a thread also asks is inlined, so that the compiler sees that nothing there panics.
+#[inline]
 pub(crate) fn has_own_threads() -> bool {
     OWNER.load(Ordering::Acquire) == super::process_id() && threads().any(|thread| thread.exists())
 }
 
 /// How many threads the tracker has made, or is about to make.
+#[inline]
 pub(super) fn started_threads() -> usize {
     STARTED.load(Ordering::Acquire)
 }
 
 /// Whether a thread of the tracker was made and its id is not known yet.
+#[inline]
 pub(super) fn is_any_starting() -> bool {
     threads().any(|thread| thread.id.load(Ordering::Acquire) == NOT_YET)
 }
@@ -280,6 +286,7 @@ pub(crate) fn is_own_start(function: unsafe extern "C" fn(*mut c_void) -> *mut c
 }
 
 /// Whether a thread is one of the tracker's.
+#[inline]
 pub(crate) fn is_own_thread(id: u32) -> bool {
     threads().any(|thread| thread.id.load(Ordering::Acquire) == id)
 }
