@@ -132,7 +132,7 @@ pub use ledger::{
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
-#[cfg(feature = "__preload")]
+#[cfg(all(feature = "__preload", c_malloc))]
 #[doc(hidden)]
 pub use platform::os::next_signals::shown as __signals;
 #[doc(hidden)]
