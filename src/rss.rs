@@ -73,7 +73,7 @@ pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY, &ALLOCATOR_
 const ALLOCATORS_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time between two looks at how much processor time they have taken.
 const ALLOCATORS_INTERVAL: Duration = Duration::from_millis(1);
-/// They may take this much processor time, and one part in so many of the time since the start.
+/// The most processor time that they may take: this, or one hundredth of the time since the start if that is more.
 const ALLOCATORS_TIME: Duration = Duration::from_millis(10);
 const ALLOCATORS_PART: u32 = 100;
 

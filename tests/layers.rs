@@ -354,7 +354,7 @@ const OURS: &[&str] = &[
     "Visitor",
 ];
 
-/// What stands for a type of ours in macros.
+/// Names that macros use for a type of ours.
 const OUR_METAVARIABLES: &[&str] = &["$container", "$name", "$tagged", "$text"];
 
 /// An impl of a foreign trait for a foreign type can make inference ambiguous in a program that

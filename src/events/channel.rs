@@ -83,7 +83,7 @@ macro_rules! channel {
 ///     "gameplay" = "default,game,network";
 /// }
 /// ```
-/// A preset stands for its channels wherever channels are named: in `MEMLEDGER_TRACE`, the flag `-trace=`,
+/// A preset can be used where a channel can be named: in `MEMLEDGER_TRACE`, the flag `-trace=`,
 /// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), the channels of a destination, [`Channel::switch`], and
 /// commands of the control server. Upper and lower case are the same. The preset `default`, which every program has,
 /// is `memory,scope`; others may contain it. A preset hides a channel of the same name.

@@ -247,7 +247,7 @@ macro_rules! slice {
     };
 }
 
-/// Tells the extras of a slice from an expression, which would fit them, too.
+/// Distinguishes the extras of a slice from an expression, which would match them as well.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __slice_with {

@@ -102,7 +102,7 @@ fn in_a_scope() {
     alloc_scope!("last", { leave(SIZE) });
 }
 
-/// So many jumps that one of them is out of the hook, if any can be.
+/// Enough jumps that at least one leaves the hook, if any can.
 const JUMPS: u32 = 300;
 
 /// Whether the next signal jumps.

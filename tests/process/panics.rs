@@ -1,4 +1,4 @@
-//! A program that panics: nothing is lost, and it goes on as without a tracker.
+//! A program that panics: nothing is lost, and it continues as without a tracker.
 
 use crate::files::{check_told, make_pipe, open_to_read};
 use crate::harness::{Case, REPORT, builder, case, churn, leave, left};

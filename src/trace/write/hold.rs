@@ -5,7 +5,7 @@
 //! NONE ──hold──► HELD ──release──► NONE
 //!                  └─ a thread has waited for TIMEOUT ─► GIVEN_UP ──release──► NONE
 //! ```
-//! The forking thread itself never waits, and nobody waits for long: code of the program that runs before the fork
+//! The forking thread itself never waits, and no other thread waits for long: code of the program that runs before the fork
 //! (`pthread_atfork`) may wait for a thread that waits here. Events while threads do not wait are counted: the child's live
 //! blocks lack them.
 
