@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Counts the instructions of the hook, and compares them with those in scripts/hook_instructions.txt.
 #
-#     scripts/hook_instructions.sh              # fails where a pair has an instruction more, or less
+#     scripts/hook_instructions.sh              # fails where a pair has over 1 % more, or less
 #     scripts/hook_instructions.sh --rewrite    # writes the file
 #
 # A pair is an allocation of 64 bytes, which is freed at once. Counted by callgrind, so a busy machine changes nothing:
 # what the pair takes beyond `System`, with nothing recorded, recorded, and recorded with call stacks. The hook's code depends on
-# the compiler, and the yardstick on the C library, so with others than those in the file the script says so and skips.
+# the compiler, and the yardstick on the C library, so with others than those in the file the script says so and skips. A
+# change elsewhere can move a count by one: the compiler then lays out the hook's code anew.
 # Works in target/no_panic, where hook_has_no_panic.sh builds memledger in the same way. Needs valgrind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -109,10 +110,13 @@ if [ "${1:-}" = --rewrite ]; then
     cat "$numbers"
 elif [ "$(sed -n 's/^system //p' "$numbers")" != "$system" ]; then
     echo "skipped: a pair of System has $system instructions with this C library, and others in $numbers"
-elif diff "$numbers" "$work/found"; then
-    grep -v '^#' "$numbers"
+elif awk '/^(#|with)/ { next }
+        NR == FNR { kept[$1] = $2; next }
+        { if (($2 - kept[$1]) ^ 2 * 10000 > kept[$1] ^ 2) differs = 1; print $1, $2, "(" kept[$1] " in the file)" }
+        END { exit differs }' "$numbers" "$work/found"; then
+    :
 else
-    echo "FAILED: the hook has other instructions than in $numbers (<). What has fewer is welcome, and what needs more is" \
-        "argued in the commit: scripts/hook_instructions.sh --rewrite" >&2
+    echo "FAILED: the hook has over 1 % more or less instructions than in $numbers. What has fewer is welcome, and what needs" \
+        "more is argued in the commit: scripts/hook_instructions.sh --rewrite" >&2
     exit 1
 fi
