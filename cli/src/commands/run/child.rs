@@ -8,6 +8,10 @@
 //! `kill PID` does, is passed on.
 //!
 //! The program starts with the descriptors and the ignored signals that this process got (`inherited.rs`).
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "programs are tracked on Linux only")
+)]
 
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
