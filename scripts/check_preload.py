@@ -240,6 +240,33 @@ def other_allocators():
     print("jemalloc, tcmalloc and mimalloc below: ok")
 
 
+def nested_calls():
+    """Libraries below whose functions call each other: what the program calls is counted once, and nothing else."""
+    expected = {"allocations": 5000, "reallocations": 1000, "frees": 1000, "live_blocks": 4000, "live_bytes": 1_000_000}
+    zeroing, checking = file("libzeroing.so"), file("libchecking.so")
+    for preload in [zeroing, checking]:
+        for flags in [[], ["--stacks"]]:
+            ended, report = tracked([file("nested")], *flags, LD_PRELOAD=preload)
+            require(ended.returncode == 0, preload, "ended with", ended.returncode, ended.stderr)
+            require_complete(preload, ended, report)
+            found = {name: of_malloc(report)[name] for name in expected}
+            require(found == expected, preload, flags, "found", found, "instead of", expected)
+    # A handler of signals that runs meanwhile is the program, but within a reallocation it comes too early.
+    ended, report = tracked([file("interrupted")], LD_PRELOAD=checking)
+    require(ended.returncode == 0, "with a handler:", ended.returncode, ended.stderr)
+    found = [of_malloc(report)["allocations"], report["losses"]["lost_events"]]
+    require(found == [10_000, 1000], "with a handler:", found)
+    print("calls within calls: ok")
+
+
+def another_clock():
+    ended, report = tracked([file("nested")], LD_PRELOAD=os.environ["another_clock"], FAKETIME="+1d")
+    require(ended.returncode == 0, "libfaketime:", ended.returncode, ended.stderr)
+    require_complete("libfaketime", ended, report)
+    require(report["trace"]["duration_ns"] < 3600e9, "libfaketime:", report["trace"])
+    print("libfaketime: ok")
+
+
 def server():
     """nginx: a process, and another that serves, which it forks. SIGQUIT ends both."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -312,7 +339,8 @@ def refused():
 
 
 checks = [
-    functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators, server, refused,
+    functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators,
+    nested_calls, another_clock, server, refused,
 ]
 for check in checks:
     check()

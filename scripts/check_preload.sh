@@ -28,6 +28,7 @@ libraries=/usr/lib/$(gcc -print-multiarch)
 need "$libraries/libjemalloc.so.2" libjemalloc2
 need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
 need "$libraries/libmimalloc.so.2" libmimalloc2.0
+need "$libraries/faketime/libfaketime.so.1" libfaketime
 
 cargo fmt --manifest-path preload/Cargo.toml --check
 . scripts/command.sh
@@ -40,6 +41,10 @@ trap 'rm -rf "$folder"' EXIT
 # NOTE: its functions call each other, not those of memledger.
 gcc -O2 -Wall -Werror -shared -fPIC -Wl,-Bsymbolic -o "$folder/libcount.so" tests/preload/count.c
 gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount_mapped.so" tests/preload/count_mapped.c
+gcc -O2 -Wall -Werror -fno-builtin -shared -fPIC -DZEROING -o "$folder/libzeroing.so" tests/preload/shims.c
+gcc -O2 -Wall -Werror -Wno-address -fno-builtin -shared -fPIC -o "$folder/libchecking.so" tests/preload/shims.c
+gcc -O1 -Wall -Werror -fno-builtin -o "$folder/nested" tests/preload/nested.c
+gcc -O1 -Wall -Werror -fno-builtin -rdynamic -o "$folder/interrupted" tests/preload/nested.c
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -fsanitize=address -o "$folder/sanitized" tests/preload/hostile.c
@@ -50,7 +55,8 @@ for i in $(seq 0 99); do
         gcc -O1 -shared -fPIC -x c - -o "$folder/libtls0.so"
     [ "$i" = 0 ] || cp "$folder/libtls0.so" "$folder/libtls$i.so"
 done
-other_allocators="$libraries/libjemalloc.so.2 $libraries/libtcmalloc_minimal.so.4 $libraries/libmimalloc.so.2" \
+another_clock="$libraries/faketime/libfaketime.so.1" \
+    other_allocators="$libraries/libjemalloc.so.2 $libraries/libtcmalloc_minimal.so.4 $libraries/libmimalloc.so.2" \
     python3 scripts/check_preload.py
 gcc -O1 -Wall -Wextra -Wno-deprecated-declarations -Werror -pthread -o "$folder/endings" tests/preload/endings.c
 python3 scripts/check_signals.py

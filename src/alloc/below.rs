@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 #[cfg(c_mmap)]
-use crate::trace::write::in_allocator;
+use crate::platform::os::next_malloc::in_allocator;
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Runs a function of an allocator.

@@ -56,20 +56,7 @@
 #[macro_export]
 macro_rules! track_c_malloc {
     () => {
-        $crate::__define_c_malloc! {
-            malloc(size: usize) -> *mut u8;
-            calloc(count: usize, size: usize) -> *mut u8;
-            realloc(block: *mut u8, size: usize) -> *mut u8;
-            reallocarray(block: *mut u8, count: usize, size: usize) -> *mut u8;
-            free(block: *mut u8) -> ();
-            free_sized(block: *mut u8, size: usize) -> ();
-            free_aligned_sized(block: *mut u8, align: usize, size: usize) -> ();
-            posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> i32;
-            aligned_alloc(align: usize, size: usize) -> *mut u8;
-            memalign(align: usize, size: usize) -> *mut u8;
-            valloc(size: usize) -> *mut u8;
-            pvalloc(size: usize) -> *mut u8;
-        }
+        $crate::__c_malloc_functions! { $crate::__define_c_malloc }
         $crate::__define_c_identity! {
             setuid(id: u32);
             setgid(id: u32);
@@ -88,6 +75,28 @@ macro_rules! track_c_malloc {
     };
 }
 
+/// The functions of `malloc`, for another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __c_malloc_functions {
+    ($($macro:tt)*) => {
+        $($macro)*! {
+            malloc(size: usize) -> *mut u8;
+            calloc(count: usize, size: usize) -> *mut u8;
+            realloc(block: *mut u8, size: usize) -> *mut u8;
+            reallocarray(block: *mut u8, count: usize, size: usize) -> *mut u8;
+            free(block: *mut u8) -> ();
+            free_sized(block: *mut u8, size: usize) -> ();
+            free_aligned_sized(block: *mut u8, align: usize, size: usize) -> ();
+            posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> i32;
+            aligned_alloc(align: usize, size: usize) -> *mut u8;
+            memalign(align: usize, size: usize) -> *mut u8;
+            valloc(size: usize) -> *mut u8;
+            pvalloc(size: usize) -> *mut u8;
+        }
+    };
+}
+
 /// Defines the functions, and one that runs before `main`.
 #[cfg(c_malloc)]
 #[doc(hidden)]
@@ -96,18 +105,60 @@ macro_rules! __define_c_malloc {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         #[allow(unsafe_code)]
         const _: () = {
-            $(
-                #[unsafe(no_mangle)]
-                unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                    // SAFETY: the caller makes the promise of C's function.
-                    unsafe { $crate::__c_malloc::$name($($argument),*) }
-                }
-            )*
+            $($crate::__define_c_function! { $name($($argument: $type),*) -> $result })*
             #[used]
             // The number puts it before the function that starts a recording.
             #[unsafe(link_section = ".init_array.00099")]
             static BEGIN: extern "C" fn() = $crate::__c_malloc::begin;
         };
+    };
+}
+
+/// Defines a function of `malloc` in the program.
+///
+/// It is naked, for the return address: where calls can be [nested](IS_NESTED), this is one more argument, by which the outermost
+/// call is told from those within.
+#[cfg(c_mmap)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_function {
+    ($name:ident($first:ident: $type:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov rsi, [rsp]" }
+    };
+    ($name:ident($first:ident: $type:ty, $second:ident: $other:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov rdx, [rsp]" }
+    };
+    ($name:ident($first:ident: $type:ty, $second:ident: $other:ty, $third:ident: $last:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov rcx, [rsp]" }
+    };
+    ($name:ident $return_address_to_argument:literal) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            ::core::arch::naked_asm!(
+                "mov r11, qword ptr [rip + {is_nested}@GOTPCREL]",
+                "cmp byte ptr [r11], 0",
+                "je {outer}@PLT",
+                $return_address_to_argument,
+                "jmp {nested}@PLT",
+                is_nested = sym $crate::__c_malloc::IS_NESTED,
+                outer = sym $crate::__c_malloc::outer::$name,
+                nested = sym $crate::__c_malloc::nested::$name,
+            )
+        }
+    };
+}
+
+#[cfg(all(c_malloc, not(c_mmap)))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_function {
+    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller makes the promise of C's function.
+            unsafe { $crate::__c_malloc::outer::$name($($argument),*) }
+        }
     };
 }
 
@@ -125,8 +176,12 @@ macro_rules! __define_c_malloc {
     ($($anything:tt)*) => {};
 }
 
+#[cfg(c_mmap)]
+pub use crate::platform::os::next_malloc::IS_NESTED;
+#[cfg(c_mmap)]
+pub use functions::nested;
 #[cfg(c_malloc)]
-pub use functions::*;
+pub use functions::{begin, outer};
 
 #[cfg(c_mmap)]
 pub use super::c_mmap as mmap;
@@ -186,14 +241,14 @@ mod functions {
         unsafe { Layout::from_size_align_unchecked(usable_size(block), 1) }
     }
 
-    /// Records a block that was just allocated, or the failure to do so.
+    /// Records a block that was just allocated, or the failure to do so; nothing if the call is a part of another one.
     ///
     /// NOTE: inlined into the program's `malloc`, so that its caller is the innermost frame of the
     /// stack.
     #[inline(always)]
-    fn record(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+    fn record<const INNER: bool>(block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let mode = hook::mode();
-        if mode == Mode::Off {
+        if INNER || mode == Mode::Off {
             return block;
         }
         if block.is_null() {
@@ -211,23 +266,29 @@ mod functions {
     }
 
     #[inline(always)]
-    pub unsafe fn malloc(size: usize) -> *mut u8 {
+    unsafe fn malloc<const INNER: bool>(size: usize) -> *mut u8 {
         // SAFETY: the caller makes the promise of C's function, here and below.
-        record(unsafe { next_malloc::malloc(size) }, size, MIN_ALIGN)
+        record::<INNER>(unsafe { next_malloc::malloc(size) }, size, MIN_ALIGN)
     }
 
     #[inline(always)]
-    pub unsafe fn calloc(count: usize, size: usize) -> *mut u8 {
+    unsafe fn calloc<const INNER: bool>(count: usize, size: usize) -> *mut u8 {
         // SAFETY: as above. If the product overflows, the result is null.
-        record(unsafe { next_malloc::calloc(count, size) }, count.wrapping_mul(size), MIN_ALIGN)
+        record::<INNER>(
+            unsafe { next_malloc::calloc(count, size) },
+            count.wrapping_mul(size),
+            MIN_ALIGN,
+        )
     }
 
     #[inline(always)]
-    pub unsafe fn free(block: *mut u8) {
+    unsafe fn free<const INNER: bool>(block: *mut u8) {
         if block.is_null() || next_malloc::is_early(block) {
             return;
         }
         match hook::free_mode() {
+            // SAFETY: as above.
+            _ if INNER => unsafe { next_malloc::free(block) },
             // SAFETY: as above.
             _ if own_blocks::remove(block) => unsafe { next_malloc::free(block) },
             // SAFETY: as above.
@@ -244,30 +305,30 @@ mod functions {
     }
 
     #[inline(always)]
-    pub unsafe fn free_sized(block: *mut u8, _: usize) {
+    unsafe fn free_sized<const INNER: bool>(block: *mut u8, _: usize) {
         // SAFETY: as above.
-        unsafe { free(block) };
+        unsafe { free::<INNER>(block) };
     }
 
     #[inline(always)]
-    pub unsafe fn free_aligned_sized(block: *mut u8, _: usize, _: usize) {
+    unsafe fn free_aligned_sized<const INNER: bool>(block: *mut u8, _: usize, _: usize) {
         // SAFETY: as above.
-        unsafe { free(block) };
+        unsafe { free::<INNER>(block) };
     }
 
     #[inline(always)]
-    pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+    unsafe fn realloc<const INNER: bool>(block: *mut u8, size: usize) -> *mut u8 {
         if block.is_null() {
             // SAFETY: as above.
-            return unsafe { malloc(size) };
+            return unsafe { malloc::<INNER>(size) };
         }
         if next_malloc::is_early(block) {
             // SAFETY: as above.
-            return unsafe { realloc_early(block, size) };
+            return unsafe { realloc_early::<INNER>(block, size) };
         }
         if size == 0 {
             // SAFETY: as above.
-            return unsafe { realloc_to_0(block) };
+            return unsafe { realloc_to_0::<INNER>(block) };
         }
         if own_blocks::remove(block) {
             // What becomes of it is recorded as a block that was just allocated.
@@ -276,9 +337,11 @@ mod functions {
             if new.is_null() {
                 own_blocks::add(block);
             }
-            return record(new, size, MIN_ALIGN);
+            return record::<INNER>(new, size, MIN_ALIGN);
         }
         match hook::mode() {
+            // SAFETY: as above.
+            _ if INNER => unsafe { next_malloc::realloc(block, size) },
             // SAFETY: as above.
             Mode::Off => unsafe { next_malloc::realloc(block, size) },
             // SAFETY: as above.
@@ -297,9 +360,9 @@ mod functions {
 
     /// The reallocation of a block that was allocated before the next `malloc` was known.
     #[cold]
-    unsafe fn realloc_early(block: *mut u8, size: usize) -> *mut u8 {
+    unsafe fn realloc_early<const INNER: bool>(block: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: C's `malloc` has no condition.
-        let new = unsafe { malloc(size) };
+        let new = unsafe { malloc::<INNER>(size) };
         if !new.is_null() {
             // NOTE: the old size is not known, so bytes that follow the block are copied, too.
             // SAFETY: what is copied is in the area of such blocks, and the new block was just made.
@@ -310,7 +373,7 @@ mod functions {
 
     /// glibc frees a block that is reallocated to 0 bytes, and returns null; other libraries return a
     /// block. So it is a free and, if there is a block then, an allocation.
-    unsafe fn realloc_to_0(block: *mut u8) -> *mut u8 {
+    unsafe fn realloc_to_0<const INNER: bool>(block: *mut u8) -> *mut u8 {
         /// A free is a reallocation to 0 bytes, whose result is kept.
         struct ToZero(Cell<*mut u8>);
 
@@ -327,7 +390,7 @@ mod functions {
             }
         }
 
-        if hook::mode() == Mode::Off {
+        if INNER || hook::mode() == Mode::Off {
             // SAFETY: the caller has a live block, here and below.
             return unsafe { next_malloc::realloc(block, 0) };
         }
@@ -336,7 +399,7 @@ mod functions {
         // SAFETY: as above.
         unsafe { hook::free::<_, true, C>(&to_zero, block, layout_of(block)) };
         let new = to_zero.0.get();
-        if new.is_null() { new } else { record(new, 0, MIN_ALIGN) }
+        if new.is_null() { new } else { record::<INNER>(new, 0, MIN_ALIGN) }
     }
 
     #[inline(always)]
@@ -345,25 +408,33 @@ mod functions {
     }
 
     #[inline(always)]
-    pub unsafe fn reallocarray(block: *mut u8, count: usize, size: usize) -> *mut u8 {
+    unsafe fn reallocarray<const INNER: bool>(
+        block: *mut u8,
+        count: usize,
+        size: usize,
+    ) -> *mut u8 {
         match count.checked_mul(size) {
             // SAFETY: as above.
-            Some(size) => unsafe { realloc(block, size) },
+            Some(size) => unsafe { realloc::<INNER>(block, size) },
             None => refuse(ENOMEM),
         }
     }
 
     #[inline(always)]
-    pub unsafe fn posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> i32 {
+    unsafe fn posix_memalign<const INNER: bool>(
+        block: *mut *mut u8,
+        align: usize,
+        size: usize,
+    ) -> i32 {
         if !align.is_power_of_two() || align < size_of::<usize>() {
             return EINVAL;
         }
         // SAFETY: as above.
         match unsafe { next_malloc::aligned(align, size) } {
             // SAFETY: as above.
-            Ok(new) => unsafe { block.write(record(new, size, align)) },
+            Ok(new) => unsafe { block.write(record::<INNER>(new, size, align)) },
             Err(error) => {
-                record(ptr::null_mut(), size, align);
+                record::<INNER>(ptr::null_mut(), size, align);
                 return error;
             }
         }
@@ -371,35 +442,72 @@ mod functions {
     }
 
     #[inline(always)]
-    pub unsafe fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
+    unsafe fn aligned_alloc<const INNER: bool>(align: usize, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { memalign(align, size) }
+        unsafe { memalign::<INNER>(align, size) }
     }
 
     /// As glibc's, takes the next power of two for an alignment that is none.
     #[inline(always)]
-    pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+    unsafe fn memalign<const INNER: bool>(align: usize, size: usize) -> *mut u8 {
         let Some(align) = align.max(MIN_ALIGN).checked_next_power_of_two() else {
             return refuse(EINVAL);
         };
         // SAFETY: as above.
-        record(unsafe { next_malloc::memalign(align, size) }, size, align)
+        record::<INNER>(unsafe { next_malloc::memalign(align, size) }, size, align)
     }
 
     #[inline(always)]
-    pub unsafe fn valloc(size: usize) -> *mut u8 {
+    unsafe fn valloc<const INNER: bool>(size: usize) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { memalign(PAGE, size) }
+        unsafe { memalign::<INNER>(PAGE, size) }
     }
 
     #[inline(always)]
-    pub unsafe fn pvalloc(size: usize) -> *mut u8 {
+    unsafe fn pvalloc<const INNER: bool>(size: usize) -> *mut u8 {
         match size.checked_next_multiple_of(PAGE) {
             // SAFETY: as above.
-            Some(size) => unsafe { memalign(PAGE, size) },
+            Some(size) => unsafe { memalign::<INNER>(PAGE, size) },
             None => refuse(ENOMEM),
         }
     }
+
+    macro_rules! entries {
+        ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+            /// Calls that are part of no other one.
+            pub mod outer {
+                $(
+                    /// # Safety
+                    /// That of C's function.
+                    pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                        // SAFETY: the caller makes the promise of C's function.
+                        unsafe { super::$name::<false>($($argument),*) }
+                    }
+                )*
+            }
+
+            /// Calls that may be, with the address that they return to.
+            #[cfg(c_mmap)]
+            pub mod nested {
+                use crate::platform::os::next_malloc::is_inner;
+
+                $(
+                    /// # Safety
+                    /// As above.
+                    pub unsafe extern "C" fn $name($($argument: $type,)* caller: usize) -> $result {
+                        if is_inner(caller) {
+                            // SAFETY: as above.
+                            unsafe { super::$name::<true>($($argument),*) }
+                        } else {
+                            // SAFETY: as above.
+                            unsafe { super::$name::<false>($($argument),*) }
+                        }
+                    }
+                )*
+            }
+        };
+    }
+    crate::__c_malloc_functions! { entries }
 
     #[cold]
     fn refuse(error: i32) -> *mut u8 {

@@ -64,6 +64,7 @@ pub mod recorded {
     use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
+    use crate::platform::os::next_malloc::is_in_allocator;
     use crate::platform::os::pages;
     use crate::scopes;
     use crate::stacks::capture::{self, Registers};
@@ -76,7 +77,7 @@ pub mod recorded {
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
     pub(in crate::alloc) fn enter() -> Option<SlowEntry> {
-        if hook::mode() == Mode::Off || write::is_untracked() || write::is_in_allocator() {
+        if hook::mode() == Mode::Off || write::is_untracked() || is_in_allocator() {
             return None;
         }
         write::enter_cold()

@@ -9,6 +9,7 @@ mod allocators;
 mod before_main;
 mod blocked;
 mod cgroup;
+mod clocks;
 mod descriptors;
 mod last_thread;
 mod library;
@@ -166,9 +167,7 @@ pub(crate) fn clocks() -> [(u64, u64); 6] {
 
 #[inline]
 fn read_clock(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing; the clock always exists.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let Some(time) = clocks::read(clock) else { return 0 };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 

@@ -41,6 +41,4 @@ pub(crate) use enter::{
     SlowEntry, await_runtime, enter, enter_cold, leave, pause_inside, resume_inside,
 };
 pub(crate) use reentrancy::{ReentrancyGuard, is_untracked, untracked};
-#[cfg(c_mmap)]
-pub(crate) use reentrancy::{in_allocator, is_in_allocator};
 pub(crate) use slot::ThreadSlot;

@@ -11,23 +11,6 @@ pub(crate) fn is_untracked() -> bool {
     registry::own().is_some_and(|thread| thread.untracked.get() > 0)
 }
 
-/// Whether the allocator below the tracker's runs on this thread.
-#[cfg(c_mmap)]
-pub(crate) fn is_in_allocator() -> bool {
-    registry::own().is_some_and(|thread| thread.in_allocator.get())
-}
-
-/// Runs a function of the allocator below the tracker's.
-#[cfg(c_mmap)]
-#[inline(always)]
-pub(crate) fn in_allocator<R>(call: impl FnOnce() -> R) -> R {
-    let Some(thread) = registry::own() else { return call() };
-    let before = thread.in_allocator.replace(true);
-    let result = call();
-    thread.in_allocator.set(before);
-    result
-}
-
 /// Runs `body` with the guard held, and drops the values that `body` holds before the guard ends.
 pub(crate) fn untracked<R>(body: impl FnOnce() -> R) -> R {
     let _untracked = ReentrancyGuard::enter();

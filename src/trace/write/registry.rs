@@ -39,9 +39,6 @@ pub(crate) struct ThreadState {
     pub(super) slot: Cell<&'static ThreadSlot>,
     /// How many reentrancy guards are held on this thread.
     pub(super) untracked: Cell<u32>,
-    /// The allocator below the tracker's runs on this thread: what it maps is for its blocks.
-    #[cfg(c_mmap)]
-    pub(super) in_allocator: Cell<bool>,
     /// The thread is registering itself at present; a signal handler must not do so again.
     registering: Cell<bool>,
     /// The slot was given back at the end of the thread; each later event takes a slot of its own.
@@ -62,8 +59,6 @@ thread_local! {
     static THREAD: ThreadState = const { ThreadState {
         slot: Cell::new(&NO_SLOT),
         untracked: Cell::new(0),
-        #[cfg(c_mmap)]
-        in_allocator: Cell::new(false),
         registering: Cell::new(false),
         retired: Cell::new(false),
         suspended: Cell::new(&NO_SLOT),

@@ -4,8 +4,6 @@
 //! the program is linked with. In a static program it is glibc's, by its other names.
 
 use std::ffi::c_void;
-#[cfg(c_mmap)]
-use std::sync::atomic::AtomicUsize;
 
 /// The next functions of mapped memory.
 #[cfg(c_mmap)]
@@ -13,11 +11,10 @@ pub use functions::mapped;
 pub(crate) use functions::{
     aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
 };
-
-/// The addresses of the library that has the next `malloc`: the first one and their number, 0 as long as
-/// none is known.
 #[cfg(c_mmap)]
-pub static ALLOCATOR: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+pub use inner::{ALLOCATOR, IS_NESTED};
+#[cfg(c_mmap)]
+pub(crate) use inner::{in_allocator, is_in_allocator, is_inner};
 
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
@@ -35,6 +32,65 @@ pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
     unsafe { malloc_usable_size(block.cast()) }
 }
 
+/// Calls within the allocator below.
+#[cfg(c_mmap)]
+mod inner {
+    use crate::platform::own_thread::{self, Place};
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// The first address of a library, and their number: 0 as long as there is none.
+    pub type Addresses = [AtomicUsize; 2];
+
+    /// The library that has the next `malloc`.
+    pub static ALLOCATOR: Addresses = [const { AtomicUsize::new(0) }; 2];
+
+    /// Whether a library that is not the C library defines functions of `malloc`: an allocator, one that looks for errors. If these
+    /// call each other, they call the program's.
+    pub static IS_NESTED: AtomicBool = AtomicBool::new(false);
+
+    /// These libraries.
+    pub(super) static NESTED: [Addresses; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
+
+    thread_local! {
+        /// Whether the allocator below the tracker's runs on this thread: what it maps is for its blocks.
+        static IS_IN_ALLOCATOR: Cell<bool> = const { Cell::new(false) };
+    }
+
+    static PLACE: Place = Place::new();
+
+    /// *Hook.* Runs a function of the allocator below the tracker's.
+    #[inline(always)]
+    pub(crate) fn in_allocator<R>(call: impl FnOnce() -> R) -> R {
+        let before = set_in_allocator(true);
+        let result = call();
+        set_in_allocator(before);
+        result
+    }
+
+    /// Says whether such a function runs; returns what was said before.
+    #[inline(always)]
+    pub(super) fn set_in_allocator(now: bool) -> bool {
+        own_thread::get(&IS_IN_ALLOCATOR, &PLACE).is_some_and(|flag| flag.replace(now))
+    }
+
+    /// *Hook.* Whether such a function runs on this thread.
+    pub(crate) fn is_in_allocator() -> bool {
+        own_thread::get(&IS_IN_ALLOCATOR, &PLACE).is_some_and(Cell::get)
+    }
+
+    /// *Hook.* Whether a call of `malloc` that returns to this address is a part of another one: it comes from one of these
+    /// libraries, or, if that was its last act, returns to what had called it (`calling`). A signal handler that allocates meanwhile
+    /// is elsewhere.
+    pub(crate) fn is_inner(caller: usize) -> bool {
+        let has_caller = |[start, bytes]: &Addresses| {
+            caller.wrapping_sub(start.load(Ordering::Relaxed)) < bytes.load(Ordering::Relaxed)
+        };
+        is_in_allocator()
+            && (super::functions::calling().contains(&caller) || NESTED.iter().any(has_caller))
+    }
+}
+
 /// By the loader.
 ///
 /// NOTE: looking a function up takes the loader's lock, which is recursive, and older versions of
@@ -45,9 +101,15 @@ pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
 /// that was done.
 #[cfg(not(target_feature = "crt-static"))]
 mod functions {
+    #[cfg(c_mmap)]
+    use super::super::objects;
+    #[cfg(c_mmap)]
+    use super::inner;
     use std::cell::UnsafeCell;
     use std::ffi::{CStr, c_int, c_void};
     use std::mem::transmute;
+    #[cfg(c_mmap)]
+    use std::ops::Range;
     use std::ptr;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -96,6 +158,11 @@ mod functions {
         }
         FINDING.store(0, Ordering::Relaxed);
         let has_all = found.iter().all(|function| !function.is_null());
+        #[cfg(c_mmap)]
+        let found = match has_all && note_nested(next(c"__libc_start_main").addr()) {
+            true => nested::functions(found),
+            false => found,
+        };
         for ((place, _), function) in ALL.iter().zip(found).filter(|_| has_all) {
             place.store(function, Ordering::Relaxed);
         }
@@ -105,15 +172,88 @@ mod functions {
     /// Notes the addresses of the library that has `function`.
     #[cfg(c_mmap)]
     fn note_allocator(function: usize) {
-        let addresses = super::super::objects::find(|object| {
-            let parts = || object.parts(libc::PT_LOAD);
-            let end = parts().map(|(start, bytes)| start + bytes).max();
-            let start = parts().map(|(start, _)| start).min();
-            object.has(function).then_some(start.zip(end))
+        let addresses = objects::find(|object| object.has(function).then(|| object.addresses()));
+        if let Some(addresses) = addresses.flatten() {
+            store(&inner::ALLOCATOR, addresses);
+        }
+    }
+
+    /// Notes the libraries that define functions of `malloc`, without this one and the one that has the address `c_library`; returns
+    /// whether there are any.
+    #[cfg(c_mmap)]
+    fn note_nested(c_library: usize) -> bool {
+        let mut places = inner::NESTED.iter();
+        objects::find(|object| {
+            let is_other = !object.has(c_library) && !object.has((&raw const MALLOC).addr());
+            if is_other && ALL.iter().any(|(_, name)| object.defined(name).is_some()) {
+                store(places.next()?, object.addresses()?);
+                inner::IS_NESTED.store(true, Ordering::Relaxed);
+            }
+            None::<()>
         });
-        if let Some((start, end)) = addresses.flatten() {
-            super::ALLOCATOR[0].store(start, Ordering::Relaxed);
-            super::ALLOCATOR[1].store(end - start, Ordering::Relaxed);
+        inner::IS_NESTED.load(Ordering::Relaxed)
+    }
+
+    #[cfg(c_mmap)]
+    fn store([start, bytes]: &[AtomicUsize; 2], (from, to): (usize, usize)) {
+        start.store(from, Ordering::Relaxed);
+        bytes.store(to - from, Ordering::Relaxed);
+    }
+
+    /// The addresses of the functions that call those of other libraries.
+    #[cfg(c_mmap)]
+    pub(super) fn calling() -> Range<usize> {
+        unsafe extern "C" {
+            // The linker defines these names, for a section.
+            #[link_name = "__start_memledger_calls"]
+            static START: u8;
+            #[link_name = "__stop_memledger_calls"]
+            static END: u8;
+        }
+        (&raw const START).addr()..(&raw const END).addr()
+    }
+
+    /// The functions, with a note that they run.
+    #[cfg(c_mmap)]
+    mod nested {
+        use super::super::inner::set_in_allocator;
+        use super::*;
+
+        macro_rules! nested {
+            ($($place:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+                $(
+                    static $place: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+                    // NOTE: the call is in this function itself, see `calling`.
+                    #[unsafe(link_section = "memledger_calls")]
+                    unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                        type Function = unsafe extern "C" fn($($type),*) -> $result;
+                        let next = $place.load(Ordering::Relaxed);
+                        let before = set_in_allocator(true);
+                        // SAFETY: the function has this type; the caller makes the same promise.
+                        let next = unsafe { transmute::<*mut c_void, Function>(next) };
+                        // SAFETY: as above.
+                        let result = unsafe { next($($argument),*) };
+                        set_in_allocator(before);
+                        result
+                    }
+                )*
+
+                /// Functions in the place of those that were `found`, which they call.
+                pub(super) fn functions(found: [*mut c_void; 6]) -> [*mut c_void; 6] {
+                    let [$($name),*] = found;
+                    $($place.store($name, Ordering::Relaxed);)*
+                    [$(self::$name as unsafe extern "C" fn($($type),*) -> $result as *mut c_void),*]
+                }
+            };
+        }
+        nested! {
+            MALLOC malloc(size: usize) -> *mut u8;
+            CALLOC calloc(count: usize, size: usize) -> *mut u8;
+            REALLOC realloc(block: *mut u8, size: usize) -> *mut u8;
+            FREE free(block: *mut u8) -> ();
+            POSIX_MEMALIGN posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> c_int;
+            MEMALIGN memalign(align: usize, size: usize) -> *mut u8;
         }
     }
 
@@ -376,6 +516,12 @@ mod functions {
         pub(crate) fn free(block: *mut u8);
         #[link_name = "__libc_memalign"]
         pub(crate) fn memalign(align: usize, size: usize) -> *mut u8;
+    }
+
+    /// In a static program, glibc's functions call each other by their other names.
+    #[cfg(c_mmap)]
+    pub(super) fn calling() -> std::ops::Range<usize> {
+        0..0
     }
 
     #[cfg(c_mmap)]

@@ -1,6 +1,7 @@
 //! The program and its libraries, as the loader lists them.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 
 /// The program or a library.
 pub(super) struct Object<'a> {
@@ -24,6 +25,77 @@ impl Object<'_> {
     pub(super) fn has(&self, address: usize) -> bool {
         self.parts(libc::PT_LOAD).any(|(start, bytes)| address.wrapping_sub(start) < bytes)
     }
+
+    /// From the first address of what is loaded of it to its end.
+    #[cfg(c_mmap)]
+    pub(super) fn addresses(&self) -> Option<(usize, usize)> {
+        let end = self.parts(libc::PT_LOAD).map(|(start, bytes)| start + bytes).max();
+        self.parts(libc::PT_LOAD).map(|(start, _)| start).min().zip(end)
+    }
+
+    /// The address of a function or variable that it defines for others. One without a table of GNU's form
+    /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define none.
+    pub(super) fn defined(&self, name: &CStr) -> Option<usize> {
+        const DT_STRTAB: u64 = 5;
+        const DT_SYMTAB: u64 = 6;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        let table = |tag: u64| {
+            let (start, bytes) = self.parts(libc::PT_DYNAMIC).next()?;
+            let entries = ptr::with_exposed_provenance::<[u64; 2]>(start);
+            // SAFETY: the loader itself reads these tables, here and below.
+            let mut entries = (0..bytes / 16).map(|at| unsafe { entries.add(at).read() });
+            let address = entries.find(|[found, _]| *found == tag)?[1] as usize;
+            // The loader has put addresses in, where the table can be written to.
+            Some(if address < self.base { self.base.wrapping_add(address) } else { address })
+        };
+        let [names, symbols, hashes] = [table(DT_STRTAB)?, table(DT_SYMTAB)?, table(DT_GNU_HASH)?];
+        // SAFETY: as above.
+        let word =
+            |at: usize| unsafe { ptr::with_exposed_provenance::<u32>(hashes).add(at).read() };
+        let hash = name
+            .to_bytes()
+            .iter()
+            .fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+        let [buckets, first, filters] = [0, 1, 2].map(|at| word(at) as usize);
+        // Before the buckets are four words, and filters of two.
+        let buckets_at = 4 + 2 * filters;
+        let in_bucket = word(buckets_at + (hash as usize).checked_rem(buckets)?) as usize;
+        let hashes_at = (buckets_at + buckets).wrapping_sub(first);
+        // A bucket is a row of symbols; the last one's hash is odd. An empty bucket has 0.
+        let mut numbers = (in_bucket..).take_while(|number| *number >= first.max(1));
+        loop {
+            let number = numbers.next()?;
+            let found = word(hashes_at.wrapping_add(number));
+            // SAFETY: as above; names end with a NUL.
+            let (symbol, its_name) = unsafe {
+                let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols);
+                let symbol = &*symbol.add(number);
+                let at = ptr::with_exposed_provenance(names + symbol.st_name as usize);
+                (symbol, CStr::from_ptr(at))
+            };
+            if found | 1 == hash | 1 && its_name == name && symbol.st_shndx != 0 {
+                return Some(self.base.wrapping_add(symbol.st_value as usize));
+            }
+            if found & 1 == 1 {
+                return None;
+            }
+        }
+    }
+}
+
+/// What the kernel itself maps into each process, with functions that need no system call ("man 7 vdso"); `None` if there is none.
+pub(super) fn of_kernel() -> Option<Object<'static>> {
+    // SAFETY: asks for a number.
+    let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+    let header = ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(start);
+    // SAFETY: the kernel has mapped an ELF file there, whose headers are behind the first one.
+    let headers = unsafe {
+        let header = header.as_ref()?;
+        let headers = ptr::with_exposed_provenance(start + header.e_phoff as usize);
+        std::slice::from_raw_parts::<libc::Elf64_Phdr>(headers, usize::from(header.e_phnum))
+    };
+    let first = headers.iter().find(|header| header.p_type == libc::PT_LOAD)?;
+    Some(Object { base: start - first.p_vaddr as usize, name: c"".as_ptr(), headers })
 }
 
 /// The first result of `look`, which is called for each object, the program first. It must not unwind.

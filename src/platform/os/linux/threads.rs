@@ -36,10 +36,8 @@ pub(crate) fn name_thread(name: &CStr) {
 pub(crate) fn processor_time_of(id: u32) -> Option<Duration> {
     // The kernel's number for this clock of a thread: "scheduler", "of one thread".
     let clock = (!id).cast_signed() << 3 | 2 | 4;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing; a clock that does not exist is an error.
-    let read = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
-    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    let time = super::clocks::read(clock)?;
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// Runs `body` on a new thread with this many bytes of stack for it, and waits; runs it on this
