@@ -47,7 +47,10 @@ gcc -O1 -Wall -Werror -fno-builtin -o "$folder/nested" tests/preload/nested.c
 gcc -O1 -Wall -Werror -fno-builtin -rdynamic -o "$folder/interrupted" tests/preload/nested.c
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
-gcc -O1 -w -fno-builtin -pthread -fsanitize=address -o "$folder/sanitized" tests/preload/hostile.c
+for sanitizer in address leak thread; do
+    gcc -O1 -w -fno-builtin -pthread -fsanitize=$sanitizer -o "$folder/$sanitizer" tests/preload/hostile.c
+done
+echo 'unsigned la_version(unsigned version) { return version; }' | gcc -O1 -shared -fPIC -x c - -o "$folder/libaudit.so"
 cp "$folder/hostile" "$folder/privileged" && chmod u+s "$folder/privileged"
 printf '#!%s nothing\n' "$folder/hostile" >"$folder/script" && chmod +x "$folder/script"
 for i in $(seq 0 99); do

@@ -25,8 +25,8 @@ fn list_own_channels() {
 pub(crate) fn start_before_main() {
     list_own_channels();
     #[cfg(feature = "__preload")]
-    if os::program_has_tracker() {
-        // The program's own tracker records what the environment asks for.
+    if os::program_has_tracker() || !os::has_static_thread_memory() {
+        // The program's own tracker records what the environment asks for, or nothing can.
         return;
     }
     untracked(|| {

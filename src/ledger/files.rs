@@ -61,10 +61,7 @@ pub(super) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 expanded += &time.as_secs().to_string();
             }
-            Some('e') => {
-                let program = std::env::current_exe().unwrap_or_default();
-                expanded += &program.file_name().unwrap_or_default().to_string_lossy();
-            }
+            Some('e') => expanded += &os::program_name().to_string_lossy(),
             Some('%') => expanded.push('%'),
             other => {
                 if let Some(letter) = other.filter(char::is_ascii_alphabetic) {

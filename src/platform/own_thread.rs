@@ -7,7 +7,7 @@
 //! `malloc` (`preload/`), that would need the same value again: an endless recursion. But in a library
 //! that is loaded with the program, a value has the same distance from each thread's control block, so
 //! it is enough to ask once. Compilers call this the "initial exec" model, which stable Rust cannot ask
-//! for.
+//! for. Where the loader gives threads such memory only when they use it (with `LD_AUDIT`), there are no values, so nothing is recorded.
 #![expect(unsafe_code, reason = "pointers to thread-local values")]
 
 use std::mem::needs_drop;
@@ -46,6 +46,7 @@ pub(crate) use by_distance::Place;
 
 #[cfg(all(feature = "__preload", target_arch = "x86_64"))]
 mod by_distance {
+    use crate::platform::os;
     use std::sync::atomic::{AtomicIsize, Ordering};
 
     /// The distance from a thread's control block to the value; 0 until it is known.
@@ -60,6 +61,9 @@ mod by_distance {
         pub(super) fn find<T>(&self, find: impl FnOnce() -> Option<*const T>) -> Option<*const T> {
             let distance = self.0.load(Ordering::Relaxed);
             if distance == 0 {
+                if !os::has_static_thread_memory() {
+                    return None;
+                }
                 let found = find()?;
                 let distance = found.addr().wrapping_sub(control_block()) as isize;
                 self.0.store(distance, Ordering::Relaxed);

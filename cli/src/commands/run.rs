@@ -58,6 +58,8 @@ const PARENT: &str = "MEMLEDGER_PARENT";
 const FOLLOW_FORKS: &str = "MEMLEDGER_FOLLOW_FORKS";
 const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
 const WATCH: &str = "MEMLEDGER_WATCH";
+/// The loader's, with which it asks for thread-local memory when that is used first.
+const AUDIT: &str = "LD_AUDIT";
 /// With these, a program has threads before it could have a watcher.
 const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
 
@@ -163,7 +165,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
         (None, None) => ReportTo::Stderr,
     };
-    let tracking = preload::tracking(&args.command[0], args.preload.as_deref())?;
+    let tracking = preload::tracking(&args.command, args.preload.as_deref())?;
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
     if args.follow_children {
         if let ReportTo::File(path) = &report_to {
@@ -284,10 +286,17 @@ fn report_on(
                 "{program} does not use memledger::TrackingAllocator, and the library for such programs, \
                  libmemledger_preload.so, is neither beside this command nor in ../lib{more}"
             ),
+            Tracking::Preloaded(_) if std::env::var_os(AUDIT).is_some() => format!(
+                "{program} has left no trace: where {AUDIT} is set, its memory cannot be tracked{more}"
+            ),
             Tracking::Preloaded(_) => format!(
                 "{program} has left no trace: it has a malloc of its own, it ended before it used memory, or \
                  its trace was deleted or renamed{more}"
             ),
+        };
+        let sentence = match &ended.signal {
+            Some(signal) => format!("{signal} has ended {program}; {sentence}"),
+            None => sentence,
         };
         if args.fail_if.is_empty() {
             note(&sentence);

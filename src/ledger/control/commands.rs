@@ -35,8 +35,7 @@ struct Commands {
 impl Actions for Commands {
     fn status(&mut self) -> Vec<String> {
         let stats = Stats::of_last_cycle();
-        let program = std::env::current_exe().unwrap_or_default();
-        let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let program = os::program_name().to_string_lossy().into_owned();
         let mut lines = vec![
             format!("pid {}", os::process_id()),
             format!("program {program}"),

@@ -36,13 +36,15 @@ mod watched;
 use before_main::is_before_main;
 #[cfg(feature = "__preload")]
 pub(crate) use before_main::program_has_tracker;
-pub(crate) use before_main::{keep_before_main, prepare_before_main};
+pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use descriptors::keep_apart;
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, left_alone};
+#[cfg(feature = "__preload")]
+pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{
     OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack, run_in_own_table,
     run_in_program_table, servants, serve, unpack, write_to_stderr,

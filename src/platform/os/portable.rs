@@ -339,6 +339,16 @@ pub(crate) fn program_has_tracker() -> bool {
     false
 }
 
+#[cfg(feature = "__preload")]
+pub(crate) fn has_static_thread_memory() -> bool {
+    true
+}
+
+pub(crate) fn program_name() -> OsString {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.file_name().unwrap_or_default().to_owned()
+}
+
 pub(crate) fn keep_before_main() {
     // Nothing calls it here.
     let _ = crate::ledger::environment::start_before_main as fn();

@@ -5,7 +5,7 @@ use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER, own_system_id};
 use super::watch::Announced;
-use crate::platform::clock;
+use crate::platform::{clock, os};
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
@@ -210,8 +210,7 @@ fn about_program(start: u64) -> Vec<u8> {
         &[start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
         &mut about,
     );
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
+    let program = os::program_name();
     stream_events::SESSION.append(
         &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
         &mut about,

@@ -33,8 +33,8 @@ pub struct Ended {
     pub pid: u32,
     /// Its exit status, or 128 + N if signal N ended it.
     pub status: u8,
-    /// Whether SIGINT has ended it.
-    interrupted: bool,
+    /// The name of the signal that ended it.
+    pub signal: Option<String>,
 }
 
 /// Why the program did not run.
@@ -119,10 +119,13 @@ mod linux {
             started(pid.as_raw() as u32);
             let status = wait(pid, &arriving)?;
             let signal = status.terminating_signal();
-            let interrupted = signal == Some(Signal::SIGINT as i32);
+            let name = signal.map(|number| match Signal::try_from(number) {
+                Ok(signal) => signal.to_string(),
+                Err(_) => format!("signal {number}"),
+            });
             let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
             // An exit status has 8 bits.
-            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, interrupted })
+            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, signal: name })
         });
         before.thread_set_mask().map_err(failed)?;
         result
@@ -207,7 +210,7 @@ mod linux {
         /// make no difference, and a second process that ends by SIGSEGV would only leave a
         /// misleading core dump.
         pub fn interrupt_like_it(&self) {
-            if self.interrupted {
+            if self.signal.as_deref() == Some(Signal::SIGINT.as_str()) {
                 let _ = raise(Signal::SIGINT);
             }
         }

@@ -1,7 +1,7 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
 use crate::error::CliError;
-use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64};
+use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use std::ffi::{OsStr, OsString};
@@ -21,6 +21,15 @@ const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
 /// The name in the ELF note of a program with the tracker.
 const NOTE: &[u8] = b"memledger";
 
+/// What programs with a sanitizer call before `main`, and why nothing is loaded into them.
+const SANITIZERS: [(&[u8], &str); 5] = [
+    (b"__asan_init", "it is built with AddressSanitizer, which has a malloc of its own"),
+    (b"__hwasan_init", "it is built with HWAddressSanitizer, which has a malloc of its own"),
+    (b"__lsan_init", "it is built with LeakSanitizer, which has a malloc of its own"),
+    (b"__msan_init", "it is built with MemorySanitizer, which has a malloc of its own"),
+    (b"__tsan_init", "it is built with ThreadSanitizer, which has a malloc of its own"),
+];
+
 /// How a program is tracked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Tracking {
@@ -39,18 +48,21 @@ pub enum Tracking {
 enum Kind {
     HasTracker,
     Dynamic,
+    /// The dynamic loader, which takes a program as an argument.
+    Loader,
     /// Nothing can be loaded into it, for this reason.
     Closed(&'static str),
     /// No program for this machine's loader: the system says what is wrong, or runs it in its way.
     Other,
 }
 
-/// How the program `name` is tracked; `library` is what the user has given instead of the library
+/// How the program of this command is tracked; `library` is what the user has given instead of the library
 /// beside this command.
 ///
 /// # Errors
 /// Nothing can be loaded into the program.
-pub fn tracking(name: &OsStr, library: Option<&Path>) -> Result<Tracking, CliError> {
+pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking, CliError> {
+    let Some((name, arguments)) = command.split_first() else { return Ok(Tracking::Unknown) };
     let Some(path) = find(name) else { return Ok(Tracking::Unknown) };
     let refused = |why: &str| {
         Err(CliError::Failed(format!(
@@ -62,10 +74,34 @@ pub fn tracking(name: &OsStr, library: Option<&Path>) -> Result<Tracking, CliErr
         Kind::HasTracker => Ok(Tracking::Own),
         Kind::Other => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
+        Kind::Loader => tracking(started_by_loader(arguments), library),
         Kind::Dynamic => match library.map(Path::to_owned).or_else(beside_this_command) {
             Some(library) => preloaded(&library),
             None => Ok(Tracking::NoLibrary),
         },
+    }
+}
+
+/// From the program on, of the arguments of the dynamic loader (`man 8 ld.so`).
+fn started_by_loader(arguments: &[OsString]) -> &[OsString] {
+    /// The options with a value.
+    const WITH_VALUE: [&str; 7] = [
+        "--argv0",
+        "--audit",
+        "--glibc-hwcaps-mask",
+        "--glibc-hwcaps-prepend",
+        "--inhibit-rpath",
+        "--library-path",
+        "--preload",
+    ];
+    match arguments {
+        [option, _, rest @ ..] if WITH_VALUE.iter().any(|name| option == name) => {
+            started_by_loader(rest)
+        }
+        [option, rest @ ..] if option.as_encoded_bytes().starts_with(b"-") => {
+            started_by_loader(rest)
+        }
+        program => program,
     }
 }
 
@@ -162,12 +198,19 @@ fn of_elf(file: File) -> Option<Kind> {
         }
         loader = loader.or(part.interpreter(endian, data).ok()?);
     }
+    let symbols = header.sections(endian, data).and_then(|it| it.symbols(endian, data, SHT_DYNSYM));
+    let symbols = symbols.unwrap_or_default();
+    let has = |name: &[u8]| symbols.iter().any(|it| symbols.symbol_name(endian, it) == Ok(name));
+    if let Some((_, why)) = SANITIZERS.into_iter().find(|(function, _)| has(function)) {
+        return Some(Kind::Closed(why));
+    }
     let machine = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
     let is_musl = |loader: &[u8]| loader.windows(7).any(|name| name == b"ld-musl");
     Some(match loader {
         _ if header.e_machine(endian) != machine => {
             Kind::Closed("it is for another processor than the library")
         }
+        None if has(b"_rtld_global") => Kind::Loader,
         None => Kind::Closed("it is linked statically, so nothing can be loaded into it"),
         Some(loader) if is_musl(loader) => {
             Kind::Closed("it is linked with musl, but the library with glibc")

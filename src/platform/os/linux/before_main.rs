@@ -1,5 +1,9 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
+use std::ffi::{CStr, OsStr, OsString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
@@ -32,6 +36,25 @@ pub(crate) fn prepare_before_main() {
 #[unsafe(link_section = ".init_array")]
 #[used]
 static BEFORE_MAIN: extern "C" fn() = before_main;
+
+/// The name of the program's file.
+pub(crate) fn program_name() -> OsString {
+    // SAFETY: asks for words that the kernel has given to the process; the second is the address of a text, or 0.
+    let (loader, executed) = unsafe {
+        let at = libc::getauxval(libc::AT_EXECFN) as usize;
+        let text = ptr::with_exposed_provenance::<c_char>(at);
+        (libc::getauxval(libc::AT_BASE), (at != 0).then(|| CStr::from_ptr(text)))
+    };
+    let program = match executed {
+        // NOTE: if a user has started the program through the loader (`man 8 ld.so`), the kernel has executed that alone, and the
+        // loader has put the program's path in.
+        Some(path) if loader == 0 && !cfg!(target_feature = "crt-static") => {
+            PathBuf::from(OsStr::from_bytes(path.to_bytes()))
+        }
+        _ => std::env::current_exe().unwrap_or_default(),
+    };
+    program.file_name().unwrap_or_default().to_owned()
+}
 
 /// Says in the file of a program that it has the tracker: an ELF note, which stays when symbols are
 /// stripped. `memledger run` looks for it, and so does the library that it loads into other programs.

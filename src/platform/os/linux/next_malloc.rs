@@ -524,6 +524,7 @@ mod functions {
         0..0
     }
 
+    /// glibc's functions of mapped memory, by their other names, and system calls.
     #[cfg(c_mmap)]
     pub mod mapped {
         pub use super::super::super::pages::{mmap, mprotect, mremap, munmap, shmat, shmdt};

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+#[cfg(feature = "__preload")]
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The program or a library.
 pub(super) struct Object<'a> {
@@ -10,6 +12,9 @@ pub(super) struct Object<'a> {
     #[allow(dead_code, reason = "only `library.rs` needs it, where a library can be unloaded")]
     pub(super) name: *const c_char,
     headers: &'a [libc::Elf64_Phdr],
+    /// Its thread-local memory in this thread, null if this has none yet.
+    #[cfg(feature = "__preload")]
+    thread_memory: *const c_void,
 }
 
 impl Object<'_> {
@@ -27,7 +32,7 @@ impl Object<'_> {
     }
 
     /// From the first address of what is loaded of it to its end.
-    #[cfg(c_mmap)]
+    #[cfg(all(c_mmap, not(target_feature = "crt-static")))]
     pub(super) fn addresses(&self) -> Option<(usize, usize)> {
         let end = self.parts(libc::PT_LOAD).map(|(start, bytes)| start + bytes).max();
         self.parts(libc::PT_LOAD).map(|(start, _)| start).min().zip(end)
@@ -95,7 +100,30 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
         std::slice::from_raw_parts::<libc::Elf64_Phdr>(headers, usize::from(header.e_phnum))
     };
     let first = headers.iter().find(|header| header.p_type == libc::PT_LOAD)?;
-    Some(Object { base: start - first.p_vaddr as usize, name: c"".as_ptr(), headers })
+    Some(Object {
+        base: start - first.p_vaddr as usize,
+        name: c"".as_ptr(),
+        headers,
+        #[cfg(feature = "__preload")]
+        thread_memory: ptr::null(),
+    })
+}
+
+/// *Hook, once.* Whether every thread has the thread-local memory of this library from its start.
+#[cfg(feature = "__preload")]
+pub(crate) fn has_static_thread_memory() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if KNOWN.load(Ordering::Relaxed) == UNKNOWN {
+        // NOTE: the answer is that of the first call, which is before any use.
+        let own = (&raw const KNOWN).addr();
+        let memory = find(|object| object.has(own).then_some(object.thread_memory));
+        let is_there = memory.is_some_and(|memory| !memory.is_null());
+        KNOWN.store(if is_there { YES } else { NO }, Ordering::Relaxed);
+    }
+    KNOWN.load(Ordering::Relaxed) == YES
 }
 
 /// The first result of `look`, which is called for each object, the program first. It must not unwind.
@@ -118,7 +146,13 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
         // SAFETY: there are `dlpi_phnum` headers at this address, mapped as long as the object is.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let object = Object { base: info.dlpi_addr as usize, name: info.dlpi_name, headers };
+        let object = Object {
+            base: info.dlpi_addr as usize,
+            name: info.dlpi_name,
+            headers,
+            #[cfg(feature = "__preload")]
+            thread_memory: info.dlpi_tls_data,
+        };
         search.found = (search.look)(&object);
         c_int::from(search.found.is_some())
     }
