@@ -7,7 +7,7 @@ mod pprof;
 #[path = "cli_symbols/unreal_trace.rs"]
 mod unreal_trace;
 
-use memledger::analysis::{Binaries, Module, SourceFrame, Symbolizer};
+use memledger::analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pprof::Profile;
 use std::fs;
@@ -91,7 +91,7 @@ impl Program {
             (functions.collect(), build_id)
         });
         let name = path.to_str().expect("UTF-8").to_owned();
-        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id };
+        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id, stamp: None };
         Self { folder, path, functions, module }
     }
 
@@ -256,6 +256,95 @@ fn a_stripped_program_is_noted_once() {
     assert_eq!(binaries.take_notes(), [expected]);
 }
 
+/// The name of the function at an address, and the sentences.
+fn name_at(program: &Program, address: u64) -> (Option<String>, Vec<String>) {
+    let mut binaries = symbolizer(&[]);
+    let frame = binaries.frames(&program.module, address).pop();
+    (frame.map(|frame| frame.function), binaries.take_notes())
+}
+
+/// As Fedora installs its programs: without symbols, but with those of its functions in a section that is compressed.
+#[test]
+fn mini_debug_info_has_the_names_of_functions() {
+    let program = compile(&["-Cdebuginfo=0", "-Csymbol-mangling-version=v0"]);
+    let folder = program.folder.path();
+    if !objcopy(&["--only-keep-debug", "tiny", "mini"], folder) {
+        return;
+    }
+    let (start, _) = program.function("outer");
+    objcopy(&["--strip-all", "tiny"], folder);
+    let (name, notes) = name_at(&program, start);
+    assert_eq!((name, notes.len()), (None, 1), "{notes:?}");
+    if !is_run(Command::new("xz").current_dir(folder).arg("mini")) {
+        eprintln!("xz is not installed, so MiniDebugInfo is not tested");
+        return;
+    }
+    let packed = fs::read(folder.join("mini.xz")).expect("it");
+    let add = |packed: &[u8]| {
+        fs::write(folder.join("mini.xz"), packed).expect("written");
+        let section = ["--remove-section=.gnu_debugdata", "tiny"];
+        objcopy(&section, folder);
+        objcopy(&["--add-section=.gnu_debugdata=mini.xz", "tiny"], folder);
+        name_at(&program, start)
+    };
+    assert_eq!(add(&packed), (Some("tiny::outer".to_owned()), vec![]));
+    // A damaged one is told, and does no harm.
+    let (name, notes) = add(&packed[..packed.len() / 2]);
+    assert_eq!(name, None);
+    let says = format!("the section .gnu_debugdata of {} cannot be read: ", program.path.display());
+    assert!(notes[0].starts_with(&says), "{notes:?}");
+    for at in (0..packed.len()).step_by(packed.len() / 40) {
+        let mut damaged = packed.clone();
+        damaged[at] ^= 0x55;
+        add(&damaged);
+    }
+}
+
+/// Code without a symbol, after a function without a size.
+#[test]
+fn a_function_of_the_compiler_does_not_name_what_follows_it() {
+    let source = "\
+std::arch::global_asm!(\".globl sizeless\", \".type sizeless,@function\", \"sizeless: ret\", \".fill 64, 1, 0x90\");
+unsafe extern \"C\" { fn sizeless(); }
+fn main() { unsafe { sizeless() } }
+";
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let program = compile_source(source, &["-Cdebuginfo=0"]);
+    let (start, _) = program.function("sizeless");
+    assert_eq!(name_at(&program, start + 40).0.as_deref(), Some("sizeless"));
+    for name in ["frame_dummy", "_init"] {
+        let renamed = program.path.with_file_name("tiny.o");
+        fs::copy(&program.path, &renamed).expect("copied");
+        if !objcopy(&[&format!("--redefine-sym=sizeless={name}"), "tiny"], program.folder.path()) {
+            return;
+        }
+        assert_eq!(name_at(&program, start + 40).0, None, "{name}");
+        fs::rename(&renamed, &program.path).expect("moved");
+    }
+}
+
+/// As nothing forbids: a folder, and a function.
+#[test]
+fn names_that_are_no_utf8_are_found_and_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut program = compile(&["-Cdebuginfo=0"]);
+    let folder = program.folder.path().join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    let name = std::ffi::OsStr::from_bytes(b"exported=ex\xffported");
+    let mut command = Command::new("objcopy");
+    command.current_dir(program.folder.path());
+    if !is_run(command.arg("--redefine-sym").arg(name).arg("tiny")) {
+        eprintln!("objcopy is not installed, so names of functions are not tested");
+        return;
+    }
+    fs::create_dir(&folder).expect("a folder");
+    fs::rename(&program.path, folder.join("tiny")).expect("moved");
+    program.module.path = program.path.with_file_name(r"d\xff").join("tiny").display().to_string();
+    let (start, _) = program.function("exported");
+    assert_eq!(name_at(&program, start), (Some(r"ex\xffported".to_owned()), vec![]));
+}
+
 #[test]
 fn a_file_of_another_build_is_refused_once_with_both_build_ids() {
     let mut program = compile(&["-g"]);
@@ -342,6 +431,43 @@ fn separate_debug_information_with_another_crc_is_refused() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("tiny.debug is not the debug information of /"), "{notes:?}");
     assert!(notes[0].contains("its CRC is "), "{notes:?}");
+}
+
+/// A file of the same size, where no build id tells.
+#[test]
+fn a_file_that_was_changed_is_refused_without_a_build_id() {
+    use std::os::unix::fs::MetadataExt;
+    let mut program = compile(&["-Cdebuginfo=0"]);
+    if !objcopy(&["--remove-section=.note.gnu.build-id", "tiny"], program.folder.path()) {
+        return;
+    }
+    let (start, _) = program.function("exported");
+    program.module.build_id.clear();
+    let file = fs::metadata(&program.path).expect("it");
+    let changed_ns = (file.ctime() * 1_000_000_000 + file.ctime_nsec()) as u64;
+    let stamp = FileStamp { inode: file.ino(), changed_ns };
+    let exported = (Some("exported".to_owned()), vec![]);
+    for stamp in [None, Some(stamp)] {
+        program.module.stamp = stamp;
+        assert_eq!(name_at(&program, start), exported);
+    }
+    let says = format!(
+        "{} is not the file that was loaded: it was changed or replaced since, and has no build id (the linker's \
+         option --build-id makes one); its frames are the module and an offset",
+        program.path.display()
+    );
+    for stamp in [
+        FileStamp { inode: stamp.inode + 1, ..stamp },
+        FileStamp { changed_ns: stamp.changed_ns - 1, ..stamp },
+    ] {
+        program.module.stamp = Some(stamp);
+        assert_eq!(name_at(&program, start), (None, vec![says.clone()]));
+    }
+    // A copy that the user has given is not where the program was.
+    let copy = TempDir::new().expect("a folder");
+    fs::rename(&program.path, copy.path().join("tiny")).expect("moved");
+    let mut binaries = symbolizer(&[copy.path()]);
+    assert_eq!(binaries.frames(&program.module, start)[0].function, "exported");
 }
 
 #[test]

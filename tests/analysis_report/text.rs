@@ -204,6 +204,25 @@ fn losses_are_loud_and_their_absence_is_quiet() {
     assert!(!lost.contains("nothing lost"));
 }
 
+/// Only a program in Rust can have scopes.
+#[test]
+fn a_program_that_is_not_rust_is_told_of_stacks_and_not_of_scopes() {
+    let mut feed = Feed::new();
+    feed.heap_of = |address| address >> 16;
+    feed.thread(2, 1, "main");
+    feed.alloc(2, 0x1000, 900);
+    feed.alloc(2, 0x1_1000, 5_000);
+    let mut report = feed.report();
+    for (heaps, says) in [
+        (["C", "Mapped"], "all of it: `memledger run --stacks` names functions"),
+        (["Rust", "C"], "all of it: there are no scopes and no tags. alloc_scope!"),
+    ] {
+        report.by_heap.iter_mut().zip(heaps).for_each(|(row, name)| row.name = name.to_owned());
+        let text = text(&report, &Options::default());
+        assert!(text.contains(says), "{text}");
+    }
+}
+
 #[test]
 fn the_options_choose_rows_and_their_order() {
     let report = feed().report();

@@ -39,8 +39,14 @@ pub(crate) const CASES: &[Case] = &[
     case("a stripped program has modules and offsets in its report", allocates, |run| {
         let run =
             run.copied_by("objcopy", &["--strip-all"]).tracked().env("MEMLEDGER_STACKS", "on");
+        let program = run.command.get_program().display().to_string();
         let outcome = run.run();
-        let report = outcome.quiet().whole();
+        // It exports some functions: those that the tracker has of C.
+        let says = format!(
+            "memledger: {program} has the names of exported functions only, because it was stripped; "
+        );
+        assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
+        let report = outcome.exited(0).whole();
         let largest = &report.largest_live[0];
         let stack = &report.by_stack[largest.stack.unwrap()];
         let innermost = &report.frames[stack.frames[0] as usize];
@@ -78,6 +84,18 @@ pub(crate) const CASES: &[Case] = &[
         let says = format!("memledger: there is no file with the symbols of {program}; ");
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         outcome.exited(0).whole();
+    }),
+    case("a program without a build id that was replaced has offsets", replaces, |run| {
+        let run = run.copied_by("objcopy", &["--remove-section=.note.gnu.build-id"]);
+        let run = run.tracked().env("MEMLEDGER_STACKS", "on");
+        let program = run.command.get_program().display().to_string();
+        let outcome = run.run();
+        let says = format!(
+            "memledger: {program} is not the file that was loaded: it was changed or replaced since, "
+        );
+        assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
+        let report = outcome.exited(0).whole();
+        assert!(report.by_function(false)[0].name.starts_with("program+0x"));
     }),
     case("a pipe in the place of debug information is passed over", allocates, |run| {
         let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
@@ -122,6 +140,15 @@ fn allocates() {
 fn removes() {
     allocates();
     std::fs::remove_file(std::env::current_exe().unwrap()).unwrap();
+}
+
+fn replaces() {
+    allocates();
+    // Its symbols are now those of a file of the same size.
+    let program = std::env::current_exe().unwrap();
+    let other = program.with_extension("other");
+    std::fs::copy(&program, &other).unwrap();
+    std::fs::rename(other, program).unwrap();
 }
 
 fn no_memory() {

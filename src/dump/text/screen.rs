@@ -12,6 +12,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Columns of a line's name, with its margins.
 const INDENT: usize = 15;
+/// The heaps that a program has which is not in Rust.
+const OF_ANY_PROGRAM: [&str; 3] = ["C", "Mapped", "Thread stacks"];
 /// Columns of a program's name.
 const PROGRAM: usize = 60;
 
@@ -181,10 +183,14 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     match totals.unnamed_bytes_at_peak {
         0 => Ok(()),
         // A program without the tracker can have neither.
-        _ if report.by_heap.iter().all(|heap| heap.name == "C") => match report.by_stack.len() {
-            0 => lines.write("not named", "all of it: `memledger run --stacks` names functions"),
-            _ => Ok(()),
-        },
+        _ if report.by_heap.iter().all(|heap| OF_ANY_PROGRAM.contains(&&*heap.name)) => {
+            match report.by_stack.len() {
+                0 => {
+                    lines.write("not named", "all of it: `memledger run --stacks` names functions")
+                }
+                _ => Ok(()),
+            }
+        }
         _ if report.by_scope.len() == 1 && report.by_name.len() == 1 => lines.write(
             "not named",
             "all of it: there are no scopes and no tags. alloc_scope!(\"name\") makes a scope",

@@ -11,6 +11,7 @@ use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::write::declared;
+use crate::words::text_of;
 
 /// A packet of figures gets no more events once it has this many bytes. Its last event may exceed
 /// them.
@@ -212,7 +213,12 @@ fn about_program(start: u64) -> Vec<u8> {
     );
     let program = os::program_name();
     stream_events::SESSION.append(
-        &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
+        &[
+            "Linux".into(),
+            (&*text_of(program.as_encoded_bytes())).into(),
+            3_u32.into(),
+            5_u32.into(),
+        ],
         &mut about,
     );
     about
