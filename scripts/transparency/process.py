@@ -248,24 +248,24 @@ class Run:
     def look(self, when):
         """What /proc says of each process of the program."""
         pid = None if self.has_ended() else self.program()
+
+        def now():
+            return {f"{when}: process {path}: {name}": value for path, process in tree(pid) for name, value in of_process(process).items()}
+
+        # NOTE: the tracker may still be starting, or ending; what stays is seen.
+        if pid is not None and self.is_same is not None:
+            try:
+                wait_until("the same", lambda: is_over(pid) or self.is_same(f"{when}: process", now()), LEFT_S)
+            except Late:
+                pass
         if pid is not None and is_over(pid):
             # The command ends after it.
             wait_until("the command has not ended", self.has_ended)
             pid = None
         if pid is None:
             self.seen[f"{when}: has ended"] = "yes"
-            return
-
-        def now():
-            return {f"{when}: process {path}: {name}": value for path, process in tree(pid) for name, value in of_process(process).items()}
-
-        # NOTE: the tracker may still be starting; what stays is seen.
-        if self.is_same is not None:
-            try:
-                wait_until("the same", lambda: self.is_same(f"{when}: process", now()), LEFT_S)
-            except Late:
-                pass
-        self.seen.update(now())
+        else:
+            self.seen.update(now())
 
     def ask(self):
         """Has the program do something by its input, or its socket."""
@@ -309,12 +309,16 @@ class Run:
         def taken():
             if self.has_ended():
                 return True
-            pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", read(f"/proc/{pid}/status"), re.M)
-            return not any(int(word, 16) & bit for word in pending) and self.is_ready()
+            sets = fields(read(f"/proc/{pid}/status"), {"SigPnd", "ShdPnd", "SigBlk"})
+            # One that is blocked stays.
+            is_blocked = int(sets.pop("SigBlk", "0"), 16) & bit
+            is_pending = any(int(word, 16) & bit for word in sets.values())
+            return (is_blocked or not is_pending) and self.is_ready()
 
         wait_until("the signal is not taken", taken)
         self.look("signalled")
-        for _, process in reversed(tree(pid)):
+        # NOTE: parents first, or they would see how their children end.
+        for _, process in tree(pid):
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
