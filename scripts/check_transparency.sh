@@ -6,7 +6,7 @@
 # then is masked and named. Planted differences must be found first. Installs what it needs, unless --short: then programs that
 # are not there are left out, and named.
 #
-#     scripts/check_transparency.sh [--short] [--event=EVENT ...] [PROGRAM_PATTERN ...]
+#     scripts/check_transparency.sh [--short] [--known] [--event=EVENT ...] [PROGRAM_PATTERN ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -147,7 +147,7 @@ def work(number, jobs, queue, results):
         try:
             results.put((case.name, event, *compare(case, event, modes, number)))
         except Exception as error:  # It is told, and fails the check.
-            results.put((case.name, event, {}, {"alone": ({"the check": [repr(error)]}, set())}, {}))
+            results.put((case.name, event, {}, {"alone": ({"the check": [repr(error)]}, {})}, {}))
 
 
 def compare_all(jobs):
@@ -179,15 +179,16 @@ def changed(values):
 
 
 def split(name, event, mode, differing):
-    """The differences without those that are known, each with its lines, and the numbers of the known ones."""
-    unknown, used = {}, set()
+    """The differences without those that are known, each with its lines, and the lines of the known ones by their numbers."""
+    unknown, used = {}, {}
     for what, values in differing.items():
         for line in changed(values):
             number = None if mode in PLANTED else known(name, event, mode, what, line)
-            used.add(number)
             if number is None:
                 unknown.setdefault(what, []).append(line)
-    return unknown, used - {None}
+            else:
+                used.setdefault(number, []).append(f"{what}: {line}")
+    return unknown, used
 
 
 def known(name, event, mode, what, line):
@@ -212,7 +213,7 @@ def find_planted():
             "child": "left", "status": "Umask",
         }
         for planted, where in expected.items():
-            differing = found.get(planted, ({}, ()))[0]
+            differing = found.get(planted, ({}, {}))[0]
             if not any(where in what for what in differing):
                 sys.exit(f"a planted {planted} is not found: {differing}")
     print(f"{len(PLANTED)} planted differences are found")
@@ -247,8 +248,8 @@ def main():
             masks.setdefault(what, set()).add(f"{name} x {event}")
         for mode, found in by_mode.items():
             unknown, of_mode = found
-            for number in of_mode:
-                used.setdefault(number, set()).add(f"{name} x {event}")
+            for number, lines in of_mode.items():
+                used.setdefault(number, {})[f"{name} x {event} x {mode}"] = lines
             for what, lines in unknown.items():
                 failed.append(f"{name} x {event} x {mode}: {what}\n{shown(lines)}")
                 print(failed[-1], flush=True)
@@ -258,7 +259,9 @@ def main():
         failed += [f"a known difference has gone, so take it out: {entry}" for number, entry in enumerate(KNOWN) if number not in used]
     print(f"{count} comparisons of {len({job[0].name for job in jobs})} programs with {len(MODES)} modes each: {len(failed)} differ")
     for number in sorted(used):
-        print(f"known: {KNOWN[number][-1]}: {', '.join(sorted(used[number]))}")
+        print(f"known: {KNOWN[number][-1]}: {', '.join(sorted({run.rpartition(' x ')[0] for run in used[number]}))}")
+        if "--known" in sys.argv:
+            print("\n".join(f"  {run}: {line[:200]}" for run, lines in sorted(used[number].items()) for line in lines))
     shutil.rmtree(f"{BASE}/0", ignore_errors=True)
     if failed:
         sys.exit("\n".join(["", *failed]))

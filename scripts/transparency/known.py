@@ -5,16 +5,14 @@ For each, patterns of the program, the mode, the event, what differs, and its li
 
 ANY = ".*"
 FOLLOWED = "stacks, children"
-CANNOT_WRITE = r"\+memledger: (there is no watcher: )?cannot create .*/memledger-(run|watch)-.*: (Permission denied|Read-only file system).*"
+CANNOT_WRITE = r"\+memledger: process \d+: (there is no watcher: )?cannot create .*/memledger-(run|watch)-.*: (Permission denied|Read-only file system).*"
 HAS_NO_END = r"\+memledger: the trace( of .*)? has no end: .*"
-FEW_DESCRIPTORS = r"\+memledger: .*: Too many open files.*"
+FEW_DESCRIPTORS = r"\+memledger: process \d+: .*: Too many open files.*"
 LINES = "the row of lines that begin with `memledger: `"
 
 KNOWN = [
     ("start-stop-daemon.*|runuser|chroot|capsh|bubblewrap.*|setpriv.*|python3 os.setuid|C: .*|Rust: drops", ANY, ANY, "notes in stderr",
      CANNOT_WRITE, f"a program that has changed its identity or its root, and replaces itself, may not write the trace: {LINES}"),
-    ("memcached|nginx|redis-server|capsh|runuser", FOLLOWED, ANY, "notes in stderr", r"\+memledger: cannot read /proc/.*/maps: Permission denied.*",
-     f"a program that has given up its rights may not read its own maps, so symbols are missing: {LINES}"),
     ("C: children|Rust: forks|runuser|strace|start-stop-daemon --background|nginx|.*sh( .*)?|timeout|make|gcc|g\\+\\+|bubblewrap.*", FOLLOWED, ANY,
      "notes in stderr", HAS_NO_END,
      f"a followed child that a signal has ended, or that runs on, has no watcher: {LINES}"),
@@ -25,7 +23,8 @@ KNOWN = [
     ("bash|zsh -f|busybox sh|dash|ksh|zsh", FOLLOWED, ANY, "stdout", r"[-+]SigCgt:\s[0-9a-f]{16}",
      "a followed child that has not replaced itself has no watcher: the row of handlers"),
     ("C: last-thread-call", ANY, ANY, "status", r"-5|\+3", "the last thread ends by the system call, with a status of its own: the row of system calls"),
-    ("redis-server", ANY, ANY, ".*: process 0: thread 5", ANY,
-     "a second background thread of jemalloc, for the arena of the tracker's thread: the row of threads"),
+    ("redis-server", ANY, "INT|TERM|HUP|PIPE|ignored", "(ready|asked|signalled): process 0: thread [56]",
+     r"\+(Name jemalloc_bg_thd|(Uid|SigPnd|SigBlk|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs|Seccomp) .*)",
+     "background threads of jemalloc, for the arenas of the tracker's threads: the row of threads"),
     ("bubblewrap.*", ANY, ANY, "stderr", r"\+ERROR: ld\.so: object .* cannot be preloaded .*", "the row of ld.so"),
 ]

@@ -23,7 +23,10 @@ PR_SET_CHILD_SUBREAPER = 36
 # System calls in which a program that has nothing to do waits (x86-64): read, poll, select, accept, wait4, pause, nanosleep,
 # rt_sigsuspend, rt_sigtimedwait, futex, clock_nanosleep, epoll_wait, pselect6, ppoll, waitid, epoll_pwait, recvfrom, recvmsg.
 READ = 0
-WAITS = {READ, 7, 23, 34, 35, 43, 45, 47, 61, 128, 130, 202, 230, 232, 247, 270, 271, 281, 288}
+FUTEX = 202
+WAITS = {READ, 7, 23, 34, 35, 43, 45, 47, 61, 128, 130, FUTEX, 230, 232, 247, 270, 271, 281, 288}
+# The same, of a program that has said that it is ready.
+AFTER_READY = WAITS.copy()
 STATUS_FIELDS = {
     "Name", "Umask", "Uid", "Gid", "Groups", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",
     "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters",
@@ -62,8 +65,13 @@ def children(pid):
     """The child processes, in the order in which they were made."""
     found = []
     for task in names(f"/proc/{pid}/task"):
-        found += [int(child) for child in read(f"/proc/{pid}/task/{task}/children").split()]
-    return sorted(found)
+        found += read(f"/proc/{pid}/task/{task}/children").split()
+    return [int(child) for child in in_order(pid, found)]
+
+
+def in_order(pid, numbers):
+    """What a process has made, in the order of its making: after the highest number, the kernel begins again at the lowest."""
+    return sorted(numbers, key=lambda number: (int(number) < int(pid), int(number)))
 
 
 def names(folder):
@@ -81,16 +89,28 @@ def tree(pid):
     return found
 
 
+def is_over(pid):
+    """Whether a process has ended; its parent may not have waited for it yet."""
+    return state_of(pid) in ("", "Z")
+
+
+def state_of(pid):
+    return "".join(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1])
+
+
 def is_waiting(pid, calls):
     # NOTE: a zombie waits for its parent.
-    words = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if not words or words[0] not in "SZ":
+    state = state_of(pid)
+    if state not in ("S", "Z"):
         return False
     call = read(f"/proc/{pid}/syscall").split()
-    if words[0] == "Z" or not call:
+    if state == "Z" or not call:
         return True
     if call[0] == "running" or int(call[0]) not in calls:
         return False
+    if int(call[0]) == FUTEX and calls is not AFTER_READY:
+        # NOTE: while the tracker starts, the first thread waits so for another one.
+        return any(read(f"/proc/{pid}/task/{thread}/syscall").startswith(f"{READ} 0x0 ") for thread in names(f"/proc/{pid}/task"))
     return int(call[0]) != READ or calls != {READ} or int(call[1], 16) == 0
 
 
@@ -169,9 +189,10 @@ class Run:
             for number, event in enumerate(("stdin closed", "stdout closed", "stderr closed")):
                 if self.event == event:
                     os.close(number)
-            if self.event == "ignored":
-                signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # NOTE: this check may run under `nohup`, or in the background of a script.
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE):
+                is_ignored = self.event == "ignored" and number in (signal.SIGHUP, signal.SIGPIPE)
+                signal.signal(number, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             [*self.launch, *command], stdin=stdin, stdout=out, stderr=err, cwd=self.work, env=self.environment,
@@ -218,7 +239,7 @@ class Run:
         if pid is None or self.case.ready and self.case.ready not in self.printed():
             return False
         of_program = tree(pid)
-        calls = WAITS if self.case.ready or self.case.anywhere else {READ}
+        calls = AFTER_READY if self.case.ready else WAITS if self.case.anywhere else {READ}
         return len(of_program) == self.case.processes and all(is_waiting(process, calls) for _, process in of_program)
 
     def wait_until_ready(self):
@@ -227,20 +248,24 @@ class Run:
     def look(self, when):
         """What /proc says of each process of the program."""
         pid = None if self.has_ended() else self.program()
-        if pid is None:
-            self.seen[f"{when}: has ended"] = "yes"
-            return
 
         def now():
             return {f"{when}: process {path}: {name}": value for path, process in tree(pid) for name, value in of_process(process).items()}
 
-        # NOTE: the tracker may still be starting; what stays is seen.
-        if self.is_same is not None:
+        # NOTE: the tracker may still be starting, or ending; what stays is seen.
+        if pid is not None and self.is_same is not None:
             try:
-                wait_until("the same", lambda: self.is_same(f"{when}: process", now()), LEFT_S)
+                wait_until("the same", lambda: is_over(pid) or self.is_same(f"{when}: process", now()), LEFT_S)
             except Late:
                 pass
-        self.seen.update(now())
+        if pid is not None and is_over(pid):
+            # The command ends after it.
+            wait_until("the command has not ended", self.has_ended)
+            pid = None
+        if pid is None:
+            self.seen[f"{when}: has ended"] = "yes"
+        else:
+            self.seen.update(now())
 
     def ask(self):
         """Has the program do something by its input, or its socket."""
@@ -284,12 +309,16 @@ class Run:
         def taken():
             if self.has_ended():
                 return True
-            pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", read(f"/proc/{pid}/status"), re.M)
-            return not any(int(word, 16) & bit for word in pending) and self.is_ready()
+            sets = fields(read(f"/proc/{pid}/status"), {"SigPnd", "ShdPnd", "SigBlk"})
+            # One that is blocked stays.
+            is_blocked = int(sets.pop("SigBlk", "0"), 16) & bit
+            is_pending = any(int(word, 16) & bit for word in sets.values())
+            return (is_blocked or not is_pending) and self.is_ready()
 
         wait_until("the signal is not taken", taken)
         self.look("signalled")
-        for _, process in reversed(tree(pid)):
+        # NOTE: parents first, or they would see how their children end.
+        for _, process in tree(pid):
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
@@ -401,7 +430,7 @@ def of_process(pid):
     """What others see of a process, without what cannot be the same (docs/transparency.md)."""
     at = f"/proc/{pid}"
     seen = fields(read(f"{at}/status"), STATUS_FIELDS)
-    if read(f"{at}/stat").rpartition(")")[2].split()[:1] == ["Z"]:
+    if state_of(pid) == "Z":
         return {"Name": seen.get("Name", ""), "state": "zombie"}
     seen["command"] = read(f"{at}/cmdline").replace("\0", " ")
     variables = [line for line in read(f"{at}/environ").split("\0") if line]
@@ -424,9 +453,10 @@ def of_process(pid):
         # NOTE: `memledger run` leads the group and the session, as `time` would.
         seen["terminal"] = f"{terminal != 0}, in front {foreground == group}"
         seen["priority"] = f"{stats[15]}, nice {stats[16]}, real time {stats[37]}, policy {stats[38]}"
-    threads = [fields(read(f"{at}/task/{thread}/status"), THREAD_FIELDS) for thread in names(f"{at}/task")]
+    others = [thread for thread in in_order(pid, names(f"{at}/task")) if thread != str(pid)]
+    threads = [fields(read(f"{at}/task/{thread}/status"), THREAD_FIELDS) for thread in others]
     threads = [thread for thread in threads if not thread.get("Name", OUR_THREADS).startswith(OUR_THREADS)]
-    for number, thread in enumerate(threads[1:], 1):
+    for number, thread in enumerate(threads, 1):
         seen[f"thread {number}"] = "\n".join(f"{name} {value}" for name, value in thread.items())
     return seen
 

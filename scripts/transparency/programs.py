@@ -248,7 +248,7 @@ def cases(probe):
         ["sh", "-c", "start-stop-daemon --start --background --make-pidfile --pidfile $AT/work/pid --chuid nobody --startas /bin/sleep -- 1000"
                      " && start-stop-daemon --status --pidfile $AT/work/pid; echo $?"], leaves=["/bin/sleep 1000"])
     add("runuser", ["runuser", "-u", "nobody", "--", probe, "probe"], ["runuser", "-u", "nobody", "cat"], short=once, processes=2,
-        anywhere=True, survives="HUP PIPE", without=("ignored",))
+        anywhere=True, survives="INT HUP PIPE", without=("ignored",))
     add("chroot", ["chroot", "--userspec=nobody:nogroup", "--groups=", "/", probe, "probe"], ["chroot", "--userspec=nobody", "/", "cat"],
         short=once)
     add("capsh", ["capsh", "--drop=cap_sys_admin,cap_setpcap", "--user=nobody", "--", "-c", f"{probe} probe"],

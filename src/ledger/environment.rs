@@ -1,7 +1,7 @@
 //! Starts a recording before `main`, as the environment says.
 
 use super::settings::{self, Settings};
-use super::{exit, start};
+use super::{exit, problems, start};
 use crate::alloc::{self, linked};
 use crate::events::bookmark;
 use crate::platform::os;
@@ -34,6 +34,7 @@ pub(crate) fn start_before_main() {
         os::prepare_before_main();
         let _active = state::hook_active();
         exit::watch_forks();
+        problems::prepare();
         let settings = Settings::from_environment();
         // NOTE: most programs are not tracked, so this allocates nothing for them.
         if os::has_env(settings::PREFIX.as_bytes())

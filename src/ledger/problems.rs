@@ -1,18 +1,40 @@
 //! Problems: each is one line on stderr, and is kept for
-//! [`Ledger::problems`](super::Ledger::problems).
+//! [`Ledger::problems`](super::Ledger::problems). Under `memledger run`, the program's stderr is left alone: the command
+//! gets them by a socket, and writes them after the program has ended.
 
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
 use crate::words::escape;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The most problems that are kept. A program that runs for months may report one each minute.
 const MAX_KEPT: usize = 1_000;
 
+/// The variable with the abstract name of that socket.
+pub(super) const SOCKET: &CStr = c"MEMLEDGER_PROBLEMS";
+
+/// Its value when the program started.
+static COMMAND: OnceLock<Vec<u8>> = OnceLock::new();
+
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes where problems go. Called before `main`, when nothing changes the environment meanwhile.
+pub(super) fn prepare() {
+    if let Some(name) = os::secure_env(SOCKET).filter(|name| !name.is_empty()) {
+        let _ = COMMAND.set(name.into_encoded_bytes());
+    }
+}
+
+/// Whether the command has got the sentence.
+fn has_told_command(sentence: &str) -> bool {
+    let Some(name) = COMMAND.get() else { return false };
+    let line = format!("process {}: {sentence}", os::process_id());
+    os::send_to_socket(name, line.as_bytes()).is_ok()
+}
 
 /// Reports an error. Only with the guard set.
 pub(super) fn report(error: Error) {
@@ -28,7 +50,9 @@ pub(super) fn report(error: Error) {
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
-    let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
+    if !has_told_command(&sentence) {
+        let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
+    }
     if let Some(mut problems) = lock() {
         keep(&mut problems, sentence);
     }

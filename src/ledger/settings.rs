@@ -458,7 +458,10 @@ pub(super) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            if known.contains(&&*name) || name.as_bytes() == files::PARENT.to_bytes() {
+            let is_of_command = [files::PARENT, problems::SOCKET]
+                .iter()
+                .any(|of_command| name.as_bytes() == of_command.to_bytes());
+            if is_of_command || known.contains(&&*name) {
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));

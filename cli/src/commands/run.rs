@@ -4,6 +4,8 @@
 mod child;
 mod live;
 mod preload;
+#[cfg(target_os = "linux")]
+mod problems;
 mod processes;
 mod traces;
 mod viewed;
@@ -205,11 +207,11 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             Viewed::open(find, args.symbols.clone(), keep.is_some())
         });
     };
-    let ended = match child::run(&Program { command: &args.command, environment, streams }, started)
-    {
-        Ok(ended) => ended,
-        Err(not_run) => return not_run.outcome(&args.command[0]),
-    };
+    let mut ended =
+        match child::run(&Program { command: &args.command, environment, streams }, started) {
+            Ok(ended) => ended,
+            Err(not_run) => return not_run.outcome(&args.command[0]),
+        };
     match live {
         Some(Ok(live)) => live.close(ended.status),
         Some(Err(error)) => note(&error.to_string()),
@@ -218,6 +220,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if is_watched {
         traces.wait_for_watchers(ended.pid);
     }
+    ended.show_problems();
     let result = report_on(args, &report_to, &traces, &ended, &tracking);
     match viewed {
         Some(Ok(viewed)) => viewed.close(!traces.found(ended.pid).is_empty()),

@@ -44,6 +44,8 @@ trials![
     the_trace_is_kept_if_asked,
     names_that_are_no_utf8_are_written_and_read,
     a_process_that_replaces_itself_has_files_that_are_numbered_alike,
+    a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_write,
+    what_the_tracker_reports_is_not_in_the_programs_errors,
     a_trace_that_another_process_writes_is_refused,
     a_trace_that_was_deleted_is_told,
     what_a_killed_command_has_left_is_removed_by_the_next,
@@ -412,6 +414,37 @@ fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
             assert_eq!(*totals, report["totals"], "program {number:?}");
         }
     }
+}
+
+fn a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_write() {
+    let run = Run::tracked("replaces as another user", &["--report=r.json", "--trace=t.utrace"]);
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(run.folder.path(), all).expect("the folder is ours");
+    let ended = run.run();
+    if ended.stderr.starts_with("setpriv: ") {
+        return eprintln!("the rights of root are needed, and a program that others may execute");
+    }
+    assert_eq!(ended.exited(0).stderr, "");
+    let last = ended.report("r.json");
+    assert_eq!((left(&last, LEFT), left(&last, LEFT_IN_CHILD)), (1, 1));
+    let first = ended.report(&format!("r.{}.json", last["trace"]["pid"]));
+    assert_eq!((left(&first, LEFT), left(&first, LEFT_IN_CHILD)), (1, 0));
+}
+
+fn what_the_tracker_reports_is_not_in_the_programs_errors() {
+    let program = std::env::current_exe().expect("a path");
+    let shell = ["sh", "-c", "exec \"$0\" 2>errors", program.to_str().expect("UTF-8")];
+    let run = Run::of(&["--report=off"], &shell).env(SCENARIO, "fail").env("MEMLEDGER_FIEL", "x");
+    let ended = run.run();
+    ended.exited(7);
+    let errors = fs::read_to_string(ended.path("errors")).expect("the program's errors");
+    assert_eq!(errors, "");
+    let rest = ended.stderr.strip_prefix("memledger: process ").expect("a sentence");
+    let (pid, sentence) = rest.split_once(": ").expect("a number");
+    assert!(pid.bytes().all(|byte| byte.is_ascii_digit()), "{rest}");
+    let expected =
+        "MEMLEDGER_FIEL is set, but there is no such setting; MEMLEDGER_FILE is likely meant\n";
+    assert_eq!(sentence, expected);
 }
 
 fn a_trace_that_another_process_writes_is_refused() {

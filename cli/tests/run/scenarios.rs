@@ -53,6 +53,13 @@ pub fn play(scenario: &str) {
             let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "child"));
             panic!("it was not replaced: {error}");
         }
+        "replaces as another user" => {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            setpriv.arg(std::env::current_exe().expect("a path")).env(SCENARIO, "child");
+            let error = std::os::unix::process::CommandExt::exec(&mut setpriv);
+            panic!("it was not replaced: {error}");
+        }
         "gone" => {
             let program = std::env::current_exe().expect("a path");
             for _ in 0..2 {

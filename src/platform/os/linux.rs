@@ -39,7 +39,7 @@ pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
-pub(crate) use descriptors::keep_apart;
+pub(crate) use descriptors::{keep_apart, send_to_socket};
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, left_alone};

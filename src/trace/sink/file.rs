@@ -352,13 +352,19 @@ impl Drop for OwnFile {
 
 /// Opens a file for writing that no other process is writing to, without emptying it.
 fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
-    let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
-    take(open(path).map_err(failed)?, path)
+    match open(path) {
+        Ok(file) => take(file, path),
+        Err(source) => {
+            // Another user's file may be that of this process, before it changed its identity and replaced itself.
+            let is_anothers = source.kind() == io::ErrorKind::PermissionDenied && path.exists();
+            let other = if is_anothers { take_beside(path).ok() } else { None };
+            let path = path.to_owned();
+            other.ok_or(Error::File { path, action: "create", source })
+        }
+    }
 }
 
-/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it. If that one
-/// is in use, too, `NAME.PID.2.EXT` and so on: a process that replaces itself by `exec` again and again leaves a
-/// watcher with each of its files.
+/// Takes the opened file `path`, or one beside it if another process is writing to it.
 ///
 /// NOTE: a file is emptied only after this function has locked it, so the file of another process
 /// is never harmed. A pipe must have a reader: opening one without a reader would wait
@@ -371,9 +377,14 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     }
     match file.try_lock() {
         // On a file system without locks, another process that writes the file goes unnoticed.
-        Ok(()) | Err(TryLockError::Error(_)) => return Ok((file, path.to_owned())),
-        Err(TryLockError::WouldBlock) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
+        Err(TryLockError::WouldBlock) => take_beside(path),
     }
+}
+
+/// Takes `NAME.PID.EXT` beside `path`. If that one is in use, too, `NAME.PID.2.EXT` and so on: a process that replaces
+/// itself by `exec` again and again leaves a watcher with each of its files.
+fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let first = beside(path);
     let (mut path, mut number) = (first.clone(), 1);
     loop {

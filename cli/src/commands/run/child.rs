@@ -13,6 +13,8 @@
     expect(dead_code, reason = "programs are tracked on Linux only")
 )]
 
+#[cfg(target_os = "linux")]
+use super::problems::Problems;
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
 use std::ffi::{OsStr, OsString};
@@ -35,6 +37,9 @@ pub struct Ended {
     pub status: u8,
     /// The name of the signal that ended it.
     pub signal: Option<String>,
+    /// What the tracker has reported.
+    #[cfg(target_os = "linux")]
+    problems: Option<Problems>,
 }
 
 /// Why the program did not run.
@@ -97,6 +102,9 @@ mod linux {
         Signal::SIGTERM,
     ];
 
+    /// The variable with the name of the socket that the tracker reports problems to.
+    const PROBLEMS: &str = "MEMLEDGER_PROBLEMS";
+
     /// How long the end of the program may go unnoticed if SIGCHLD is ignored: nothing wakes us then.
     const LOOK_EVERY_MS: u16 = 500;
 
@@ -114,10 +122,13 @@ mod linux {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let result = SignalFd::with_flags(&signals, flags).map_err(|error| failed(error).into());
         let result = result.and_then(|arriving| {
-            let pid =
-                spawn(program, &before).map_err(|error| NotRun::Refused(io::Error::from(error)))?;
+            // Where there are no sockets, they are in the program's errors.
+            let mut problems = Problems::new().ok();
+            let name = problems.as_ref().map(|problems| problems.name().into());
+            let pid = spawn(program, (PROBLEMS, name), &before)
+                .map_err(|error| NotRun::Refused(io::Error::from(error)))?;
             started(pid.as_raw() as u32);
-            let status = wait(pid, &arriving)?;
+            let status = wait(pid, &arriving, &mut problems)?;
             let signal = status.terminating_signal();
             let name = signal.map(|number| match Signal::try_from(number) {
                 Ok(signal) => signal.to_string(),
@@ -125,20 +136,24 @@ mod linux {
             });
             let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
             // An exit status has 8 bits.
-            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, signal: name })
+            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, signal: name, problems })
         });
         before.thread_set_mask().map_err(failed)?;
         result
     }
 
-    /// Starts the program with this mask of signals. A `Command` of the standard library would have it
-    /// start with ours.
-    fn spawn(program: &Program<'_>, mask: &SigSet) -> Result<Pid, Errno> {
+    /// Starts the program with one more variable, and with this mask of signals. A `Command` of the standard library
+    /// would have it start with ours.
+    fn spawn(
+        program: &Program<'_>,
+        variable: (&'static str, Option<OsString>),
+        mask: &SigSet,
+    ) -> Result<Pid, Errno> {
         let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
-        let changed = |name: &OsString| program.environment.iter().any(|(other, _)| name == other);
+        let added = program.environment.iter().chain(std::iter::once(&variable));
+        let changed = |name: &OsString| added.clone().any(|(other, _)| name == other);
         let kept = std::env::vars_os().filter(|(name, _)| !changed(name));
-        let added = program.environment.iter();
-        let added = added.filter_map(|(name, value)| Some((name.into(), value.clone()?)));
+        let added = added.clone().filter_map(|(name, value)| Some((name.into(), value.clone()?)));
         let variable = |(mut name, value): (OsString, OsString)| {
             name.push("=");
             name.push(value);
@@ -164,15 +179,25 @@ mod linux {
     }
 
     /// Passes signals on until the program has ended.
-    fn wait(pid: Pid, arriving: &SignalFd) -> Result<WaitStatus, CliError> {
+    fn wait(
+        pid: Pid,
+        arriving: &SignalFd,
+        problems: &mut Option<Problems>,
+    ) -> Result<WaitStatus, CliError> {
         let failed =
             |error: io::Error| CliError::Failed(format!("the program cannot be awaited: {error}"));
         let child = rustix::process::Pid::from_raw(pid.as_raw());
         loop {
-            let mut ready = [PollFd::new(arriving.as_fd(), PollFlags::POLLIN)];
+            let socket = problems.as_ref().map(|problems| problems.socket().as_fd());
+            let awaited = std::iter::once(arriving.as_fd()).chain(socket);
+            let mut ready: Vec<_> =
+                awaited.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
             match poll(&mut ready, PollTimeout::from(LOOK_EVERY_MS)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(failed(error.into())),
+            }
+            if let Some(problems) = problems {
+                problems.take();
             }
             while let Ok(Some(signal)) = arriving.read_signal() {
                 // What the kernel sends comes from the terminal, and reaches the whole process group.
@@ -203,6 +228,13 @@ mod linux {
     }
 
     impl Ended {
+        /// Writes what the tracker has reported to stderr.
+        pub fn show_problems(&mut self) {
+            if let Some(problems) = self.problems.take() {
+                problems.show();
+            }
+        }
+
         /// If SIGINT has ended the program, ends this process by it, too.
         ///
         /// NOTE: a shell that runs a script looks how its command ended. If Ctrl-C has ended it, the
@@ -227,5 +259,7 @@ pub fn interrupt(_: u32) {}
 
 #[cfg(not(target_os = "linux"))]
 impl Ended {
+    pub fn show_problems(&mut self) {}
+
     pub fn interrupt_like_it(&self) {}
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The tracker's descriptors have numbers below this one, because the kernel copies all entries up to the highest at each
 /// `fork`; and below the limit of the process, if that is lower.
@@ -29,6 +31,17 @@ pub(crate) fn keep_apart<D: Into<OwnedFd> + From<OwnedFd>>(descriptor: D) -> io:
         0..STREAMS => Err(io::Error::from_raw_os_error(libc::EMFILE)),
         _ => Ok(old.into()),
     }
+}
+
+/// Sends bytes to the socket with this abstract name, without waiting.
+///
+/// # Errors
+/// Nothing listens there, or it has no room; in another network namespace, nothing does.
+pub(crate) fn send_to_socket(name: &[u8], bytes: &[u8]) -> io::Result<()> {
+    let address = SocketAddr::from_abstract_name(name)?;
+    let socket = keep_apart(UnixDatagram::unbound()?)?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(bytes, &address).map(|_| ())
 }
 
 /// Whether a number is that of a descriptor.

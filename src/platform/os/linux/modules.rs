@@ -5,7 +5,7 @@
 //! tracker to make room in its buffers.
 #![expect(unsafe_code, reason = "system calls")]
 
-use super::KeepErrno;
+use super::{KeepErrno, process_id};
 use crate::words::{bytes_of, text_of};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::ptr;
 use std::sync::OnceLock;
 
 /// A part of a loaded file, in bytes from the file's base.
@@ -59,12 +60,23 @@ struct Mapping {
     is_deleted: bool,
 }
 
-/// The memory of this process.
-pub(crate) struct Memory(File);
+/// The memory of this process: as a file, or without one where the system refuses that, as to a program that has given
+/// up its rights.
+pub(crate) struct Memory(Option<File>);
 
 impl Memory {
     pub(crate) fn open() -> io::Result<Self> {
-        File::open("/proc/thread-self/mem").map(Self)
+        match File::open("/proc/thread-self/mem") {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Self::without_file(),
+            file => file.map(|file| Self(Some(file))),
+        }
+    }
+
+    fn without_file() -> io::Result<Self> {
+        let byte = 0_u8;
+        // Whether the system allows this.
+        copy(&mut [0], (&raw const byte).addr() as u64)?;
+        Ok(Self(None))
     }
 
     /// A copy of `size` bytes; an error if one of them cannot be read.
@@ -74,15 +86,46 @@ impl Memory {
             return Err(io::Error::other(format!("a part of {size} bytes is larger than 1 GiB")));
         }
         let mut bytes = vec![0; size as usize];
-        self.0.read_exact_at(&mut bytes, address)?;
+        self.read_exact(&mut bytes, address)?;
         Ok(bytes)
+    }
+
+    fn read_some(&self, bytes: &mut [u8], address: u64) -> io::Result<usize> {
+        match &self.0 {
+            Some(file) => file.read_at(bytes, address),
+            None => copy(bytes, address),
+        }
+    }
+
+    fn read_exact(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = bytes.get_mut(done..).unwrap_or_default();
+            match self.read_some(rest, address.wrapping_add(done as u64)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn word(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
-        self.0.read_exact_at(&mut word, address).ok()?;
+        self.read_exact(&mut word, address).ok()?;
         Some(u64::from_le_bytes(word))
     }
+}
+
+/// Copies bytes of this process from an address on, up to one that cannot be read.
+fn copy(bytes: &mut [u8], address: u64) -> io::Result<usize> {
+    let part = |start, length| libc::iovec { iov_base: start, iov_len: length };
+    let to = part(bytes.as_mut_ptr().cast(), bytes.len());
+    let from = part(ptr::without_provenance_mut(address as usize), bytes.len());
+    // SAFETY: what is written fits; an address that cannot be read is an error.
+    let count = unsafe { libc::process_vm_readv(process_id() as libc::pid_t, &to, 1, &from, 1, 0) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
 }
 
 /// A number that is another one after the loader has loaded or unloaded a file; `None` while it does
@@ -115,7 +158,7 @@ pub(crate) fn loader_state(memory: &Memory) -> Option<u64> {
         bytes.as_chunks().0.iter().for_each(|word| add(u64::from_le_bytes(*word)));
         // NOTE: all these words can be those of another file that was loaded here before.
         let mut name = [0; 256];
-        let size = memory.0.read_at(&mut name, u64::from_le_bytes(name_at)).unwrap_or(0);
+        let size = memory.read_some(&mut name, u64::from_le_bytes(name_at)).unwrap_or(0);
         let name = name.get(..size).and_then(|name| name.split(|byte| *byte == 0).next());
         name.unwrap_or_default().iter().for_each(|byte| add((*byte).into()));
         file = u64::from_le_bytes(next);
@@ -349,6 +392,15 @@ mod tests {
         assert!(files.iter().any(|f| f.path == "[vdso]"));
         let (again, _) = loaded_files(&memory, |base, _| all.contains_key(&base)).unwrap();
         assert_eq!(again, []);
+    }
+
+    #[test]
+    fn a_process_that_may_not_open_its_memory_reads_the_same() {
+        let (usual, without) = (Memory::open().unwrap(), Memory::without_file().unwrap());
+        let files = |memory: &Memory| loaded_files(memory, |_, _| false).unwrap().0;
+        assert_eq!(files(&usual), files(&without));
+        assert_eq!(loader_state(&usual), loader_state(&without));
+        assert!(without.read(8, 8).is_err() && without.word(0).is_none());
     }
 
     #[test]
