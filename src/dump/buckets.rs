@@ -1,5 +1,6 @@
 //! What formats by stack make of the buckets of a report.
 
+use super::missing::contradictions;
 use super::text::{is_untagged, tag};
 use crate::analysis::{BucketRow, Figures, Report, StackKind};
 use std::borrow::Cow;
@@ -48,6 +49,8 @@ pub(super) fn notes(report: &Report, is_running: bool) -> Vec<String> {
         notes.push("not whole: an unknown number of events is missing".to_owned());
     } else if losses.lost_events > 0 {
         notes.push(format!("not whole: {} events are missing", losses.lost_events));
+    } else if let Some(sentence) = contradictions(report) {
+        notes.push(format!("not whole: {sentence}"));
     } else if !trace.complete && !is_running {
         notes.push(
             "not whole: the trace is damaged or has no end; the figures are of what there is"

@@ -123,6 +123,7 @@ impl Json for TraceInfo {
             "initial_live_blocks" => self.initial_live_blocks,
             "memory_recorded" => self.memory_recorded,
             "missed_at_start" => self.missed_at_start,
+            "ended" => self.ended,
         )
     }
 }

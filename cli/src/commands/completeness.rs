@@ -32,7 +32,10 @@ pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<Str
             display_name(path),
             text::counted(missed, "block", "blocks"),
         )),
-        (false, 0) => Some(without_end(path)),
+        (false, 0) => Some(match text::contradictions(report) {
+            Some(sentence) => format!("{} has {sentence}", display_name(path)),
+            None => without_end(path),
+        }),
         (false, _) => Some(format!(
             "{} lacks {} that the program could not record; the result is only of the rest",
             display_name(path),

@@ -143,12 +143,15 @@ pub struct TraceInfo {
     /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a fork, allocations
     /// and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
-    /// Whether nothing is missing: no event lost, none missed at the start, no damage, and the trace has its end. The end of
+    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no [contradiction](Losses::contradictions),
+    /// and the trace has its [end](Self::ended).
+    pub complete: bool,
+    /// Whether the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
     /// a trace of that writer counts as ended when its source could be read to the end and has a
     /// sync, which the writer sends after the start of the trace. A trace that was cut later,
     /// between two packets, shows the cut only where a serial is missing.
-    pub complete: bool,
+    pub ended: bool,
 }
 
 /// A span of time.
@@ -221,6 +224,12 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Frees of blocks that were never allocated, and allocations of live addresses: figures are wrong by the events
+    /// that were not seen.
+    pub fn contradictions(&self) -> u64 {
+        self.unmatched_frees.saturating_add(self.duplicate_allocations)
+    }
+
     /// Counts the stacks that are not whole.
     pub(in crate::analysis) fn count_stacks(&mut self, rows: &[StackRow]) {
         for row in rows {

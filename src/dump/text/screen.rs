@@ -5,6 +5,7 @@ use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
 use super::{findings, llm, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
+use crate::dump::missing::contradictions;
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -106,16 +107,19 @@ pub(super) fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io
             "what was live at the start is estimated, to {blocks}: threads of the parent allocated or freed while it forked"
         ));
     }
-    if loud.is_empty() && !report.trace.complete {
+    let odd = contradictions(report);
+    let lacks_end = !report.trace.ended || !report.trace.complete && odd.is_none();
+    if loud.is_empty() && lacks_end {
         loud.push(
             "the trace has no end: the program was killed or is still running, or the trace was \
              cut. What came later is not in the figures"
                 .to_owned(),
         );
     }
-    for sentence in loud {
+    let loud = loud.into_iter().map(|sentence| ("LOSSES", sentence));
+    for (name, sentence) in loud.chain(odd.map(|sentence| ("ODD", sentence))) {
         let mut text = Vec::new();
-        Lines { width: lines.width, out: &mut text }.write("LOSSES", &sentence)?;
+        Lines { width: lines.width, out: &mut text }.write(name, &sentence)?;
         for line in String::from_utf8_lossy(&text).lines() {
             writeln!(lines.out, "{}", style.alarm(line))?;
         }
@@ -235,19 +239,9 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
         _ => lines.write("odd", &counted(number, one, many)),
     };
     odd(
-        losses.unmatched_frees,
-        "free of a block never allocated",
-        "frees of blocks never allocated",
-    )?;
-    odd(
         losses.frees_of_earlier_blocks,
         "free of a block from before tracking began",
         "frees of blocks from before tracking began",
-    )?;
-    odd(
-        losses.duplicate_allocations,
-        "allocation where a block was still live",
-        "allocations where a block was still live",
     )?;
     odd(losses.scope_misuses, "scope left in the wrong order", "scopes left in the wrong order")?;
     match &report.trace.scopes_off[..] {
