@@ -116,7 +116,7 @@ fn the_keys_are_those_of_the_contract() {
         keys(&report),
         "after_report bookmarks by_crate by_function by_group by_line by_name by_scope by_size \
          by_stack by_thread frames largest_live losses modules peak schema stack_sampling_bytes \
-         totals trace"
+         totals trace untracked"
     );
     assert_eq!(report["schema"], "memledger.report/1");
     let row = "allocated_bytes allocations frees live_blocks live_blocks_at_peak live_bytes \

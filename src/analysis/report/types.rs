@@ -7,6 +7,7 @@ use super::rows::{
 };
 use super::rss::Rss;
 use super::series::TimeSeries;
+use super::untracked::Untracked;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
 use crate::analysis::findings::{Finding, FreedIn};
@@ -63,6 +64,8 @@ pub struct Report {
     pub llm_tags: Vec<LlmTagRow>,
     /// The resident memory of the program (RSS), and what it was; `None` if the trace does not say.
     pub rss: Option<Rss>,
+    /// What of the program's memory may be in no block.
+    pub untracked: Untracked,
     /// By all of these together, in the order of their numbers
     /// ([`BlockEvent::bucket`](crate::analysis::BlockEvent::bucket)); empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
@@ -144,7 +147,7 @@ pub struct TraceInfo {
     /// and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
     /// Whether nothing is missing: no event lost, none missed at the start, no damage, no [contradiction](Losses::contradictions),
-    /// and the trace has its [end](Self::ended).
+    /// no memory that is [known to be missing](Untracked::is_missing), and the trace has its [end](Self::ended).
     pub complete: bool,
     /// Whether the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
