@@ -1,7 +1,7 @@
 //! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
 //! debug assertions and optimise, or neither. Whether it is built with the thread sanitizer, for
 //! which only an unstable `cfg` exists. And whether the feature `c-malloc` works on the target:
-//! for `malloc`, for `mmap`, and for what changes a process's user.
+//! for `malloc`, for `mmap`, for what changes a process's user, and for other allocators.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -15,7 +15,7 @@ fn main() {
     {
         println!("cargo::rustc-cfg=thread_sanitizer");
     }
-    println!("cargo::rustc-check-cfg=cfg(c_malloc, c_mmap, c_identity)");
+    println!("cargo::rustc-check-cfg=cfg(c_malloc, c_mmap, c_identity, other_allocators)");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     if std::env::var_os("CARGO_FEATURE_C_MALLOC").is_some()
         && is("CARGO_CFG_TARGET_OS", "linux")
@@ -33,6 +33,9 @@ fn main() {
             && !features.split(',').any(|feature| feature == "crt-static")
         {
             println!("cargo::rustc-cfg=c_identity");
+            if is("CARGO_CFG_TARGET_ARCH", "x86_64") {
+                println!("cargo::rustc-cfg=other_allocators");
+            }
         }
     }
 }

@@ -202,6 +202,8 @@ mod functions {
     use crate::alloc::hook::{self, FreeMode, Mode};
     use crate::alloc::own_blocks;
     use crate::platform::os::next_malloc::{self, MIN_ALIGN, usable_size};
+    #[cfg(other_allocators)]
+    use crate::platform::os::other_allocators;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
     use std::alloc::{GlobalAlloc, Layout};
@@ -241,6 +243,8 @@ mod functions {
     /// Runs before `main`.
     pub extern "C" fn begin() {
         events::use_c_heap();
+        #[cfg(other_allocators)]
+        other_allocators::begin((begin as extern "C" fn() as *const ()).cast());
     }
 
     /// The layout of a live block whose size is not known: what the program may use of it.

@@ -17,6 +17,8 @@ pub(crate) mod events;
 pub(crate) mod hook;
 #[cfg(feature = "enable")]
 pub(crate) mod linked;
+#[cfg(other_allocators)]
+pub(crate) mod others;
 #[cfg(c_malloc)]
 mod own_blocks;
 #[cfg(feature = "enable")]

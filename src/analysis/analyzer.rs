@@ -22,6 +22,7 @@ use super::report::build::{Parts, Sources};
 use super::rss::RssHistory;
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
+use super::untracked::UntrackedMemory;
 use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 
@@ -29,7 +30,7 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 ///
 /// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
 /// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `Alive`, `ScopeEntries`, `Rss`,
-/// `ResidentMemory`, `AllocatorStatistics` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
+/// `ResidentMemory`, `AllocatorStatistics`, `Untracked` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
 /// that a report made from the file equals the one the program made of itself; later events count
 /// in [`Report::after_report`] only.
 ///
@@ -63,6 +64,7 @@ pub struct Analyzer<O = NoObserver> {
     facts: Facts,
     llm_tags: LlmTags,
     rss: RssHistory,
+    untracked: UntrackedMemory,
     diagnostics: Diagnostics,
     cutoff: Cutoff,
     /// The maximum number of blocks in [`Report::largest_live`].
@@ -99,6 +101,7 @@ impl<O: BlockObserver> Analyzer<O> {
             facts: Facts::default(),
             llm_tags: LlmTags::default(),
             rss: RssHistory::default(),
+            untracked: UntrackedMemory::default(),
             diagnostics: Diagnostics::default(),
             cutoff: Cutoff::default(),
             largest_live: 100,
@@ -136,6 +139,7 @@ impl<O: BlockObserver> Analyzer<O> {
             facts: self.facts,
             llm_tags: self.llm_tags,
             rss: self.rss,
+            untracked: self.untracked,
             diagnostics: self.diagnostics,
             cutoff: self.cutoff,
             largest_live: self.largest_live,
@@ -331,6 +335,7 @@ impl<O: BlockObserver> Analyzer<O> {
             facts: &self.facts,
             llm_tags: &self.llm_tags,
             rss: &self.rss,
+            untracked: &self.untracked,
             diagnostics: &self.diagnostics,
             cutoff: &self.cutoff,
             largest_live: self.largest_live,

@@ -116,7 +116,9 @@ impl Diagnostics {
         let whole = !self.damaged
             && lost_events == 0
             && self.losses.serial_holes == 0
-            && report.trace.missed_at_start == 0;
-        report.trace.complete = whole && (self.has_report || self.ended);
+            && report.trace.missed_at_start == 0
+            && report.losses.contradictions() == 0;
+        report.trace.ended = self.has_report || self.ended;
+        report.trace.complete = whole && report.trace.ended;
     }
 }

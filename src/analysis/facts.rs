@@ -67,6 +67,11 @@ impl Facts {
         }
     }
 
+    /// Whether the trace has all blocks of its process so far.
+    pub(super) fn has_all_blocks(&self) -> bool {
+        self.trace.recording_since_ns == Some(0) && self.trace.memory_recorded != Some(false)
+    }
+
     /// Notes that the stream joined a recording with this many live blocks, after which `missed` events are missing.
     pub(super) fn joined(&mut self, now: u64, blocks: u64, missed: u64) {
         self.trace.missed_at_start = missed;

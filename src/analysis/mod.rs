@@ -67,6 +67,7 @@ mod report;
 mod rss;
 mod symbols;
 mod timeline;
+mod untracked;
 
 pub use analyzer::Analyzer;
 pub use callstacks::StackEnd;
@@ -95,7 +96,8 @@ pub use report::{
     AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,
     LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
     ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
-    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo,
+    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
+    UntrackedReason, Weighed,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "enable")]

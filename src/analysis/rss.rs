@@ -258,6 +258,14 @@ impl Ranges {
         Self(ranges)
     }
 
+    /// How much is resident, and at least how much of it is outside of what `covered` says of addresses.
+    pub(super) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+        self.0.iter().fold((0, 0), |(all, outside), range| {
+            let rest = range.resident.saturating_sub(covered(range.start, range.end));
+            (range.resident.saturating_add(all), rest.saturating_add(outside))
+        })
+    }
+
     /// Adds a live block; returns how many of its bytes are in ranges.
     fn add(&mut self, heap: u8, address: u64, bytes: u64) -> u64 {
         let end = address.saturating_add(bytes);

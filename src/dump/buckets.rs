@@ -1,5 +1,6 @@
 //! What formats by stack make of the buckets of a report.
 
+use super::missing::{contradictions, untracked};
 use super::text::{is_untagged, tag};
 use crate::analysis::{BucketRow, Figures, Report, StackKind};
 use std::borrow::Cow;
@@ -48,11 +49,19 @@ pub(super) fn notes(report: &Report, is_running: bool) -> Vec<String> {
         notes.push("not whole: an unknown number of events is missing".to_owned());
     } else if losses.lost_events > 0 {
         notes.push(format!("not whole: {} events are missing", losses.lost_events));
+    } else if let Some(sentence) = contradictions(report) {
+        notes.push(format!("not whole: {sentence}"));
+    } else if report.untracked.is_missing() {
+        // Its own sentence follows.
     } else if !trace.complete && !is_running {
         notes.push(
             "not whole: the trace is damaged or has no end; the figures are of what there is"
                 .to_owned(),
         );
+    }
+    if let Some(sentence) = untracked(report) {
+        let whole = if report.untracked.is_missing() { "not whole: " } else { "" };
+        notes.push(format!("{whole}{sentence}"));
     }
     if trace.from_process_start == Some(false) && trace.initial_live_blocks.is_none() {
         notes.push("recording began after the process: earlier blocks are missing".to_owned());

@@ -10,7 +10,8 @@ use super::pretty::{self, Json, List, Object, OneLine, Value};
 use crate::analysis::{
     AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock,
     LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment, Report, ResidentHeap,
-    ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
+    ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo, Untracked,
+    UntrackedKind, UntrackedReason, Weighed,
 };
 use std::io::{self, Write};
 
@@ -88,7 +89,8 @@ pub(super) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result
         object.entry("by_heap", &report.by_heap)?;
     }
     object.entry("by_size", &report.by_size)?;
-    report.rss.iter().try_for_each(|rss| object.entry("rss", rss))
+    report.rss.iter().try_for_each(|rss| object.entry("rss", rss))?;
+    object.entry("untracked", &report.untracked)
 }
 
 /// Adds the entries after those of stacks. `stack_of`: the number that a row of
@@ -123,6 +125,7 @@ impl Json for TraceInfo {
             "initial_live_blocks" => self.initial_live_blocks,
             "memory_recorded" => self.memory_recorded,
             "missed_at_start" => self.missed_at_start,
+            "ended" => self.ended,
         )
     }
 }
@@ -141,6 +144,39 @@ impl Json for Rss {
             "peak" => self.peak,
             "end" => self.end,
             "allocators" => self.allocators,
+        )
+    }
+}
+
+impl Json for Untracked {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "known" => self.is_known(),
+            "beside" => self.is_beside,
+            "reasons" => self.reasons,
+            "weighed" => self.weighed,
+        )
+    }
+}
+
+impl Json for UntrackedReason {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let kind = match self.kind {
+            UntrackedKind::Malloc => "malloc",
+            UntrackedKind::New => "new",
+            UntrackedKind::Allocator => "allocator",
+            UntrackedKind::Go => "go",
+        };
+        object!(value, "kind" => kind, "function" => self.function, "file" => self.file)
+    }
+}
+
+impl Json for Weighed {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "at_ns" => self.at_ns,
+            "rss_bytes" => self.rss_bytes,
+            "untracked_bytes" => self.untracked_bytes,
         )
     }
 }

@@ -38,6 +38,7 @@ pub mod html;
 pub mod json;
 mod json_findings;
 mod json_stacks;
+mod missing;
 mod options;
 pub mod perfetto;
 #[cfg(feature = "pprof")]

@@ -365,6 +365,8 @@ fn is_allocator_linked() -> bool {
 fn providers(from_process_start: bool, rss_interval: Duration) -> Vec<Box<dyn EventProvider>> {
     let mut providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
+        #[cfg(other_allocators)]
+        Box::new(crate::alloc::others::OtherAllocators::new()),
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(StackEvents::new(problems::report)),
         Box::new(ProgramEvents::new()),

@@ -113,6 +113,34 @@ const TYPES: &[Declaration] = &[
     ),
     ("Diagnostics.ModuleUnload", false, &[("Base", T::U64)]),
     (
+        "Memory.HeapSpec",
+        false,
+        &[("Id", T::U32), ("ParentId", T::U32), ("Flags", T::U16), ("Name", T::AnsiString)],
+    ),
+    (
+        "Memledger.Untracked",
+        false,
+        &[("Reason", T::U8), ("Function", T::AnsiString), ("File", T::AnsiString)],
+    ),
+    (
+        "Memledger.ResidentMemory",
+        false,
+        &[
+            ("Cycle", T::U64),
+            ("OwnBytes", T::U64),
+            ("Tracker", T::U64),
+            ("Stacks", T::U64),
+            ("Binaries", T::U64),
+            ("Files", T::U64),
+            ("Shared", T::U64),
+            ("Other", T::U64),
+            ("OtherAnonymous", T::U64),
+            ("Starts", T::U64Array),
+            ("Sizes", T::U64Array),
+            ("Resident", T::U64Array),
+        ],
+    ),
+    (
         "Memledger.Mapping",
         true,
         &[

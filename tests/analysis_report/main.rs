@@ -25,3 +25,4 @@ mod spans;
 mod stacks;
 mod text;
 mod timeline;
+mod untracked;

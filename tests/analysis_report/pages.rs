@@ -158,6 +158,11 @@ fn the_page_says_what_its_figures_lack() {
     feed.emit("Memledger.Lost", 1, &[N(1), N(3)]);
     assert!(notes(&mut feed).notes("3 events are missing"));
 
+    let mut feed = Feed::ours(new());
+    feed.free(2, 0x10);
+    feed.our_report(5);
+    assert!(notes(&mut feed).notes("not whole: 1 free of a block never allocated"));
+
     let mut feed = Feed::with(new(), false);
     feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
     feed.alloc(2, 0x10, 8);

@@ -116,7 +116,7 @@ fn the_keys_are_those_of_the_contract() {
         keys(&report),
         "after_report bookmarks by_crate by_function by_group by_line by_name by_scope by_size \
          by_stack by_thread frames largest_live losses modules peak schema stack_sampling_bytes \
-         totals trace"
+         totals trace untracked"
     );
     assert_eq!(report["schema"], "memledger.report/1");
     let row = "allocated_bytes allocations frees live_blocks live_blocks_at_peak live_bytes \
@@ -124,7 +124,7 @@ fn the_keys_are_those_of_the_contract() {
     assert_eq!(keys(&report["by_scope"][0]["inclusive"]), row);
     assert_eq!(
         keys(&report["trace"]),
-        "complete duration_ns events from_process_start initial_live_blocks memory_recorded missed_at_start \
+        "complete duration_ns ended events from_process_start initial_live_blocks memory_recorded missed_at_start \
          parent_pid pid program recording_since_ns scopes_off time_resolution_ns tracker_optimized"
     );
     assert_eq!(

@@ -224,6 +224,34 @@ fn a_program_that_is_not_rust_is_told_of_stacks_and_not_of_scopes() {
 }
 
 #[test]
+fn figures_that_contradict_one_another_are_never_complete() {
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.alloc(2, 0x10, 100);
+    feed.our_report(5);
+    assert!(text(&feed.report(), &Options::default()).contains("complete, nothing lost"));
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.alloc(2, 0x10, 100);
+    feed.free(2, 0x90);
+    feed.free(2, 0xa0);
+    feed.alloc(2, 0x10, 30);
+    let cut = text(&feed.report(), &Options::default());
+    assert!(cut.contains("the trace has no end") && cut.contains("  ODD  "), "{cut}");
+    feed.our_report(5);
+    let mut report = feed.report();
+    assert!(report.trace.ended && !report.trace.complete);
+    assert_eq!(report.losses.contradictions(), 3);
+    let mut options = Options::default();
+    options.width = 400;
+    let odd = text(&report, &options);
+    let expected = ", INCOMPLETE\n  ODD          2 frees of blocks never allocated and 1 allocation where a block \
+                    was still live: the figures are wrong";
+    assert!(odd.contains(expected) && !odd.contains("RTLD_DEEPBIND"), "{odd}");
+    assert!(!odd.contains("no end") && !odd.contains("LOSSES"), "{odd}");
+    report.by_heap[0].name = "C".to_owned();
+    assert!(text(&report, &options).contains("RTLD_DEEPBIND"));
+}
+
+#[test]
 fn the_options_choose_rows_and_their_order() {
     let report = feed().report();
     let mut options = Options::default();

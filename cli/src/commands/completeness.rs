@@ -23,6 +23,16 @@ pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
 
 /// Why the figures of a report are incomplete, if they are.
 pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<String> {
+    incomplete_unless(false, path, report, summary)
+}
+
+/// The same; `allow_untracked`: memory that is known to be in no block is no reason.
+pub fn incomplete_unless(
+    allow_untracked: bool,
+    path: &Path,
+    report: &Report,
+    summary: &Summary,
+) -> Option<String> {
     let lost = report.losses.lost_events;
     let missed = report.trace.missed_at_start;
     missing(path, summary).or_else(|| match (report.trace.complete, lost) {
@@ -32,7 +42,12 @@ pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<Str
             display_name(path),
             text::counted(missed, "block", "blocks"),
         )),
-        (false, 0) => Some(without_end(path)),
+        (false, 0) => match (text::contradictions(report), text::untracked(report)) {
+            (Some(sentence), _) => Some(format!("{} has {sentence}", display_name(path))),
+            (None, Some(_)) if allow_untracked => None,
+            (None, Some(sentence)) => Some(format!("of {}: {sentence}", display_name(path))),
+            (None, None) => Some(without_end(path)),
+        },
         (false, _) => Some(format!(
             "{} lacks {} that the program could not record; the result is only of the rest",
             display_name(path),

@@ -1,7 +1,7 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
 use super::choice;
-use super::completeness::incomplete;
+use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
@@ -95,6 +95,9 @@ pub struct ReportArgs {
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
     allow_incomplete: bool,
+    /// Judge --fail-if also if the program has memory that is in no block seen
+    #[arg(long)]
+    allow_untracked: bool,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -167,7 +170,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     note_unmatched(args, until, &report);
 
-    let incomplete = incomplete(&args.trace, &report, &summary);
+    let incomplete = incomplete_unless(args.allow_untracked, &args.trace, &report, &summary);
     judge(&args.fail_if, &report, incomplete, args.allow_incomplete)
 }
 

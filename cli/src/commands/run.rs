@@ -10,7 +10,7 @@ mod processes;
 mod traces;
 mod viewed;
 
-use super::completeness::incomplete;
+use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
 use super::observer_thread::ObserverThread;
@@ -88,6 +88,9 @@ pub struct RunArgs {
     /// Exit with status 3 if this holds and the program succeeded; may be given more than once
     #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
+    /// Judge --fail-if also if the program has memory that is in no block seen
+    #[arg(long)]
+    allow_untracked: bool,
     /// Report the programs that the program starts, and its forks, too
     #[arg(long)]
     follow_children: bool,
@@ -358,7 +361,7 @@ fn report_one(
     let (mut report, summary) = analyze(path, formats())
         .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
     processes.push(Process::of(&report));
-    let incomplete = incomplete(path, &report, &summary);
+    let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
     let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
     let mut options = text::Options::default();
     if args.fail_if.iter().any(Condition::needs_symbols)

@@ -9,10 +9,13 @@ use crate::analysis::decode::{
 use crate::analysis::facts::OurTrace;
 use crate::analysis::live_set::HEAPS;
 use crate::analysis::observer::BlockObserver;
-use crate::analysis::report::{AllocatorStatistics, LlmValue, RssPoint};
+use crate::analysis::report::{
+    AllocatorStatistics, LlmValue, RssPoint, UntrackedKind, UntrackedReason, Weighed,
+};
 use crate::analysis::rss::Ranges;
 use crate::analysis::symbols::{FileStamp, Module};
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
+use crate::trace::format::schema::untracked;
 use crate::trace::read::Event;
 use crate::trace::read::event::decode_text;
 
@@ -304,7 +307,31 @@ impl<O: BlockObserver> Analyzer<O> {
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
                 let ranges = Ranges::new(&starts, &sizes, &resident);
                 let heaps = self.model.heaps();
+                let windows = heaps.windows();
+                if self.facts.has_all_blocks() && !windows.is_full() {
+                    let (bytes, outside) = ranges.outside(|start, end| windows.covered(start, end));
+                    let others =
+                        sums[1..].iter().fold(bytes, |sum, part| sum.saturating_add(*part));
+                    self.untracked.weigh(Weighed {
+                        at_ns,
+                        rss_bytes: others,
+                        // The tracker's own blocks are in the ranges.
+                        untracked_bytes: outside.saturating_sub(sums[0]),
+                    });
+                }
                 self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));
+            }
+            RssRole::Untracked { reason, function, file } => {
+                let kind = match u8_at(fixed, reason) {
+                    untracked::MALLOC => UntrackedKind::Malloc,
+                    untracked::NEW => UntrackedKind::New,
+                    untracked::ALLOCATOR => UntrackedKind::Allocator,
+                    untracked::GO => UntrackedKind::Go,
+                    _ => return,
+                };
+                let (function, file) = (event.text(function), event.text(file));
+                let (function, file) = (function.into_owned(), file.into_owned());
+                self.untracked.add_reason(UntrackedReason { kind, function, file });
             }
             RssRole::Allocator { allocator, names, bytes } => {
                 let (names, bytes) = (event.text(names), event.bytes(bytes));

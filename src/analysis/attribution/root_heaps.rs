@@ -44,6 +44,11 @@ impl RootHeaps {
         self.0[usize::from(heap) % HEAPS].peak
     }
 
+    /// Whether the trace calls a heap so.
+    pub(in crate::analysis) fn has_name(&self, name: &str) -> bool {
+        self.0.iter().any(|heap| heap.name.as_deref() == Some(name))
+    }
+
     /// The name of a heap: what the trace calls it, or what Unreal calls it.
     pub(in crate::analysis) fn name(&self, heap: u8) -> String {
         match (&self.0[usize::from(heap) % HEAPS].name, heap) {

@@ -198,6 +198,12 @@ pub(in crate::analysis) enum RssRole {
         names: usize,
         bytes: usize,
     },
+    /// Blocks are not recorded, for a reason.
+    Untracked {
+        reason: u16,
+        function: usize,
+        file: usize,
+    },
 }
 
 /// The fields of an event that says what the resident memory is, but those of ranges.
@@ -514,6 +520,11 @@ impl Fields<'_> {
                 allocator: self.index("Allocator", TEXT)?,
                 names: self.index("Names", TEXT)?,
                 bytes: self.index("Bytes", &[FieldType::U64Array])?,
+            }),
+            "Untracked" => Role::Rss(RssRole::Untracked {
+                reason: self.at("Reason", U8)?,
+                function: self.index("Function", TEXT)?,
+                file: self.index("File", TEXT)?,
             }),
             "Report" => Role::Trace(TraceRole::Report {
                 cycle: self.at("Cycle", U64)?,

@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::live::LiveSet;
+use super::windows::Windows;
 use std::ops::Range;
 
 /// The number of root heaps.
@@ -12,6 +13,8 @@ pub(in crate::analysis) const HEAPS: usize = 16;
 pub(in crate::analysis) struct Heaps {
     /// Boxed, because an unoptimised build would copy the 11 KiB from one stack frame to the next.
     sets: Box<[LiveSet; HEAPS]>,
+    /// Where blocks have ever been, in any heap.
+    windows: Windows,
 }
 
 impl Default for Heaps {
@@ -19,7 +22,7 @@ impl Default for Heaps {
         // NOTE: constructed in place, not on the stack.
         let sets = (0..HEAPS).map(|_| LiveSet::default()).collect::<Box<[_]>>();
         let sets = sets.try_into().unwrap_or_else(|_| unreachable!("there are {HEAPS} of them"));
-        Self { sets }
+        Self { sets, windows: Windows::default() }
     }
 }
 
@@ -36,6 +39,7 @@ impl Heaps {
 
     /// Changes the block at `address`, if there is one.
     pub(in crate::analysis) fn replace(&mut self, heap: u8, address: u64, block: Block) {
+        self.windows.note(address, block.size());
         self.sets[usize::from(heap) % HEAPS].replace(address, block);
     }
 
@@ -48,6 +52,7 @@ impl Heaps {
         hint: u32,
         block: Block,
     ) -> Option<Block> {
+        self.windows.note(address, block.size());
         self.sets[usize::from(heap) % HEAPS].insert(address, hint, block)
     }
 
@@ -83,6 +88,11 @@ impl Heaps {
         sets.flat_map(|(heap, set)| {
             set.iter().map(move |(address, block)| (heap, address, block.size()))
         })
+    }
+
+    /// Where blocks have ever been.
+    pub(in crate::analysis) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// The number of blocks that were not kept because the system had no memory.

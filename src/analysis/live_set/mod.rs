@@ -8,6 +8,7 @@
 //! | `live.rs` | a live set: address to block |
 //! | `pages.rs` | the table of pages with live blocks |
 //! | `chunks.rs` | the blocks of a page, in slabs |
+//! | `windows.rs` | where blocks have ever been |
 
 mod block;
 mod chunks;
@@ -15,6 +16,7 @@ mod heaps;
 mod live;
 mod mappings;
 mod pages;
+mod windows;
 
 pub(super) use block::Block;
 pub(super) use heaps::{HEAPS, Heaps};

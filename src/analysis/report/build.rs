@@ -17,6 +17,7 @@ use crate::analysis::live_set::HEAPS;
 use crate::analysis::llm_tags::LlmTags;
 use crate::analysis::rss::RssHistory;
 use crate::analysis::timeline::Timeline;
+use crate::analysis::untracked::UntrackedMemory;
 use std::cmp::Ordering;
 
 /// What a report is made from.
@@ -26,6 +27,7 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) facts: &'a Facts,
     pub(in crate::analysis) llm_tags: &'a LlmTags,
     pub(in crate::analysis) rss: &'a RssHistory,
+    pub(in crate::analysis) untracked: &'a UntrackedMemory,
     pub(in crate::analysis) diagnostics: &'a Diagnostics,
     pub(in crate::analysis) cutoff: &'a Cutoff,
     /// How many of the largest live blocks the report has.
@@ -66,6 +68,7 @@ impl Sources<'_> {
     /// Adds losses. They are included even if they are noticed after the point where counting stopped.
     pub(in crate::analysis) fn fill(&self, report: &mut Report) {
         self.diagnostics.fill(report, self.model.heaps().refused());
+        report.judge_untracked(self.model.contexts().heaps().has_name("C"));
     }
 
     /// The report of the current state, without losses.
@@ -129,6 +132,7 @@ impl Sources<'_> {
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
             rss: self.rss.rss(self.model.contexts().heaps()),
+            untracked: self.untracked.report(),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),

@@ -28,6 +28,7 @@ mod sums;
 #[cfg(feature = "enable")]
 mod top_live;
 mod types;
+mod untracked;
 
 pub use calls::CallRow;
 pub(crate) use calls::{Call, CallKind, Calls};
@@ -44,3 +45,4 @@ pub use series::{ThreadSeries, TimePoint, TimeSeries};
 #[cfg(feature = "enable")]
 pub(crate) use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
+pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

@@ -7,6 +7,7 @@ use super::rows::{
 };
 use super::rss::Rss;
 use super::series::TimeSeries;
+use super::untracked::Untracked;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
 use crate::analysis::findings::{Finding, FreedIn};
@@ -63,6 +64,8 @@ pub struct Report {
     pub llm_tags: Vec<LlmTagRow>,
     /// The resident memory of the program (RSS), and what it was; `None` if the trace does not say.
     pub rss: Option<Rss>,
+    /// What of the program's memory may be in no block.
+    pub untracked: Untracked,
     /// By all of these together, in the order of their numbers
     /// ([`BlockEvent::bucket`](crate::analysis::BlockEvent::bucket)); empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
@@ -143,12 +146,15 @@ pub struct TraceInfo {
     /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a fork, allocations
     /// and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
-    /// Whether nothing is missing: no event lost, none missed at the start, no damage, and the trace has its end. The end of
+    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no [contradiction](Losses::contradictions),
+    /// no memory that is [known to be missing](Untracked::is_missing), and the trace has its [end](Self::ended).
+    pub complete: bool,
+    /// Whether the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
     /// a trace of that writer counts as ended when its source could be read to the end and has a
     /// sync, which the writer sends after the start of the trace. A trace that was cut later,
     /// between two packets, shows the cut only where a serial is missing.
-    pub complete: bool,
+    pub ended: bool,
 }
 
 /// A span of time.
@@ -221,6 +227,12 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Frees of blocks that were never allocated, and allocations of live addresses: figures are wrong by the events
+    /// that were not seen.
+    pub fn contradictions(&self) -> u64 {
+        self.unmatched_frees.saturating_add(self.duplicate_allocations)
+    }
+
     /// Counts the stacks that are not whole.
     pub(in crate::analysis) fn count_stacks(&mut self, rows: &[StackRow]) {
         for row in rows {

@@ -5,6 +5,7 @@ use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
 use super::{findings, llm, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
+use crate::dump::missing::{contradictions, untracked, untracked_briefly};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -43,6 +44,11 @@ pub(super) fn write(
     if let Some(text) = rss::line(report, options) {
         lines.write("resident", &text)?;
     }
+    if report.untracked.is_beside
+        && let Some(sentence) = untracked(report)
+    {
+        lines.write("untracked", &sentence)?;
+    }
     mismatches(report, &mut lines)?;
     stacks(report, &mut lines)?;
     look_at(report, options, &mut lines)?;
@@ -69,6 +75,11 @@ fn headline(report: &Report, options: &Options) -> String {
         text.push_str(&format!(", as it was at {}", fit(&escape(moment), PROGRAM)));
     }
     text.push_str(if trace.complete { ", complete, nothing lost" } else { ", INCOMPLETE" });
+    if report.untracked.is_missing()
+        && let Some(sentence) = untracked_briefly(report)
+    {
+        text.push_str(&format!(", {sentence}"));
+    }
     match report.losses {
         Losses { lost_unknown: true, .. } => text.push_str(", EVENTS LOST"),
         Losses { lost_events: 0, .. } => {}
@@ -108,16 +119,23 @@ pub(super) fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io
             "what was live at the start is estimated, to {blocks}: threads of the parent allocated or freed while it forked"
         ));
     }
-    if loud.is_empty() && !report.trace.complete {
+    let odd = contradictions(report);
+    let untracked = untracked(report).filter(|_| report.untracked.is_missing());
+    let has_reason = odd.is_some() || untracked.is_some();
+    let lacks_end = !report.trace.ended || !report.trace.complete && !has_reason;
+    if loud.is_empty() && lacks_end {
         loud.push(
             "the trace has no end: the program was killed or is still running, or the trace was \
              cut. What came later is not in the figures"
                 .to_owned(),
         );
     }
-    for sentence in loud {
+    let loud = loud.into_iter().map(|sentence| ("LOSSES", sentence));
+    let odd = odd.map(|sentence| ("ODD", sentence));
+    let untracked = untracked.map(|sentence| ("UNTRACKED", sentence));
+    for (name, sentence) in loud.chain(odd).chain(untracked) {
         let mut text = Vec::new();
-        Lines { width: lines.width, out: &mut text }.write("LOSSES", &sentence)?;
+        Lines { width: lines.width, out: &mut text }.write(name, &sentence)?;
         for line in String::from_utf8_lossy(&text).lines() {
             writeln!(lines.out, "{}", style.alarm(line))?;
         }
@@ -241,19 +259,9 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
         _ => lines.write("odd", &counted(number, one, many)),
     };
     odd(
-        losses.unmatched_frees,
-        "free of a block never allocated",
-        "frees of blocks never allocated",
-    )?;
-    odd(
         losses.frees_of_earlier_blocks,
         "free of a block from before tracking began",
         "frees of blocks from before tracking began",
-    )?;
-    odd(
-        losses.duplicate_allocations,
-        "allocation where a block was still live",
-        "allocations where a block was still live",
     )?;
     odd(losses.scope_misuses, "scope left in the wrong order", "scopes left in the wrong order")?;
     match &report.trace.scopes_off[..] {

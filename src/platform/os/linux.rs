@@ -22,6 +22,8 @@ pub(crate) mod next_malloc;
 #[cfg(feature = "__preload")]
 pub(crate) mod next_signals;
 mod objects;
+#[cfg(other_allocators)]
+pub(crate) mod other_allocators;
 mod own_pages;
 mod own_table;
 mod packed;

@@ -44,6 +44,18 @@ pub(crate) mod mapping {
     pub(crate) const MOVED_TO: u8 = 5;
 }
 
+/// Why blocks of the program are not recorded, in an event of our writer.
+pub(crate) mod untracked {
+    /// The `malloc` that the program calls is another one.
+    pub(crate) const MALLOC: u8 = 1;
+    /// C++'s `operator new` is that of an allocator's library.
+    pub(crate) const NEW: u8 = 2;
+    /// The program has an allocator in itself, or asks for one by its own names.
+    pub(crate) const ALLOCATOR: u8 = 3;
+    /// It is a program of Go, whose runtime asks the system for memory.
+    pub(crate) const GO: u8 = 4;
+}
+
 /// The type of one field's values.
 ///
 /// The discriminants are the type codes of the wire: bits 0-1 are the binary logarithm of the

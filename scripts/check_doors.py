@@ -1,0 +1,118 @@
+"""The checks of scripts/check_doors.sh, which says what they are and sets the environment."""
+
+import json
+import os
+import subprocess
+import sys
+
+FOLDER, MEMLEDGER, LIBRARY, LIBRARIES = (os.environ[name] for name in ["folder", "memledger", "library", "libraries"])
+DEADLINE_S = 300
+# It holds in no program here, so it must not pass where figures are wrong.
+CONDITION = "peak_bytes > 64GiB"
+failures = []
+
+
+def file(name):
+    return os.path.join(FOLDER, name)
+
+
+def run(command, *flags, preload=None):
+    """The exit status, the text on stderr, and the report."""
+    report = file("report.json")
+    if os.path.exists(report):
+        os.remove(report)
+    environment = {"PATH": os.environ["PATH"], "HOME": FOLDER, "LC_ALL": "C.UTF-8"}
+    environment |= {"LD_PRELOAD": preload} if preload else {}
+    ended = subprocess.run(
+        [MEMLEDGER, "run", "--preload", LIBRARY, "--report", report, "--fail-if", CONDITION, *flags, "--", *command],
+        env=environment, cwd=FOLDER, timeout=DEADLINE_S, capture_output=True, text=True, errors="replace")
+    return ended.returncode, ended.stderr, json.load(open(report)) if os.path.exists(report) else None
+
+
+def check(name, condition, *facts):
+    print("ok  " if condition else "FAIL", name, *facts)
+    if not condition:
+        failures.append(name)
+
+
+def shown(status, report):
+    untracked = report["untracked"]
+    weighed = untracked["weighed"] or {}
+    reasons = [(reason["kind"], reason["function"], os.path.basename(reason["file"])) for reason in untracked["reasons"]]
+    return (f"status {status}, complete {report['trace']['complete']}, {report['totals']['peak_bytes']} bytes at the peak; "
+            f"untracked {weighed.get('untracked_bytes')} of {weighed.get('rss_bytes')}, {reasons}")
+
+
+def wrong(name, command, kind=None, preload=None):
+    """Figures of this program are wrong: it is said, and no condition passes. `kind`: of the reason."""
+    status, err, report = run(command, preload=preload)
+    if report is None:
+        return check(name, False, "no report:", err)
+    untracked, losses = report["untracked"], report["losses"]
+    odd = losses["unmatched_frees"] + losses["duplicate_allocations"]
+    is_said = untracked["known"] or odd > 0
+    has_kind = kind is None or kind in [reason["kind"] for reason in untracked["reasons"]]
+    check(name, is_said and has_kind and not report["trace"]["complete"] and status == 1, shown(status, report), f"odd {odd}")
+    if untracked["known"]:
+        allowed, _, _ = run(command, "--allow-untracked", preload=preload)
+        check(f"{name}, --allow-untracked", allowed == (1 if odd else 0), f"status {allowed}")
+
+
+def right(name, command, preload=None):
+    """Figures of this program are right, so nothing is said."""
+    status, err, report = run(command, preload=preload)
+    if report is None:
+        return check(name, False, "no report:", err)
+    untracked = report["untracked"]
+    check(name, not untracked["known"] and report["trace"]["complete"] and status == 0, shown(status, report), report["losses"] if not report["trace"]["complete"] else "")
+    check(f"{name}, weighed", untracked["weighed"] is not None)
+
+
+def library(name):
+    return os.path.join(LIBRARIES, name)
+
+
+rustc = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+open(file("hello.rs"), "w").write('fn main() { println!("hello"); }\n')
+
+for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]:
+    wrong(f"new of {name}", [file("new")], "new", library(name))
+    # The tables of tcmalloc are more than 1 MiB, which in so small a program is said.
+    if "tcmalloc" not in name:
+        right(f"malloc of {name}", [file("calls")], library(name))
+wrong("new of a library that is linked", [file("new_jemalloc")], "new")
+wrong("a static jemalloc", [file("new_static")], "malloc")
+wrong("rustc", [os.path.join(rustc, "bin/rustc"), "hello.rs"], "malloc")
+for crate in ["mimalloc", "tikv-jemallocator"]:
+    if os.path.exists(file(f"rust_{crate}")):
+        wrong(f"Rust with {crate}", [file(f"rust_{crate}")], "allocator")
+wrong("a malloc that calls calloc", [file("calls")], preload=file("calloc.so"))
+wrong("Go", [file("go_program")], "go")
+wrong("memory of the system", [file("maps")])
+
+# What redirecting these cures, is right; until then it is said.
+status, err, report = run([file("host"), file("plugin.so")])
+if report["totals"]["live_blocks"] > 1:
+    wrong("RTLD_DEEPBIND", [file("host"), file("plugin.so")])
+
+right("each function", [file("calls")])
+right("new", [file("new")])
+right("1 GiB of small blocks, freed", [file("freed")])
+right("a fixed address", [file("fixed")])
+for command in [
+        ["bash", "-c", "x=; for i in {1..20000}; do x+=$i; done"],
+        ["python3", "-c", "x = [str(i) for i in range(300000)]; del x"],
+        ["git", "-C", os.getcwd(), "--no-pager", "log", "--stat", "-50"],
+        ["sqlite3", ":memory:", "create table t(a); with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) insert into t select i from n; select count(*) from t"],
+        ["gcc", "-O2", "-c", "-o", "/dev/null", os.path.join(os.getcwd(), "tests/doors/calls.c")],
+        ["perl", "-e", "my @x = map { 'a' . $_ } 1 .. 300000; undef @x"],
+        ["g++", "-fsyntax-only", os.path.join(os.getcwd(), "tests/doors/new.cpp")],
+        ["sort", "-R", "/usr/share/dict/words"] if os.path.exists("/usr/share/dict/words") else ["sort", "/etc/passwd"],
+        ["xz", "-kc", LIBRARY],
+        ["openssl", "speed", "-seconds", "1", "sha256"],
+        ["awk", "BEGIN { for (i = 0; i < 200000; i++) x[i] = i }"],
+        ["node", "-e", "let x = []; for (let i = 0; i < 1e5; i++) x.push({ i })"],
+]:
+    right(" ".join(command)[:40], command)
+
+sys.exit(f"{len(failures)} failed: {', '.join(failures)}" if failures else 0)

@@ -1,0 +1,32 @@
+//! What of the program's memory is in no block: known reasons, and what is resident against where blocks have been.
+
+use super::report::{Untracked, UntrackedReason, Weighed};
+
+/// At most this many reasons are kept.
+const MOST_REASONS: usize = 16;
+
+/// What the trace says of memory that is in no block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UntrackedMemory {
+    reasons: Vec<UntrackedReason>,
+    weighed: Option<Weighed>,
+}
+
+impl UntrackedMemory {
+    pub(super) fn add_reason(&mut self, reason: UntrackedReason) {
+        if self.reasons.len() < MOST_REASONS && !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// It was weighed once more: what most is untracked of counts.
+    pub(super) fn weigh(&mut self, weighed: Weighed) {
+        if self.weighed.is_none_or(|before| weighed.untracked_bytes >= before.untracked_bytes) {
+            self.weighed = Some(weighed);
+        }
+    }
+
+    pub(super) fn report(&self) -> Untracked {
+        Untracked { reasons: self.reasons.clone(), weighed: self.weighed, is_beside: false }
+    }
+}

@@ -1,0 +1,110 @@
+//! What figures lack that no event tells of, in sentences.
+
+use super::text::{bytes, counted, escape};
+use crate::analysis::{Report, UntrackedKind, UntrackedReason};
+
+/// The figures contradict one another: which do, and what may be the reason. `None` if none does.
+pub fn contradictions(report: &Report) -> Option<String> {
+    let losses = &report.losses;
+    let counts = [
+        (
+            losses.unmatched_frees,
+            "free of a block never allocated",
+            "frees of blocks never allocated",
+        ),
+        (
+            losses.duplicate_allocations,
+            "allocation where a block was still live",
+            "allocations where a block was still live",
+        ),
+    ];
+    let counts = counts.iter().filter(|(number, ..)| *number > 0);
+    let counts: Vec<_> = counts.map(|(number, one, many)| counted(*number, one, many)).collect();
+    if counts.is_empty() {
+        return None;
+    }
+    // The heap of `malloc`, through which programs have ways that others do not see.
+    let reason = match report.by_heap.iter().any(|heap| heap.name == "C") {
+        true => {
+            "It may be a library that was opened with RTLD_DEEPBIND, an allocator that calls malloc itself, \
+             or an operator new that is not the C++ library's"
+        }
+        false => "It may be a block that one allocator has given and another one has taken back",
+    };
+    Some(format!("{}: the figures are wrong by what was not seen. {reason}", counts.join(" and ")))
+}
+
+/// How much memory is untracked, or that some is; `None` if none is known to be.
+pub(super) fn untracked_briefly(report: &Report) -> Option<String> {
+    let untracked = &report.untracked;
+    if !untracked.is_known() {
+        return None;
+    }
+    Some(match untracked.weighed.filter(|weighed| weighed.is_much()) {
+        Some(weighed) => format!(
+            "{} of {} resident are in no block seen",
+            bytes(weighed.untracked_bytes),
+            bytes(weighed.rss_bytes)
+        ),
+        None => "the program has memory that is in no block seen".to_owned(),
+    })
+}
+
+/// The same, why, and what to do about it.
+pub fn untracked(report: &Report) -> Option<String> {
+    let briefly = untracked_briefly(report)?;
+    let reasons = &report.untracked.reasons;
+    let why = if report.untracked.is_beside {
+        "the figures are those of Rust's allocator. What C functions and libraries allocate is recorded with \
+         memledger::track_c_malloc!()"
+            .to_owned()
+    } else if reasons.is_empty() {
+        by_program(report).to_owned()
+    } else {
+        reasons.iter().map(reason).collect::<Vec<_>>().join(". ")
+    };
+    Some(format!("{briefly}: {why}"))
+}
+
+fn reason(reason: &UntrackedReason) -> String {
+    let UntrackedReason { kind, function, file } = reason;
+    let (function, file) = (escape(function), escape(file));
+    let file = if file.is_empty() { "another file" } else { &*file };
+    match kind {
+        UntrackedKind::Malloc => format!(
+            "the program has an allocator of its own, {function} in {file}. A Rust program can use \
+             memledger::TrackingAllocator above it; another one can be linked with the C library's malloc"
+        ),
+        UntrackedKind::New => format!(
+            "{function} is that of {file}, which does not call malloc. Without that library, it is the C++ library's, \
+             which does"
+        ),
+        UntrackedKind::Allocator => format!(
+            "{file} uses an allocator of its own, {function}. A Rust program can use memledger::TrackingAllocator \
+             above it; another one can be linked with the C library's malloc"
+        ),
+        UntrackedKind::Go => format!(
+            "{file} is a program of Go, whose heap is its runtime's: package runtime/pprof shows what is in it. The \
+             figures are those of its C code"
+        ),
+    }
+}
+
+/// What the reason may be where none is known.
+fn by_program(report: &Report) -> &'static str {
+    let program = report.trace.program.as_deref().unwrap_or_default();
+    match program.rsplit('/').next().unwrap_or_default() {
+        "java" => {
+            "objects of Java are in a heap of the virtual machine: jcmd PID GC.class_histogram shows them. The figures \
+             are those of C code"
+        }
+        "node" | "nodejs" => {
+            "objects of JavaScript are in V8's heap: node --heap-prof shows who allocates them. The figures are those \
+             of C and C++ code"
+        }
+        _ => {
+            "it may be an allocator that asks the system for memory without the C library, a copy of the C library \
+             (dlmopen), or the heap of a language's runtime. A program in Rust can use memledger::TrackingAllocator"
+        }
+    }
+}
