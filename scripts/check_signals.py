@@ -195,7 +195,9 @@ def require_whole(trace, *facts):
     printed = subprocess.run([MEMLEDGER, "report", trace, "--format", "json"], capture_output=True, text=True)
     require(printed.stdout, *facts, "has no trace:", printed.stderr)
     report = json.loads(printed.stdout)
-    require(report["trace"]["complete"], *facts, "is incomplete:", printed.stderr)
+    # What V8 has beside blocks is another matter (scripts/check_doors.sh).
+    is_whole = report["trace"]["complete"] or report["trace"]["ended"] and report["untracked"]["known"]
+    require(is_whole, *facts, "is incomplete:", printed.stderr)
     os.remove(trace)
     return report
 

@@ -17,7 +17,7 @@ pub(in crate::analysis) struct Windows {
     places: BTreeMap<u64, usize>,
     /// The chunk of the last block, and its place.
     last: Option<(u64, usize)>,
-    /// More chunks were needed.
+    /// No more chunks are added.
     is_full: bool,
 }
 
@@ -47,7 +47,7 @@ impl Windows {
                 self.chunks.push([0; WORDS]);
                 self.chunks.len() - 1
             });
-            self.is_full = self.chunks.len() > MOST_CHUNKS;
+            self.is_full = self.chunks.len() >= MOST_CHUNKS;
             self.last = Some((chunk, place));
             for (word, mask) in words_within(chunk, address, last) {
                 self.chunks[place][word] |= mask;
@@ -123,7 +123,7 @@ mod tests {
     fn a_block_of_all_addresses_takes_little() {
         let mut windows = Windows::default();
         windows.note(1, u64::MAX);
-        assert!(windows.is_full() && windows.chunks.len() <= MOST_CHUNKS + 1);
+        assert!(windows.is_full() && windows.chunks.len() <= MOST_CHUNKS);
         assert_eq!(windows.covered(1 << 20, (1 << 20) + 5), 5);
     }
 }
