@@ -6,7 +6,6 @@ For each, patterns of the program, the mode, the event, what differs, and its li
 ANY = ".*"
 FOLLOWED = "stacks, children"
 CANNOT_WRITE = r"\+memledger: (there is no watcher: )?cannot create .*/memledger-(run|watch)-.*: (Permission denied|Read-only file system).*"
-HAS_NO_END = r"\+memledger: the trace( of .*)? has no end: .*"
 FEW_DESCRIPTORS = r"\+memledger: .*: Too many open files.*"
 LINES = "the row of lines that begin with `memledger: `"
 
@@ -15,15 +14,10 @@ KNOWN = [
      CANNOT_WRITE, f"a program that has changed its identity or its root, and replaces itself, may not write the trace: {LINES}"),
     ("memcached|nginx|redis-server|capsh|runuser", FOLLOWED, ANY, "notes in stderr", r"\+memledger: cannot read /proc/.*/maps: Permission denied.*",
      f"a program that has given up its rights may not read its own maps, so symbols are missing: {LINES}"),
-    ("C: children|Rust: forks|runuser|strace|start-stop-daemon --background|nginx|.*sh( .*)?|timeout|make|gcc|g\\+\\+|bubblewrap.*", FOLLOWED, ANY,
-     "notes in stderr", HAS_NO_END,
-     f"a followed child that a signal has ended, or that runs on, has no watcher: {LINES}"),
+    ("nginx|start-stop-daemon --background", FOLLOWED, ANY, "notes in stderr", r"\+memledger: the trace( of .*)? has no end: .*",
+     f"a followed child that runs on when its parent has ended has no end yet: {LINES}"),
     ("prlimit|.*sh|C: few-descriptors", ANY, ANY, "notes in stderr", FEW_DESCRIPTORS,
      f"a program with few descriptors has none for a watcher's pipe, or for symbols: {LINES}"),
-    (r"nginx|make|gcc|g\+\+", FOLLOWED, ANY, r"(ready|asked|signalled): process 0\.[\d.]+: SigCgt", "[-+][0-9a-f]{16}",
-     "a followed child that has not replaced itself has no watcher: the row of handlers"),
-    ("bash|zsh -f|busybox sh|dash|ksh|zsh", FOLLOWED, ANY, "stdout", r"[-+]SigCgt:\s[0-9a-f]{16}",
-     "a followed child that has not replaced itself has no watcher: the row of handlers"),
     ("C: last-thread-call", ANY, ANY, "status", r"-5|\+3", "the last thread ends by the system call, with a status of its own: the row of system calls"),
     ("redis-server", ANY, ANY, ".*: process 0: thread 5", ANY,
      "a second background thread of jemalloc, for the arena of the tracker's thread: the row of threads"),
