@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -294,35 +295,52 @@ def loader():
     print("the loader with a program, with an auditor: ok")
 
 
-def server():
-    """nginx: a process, and another that serves, which it forks. SIGQUIT ends both."""
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def nginx_at(port):
     paths = [f"{part}_temp_path {file(part)};" for part in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]]
     with open(file("nginx.conf"), "w") as out:
         out.write(f"""user root; worker_processes 1; daemon off; pid {file("nginx.pid")}; error_log {file("error.log")};
             events {{}}
             http {{ {" ".join(paths)} access_log {file("access.log")}; gzip on; gzip_min_length 1; gzip_types *;
                 server {{ listen 127.0.0.1:{port}; location / {{ root {FOLDER}; }} }} }}""")
-    nginx = ["nginx", "-p", FOLDER, "-c", file("nginx.conf"), "-e", file("error.log")]
+    return ["nginx", "-p", FOLDER, "-c", file("nginx.conf"), "-e", file("error.log")]
+
+
+def answers_of(running, port, count):
+    """A connection at a time, so that the server allocates the same each time."""
+    begin, answers = time.monotonic(), []
+    while len(answers) < count:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("GET", "/nginx.conf", headers={"Accept-Encoding": "gzip"})
+            answer = connection.getresponse()
+            answers.append((answer.status, answer.read()))
+        except ConnectionRefusedError:
+            require(running.poll() is None and not answers, running.args, "has ended:", running.returncode)
+            require(time.monotonic() - begin < DEADLINE_S, running.args, "does not listen")
+            time.sleep(0.01)
+        connection.close()
+    return answers
+
+
+def start(command, **environment):
+    return subprocess.Popen(command, env=ENVIRONMENT | environment, cwd=FOLDER, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def server():
+    """nginx: a process, and another that serves, which it forks. SIGQUIT ends both."""
+    port = free_port()
+    nginx = nginx_at(port)
 
     def serve(command, **environment):
-        running = subprocess.Popen(command, env=ENVIRONMENT | environment, cwd=FOLDER, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        running = start(command, **environment)
         try:
-            begin, answers = time.monotonic(), []
-            while len(answers) < 300:
-                # NOTE: a connection at a time, so that it allocates the same each time.
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-                try:
-                    connection.request("GET", "/nginx.conf", headers={"Accept-Encoding": "gzip"})
-                    answer = connection.getresponse()
-                    answers.append((answer.status, answer.read()))
-                except ConnectionRefusedError:
-                    require(running.poll() is None and not answers, command, "has ended:", running.returncode)
-                    require(time.monotonic() - begin < DEADLINE_S, command, "does not listen")
-                    time.sleep(0.01)
-                connection.close()
+            answers = answers_of(running, port, 300)
             running.send_signal(signal.SIGQUIT)
             output, errors = running.communicate(timeout=DEADLINE_S)
         finally:
@@ -347,6 +365,79 @@ def server():
     print("a server of two processes, under load: ok")
 
 
+def children_of(process):
+    with open(f"/proc/{process}/task/{process}/children") as children:
+        return children.read().split()
+
+
+def killed():
+    """SIGKILL of the workers of a server costs no event: each is killed while it waits, and has what the counter has counted. The server
+    forks others in their place."""
+    gunicorn = "/usr/bin/python3 -m gunicorn.app.wsgiapp --workers 2 --log-level critical --chdir".split()
+    with open(file("killed_app.py"), "w") as out:
+        out.write("""def app(environ, start_response):
+    body = b"".join(bytes([n % 251]) * n for n in range(2000))
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+""")
+    for name in ["nginx", "gunicorn"]:
+        port = free_port()
+        command = nginx_at(port) if name == "nginx" else [
+            *gunicorn, FOLDER, "--bind", f"127.0.0.1:{port}", "killed_app:app"]
+        for left in glob.glob(file("killed-*")):
+            os.remove(left)
+        run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", "--trace", file("killed-%p.utrace"), "--"]
+        environment = {"LD_PRELOAD": file("libcount.so"), "COUNT_FILE": file("killed-calls"), "COUNT_KILLED": "1"}
+        running = start([*run, *command], **environment)
+        workers = []
+        try:
+            for _ in range(4):
+                answers = answers_of(running, port, 100)
+                require(all(status == 200 for status, _ in answers), name, answers)
+                master = next(child for child in children_of(running.pid) if children_of(child))
+                worker = children_of(master)[0]
+                wait_until_idle(worker)
+                os.kill(int(worker), signal.SIGKILL)
+                workers.append(worker)
+                begin = time.monotonic()
+                while worker in children_of(master) or not children_of(master):
+                    require(time.monotonic() - begin < DEADLINE_S, name, "forks no other worker")
+                    time.sleep(0.01)
+            running.send_signal(signal.SIGTERM)
+            _, errors = running.communicate(timeout=DEADLINE_S)
+        finally:
+            running.kill()
+        require("has no end" not in errors and "no watcher" not in errors, name, errors)
+        for_threads = set()
+        for worker in workers:
+            report = report_of(file(f"killed-{worker}.utrace"))
+            require_complete(command, errors, report)
+            with open(file(f"killed-calls.{worker}.live"), "rb") as counts:
+                expected = struct.unpack("3Q", counts.read(24))
+            found = calls(report)[:3]
+            # The counter, which is below, also sees the few blocks of the C library for the tracker's own threads.
+            more = [one - other for one, other in zip(expected, found)]
+            for_threads.add(more[0] - more[1])
+            require(more[1] in range(3) and more[2] == 0 and len(for_threads) == 1 and for_threads <= set(range(9)),
+                    name, worker, "has", found, "but the counter has", expected, for_threads)
+            require(sum(found) > 1000, name, worker, "has only", found)
+    print("workers of nginx and gunicorn that are killed lose no event: ok")
+
+
+def wait_until_idle(process):
+    """Until its main thread sleeps and takes no processor time: a call of malloc could be counted in one place only."""
+    begin, same, before = time.monotonic(), 0, None
+    while same < 5:
+        with open(f"/proc/{process}/task/{process}/stat") as stat:
+            fields = stat.read().rsplit(") ", 1)[1].split()
+        with open(f"/proc/{process}/task/{process}/schedstat") as schedstat:
+            now = (fields[0], schedstat.read().split()[0])
+        same = same + 1 if now == before and now[0] == "S" else 0
+        before = now
+        require(time.monotonic() - begin < DEADLINE_S, process, "is never idle")
+        time.sleep(0.01)
+
+
 def refused():
     sanitizers = [("address", "AddressSanitizer"), ("leak", "LeakSanitizer"), ("thread", "ThreadSanitizer")]
     for name, why in [("static", "linked statically"), ("privileged", "more rights"), *sanitizers]:
@@ -364,7 +455,7 @@ def refused():
 
 checks = [
     functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators,
-    nested_calls, another_clock, loader, server, refused,
+    nested_calls, another_clock, loader, server, killed, refused,
 ]
 for check in checks:
     check()

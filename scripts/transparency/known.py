@@ -11,7 +11,6 @@ TRACE = r"cannot create .*/memledger-run-[^/]*/\d+\.memledger"
 SAYS = r"\+memledger: process \d+: "
 DENIED = rf"{SAYS}{TRACE}: Permission denied \(os error 13\)"
 READ_ONLY = rf"({TRACE}|there is no watcher: cannot create .*/memledger-watch-\d+\.memledger): Read-only file system \(os error 30\)"
-HAS_NO_END = r"\+memledger: the trace( of .*)? has no end: .*"
 LINES = "the row of lines that begin with `memledger: `"
 
 KNOWN = [
@@ -25,15 +24,10 @@ KNOWN = [
      f"the same with a network of its own, from which the command cannot be reached: {LINES}"),
     ("bubblewrap", FOLLOWED, "INT|TERM|HUP|PIPE|ignored", r"(ready|signalled): process 0\.0: SigCgt", r"-0{16}|\+00000000000044e[ab]",
      "where nothing can be written, there is no watcher: the row of handlers"),
-    ("C: children|Rust: forks|runuser|strace|start-stop-daemon --background|nginx|.*sh( .*)?|timeout|make|gcc|g\\+\\+|bubblewrap.*", FOLLOWED, ANY,
-     "notes in stderr", HAS_NO_END,
-     f"a followed child that a signal has ended, or that runs on, has no watcher: {LINES}"),
+    ("nginx|start-stop-daemon --background", FOLLOWED, ANY, "notes in stderr", r"\+memledger: the trace( of .*)? has no end: .*",
+     f"a followed child that runs on when its parent has ended has no end yet: {LINES}"),
     ("prlimit", ANY, TO_END, "notes in stderr", rf"{SAYS}there is no watcher: Too many open files \(os error 24\)",
      f"a program with few descriptors has none for a watcher's pipe: {LINES}"),
-    (r"nginx|make|gcc|g\+\+", FOLLOWED, ANY, r"(ready|asked|signalled): process 0\.[\d.]+: SigCgt", "[-+][0-9a-f]{16}",
-     "a followed child that has not replaced itself has no watcher: the row of handlers"),
-    ("bash|zsh -f|busybox sh|dash|ksh|zsh", FOLLOWED, ANY, "stdout", r"[-+]SigCgt:\s[0-9a-f]{16}",
-     "a followed child that has not replaced itself has no watcher: the row of handlers"),
     ("C: last-thread-call", ANY, TO_END, "status", r"-5|\+3", "the last thread ends by the system call, with a status of its own: the row of system calls"),
     ("redis-server", ANY, "INT|TERM|HUP|PIPE|ignored", "(ready|asked|signalled): process 0: thread [56]",
      r"\+(Name jemalloc_bg_thd|(Uid|SigPnd|SigBlk|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs|Seccomp) .*)",

@@ -65,7 +65,7 @@ pub(super) fn begin(
     config: &Config,
     follow: Option<Follow>,
     mut outputs: Outputs,
-    origin: Origin,
+    mut origin: Origin,
 ) -> Result<Option<u64>, Error> {
     if !os::SUPPORTED {
         return Err(Error::UnsupportedPlatform);
@@ -96,11 +96,20 @@ pub(super) fn begin(
             .ok();
     }
     let own = watched.as_mut().and_then(|file| file.own.take());
+    let shared = origin.inherited.as_mut().and_then(|from| from.shared.take());
+    let whole_file = outputs.file.as_mut().filter(|_| plan.file_channels.is_none());
+    let followed = shared
+        .zip(whole_file)
+        .and_then(|(shared, file)| Some((shared, file.set_watched()?, file.transport())));
     let (mut new_session, mut recording) =
         build(plan, follow, outputs, own, origin, from_process_start);
     if let Some(file) = watched {
         let (session, descriptor) = (&mut new_session, file.descriptor);
         recording.watch = watch::start(session, &mut recording, descriptor, buffer_limit);
+    }
+    if let Some((shared, descriptor, transport)) = followed {
+        let report = recording.report.as_ref();
+        recording.watch = watch::follow(&mut new_session, report, shared, descriptor, transport);
     }
 
     *session = Some(new_session);

@@ -83,7 +83,8 @@ impl LedgerBuilder {
     /// the process, and keeps open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are not used take no memory), and a copy of the
     /// events by the worker; the hook costs the same.
     ///
-    /// It does not complete what is sent to a recorder, nor files of track events, and a forked child that is recorded has none. A call stack, or a
+    /// A forked child that is recorded ([`follow_forks`](Self::follow_forks)) has a watcher of its own if it has such a file; for that, one more process runs as long as
+    /// any process of the family. A watcher does not complete what is sent to a recorder, nor files of track events. A call stack, or a
     /// scope's number of entries, of the last moment can be missing.
     ///
     /// ```

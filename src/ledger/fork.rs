@@ -13,6 +13,7 @@ use super::config::{Config, Watch};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording};
+use super::watch::{self, SharedChild, Watching};
 use crate::analysis::InitialLiveSet;
 use crate::events::important;
 use crate::platform::os::{BlockedSignals, KeepErrno};
@@ -130,24 +131,30 @@ pub(super) fn in_child() -> bool {
         return false;
     };
     let (start, from_process_start) = old_session.began();
+    let family = old.watch.take().and_then(Watching::into_family);
     let live_set = old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set);
-    let inherited = Inherited {
+    let mut inherited = Inherited {
         live_set: live_set.map(|live_set| InitialLiveSet { missed, ..live_set }),
         start,
         from_process_start,
         generation: old.generation,
         from_environment: old.from_environment,
+        shared: None,
     };
     let follow = old.follow.take();
     // NOTE: not dropped. The files and connections are the parent's, and threads that do not exist
     // in the child may hold locks of it.
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
     drop((recording, session, problems, queues, importants));
+    // NOTE: before anything is in that memory.
+    inherited.shared = family.and_then(watch::share);
+    let in_program = inherited.shared.as_ref().map(SharedChild::take_from_program);
     buffer_pool::reset_after_fork();
     registry::reset_after_fork();
     state::reset_process();
     let started =
         follow.map(|follow| (follow.start)(&own_names(follow.config.clone()), follow, inherited));
+    drop(in_program);
     if let Some(Err(error)) = started {
         problems::add(format!(
             "the forked process {} is not recorded: {error}",
@@ -159,7 +166,7 @@ pub(super) fn in_child() -> bool {
 }
 
 /// The settings of the child: its files have its process id in their names, and it has neither a
-/// control server nor a watcher.
+/// control server nor a watcher that is forked from it.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
     config.watch = Watch::No;

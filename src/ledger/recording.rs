@@ -9,7 +9,7 @@ use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
 use super::stats::Stats;
-use super::watch::Watching;
+use super::watch::{SharedChild, Watching};
 use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};
 use crate::platform::os::{self, BlockedSignals};
@@ -124,6 +124,8 @@ pub(super) struct Inherited {
     /// The parent's handle also exists in the child, where it ends this recording.
     pub(super) generation: u64,
     pub(super) from_environment: bool,
+    /// The memory that it shares with a watcher, if it can have one.
+    pub(super) shared: Option<SharedChild>,
 }
 
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);

@@ -16,6 +16,8 @@ use crate::scopes;
 use crate::trace::sink::file::LaterFile;
 #[cfg(feature = "symbols")]
 use crate::trace::write::untracked;
+use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 #[cfg(feature = "symbols")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +40,38 @@ impl ReportOutput {
     /// The descriptor that a watcher needs to write it.
     pub(super) fn descriptor(&self) -> os::RawFd {
         self.file.as_ref().map_or(2, |(file, _)| file.descriptor())
+    }
+
+    /// What a watcher of a forked child needs to write it: the path, the name in its folder, and the descriptor.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn hand_over(&self) -> io::Result<(Vec<u8>, Vec<u8>, File)> {
+        let Some((file, path)) = &self.file else {
+            return Ok((Vec::new(), Vec::new(), os::duplicate(2)?));
+        };
+        let (descriptor, name) = file.hand_over()?;
+        let name = name.map_or(&[][..], CStr::to_bytes);
+        Ok((path.as_os_str().as_encoded_bytes().to_vec(), name.to_vec(), descriptor))
+    }
+
+    /// In that watcher: what [`hand_over`](Self::hand_over) has given. `None` if it is of no format.
+    pub(super) fn received(
+        settings: &ReportTo,
+        (path, name): (&[u8], &[u8]),
+        file: File,
+    ) -> Option<Self> {
+        let ReportTo { verbose, largest_live, .. } = *settings;
+        let options = Options { verbose, largest_live, ..Options::default() };
+        if path.is_empty() {
+            os::use_as_stderr(file);
+            return Some(Self { format: FORMATS.default(), options, file: None });
+        }
+        let path = os::path_of(path);
+        let format = FORMATS.by_path(&path)?;
+        let name = (!name.is_empty()).then(|| CString::new(name)).transpose().ok()?;
+        let file = LaterFile::received(file, name).ok()?;
+        Some(Self { format, options, file: Some((file, path)) })
     }
 
     /// Has `analyzer` make what the format needs.

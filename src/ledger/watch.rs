@@ -11,17 +11,23 @@
 //! ```
 //! It is forked before the program has threads, so no lock is held in it, and it has the files and the state of the recording at
 //! its start. Until its process has ended it only sleeps.
+//!
+//! The children of forks, if they are recorded, get theirs from a second process, the *family's*, which is forked at the same time: a
+//! child shares its memory by a file without a name, and sends that, its trace and its report to the family's process, which forks a
+//! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
 #![expect(unsafe_code, reason = "lays out memory that is shared")]
 
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::Recording;
 use super::report::{ReportOutput, write_report};
+use super::report_to::ReportTo;
 use super::stats::trailer;
 use crate::error::Error;
-use crate::platform::os::{self, BlockedSignals, RawFd, Started};
+use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree::{self, SharedNodes};
 use crate::stacks::tree::{self as stacks, SharedStacks};
+use crate::trace::format::Transport;
 use crate::trace::read::read;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
@@ -44,6 +50,8 @@ pub(super) fn is_watcher() -> bool {
 pub(super) struct Watching {
     watcher: os::Watcher,
     checkpoints: &'static Checkpoints,
+    /// What gives watchers to the children of forks, if they are recorded.
+    family: Option<os::Family>,
 }
 
 impl Watching {
@@ -57,6 +65,42 @@ impl Watching {
         self.checkpoints.set_stage(Stage::Ended);
         let _signals = BlockedSignals::new();
         self.watcher.dismiss();
+    }
+
+    /// In the child of a fork: what gives it a watcher of its own.
+    pub(super) fn into_family(self) -> Option<os::Family> {
+        self.watcher.forget();
+        self.family
+    }
+}
+
+/// What the child of a fork shares with the watcher that it is about to get.
+pub(super) struct SharedChild {
+    family: os::Family,
+    checkpoints: &'static Checkpoints,
+    /// The file that has its memory.
+    memory: File,
+}
+
+impl SharedChild {
+    /// Has the tracker's table take the file from the program's, until what is returned is dropped.
+    pub(super) fn take_from_program(&self) -> os::InProgramTable {
+        os::InProgramTable::new(&self.memory)
+    }
+}
+
+/// In the child of a fork: shares its memory, before anything is there. `None`, which is reported, if that is not possible.
+pub(super) fn share(family: os::Family) -> Option<SharedChild> {
+    match watch::share_in_child() {
+        Ok((start, memory)) => {
+            // SAFETY: zeroed memory, which has the same parts as in the first process.
+            let checkpoints = unsafe { Checkpoints::at(start) };
+            Some(SharedChild { family, checkpoints, memory })
+        }
+        Err(error) => {
+            problems::add(format!("there is no watcher: {error}"));
+            None
+        }
     }
 }
 
@@ -109,6 +153,14 @@ pub(super) fn start(
     }
 }
 
+/// The sizes of what is shared beside slots and buffers, in pages.
+const PARTS: [usize; 4] = [
+    size_of::<Checkpoints>().next_multiple_of(4096),
+    size_of::<SharedNodes>().next_multiple_of(4096),
+    size_of::<SharedTypes>().next_multiple_of(4096),
+    size_of::<SharedStacks>(),
+];
+
 fn try_start(
     session: &mut Session,
     recording: &mut Recording,
@@ -121,18 +173,12 @@ fn try_start(
             "the process has more than one thread already; a recording that begins before main can have one (MEMLEDGER_WATCH=1)",
         ));
     }
-    let parts = [
-        size_of::<Checkpoints>().next_multiple_of(4096),
-        size_of::<SharedNodes>().next_multiple_of(4096),
-        size_of::<SharedTypes>().next_multiple_of(4096),
-        size_of::<SharedStacks>(),
-    ];
     // SAFETY: there is no other thread that runs; the parts are as large as what is in them, and start at pages.
     let checkpoints = unsafe {
-        let start = watch::share(parts.iter().sum(), buffer_limit)?;
-        tree::share(start.add(parts[0]));
-        declared::share(start.add(parts[0] + parts[1]));
-        stacks::share(start.add(parts[0] + parts[1] + parts[2]));
+        let start = watch::share(PARTS.iter().sum(), buffer_limit)?;
+        tree::share(start.add(PARTS[0]));
+        declared::share(start.add(PARTS[0] + PARTS[1]));
+        stacks::share(start.add(PARTS[0] + PARTS[1] + PARTS[2]));
         Checkpoints::at(start)
     };
     checkpoints.set_stage(Stage::Running);
@@ -144,14 +190,16 @@ fn try_start(
     match started {
         Ok(Started::Watcher(watched)) => {
             if watched.wait_for_end() {
-                let finish = || finish(session, recording, descriptor, checkpoints);
+                let (report, unlinked) = (recording.report.take(), recording.unlinked);
+                let finish = || finish(session, report, unlinked, descriptor, checkpoints);
                 let _ = catch_unwind(AssertUnwindSafe(finish));
             }
             os::end_watcher()
         }
         Ok(Started::Watched(watcher)) => {
+            let family = start_family(session, recording, checkpoints);
             IS_STARTING.store(false, Ordering::Relaxed);
-            Ok(Watching { watcher, checkpoints })
+            Ok(Watching { watcher, checkpoints, family })
         }
         Err(error) => {
             IS_STARTING.store(false, Ordering::Relaxed);
@@ -161,10 +209,143 @@ fn try_start(
     }
 }
 
+/// Starts the process that gives watchers to the children of forks, if the recording follows them. `None`, which is reported, if
+/// there can be none.
+fn start_family(
+    session: &mut Session,
+    recording: &Recording,
+    checkpoints: &Checkpoints,
+) -> Option<os::Family> {
+    let follow = recording.follow.as_ref()?;
+    // NOTE: without a file of its own, see `watch_child`.
+    follow.config.file.as_ref()?;
+    match os::start_family() {
+        Ok(StartedFamily::Program(family)) => Some(family),
+        Ok(StartedFamily::Watcher(request)) => {
+            let settings = follow.config.report.as_ref();
+            let unlinked = recording.unlinked;
+            let serve = || watch_child(session, request, settings, unlinked, checkpoints);
+            let _ = catch_unwind(AssertUnwindSafe(serve));
+            os::end_watcher()
+        }
+        Err(error) => {
+            problems::add(format!("the children of forks have no watcher: {error}"));
+            None
+        }
+    }
+}
+
+/// In the child of a fork: asks for a watcher. `None`, which is reported, if there can be none.
+pub(super) fn follow(
+    session: &mut Session,
+    report: Option<&ReportOutput>,
+    shared: SharedChild,
+    descriptor: RawFd,
+    transport: Transport,
+) -> Option<Watching> {
+    tree::share_all();
+    declared::share_all();
+    let checkpoints = shared.checkpoints;
+    session.watch(checkpoints, trailer);
+    let request = || {
+        let (watcher, watched) = os::connection()?;
+        // A report that cannot be handed over costs no trace.
+        let report = report.and_then(|report| report.hand_over().ok());
+        let (path, name, file) = match &report {
+            Some((path, name, file)) => (&path[..], &name[..], Some(os::descriptor(file))),
+            None => (&[][..], &[][..], None),
+        };
+        let head = Head { start: session.began().0, process: os::process_id(), transport };
+        let bytes = head.to_bytes(path, name);
+        let mut descriptors = vec![os::descriptor(&shared.memory), descriptor];
+        descriptors.extend(file);
+        match shared.family.request(&watched, &bytes, &descriptors) {
+            Ok(()) => Ok(watcher),
+            Err(error) => {
+                watcher.forget();
+                Err(error)
+            }
+        }
+    };
+    let requested: io::Result<_> = request();
+    match requested {
+        Ok(watcher) => {
+            os::lock_for_watcher(descriptor);
+            Some(Watching { watcher, checkpoints, family: Some(shared.family) })
+        }
+        Err(error) => {
+            session.unwatch();
+            problems::add(format!("there is no watcher: {error}"));
+            None
+        }
+    }
+}
+
+/// What a child says of itself, before the names of its report.
+struct Head {
+    /// When the clock of its stream began, in cycles.
+    start: u64,
+    process: u32,
+    transport: Transport,
+}
+
+impl Head {
+    const BYTES: usize = 13;
+
+    fn to_bytes(&self, path: &[u8], name: &[u8]) -> Vec<u8> {
+        let is_compact = u8::from(self.transport == Transport::Compact);
+        let head = [&self.start.to_le_bytes()[..], &self.process.to_le_bytes(), &[is_compact]];
+        // Neither has a NUL.
+        [&head.concat(), path, &[0], name].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
+        let (head, names) = bytes.split_at_checked(Self::BYTES)?;
+        let (start, rest) = head.split_first_chunk()?;
+        let (process, rest) = rest.split_first_chunk()?;
+        let transport = if rest == [1] { Transport::Compact } else { Transport::Unreal };
+        let end = names.iter().position(|byte| *byte == 0)?;
+        let (path, name) = (&names[..end], &names[end + 1..]);
+        let (start, process) = (u64::from_le_bytes(*start), u32::from_le_bytes(*process));
+        Some((Self { start, process, transport }, path, name))
+    }
+}
+
+/// In the watcher of a child, to its end.
+fn watch_child(
+    session: &mut Session,
+    request: os::Request,
+    settings: Option<&ReportTo>,
+    unlinked: bool,
+    checkpoints: &Checkpoints,
+) {
+    let os::Request { watched, bytes, descriptors } = request;
+    let mut descriptors = descriptors.into_iter();
+    let (Some(memory), Some(file)) = (descriptors.next(), descriptors.next()) else { return };
+    let Some((head, path, name)) = Head::from_bytes(&bytes) else { return };
+    let report = descriptors
+        .next()
+        .zip(settings)
+        .and_then(|(file, settings)| ReportOutput::received(settings, (path, name), file));
+    if !watched.wait_for_end() {
+        return;
+    }
+    // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of its own under that name.
+    if os::has_no_name(&file) || os::map_shared_file(&memory).is_err() {
+        return;
+    }
+    let sink = FileSink::received(file, head.transport);
+    let Ok(mut sink) = sink else { return };
+    let Some(descriptor) = sink.set_watched() else { return };
+    session.adopt(Box::new(sink), head.start, head.process);
+    finish(session, report, unlinked, descriptor, checkpoints);
+}
+
 /// In the watcher, whose process has ended: does what it has left to do.
 fn finish(
     session: &mut Session,
-    recording: &mut Recording,
+    output: Option<ReportOutput>,
+    unlinked: bool,
     descriptor: RawFd,
     checkpoints: &Checkpoints,
 ) {
@@ -185,7 +366,7 @@ fn finish(
             Err(error) => return problems::report(error),
         },
     }
-    let Some(output) = recording.report.take() else { return };
+    let Some(output) = output else { return };
     let analyzer = InProcessAnalyzer::late();
     output.prepare(&analyzer);
     let result = match file {
@@ -196,7 +377,7 @@ fn finish(
         }
     };
     match result {
-        Ok(()) => write_report(output, recording.unlinked, Some(&analyzer)),
+        Ok(()) => write_report(output, unlinked, Some(&analyzer)),
         Err(error) => problems::report(error),
     }
 }

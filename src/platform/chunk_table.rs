@@ -134,6 +134,11 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         self.added.store(most * PER_CHUNK as u32, Ordering::Release);
     }
 
+    /// Has no entries any more: their memory is zeroed. Requires that no other thread uses the table.
+    pub(crate) fn begin_anew(&self) {
+        self.added.store(0, Ordering::Relaxed);
+    }
+
     /// Skips the unused entries of the last chunk, so that the next entry is in a new chunk.
     /// Requires that no other thread uses the table, as in the child of a fork.
     pub(crate) fn skip_chunk(&self) {

@@ -30,8 +30,13 @@ pub(crate) struct Counts {
 
 /// The counts of all threads, in the file.
 pub(crate) fn map_counts() -> &'static [Counts; THREADS] {
+    map_counts_in(COUNTS)
+}
+
+/// The same in another file.
+pub(crate) fn map_counts_in(name: &str) -> &'static [Counts; THREADS] {
     let size = size_of::<[Counts; THREADS]>();
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(COUNTS);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(name);
     let file = file.unwrap();
     file.set_len(size as u64).unwrap();
     // SAFETY: a mapping of this size, which stays; zeros are valid.
@@ -61,6 +66,19 @@ impl Counts {
         for number in 0..blocks {
             self.allocate(16 << 10, number % 4 == 0);
         }
+    }
+
+    /// Allocates a small block, and returns a function that frees it without a count.
+    pub(crate) fn leave(&self) -> impl FnOnce() + use<> {
+        let layout = Layout::new::<u64>();
+        add(&self.allocated, 0, 8);
+        add(&self.allocations, 0, 1);
+        // SAFETY: the size is not 0.
+        let block = unsafe { alloc(layout) }.expose_provenance();
+        add(&self.allocations, 1, 1);
+        add(&self.allocated, 1, 8);
+        // SAFETY: the block has this layout, and the function is called once.
+        move || unsafe { dealloc(ptr::with_exposed_provenance_mut(block), layout) }
     }
 
     fn allocate(&self, bytes: usize, is_freed: bool) {
@@ -98,8 +116,8 @@ pub(crate) fn note_floor(counts: &[Counts; THREADS]) {
 }
 
 /// The counts that a program left: of each kind, what it has done at least, and at most.
-fn read_counts(outcome: &Outcome) -> [[u64; 2]; 4] {
-    let bytes = fs::read(outcome.path(COUNTS)).unwrap();
+fn read_counts(outcome: &Outcome, name: &str) -> [[u64; 2]; 4] {
+    let bytes = fs::read(outcome.path(name)).unwrap();
     let mut sums = [[0; 2]; 4];
     let threads = bytes.chunks(size_of::<Counts>()).collect::<Vec<_>>();
     let words = |thread: &[u8]| {
@@ -122,11 +140,18 @@ fn read_counts(outcome: &Outcome) -> [[u64; 2]; 4] {
 /// The report has what the program has counted; if threads were at work, each may have been within one call.
 #[track_caller]
 pub(crate) fn counts_agree(outcome: &Outcome, report: &Report, at_work: bool) {
+    counts_agree_in(COUNTS, outcome, report, at_work);
+}
+
+/// The same for counts in another file.
+#[track_caller]
+pub(crate) fn counts_agree_in(file: &str, outcome: &Outcome, report: &Report, at_work: bool) {
     let row = scope(report, &["GlobalScope", "counted"]).expect("the scope").figures;
     let freed = row.allocated_bytes - row.live_bytes;
     let figures = [row.allocations, row.frees, row.allocated_bytes, freed];
     let names = ["allocations", "frees", "allocated bytes", "freed bytes"];
-    for ((figure, [begun, done]), name) in figures.into_iter().zip(read_counts(outcome)).zip(names)
+    for ((figure, [begun, done]), name) in
+        figures.into_iter().zip(read_counts(outcome, file)).zip(names)
     {
         assert!((done..=begun).contains(&figure), "{name}: {figure} of {done} to {begun}");
         assert!(at_work || begun == done, "{name}: {begun} begun, {done} done");

@@ -184,7 +184,7 @@ fn check(outcome: &Outcome, name: &str) {
 }
 
 /// The descriptors that are open, and what they lead to, but for that of this list.
-fn open() -> BTreeMap<i32, String> {
+pub(crate) fn open() -> BTreeMap<i32, String> {
     let entries = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let named = entries.filter_map(|path| {
         let leads = fs::read_link(&path).ok()?.to_str()?.to_owned();

@@ -28,6 +28,7 @@ mod files;
 mod findings;
 mod fork;
 mod fork_starts;
+mod fork_watchers;
 mod free_scopes;
 mod functions;
 mod jumps;
@@ -88,6 +89,7 @@ fn main() {
         ("memory", memory::CASES),
         ("black_box", black_box::CASES),
         ("watcher", watcher::CASES),
+        ("fork_watchers", fork_watchers::CASES),
         ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),

@@ -431,7 +431,7 @@ fn forks() {
 }
 
 /// Forks by a system call, without the handlers of the C library.
-fn fork_without_handlers(body: impl FnOnce()) -> libc::pid_t {
+pub(crate) fn fork_without_handlers(body: impl FnOnce()) -> libc::pid_t {
     // SAFETY: a fork without shared memory. No other thread is in the C library's allocator's arena of this one.
     unsafe {
         let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);

@@ -11,6 +11,7 @@ mod blocked;
 mod cgroup;
 mod clocks;
 mod descriptors;
+mod family;
 mod last_thread;
 mod library;
 #[cfg(target_arch = "x86_64")]
@@ -28,6 +29,7 @@ mod own_pages;
 mod own_table;
 mod packed;
 pub(crate) mod pages;
+mod passing;
 mod regular_file;
 #[cfg(target_arch = "x86_64")]
 mod resident;
@@ -42,14 +44,18 @@ pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use descriptors::{keep_apart, send_to_socket};
+pub(crate) use family::{
+    Family, Request, StartedFamily, duplicate, has_no_name, lock_for_watcher, path_of,
+    start_family, use_as_stderr,
+};
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, left_alone};
 #[cfg(feature = "__preload")]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{
-    OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack, run_in_own_table,
-    run_in_program_table, servants, serve, unpack, write_to_stderr,
+    InProgramTable, OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack,
+    run_in_own_table, run_in_program_table, servants, serve, unpack, write_to_stderr,
 };
 pub(crate) use regular_file::{open_regular, read_at};
 #[cfg(feature = "__preload")]
@@ -65,8 +71,9 @@ pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
 pub(crate) use watched::{
-    Started, Watcher, clear_in_children, end_watcher, has_one_thread, has_usual_pages,
-    is_in_loaded_file, map_shared, share_in_place, start_watcher, unshare_all,
+    Started, Watcher, clear_in_children, connection, end_watcher, forget_shared, has_one_thread,
+    has_usual_pages, is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place,
+    start_watcher, unshare_all,
 };
 
 #[cfg(target_arch = "x86_64")]

@@ -311,6 +311,18 @@ impl TargetFile {
         Ok(true)
     }
 
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn hand_over(&self) -> io::Result<(File, &CStr)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn received(_folder: File, name: std::ffi::CString) -> Self {
+        Self(path_of(name.to_bytes()))
+    }
+
     pub(crate) fn descriptor(&self) -> RawFd {
         -1
     }
@@ -374,6 +386,74 @@ pub(crate) unsafe fn clear_in_children(_start: NonNull<u8>, _bytes: usize) -> io
 
 pub(crate) fn unshare_all() {}
 
+pub(crate) fn forget_shared() {}
+
+pub(crate) fn share_again() -> io::Result<(NonNull<u8>, File)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn map_shared_file(_file: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn duplicate(_fd: RawFd) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn use_as_stderr(_file: File) {}
+
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
+pub(crate) fn has_no_name(_file: &File) -> bool {
+    false
+}
+
+pub(crate) fn lock_for_watcher(_fd: RawFd) {}
+
+pub(crate) fn connection() -> io::Result<(Watcher, Watched)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) struct InProgramTable;
+
+impl InProgramTable {
+    pub(crate) fn new(_descriptor: &File) -> Self {
+        Self
+    }
+}
+
+pub(crate) struct Family;
+
+impl Family {
+    pub(crate) fn request(
+        &self,
+        _watched: &Watched,
+        _bytes: &[u8],
+        _descriptors: &[RawFd],
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+pub(crate) struct Request {
+    pub(crate) watched: Watched,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<File>,
+}
+
+pub(crate) enum StartedFamily {
+    #[expect(dead_code, reason = "as on Linux")]
+    Program(Family),
+    #[expect(dead_code, reason = "as on Linux")]
+    Watcher(Request),
+}
+
+pub(crate) fn start_family() -> io::Result<StartedFamily> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(crate) fn has_one_thread() -> bool {
     false
 }
@@ -390,6 +470,8 @@ pub(crate) struct Watcher;
 
 impl Watcher {
     pub(crate) fn dismiss(&mut self) {}
+
+    pub(crate) fn forget(self) {}
 }
 
 pub(crate) enum Started {

@@ -117,6 +117,18 @@ impl TargetFile {
         Ok((!is_named).then_some(file))
     }
 
+    /// Removes the name; the file stays for those that have it open.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
+        match unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Reserves the name for this process until `self` is dropped; `false` if another process has
     /// it.
     ///
@@ -141,6 +153,17 @@ impl TargetFile {
     /// The descriptor of the folder.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.folder.as_raw_fd()
+    }
+
+    /// A descriptor of the folder that does not hold the reservation, and the name, for a watcher.
+    pub(crate) fn hand_over(&self) -> io::Result<(File, &CStr)> {
+        Ok((open_at(Some(&self.folder), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?, &self.name))
+    }
+
+    /// What [`hand_over`](Self::hand_over) has given.
+    pub(crate) fn received(folder: File, name: CString) -> Self {
+        let identity = super::identity(&folder);
+        Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor: false }
     }
 
     /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a

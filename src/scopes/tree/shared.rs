@@ -48,6 +48,16 @@ pub(crate) unsafe fn share(memory: NonNull<u8>) {
     SHARED.store(memory.as_ptr().cast(), Ordering::Release);
 }
 
+/// In the child of a fork, whose memory is shared with another watcher: copies the nodes of the process that has forked it.
+pub(crate) fn share_all() {
+    let Some(table) = Table::get() else { return };
+    let numbered =
+        (0..super::len() as u32).filter_map(|number| Some((number, table.node(number)?)));
+    numbered
+        .filter(|(_, node)| node.ready.load(Ordering::Acquire) != 0)
+        .for_each(|(number, node)| add(number, node));
+}
+
 /// Copies a node that is written, but not yet ready.
 pub(super) fn add(number: u32, node: &Node) {
     // NOTE: the child of a fork has other nodes.

@@ -11,6 +11,7 @@ use crate::platform::os::{self, RawFd, TargetFile};
 use crate::trace::format::Transport;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::{HEADER, Header, PacketWriter};
+use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::mem::ManuallyDrop;
@@ -103,6 +104,28 @@ impl FileSink {
             None => Ok(sink),
             Some(error) => Err(error),
         }
+    }
+
+    /// In a watcher: the file of another process, which has sent its descriptor.
+    pub(crate) fn received(file: File, transport: Transport) -> io::Result<Self> {
+        let file = OwnFile::new(file)?;
+        Ok(Self {
+            path: PathBuf::from(format!("/proc/self/fd/{}", os::descriptor(&file))),
+            file,
+            regular: true,
+            transport,
+            packets: PacketWriter::new(transport, PROTOCOL),
+            pending: Vec::new(),
+            written: 0,
+            failed: None,
+            watched: true,
+            number: super::FIRST_FILE,
+        })
+    }
+
+    /// How it is coded.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// The path of the file, which differs from the requested one if that was in use.
@@ -378,7 +401,10 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     match file.try_lock() {
         // On a file system without locks, another process that writes the file goes unnoticed.
         Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
-        Err(TryLockError::WouldBlock) => take_beside(path),
+        Err(TryLockError::WouldBlock) => match take_name(&file, path) {
+            Some(file) => Ok((file, path.to_owned())),
+            None => take_beside(path),
+        },
     }
 }
 
@@ -395,12 +421,32 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
                 let file = OwnFile::new(file).map_err(|error| failed("open", error))?;
                 return Ok((file, path));
             }
-            Err(TryLockError::WouldBlock) if number < MOST_BESIDE => {}
+            Err(TryLockError::WouldBlock) if number < MOST_BESIDE => {
+                if let Some(file) = take_name(&file, &path) {
+                    return Ok((file, path));
+                }
+            }
             Err(error) => return Err(failed("lock", error.into())),
         }
         number += 1;
         path = with_suffix(&first, number);
     }
+}
+
+/// A new file with the name of one that is locked, if that is the trace of this process before it replaced itself by `exec`, as a forked
+/// child with a watcher. The watcher finds that its file has no name any more.
+fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
+    let name = path.file_name()?.to_string_lossy();
+    let is_own = name.contains(&os::process_id().to_string());
+    // Any other lock lets nobody else have one.
+    if !is_own || locked.try_lock_shared().is_err() {
+        return None;
+    }
+    let target = TargetFile::find(path).ok()?;
+    target.remove().ok()?;
+    let file = target.open(MODE.load(Ordering::Relaxed)).ok()?;
+    file.try_lock().ok()?;
+    OwnFile::new(file).ok()
 }
 
 /// At most this many files of one process are beside the one that was asked for.
@@ -480,6 +526,22 @@ impl LaterFile {
         match self {
             Self::Open(file) => os::descriptor(file),
             Self::Named(target) => target.descriptor(),
+        }
+    }
+
+    /// What a watcher needs to write it: a descriptor, and the name in that folder, if it is one.
+    pub(crate) fn hand_over(&self) -> io::Result<(File, Option<&CStr>)> {
+        match self {
+            Self::Open(file) => Ok((file.try_clone()?, None)),
+            Self::Named(target) => target.hand_over().map(|(folder, name)| (folder, Some(name))),
+        }
+    }
+
+    /// What [`hand_over`](Self::hand_over) has given.
+    pub(crate) fn received(file: File, name: Option<CString>) -> io::Result<Self> {
+        match name {
+            Some(name) => Ok(Self::Named(TargetFile::received(file, name))),
+            None => OwnFile::new(file).map(Self::Open),
         }
     }
 

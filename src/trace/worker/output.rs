@@ -165,6 +165,13 @@ impl Output {
         Ok(())
     }
 
+    /// In a watcher of another process than that whose sinks these are: has only `file`.
+    pub(super) fn replace(&mut self, file: Box<dyn Sink>) {
+        // NOTE: threads that do not exist here may hold their locks.
+        self.sinks.drain(..).for_each(std::mem::forget);
+        self.sinks.push(file);
+    }
+
     /// Whether there is a sink with this number.
     pub(super) fn has_sink(&self, number: u64) -> bool {
         self.sinks.iter().any(|sink| sink.number() == number)

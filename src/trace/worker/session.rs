@@ -332,6 +332,16 @@ impl Session {
         Ok(true)
     }
 
+    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`. The clock of
+    /// its stream began at `start`, in cycles.
+    pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>, start: u64, process: u32) {
+        // What the file codes depends on the types that it has seen. The bytes are cut off.
+        self.announcer.describe(start, &[], &mut *file);
+        self.output.replace(file);
+        self.timeline.continue_from(start, false);
+        self.threads.set_process(process);
+    }
+
     /// Has sinks continue that have dropped packets and have room again.
     fn rejoin(&mut self) {
         for sink in self.output.sinks().iter_mut().filter(|sink| sink.wants_to_rejoin()) {

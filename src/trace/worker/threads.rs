@@ -165,6 +165,11 @@ impl Threads {
         self.streams.fresh()
     }
 
+    /// In a watcher: the threads are those of the process with this id.
+    pub(super) fn set_process(&mut self, process: u32) {
+        self.process = process;
+    }
+
     /// In a watcher: continues where the process that has ended had sent its events up to.
     pub(super) fn continue_from(&mut self, fresh_stream: u16, threads: Vec<(u32, Progress)>) {
         self.later = None;

@@ -189,6 +189,13 @@ pub(crate) fn reset_after_fork() {
     MEMORY.skip_chunk();
 }
 
+/// Begins with the first page again, in the child of a fork whose buffers are zeroed, and all its own.
+pub(super) fn begin_anew() {
+    FREE_SMALL.clear();
+    FREE_LARGE.clear();
+    MEMORY.begin_anew();
+}
+
 /// Takes a buffer of `size` bytes ([`SMALL`] or [`LARGE`]); `None` if the system has no memory.
 pub(crate) fn take(size: usize) -> Option<Buffer> {
     let buffer = if size == SMALL {

@@ -67,6 +67,12 @@ pub(crate) fn take_all() {
     }
 }
 
+/// In the child of a fork, whose memory is shared with another watcher: notes the types of the process that has forked it.
+pub(crate) fn share_all() {
+    let numbered = (0..MAX_TYPES).map_while(|number| Some((number, registered(number)?)));
+    numbered.for_each(|(number, logged)| note_shared(number, logged));
+}
+
 /// Notes for a watcher that `logged` has the entry `number`.
 fn note_shared(number: usize, logged: &'static Logged) {
     if state::is_watched()

@@ -236,6 +236,12 @@ pub(crate) unsafe fn set_watched() -> io::Result<()> {
     Ok(())
 }
 
+/// As [`set_watched`], in the child of a fork of a process in which that was called: the kernel clears its children, too.
+pub(crate) fn set_watched_again() {
+    WATCHED.store(true, Ordering::Relaxed);
+    PAGE.watched.store(1, Ordering::Release);
+}
+
 /// Notes that no watcher shares the buffers any more.
 pub(crate) fn set_unwatched() {
     WATCHED.store(false, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 
 use super::{buffer, registry, state};
 use crate::platform::os;
+use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ pub(crate) unsafe fn share(more: usize, limit: usize) -> io::Result<NonNull<u8>>
     if !os::has_usual_pages() {
         return Err(io::Error::other("the system has pages of another size than 4 KiB"));
     }
+    os::forget_shared();
     let more = more.next_multiple_of(4096);
     let buffers = buffer::bytes_to_share(limit);
     let start = os::map_shared(more + registry::BYTES_TO_SHARE + buffers)?;
@@ -54,9 +56,21 @@ pub(super) fn most(limit: usize) -> usize {
 /// In the child of a fork: the memory that the parent shares with its watcher becomes memory of the child, which is zeroed. Slots
 /// and buffers are then as if they had never been used.
 pub(crate) fn unshare_in_child() {
-    if LIMIT.swap(0, Ordering::AcqRel) != 0 {
-        START.store(ptr::null_mut(), Ordering::Release);
+    if !START.swap(ptr::null_mut(), Ordering::AcqRel).is_null() {
         os::unshare_all();
+        buffer::begin_anew();
         state::set_unwatched();
     }
+}
+
+/// In the child of a fork, after [`unshare_in_child`]: shares that memory again, with a watcher of the child. Where what [`share`] has
+/// returned is, which is zeroed, and the file that the watcher maps.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn share_in_child() -> io::Result<(NonNull<u8>, File)> {
+    let (start, file) = os::share_again()?;
+    START.store(start.as_ptr(), Ordering::Release);
+    state::set_watched_again();
+    Ok((start, file))
 }

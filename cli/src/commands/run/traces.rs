@@ -13,8 +13,8 @@ use tempfile::TempDir;
 const PID: &str = "%p";
 const PERCENT: &str = "%%";
 
-/// How long the watcher of the program may take, and all others together.
-const OWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the watchers of processes that have ended may take, and what has other traces locked.
+const ENDED_TIMEOUT: Duration = Duration::from_secs(30);
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the program writes its trace.
@@ -141,16 +141,21 @@ impl Traces {
         processes.into_iter().flat_map(|(_, paths)| last_first(paths)).collect()
     }
 
-    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long, because
-    /// a child of the program that runs on can have it locked, too.
+    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long where
+    /// the process runs on, or a child of it, which can have it locked, too.
     pub fn wait_for_watchers(&self, pid: u32) {
         let begin = Instant::now();
-        let own = named(&self.pattern, pid);
         for path in self.found(pid) {
-            let most = if path == own { OWN_TIMEOUT } else { OTHERS_TIMEOUT };
+            let its = if self.follow_children {
+                path.file_name().and_then(|name| self.pid_of(name.to_str()?))
+            } else {
+                Some(pid)
+            };
             let Ok(file) = File::open(&path) else { continue };
-            while matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-                && begin.elapsed() < most
+            // NOTE: the lock of a forked child's is a shared one.
+            while matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+                && begin.elapsed()
+                    < if its.is_some_and(has_ended) { ENDED_TIMEOUT } else { OTHERS_TIMEOUT }
             {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -296,6 +301,15 @@ pub fn numbered(path: &Path, pid: u32, number: u32) -> PathBuf {
         1 => beside(&path, pid),
         _ => beside(&beside(&path, pid), number),
     }
+}
+
+/// Whether a process has ended, perhaps without a parent that knows.
+fn has_ended(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat"));
+    // The name before it can have any character.
+    state.map_or(true, |state| {
+        state.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
+    })
 }
 
 /// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are any: each

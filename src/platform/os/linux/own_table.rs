@@ -16,10 +16,11 @@ use super::packed;
 use super::threads::{self, Body, STACK};
 use super::{process_id, run_on_new_thread, wait, wake_all};
 use std::ffi::{c_uint, c_void};
+use std::fs::File;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// The most bytes that the speaker needs of its stack.
 const SPEAKER_STACK: usize = 64 << 10;
@@ -194,6 +195,35 @@ impl Servant {
     }
 }
 
+/// A descriptor that the tracker's next table takes from the program's; -1 if there is none.
+static TAKEN: AtomicI32 = AtomicI32::new(-1);
+
+/// A descriptor that is in the program's table until the tracker has its own, which takes it by its number. The program's is closed
+/// when this is dropped.
+pub(crate) struct InProgramTable {
+    number: RawFd,
+    identity: Option<(u64, u64)>,
+}
+
+impl InProgramTable {
+    pub(crate) fn new(descriptor: &File) -> Self {
+        let number = descriptor.as_raw_fd();
+        TAKEN.store(number, Ordering::Release);
+        Self { number, identity: super::identity(descriptor) }
+    }
+}
+
+impl Drop for InProgramTable {
+    fn drop(&mut self) {
+        TAKEN.store(-1, Ordering::Release);
+        // NOTE: without a table of its own, its owner has closed it.
+        if self.identity.is_some() && super::identity(&self.number) == self.identity {
+            // SAFETY: it is the same file, and nothing in this table uses it any more.
+            unsafe { libc::close(self.number) };
+        }
+    }
+}
+
 /// What the tracker's descriptors wait in while its threads are ended; nothing without a table.
 pub(crate) struct Packed(Option<OwnedFd>);
 
@@ -253,7 +283,8 @@ pub(crate) fn serve(argument: usize) {
     }
     super::name_thread(c"memledger-fds");
     let packed = packed::take();
-    if unshare(packed).is_err() {
+    let taken = TAKEN.load(Ordering::Acquire);
+    if unshare(packed.or((taken >= 0).then_some(taken))).is_err() {
         return KEEPER.set(FAILED);
     }
     threads::set_table_of_this_thread(TABLE.fetch_add(1, Ordering::AcqRel) + 1);

@@ -6,7 +6,7 @@
 use super::descriptors::is_open;
 use super::pages;
 use super::{identity, keep_apart, process_id};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::fs::{self, File};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes of a page, as on x86-64.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// The most ranges of addresses that are shared.
 const MOST_RANGES: usize = 64;
@@ -99,15 +99,81 @@ pub(crate) unsafe fn clear_in_children(start: NonNull<u8>, bytes: usize) -> io::
     if advised == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Replaces all shared memory by zeroed memory of this process alone, in the child of a fork.
+/// Replaces all shared memory by zeroed memory of this process alone, in the child of a fork, and in a watcher that has no use for it.
 pub(crate) fn unshare_all() {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     for (start, bytes) in shared_ranges() {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has there is valid when zeroed.
-        unsafe { pages::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
+        let _ = map_over(start, bytes, flags, -1, 0);
     }
+}
+
+/// Maps other pages in the place of shared ones.
+fn map_over(
+    start: usize,
+    bytes: usize,
+    flags: c_int,
+    file: RawFd,
+    offset: usize,
+) -> io::Result<()> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let (at, flags) = (ptr::without_provenance_mut(start), flags | libc::MAP_FIXED);
+    // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has there is valid when zeroed.
+    let mapped = unsafe { pages::mmap(at, bytes, access, flags, file, offset as i64) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Forgets which memory was shared: other memory is about to be.
+pub(crate) fn forget_shared() {
     COUNT.store(0, Ordering::Release);
+}
+
+/// Makes the memory that was shared by the process that has forked this one shared again, with zeros in it: by a file without a name, so
+/// that another process than a child can map it. Where it starts, and the file.
+///
+/// # Errors
+/// Those of the system. The memory is that of this process alone then.
+pub(crate) fn share_again() -> io::Result<(NonNull<u8>, File)> {
+    let first = shared_ranges()
+        .next()
+        .and_then(|(start, _)| NonNull::new(ptr::with_exposed_provenance_mut(start)));
+    let Some(first) = first else {
+        return Err(io::Error::other("the process that has forked it shares nothing"));
+    };
+    let bytes: usize = shared_ranges().map(|(_, bytes)| bytes).sum();
+    // SAFETY: the limit is a local; the name ends with a NUL; the file is new, so nothing else owns it.
+    let file = unsafe {
+        let mut limit = std::mem::zeroed::<libc::rlimit>();
+        libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit);
+        if limit.rlim_cur < bytes as u64 {
+            // NOTE: the system would send SIGXFSZ.
+            return Err(io::Error::other(format!(
+                "files may have {} bytes (ulimit -f), and the memory for it has {bytes}",
+                limit.rlim_cur
+            )));
+        }
+        let file = libc::memfd_create(c"memledger".as_ptr(), libc::MFD_CLOEXEC);
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        keep_apart(File::from_raw_fd(file))?
+    };
+    file.set_len(bytes as u64)?;
+    map_shared_file(&file).inspect_err(|_| unshare_all())?;
+    for (start, bytes) in shared_ranges() {
+        // SAFETY: the mapping is our own.
+        unsafe { libc::madvise(ptr::without_provenance_mut(start), bytes, libc::MADV_DONTDUMP) };
+    }
+    Ok((first, file))
+}
+
+/// Maps the memory of [`share_again`], at the same addresses, in the watcher as in the watched process.
+pub(crate) fn map_shared_file(file: &File) -> io::Result<()> {
+    let mut offset = 0;
+    for (start, bytes) in shared_ranges() {
+        map_over(start, bytes, libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd(), offset)?;
+        offset += bytes;
+    }
+    Ok(())
 }
 
 /// Whether the program has only one thread: all others are the tracker's, which sleep or are the calling one.
@@ -161,6 +227,14 @@ impl Watcher {
         }
         self.identity = None;
     }
+
+    /// In the child of a fork: closes the descriptor of the process that has forked it.
+    pub(crate) fn forget(mut self) {
+        if self.identity.is_some() && identity(&*self.pipe) == self.identity {
+            // SAFETY: not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.pipe) };
+        }
+    }
 }
 
 /// What [`start_watcher`] returns.
@@ -178,6 +252,17 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// The end of a connection that was received: the process, and the pipe.
+    pub(super) fn new(process: OwnedFd, pipe: OwnedFd) -> Self {
+        Self { process, pipe: Some(pipe) }
+    }
+
+    /// Its descriptors, in the order of [`new`](Self::new).
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let pipe = self.pipe.iter().map(AsRawFd::as_raw_fd);
+        std::iter::once(self.process.as_raw_fd()).chain(pipe)
+    }
+
     /// Waits until the process has ended; `false` if it has dismissed the watcher before.
     pub(crate) fn wait_for_end(mut self) -> bool {
         loop {
@@ -201,11 +286,19 @@ impl Watched {
     }
 }
 
-/// Forks the watcher. It has no descriptors but `kept`, belongs to no terminal, handles no signal, and is no child of this process.
-///
-/// # Errors
-/// Those of the system: a process needs Linux 5.3 or later for this.
-pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
+/// A descriptor of this process.
+pub(super) fn open_process() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, process_id(), 0) };
+    if process < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is new, so nothing else owns it; it is closed on `exec` by itself.
+    keep_apart(unsafe { OwnedFd::from_raw_fd(process as RawFd) })
+}
+
+/// The two ends of the connection of a process to a watcher.
+pub(crate) fn connection() -> io::Result<(Watcher, Watched)> {
     let mut ends = [0; 2];
     // SAFETY: two descriptors are written.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -214,13 +307,32 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
     // SAFETY: they are new, so nothing else owns them.
     let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let (read, write) = (keep_apart(read)?, keep_apart(write)?);
-    // SAFETY: takes a number.
-    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, process_id(), 0) };
-    if process < 0 {
-        return Err(io::Error::last_os_error());
+    let process = open_process()?;
+    let pipe = ManuallyDrop::new(File::from(write));
+    let watcher = Watcher { identity: identity(&*pipe), pipe };
+    Ok((watcher, Watched { process, pipe: Some(read) }))
+}
+
+/// Forks the watcher.
+///
+/// # Errors
+/// Those of the system: a process needs Linux 5.3 or later for this.
+pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
+    let (watcher, watched) = connection()?;
+    let mut kept = kept.to_vec();
+    kept.extend(watched.descriptors());
+    match fork_away(kept, c"memledger-watch") {
+        Ok(true) => Ok(Started::Watcher(watched)),
+        Ok(false) => Ok(Started::Watched(watcher)),
+        Err(error) => {
+            watcher.forget();
+            Err(error)
+        }
     }
-    // SAFETY: as above; it is closed on `exec` by itself.
-    let process = keep_apart(unsafe { OwnedFd::from_raw_fd(process as RawFd) })?;
+}
+
+/// Forks a process that has no descriptors but `kept`, belongs to no terminal, and is no child of this process: `true` in it.
+pub(super) fn fork_away(mut kept: Vec<RawFd>, name: &CStr) -> io::Result<bool> {
     // NOTE: a child without a signal at its end: a program that waits for any child does not get it, nor is a handler of
     // SIGCHLD called.
     // SAFETY: a fork, without shared memory; the child calls only what is allowed there.
@@ -241,12 +353,9 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
                 _ => libc::_exit(0),
             }
         }
-        drop(write);
-        let mut keep = kept.to_vec();
-        keep.extend([process.as_raw_fd(), read.as_raw_fd()]);
-        close_all_but(&mut keep);
-        super::name_thread(c"memledger-watch");
-        return Ok(Started::Watcher(Watched { process, pipe: Some(read) }));
+        close_all_but(&mut kept);
+        super::name_thread(name);
+        return Ok(true);
     }
     let mut status = 0;
     // SAFETY: the status is valid for writing.
@@ -259,8 +368,7 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
     if status != 0 {
         return Err(io::Error::other("no process could be started"));
     }
-    let pipe = ManuallyDrop::new(File::from(write));
-    Ok(Started::Watched(Watcher { identity: identity(&*pipe), pipe }))
+    Ok(false)
 }
 
 /// Closes all descriptors but these. The first three, if they are not kept or not open, lead to `/dev/null`.
