@@ -147,7 +147,7 @@ impl Traces {
         let begin = Instant::now();
         for path in self.found(pid) {
             let its = if self.follow_children {
-                path.file_name().and_then(|name| self.pid_of(name.to_str()?))
+                path.file_name().and_then(|name| self.pid_of(name))
             } else {
                 Some(pid)
             };
