@@ -18,12 +18,15 @@ struct Module {
     stamp: [u64; 2],
 }
 
+/// Its path, its build id or stamp, and its size.
+type File = (String, Vec<u8>, [u64; 2], u64);
+
 struct Modules {
     instances: Vec<(Module, u16)>,
     /// Which instance is loaded at a base, and from which file.
     loaded: HashMap<u64, (FileId, usize)>,
-    /// By path, build id or stamp, and size: the rows, which a file that is loaded again shares.
-    rows: HashMap<(String, Vec<u8>, [u64; 2], u64), &'static Rows>,
+    /// The rows, which a file that is loaded again shares.
+    rows: HashMap<File, &'static Rows>,
     /// The codes of the rules that are not common.
     uncommon: HashMap<Packed, Code>,
     changes: Vec<InstanceChange>,
