@@ -1,4 +1,8 @@
-//! Escapes text from outside for a terminal, and finds the nearest known name to a misspelt one.
+//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to a
+//! misspelt one.
+
+#[cfg(any(feature = "enable", feature = "symbols"))]
+use std::{borrow::Cow, ffi::OsString};
 
 /// Escapes characters that move the cursor or change the direction of writing. Text from a trace,
 /// from the environment or from another machine is shown on a terminal in this form only.
@@ -27,6 +31,55 @@ pub fn escape(text: &str) -> String {
 pub(crate) fn steers_terminal(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// How a byte that is no UTF-8 begins in text.
+#[cfg(any(feature = "enable", feature = "symbols"))]
+const BYTE: &str = "\\x";
+
+/// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`. [`bytes_of`] reads it back.
+#[cfg(any(feature = "enable", feature = "symbols"))]
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(BYTE) => return Cow::Borrowed(text),
+        _ => {}
+    }
+    let mut text = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        text += &chunk.valid().replace(BYTE, "\\x5cx");
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    Cow::Owned(text)
+}
+
+/// The bytes that [`text_of`] has made text of.
+#[cfg(feature = "symbols")]
+pub(crate) fn bytes_of(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(BYTE) {
+        bytes.extend(before.as_bytes());
+        // NOTE: a trace from elsewhere can have a path such as `C:\x64`.
+        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(byte) = byte.filter(|byte| !byte.is_ascii() || *byte == b'\\') {
+            bytes.push(byte);
+            rest = &after[2..];
+        } else {
+            bytes.extend(BYTE.as_bytes());
+            rest = after;
+        }
+    }
+    bytes.extend(rest.as_bytes());
+    bytes
+}
+
+/// Bytes as the system's text, of which a path is made. Windows has UTF-8 only.
+#[cfg(any(feature = "enable", feature = "symbols"))]
+pub(crate) fn system_text(bytes: Vec<u8>) -> OsString {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    #[cfg(not(unix))]
+    return String::from_utf8_lossy(&bytes).into_owned().into();
 }
 
 /// The name in `known` that `name` most likely means: it differs from `name` in at most a third of
@@ -85,6 +138,28 @@ mod tests {
         assert_eq!(escape("\u{9b}2J"), "\\u{9b}2J");
         assert_eq!(escape("\u{61c}\u{2069}"), "\\u{61c}\\u{2069}");
         assert_eq!(escape("Größe 日本"), "Größe 日本");
+    }
+
+    #[test]
+    #[cfg(feature = "symbols")]
+    fn bytes_that_are_no_utf8_are_told_apart_and_found_again() {
+        let cases: [(&[u8], &str); 7] = [
+            (b"/usr/bin/cat", "/usr/bin/cat"),
+            ("/Größe".as_bytes(), "/Größe"),
+            (b"/d\xff/p\xc3", "/d\\xff/p\\xc3"),
+            (b"/d\\xff", "/d\\x5cxff"),
+            (b"\\\xff\\", "\\\\xff\\"),
+            (b"\\\\x5c", "\\\\x5cx5c"),
+            (b"", ""),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(text_of(bytes), text);
+            assert_eq!(bytes_of(text), bytes, "{text}");
+        }
+        // Of a trace from elsewhere.
+        for text in ["C:\\x64\\a.exe", "\\x", "\\xé", "\\x4"] {
+            assert_eq!(bytes_of(text), text.as_bytes());
+        }
     }
 
     #[test]

@@ -235,7 +235,13 @@ fn an_address_beyond_a_dynamic_symbol_has_no_name() {
     let mut name = |address| binaries.frames(&program.module, address).pop().map(|f| f.function);
     assert_eq!(name(start + size - 1).as_deref(), Some("exported"));
     assert_eq!(name(start + size), None);
-    assert_eq!(binaries.take_notes(), [""; 0]);
+    // It has not the name of a library.
+    let says = format!(
+        "{} has the names of exported functions only, because it was stripped; its other frames are the module \
+         and an offset",
+        program.path.display()
+    );
+    assert_eq!(binaries.take_notes(), [says]);
 }
 
 #[test]
@@ -254,6 +260,95 @@ fn a_stripped_program_is_noted_once() {
         "{path} has no symbols, because it was stripped; its frames are the module and an offset"
     );
     assert_eq!(binaries.take_notes(), [expected]);
+}
+
+/// The name of the function at an address, and the sentences.
+fn name_at(program: &Program, address: u64) -> (Option<String>, Vec<String>) {
+    let mut binaries = symbolizer(&[]);
+    let frame = binaries.frames(&program.module, address).pop();
+    (frame.map(|frame| frame.function), binaries.take_notes())
+}
+
+/// As Fedora installs its programs: without symbols, but with those of its functions in a section that is compressed.
+#[test]
+fn mini_debug_info_has_the_names_of_functions() {
+    let program = compile(&["-Cdebuginfo=0", "-Csymbol-mangling-version=v0"]);
+    let folder = program.folder.path();
+    if !objcopy(&["--only-keep-debug", "tiny", "mini"], folder) {
+        return;
+    }
+    let (start, _) = program.function("outer");
+    objcopy(&["--strip-all", "tiny"], folder);
+    let (name, notes) = name_at(&program, start);
+    assert_eq!((name, notes.len()), (None, 1), "{notes:?}");
+    if !is_run(Command::new("xz").current_dir(folder).arg("mini")) {
+        eprintln!("xz is not installed, so MiniDebugInfo is not tested");
+        return;
+    }
+    let packed = fs::read(folder.join("mini.xz")).expect("it");
+    let add = |packed: &[u8]| {
+        fs::write(folder.join("mini.xz"), packed).expect("written");
+        let section = ["--remove-section=.gnu_debugdata", "tiny"];
+        objcopy(&section, folder);
+        objcopy(&["--add-section=.gnu_debugdata=mini.xz", "tiny"], folder);
+        name_at(&program, start)
+    };
+    assert_eq!(add(&packed), (Some("tiny::outer".to_owned()), vec![]));
+    // A damaged one is told, and does no harm.
+    let (name, notes) = add(&packed[..packed.len() / 2]);
+    assert_eq!(name, None);
+    let says = format!("the section .gnu_debugdata of {} cannot be read: ", program.path.display());
+    assert!(notes[0].starts_with(&says), "{notes:?}");
+    for at in (0..packed.len()).step_by(packed.len() / 40) {
+        let mut damaged = packed.clone();
+        damaged[at] ^= 0x55;
+        add(&damaged);
+    }
+}
+
+/// Code without a symbol, after a function without a size.
+#[test]
+fn a_function_of_the_compiler_does_not_name_what_follows_it() {
+    let source = "\
+std::arch::global_asm!(\".globl sizeless\", \".type sizeless,@function\", \"sizeless: ret\", \".fill 64, 1, 0x90\");
+unsafe extern \"C\" { fn sizeless(); }
+fn main() { unsafe { sizeless() } }
+";
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let program = compile_source(source, &["-Cdebuginfo=0"]);
+    let (start, _) = program.function("sizeless");
+    assert_eq!(name_at(&program, start + 40).0.as_deref(), Some("sizeless"));
+    for name in ["frame_dummy", "_init"] {
+        let renamed = program.path.with_file_name("tiny.o");
+        fs::copy(&program.path, &renamed).expect("copied");
+        if !objcopy(&[&format!("--redefine-sym=sizeless={name}"), "tiny"], program.folder.path()) {
+            return;
+        }
+        assert_eq!(name_at(&program, start + 40).0, None, "{name}");
+        fs::rename(&renamed, &program.path).expect("moved");
+    }
+}
+
+/// As nothing forbids: a folder, and a function.
+#[test]
+fn names_that_are_no_utf8_are_found_and_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut program = compile(&["-Cdebuginfo=0"]);
+    let folder = program.folder.path().join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    let name = std::ffi::OsStr::from_bytes(b"exported=ex\xffported");
+    let mut command = Command::new("objcopy");
+    command.current_dir(program.folder.path());
+    if !is_run(command.arg("--redefine-sym").arg(name).arg("tiny")) {
+        eprintln!("objcopy is not installed, so names of functions are not tested");
+        return;
+    }
+    fs::create_dir(&folder).expect("a folder");
+    fs::rename(&program.path, folder.join("tiny")).expect("moved");
+    program.module.path = program.path.with_file_name(r"d\xff").join("tiny").display().to_string();
+    let (start, _) = program.function("exported");
+    assert_eq!(name_at(&program, start), (Some(r"ex\xffported".to_owned()), vec![]));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Formats {
     /// The format of a file with this name, by its longest known ending: `run.speedscope.json` is not
     /// JSON of the report.
     pub fn by_path(&self, path: &Path) -> Option<&'static dyn ReportFormat> {
-        let name = path.file_name()?.to_str()?;
+        let name = path.file_name()?.to_string_lossy();
         let is_ending = |ending: &str| {
             let stem = name.strip_suffix(ending).and_then(|stem| stem.strip_suffix('.'));
             stem.is_some_and(|stem| !stem.is_empty())

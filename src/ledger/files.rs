@@ -4,6 +4,7 @@ use super::problems;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
+use crate::words::system_text;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,40 +46,41 @@ pub(super) fn report_in_use(asked: &Path, used: &Path) {
 /// executable, and `%%` by a percent sign. Passes `report` one sentence for each other letter after
 /// a `%`.
 pub(super) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
-    let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
+    let text = path.as_os_str().as_encoded_bytes();
+    if !text.contains(&b'%') {
         return path.to_owned();
-    };
-    let mut expanded = String::new();
-    let mut rest = text.chars();
-    while let Some(char) = rest.next() {
-        if char != '%' {
-            expanded.push(char);
+    }
+    let mut expanded = Vec::new();
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            expanded.push(byte);
             continue;
         }
         match rest.next() {
-            Some('p') => expanded += &os::process_id().to_string(),
-            Some('t') => {
+            Some(b'p') => expanded.extend(os::process_id().to_string().bytes()),
+            Some(b't') => {
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                expanded += &time.as_secs().to_string();
+                expanded.extend(time.as_secs().to_string().bytes());
             }
-            Some('e') => {
+            Some(b'e') => {
                 let program = std::env::current_exe().unwrap_or_default();
-                expanded += &program.file_name().unwrap_or_default().to_string_lossy();
+                expanded.extend(program.file_name().unwrap_or_default().as_encoded_bytes());
             }
-            Some('%') => expanded.push('%'),
+            Some(b'%') => expanded.push(b'%'),
             other => {
-                if let Some(letter) = other.filter(char::is_ascii_alphabetic) {
+                if let Some(letter) = other.filter(u8::is_ascii_alphabetic).map(char::from) {
                     report(format!(
                         "%{letter} in the name {} stays as it is; what can be put in is %p (process id), %t (unix seconds), %e (executable) and %% (%)",
                         path.display()
                     ));
                 }
-                expanded.push('%');
+                expanded.push(b'%');
                 expanded.extend(other);
             }
         }
     }
-    expanded.into()
+    system_text(expanded).into()
 }
 
 #[cfg(test)]
@@ -101,6 +103,12 @@ mod tests {
             ("%z%1%", "%z%1%".to_owned()),
         ] {
             assert_eq!(filled(name), Path::new(&expanded), "{name}");
+        }
+        #[cfg(unix)]
+        {
+            let path = |bytes: &[u8]| PathBuf::from(system_text(bytes.to_vec()));
+            let expected = [b"d\xff/", pid.to_string().as_bytes()].concat();
+            assert_eq!(expand(&path(b"d\xff/%p"), &mut drop), path(&expected));
         }
         let executable = std::env::current_exe().unwrap();
         assert_eq!(filled("%e").as_os_str(), executable.file_name().unwrap());

@@ -170,6 +170,6 @@ fn own_names(mut config: Config) -> Config {
 }
 
 fn own_name(path: &Path) -> PathBuf {
-    let has_id = path.to_str().is_some_and(|text| text.replace("%%", "").contains("%p"));
+    let has_id = path.to_string_lossy().replace("%%", "").contains("%p");
     if has_id { path.to_owned() } else { beside(path) }
 }

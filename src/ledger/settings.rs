@@ -11,7 +11,7 @@ use crate::platform::os;
 use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
-use crate::words::nearest;
+use crate::words::{nearest, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Once;
@@ -136,16 +136,18 @@ impl Settings {
         let mut settings = Self::default();
         let mut rest = Vec::new();
         for arg in args {
-            let flag = arg.to_str().and_then(|text| {
-                let shorts = [(STACKS_FLAG, STACKS_ON), (WATCH_FLAG, WATCH_ON)];
-                let short = shorts.iter().find(|(flag, _)| text == flag.trim_end_matches('='));
-                let text = short.map_or(text, |(_, whole)| whole);
-                let mut settings = SETTINGS.iter().enumerate();
-                settings
-                    .find_map(|(index, setting)| Some((index, text.strip_prefix(setting.flag)?)))
+            let text = arg.as_encoded_bytes();
+            let shorts = [(STACKS_FLAG, STACKS_ON), (WATCH_FLAG, WATCH_ON)];
+            let is_short = |flag: &str| text == flag.trim_end_matches('=').as_bytes();
+            let short = shorts.iter().find(|(flag, _)| is_short(flag));
+            let text = short.map_or(text, |(_, whole)| whole.as_bytes());
+            let flag = SETTINGS.iter().enumerate().find_map(|(index, setting)| {
+                Some((index, text.strip_prefix(setting.flag.as_bytes())?))
             });
             match flag {
-                Some((index, value)) => untracked(|| settings.0[index] = Some(value.into())),
+                Some((index, value)) => {
+                    untracked(|| settings.0[index] = Some(system_text(value.to_vec())));
+                }
                 None => rest.push(arg),
             }
         }

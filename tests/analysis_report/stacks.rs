@@ -95,6 +95,40 @@ fn a_block_counts_in_its_stack_and_ids_with_the_same_frames_are_one() {
     assert_eq!(report.largest_live[0].stack, Some(0));
 }
 
+/// A library that has no symbols, called by a program that has some.
+#[test]
+fn a_library_without_names_does_not_hide_its_caller() {
+    struct OfProgram;
+    impl Symbolizer for OfProgram {
+        fn frames(&mut self, module: &Module, _: u64) -> Vec<SourceFrame> {
+            let function = || SourceFrame { function: "demo".into(), file: None, line: None };
+            (module.path == "/bin/demo").then(function).into_iter().collect()
+        }
+    }
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.thread(2, 1, "main");
+    feed.module("/bin/demo", 0x1000, 0x100);
+    feed.module("/lib/libstdc++.so.6", 0x2000, 0x100);
+    feed.module("/lib/jit", 0x3000, 0x100);
+    for (id, frames) in [(1, &[0x2010, 0x1010][..]), (2, &[0x2010]), (3, &[0x3010, 0x1010])] {
+        feed.stack(id, frames);
+        feed.alloc_at(2, 0x100 * u64::from(id), 10_u64.pow(id), id);
+    }
+    let mut report = feed.report();
+    report.symbolize(&mut OfProgram);
+    let own = |all_frames| {
+        let rows = report.by_function(all_frames).into_iter();
+        let rows = rows.filter(|row| row.figures.allocations > 0);
+        rows.map(|row| (row.name, row.figures.live_bytes)).collect::<Vec<_>>()
+    };
+    let row = |name: &str, bytes| (name.to_owned(), bytes);
+    let unnamed = "libstdc++.so.6+0xf";
+    assert_eq!(own(false), [row("jit+0xf", 1000), row(unnamed, 100), row("demo", 10)]);
+    assert_eq!(own(true), [row("jit+0xf", 1000), row(unnamed, 110)]);
+    // Findings name functions in the same way.
+    assert_eq!(report.functions_of(2, false), ["demo"]);
+}
+
 #[test]
 fn a_trace_without_stacks_has_no_rows_of_them() {
     let mut feed = Feed::new();

@@ -19,9 +19,12 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("thread names and ids are right", names, |run| {
         let report = run.run().quiet().whole();
-        for (bytes, name) in
-            [(1_000_003, "main"), (1_000_033, "Ünïcode"), (1_000_037, "exactly 15 byte")]
-        {
+        for (bytes, name) in [
+            (1_000_003, "main"),
+            (1_000_033, "Ünïcode"),
+            (1_000_037, "exactly 15 byte"),
+            (1_000_039, r"no\xffutf8"),
+        ] {
             let block = report.largest_live.iter().find(|block| block.bytes == bytes).unwrap();
             assert_eq!(block.thread, name);
         }
@@ -202,6 +205,11 @@ fn names() {
         let builder = std::thread::Builder::new().name(name.into());
         builder.spawn(move || leave(bytes)).unwrap().join().unwrap();
     }
+    let body = || {
+        std::fs::write("/proc/thread-self/comm", b"no\xffutf8").unwrap();
+        leave(1_000_039);
+    };
+    std::thread::spawn(body).join().unwrap();
 }
 
 fn resident_kib() -> u64 {

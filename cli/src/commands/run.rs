@@ -19,6 +19,7 @@ use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::note;
 use child::{Ended, Program};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use live::{Aside, Live};
 use memledger::analysis::{Analyzer, FindingsObserver, Report};
 use memledger::dump::{FORMATS, ReportFormat, text};
@@ -28,7 +29,6 @@ use processes::Process;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use traces::{Trace, Traces};
 use viewed::Viewed;
@@ -72,10 +72,10 @@ pub struct RunArgs {
     stacks: Option<String>,
     /// Where the report goes: stderr, off, or a file whose ending is its format; %p is the process id
     /// [default: MEMLEDGER_REPORT, else stderr]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(ReportTo::parse))]
     report: Option<ReportTo>,
     /// A page for a browser in this file, beside the report; %p is the process id
-    #[arg(long, value_name = "FILE", value_parser = page)]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(page))]
     html: Option<PathBuf>,
     /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_FILE, else a temporary
     /// file]
@@ -115,14 +115,12 @@ enum ReportTo {
     File(PathBuf),
 }
 
-impl FromStr for ReportTo {
-    type Err = String;
-
-    fn from_str(value: &str) -> Result<Self, String> {
-        match value {
-            "off" => Ok(Self::Nowhere),
-            "stderr" => Ok(Self::Stderr),
-            path if FORMATS.by_path(path.as_ref()).is_some() => Ok(Self::File(path.into())),
+impl ReportTo {
+    fn parse(value: PathBuf) -> Result<Self, String> {
+        match value.to_str() {
+            Some("off") => Ok(Self::Nowhere),
+            Some("stderr") => Ok(Self::Stderr),
+            _ if FORMATS.by_path(&value).is_some() => Ok(Self::File(value)),
             _ => Err(format!(
                 "a report goes to stderr, off, or a file ending in {}",
                 FORMATS.endings()
@@ -132,9 +130,9 @@ impl FromStr for ReportTo {
 }
 
 /// The name of a page.
-fn page(value: &str) -> Result<PathBuf, String> {
-    match FORMATS.by_path(value.as_ref()) {
-        Some(format) if format.name() == "html" => Ok(value.into()),
+fn page(value: PathBuf) -> Result<PathBuf, String> {
+    match FORMATS.by_path(&value) {
+        Some(format) if format.name() == "html" => Ok(value),
         _ => Err("the name of a page ends in .html or .htm".to_owned()),
     }
 }
@@ -157,9 +155,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let report_to = match (&args.report, variable(REPORT)) {
         (Some(report), _) => report.clone(),
-        (None, Some(value)) => value
-            .to_string_lossy()
-            .parse()
+        (None, Some(value)) => ReportTo::parse(value.clone().into())
             .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
         (None, None) => ReportTo::Stderr,
     };

@@ -7,10 +7,12 @@ use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -40,6 +42,7 @@ trials![
     only_the_program_itself_is_recorded,
     children_are_followed_if_asked,
     the_trace_is_kept_if_asked,
+    names_that_are_no_utf8_are_written_and_read,
     a_process_that_replaces_itself_has_files_that_are_numbered_alike,
     a_trace_that_another_process_writes_is_refused,
     a_trace_that_was_deleted_is_told,
@@ -215,6 +218,46 @@ fn closed_streams_and_an_ignored_sigpipe_are_handed_on() {
     let alone = String::from_utf8(alone.stdout).expect("text");
     assert!(alone.starts_with("closed\n"), "{alone}");
     assert_eq!(ended.stdout, alone);
+}
+
+/// The folder of the program, of the trace, the report and the page.
+fn names_that_are_no_utf8_are_written_and_read() {
+    let mut run = Run::tracked("spawns", &["--follow-children", "--stacks"]);
+    let name = |name: &[u8]| run.folder.path().join(OsStr::from_bytes(name));
+    let folder = name(b"d\xff");
+    fs::create_dir(&folder).expect("a folder");
+    let program = folder.join("program");
+    // NOTE: by a process of its own, as this one forks.
+    let copied =
+        Command::new("cp").arg(std::env::current_exe().expect("it")).arg(&program).status();
+    assert!(copied.expect("cp runs").success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    command.args(["run", "--follow-children", "--stacks"]);
+    for (flag, file) in
+        [("--trace", "%p.memledger"), ("--report", "%p.json"), ("--html", "%p.html")]
+    {
+        command.arg(flag).arg(folder.join(file));
+    }
+    command.arg("--").arg(&program).env(SCENARIO, "spawns").env("MEMLEDGER_WATCH", "0");
+    command.current_dir(run.folder.path()).stdin(Stdio::null());
+    run.command = command;
+    let ended = run.run();
+    ended.exited(0);
+    assert_eq!(ended.stderr, "");
+    let names = fs::read_dir(ended.path("").join(OsStr::from_bytes(b"d\xff"))).expect("a folder");
+    let names: Vec<_> = names.map(|entry| entry.expect("a name").file_name()).collect();
+    let ending =
+        |end: &'static str| names.iter().filter(move |name| name.to_string_lossy().ends_with(end));
+    for end in [".memledger", ".json", ".html"] {
+        assert_eq!(ending(end).count(), 2, "{end} of {names:?}");
+    }
+    for report in ending(".json") {
+        let report =
+            fs::read_to_string(ended.path("").join(OsStr::from_bytes(b"d\xff")).join(report));
+        let report = report.expect("a report");
+        assert!(report.contains(r"/d\\xff/program"), "{report}");
+        assert!(report.contains("scenarios::leave"), "{report}");
+    }
 }
 
 fn what_cannot_run_is_127_or_126() {

@@ -1,7 +1,7 @@
 //! Functions, lines and crates, made from stacks.
 //!
 //! A frame is one call, or several where functions were inlined. Calls of the standard library and of
-//! allocation machinery are *folded*: not shown, unless all are asked for. A row is named by the first
+//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. A row is named by the first
 //! call of a stack that is shown, from the innermost one.
 
 use super::build::order;
@@ -10,7 +10,7 @@ use super::rows::{BucketRow, Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
-use crate::analysis::symbols::SourceFrame;
+use crate::analysis::symbols::{Module, SourceFrame};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -102,7 +102,10 @@ impl<'a> Call<'a> {
             None => format!("{offset:#x}"),
         };
         let (function, owner) = (Cow::Owned(function), Cow::Borrowed(file.unwrap_or("?")));
-        Self { function, found: None, owner, folded: false, is_entry: false }
+        // Who called the library says more.
+        let module = frame.module.and_then(|module| report.modules.get(module));
+        let folded = module.is_some_and(Module::is_library);
+        Self { function, found: None, owner, folded, is_entry: false }
     }
 
     /// Its function, as a report names it.
@@ -244,8 +247,7 @@ impl<'a> Calls<'a> {
 
 /// The name of the file of a frame's module.
 fn file_of<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
-    let module = report.modules.get(frame.module?)?;
-    Some(module.path.rsplit('/').next().unwrap_or(&module.path))
+    Some(report.modules.get(frame.module?)?.name())
 }
 
 impl BucketRow {

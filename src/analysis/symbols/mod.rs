@@ -24,6 +24,18 @@ pub struct Module {
     pub build_id: Vec<u8>,
 }
 
+impl Module {
+    /// The last part of its path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Whether it is a library, by its name: `libz.so`, `libstdc++.so.6`.
+    pub(crate) fn is_library(&self) -> bool {
+        self.name().ends_with(".so") || self.name().contains(".so.")
+    }
+}
+
 /// One function on a call stack, inlined or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceFrame {

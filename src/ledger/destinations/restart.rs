@@ -109,14 +109,15 @@ fn create_beside(path: &Path) -> Result<(File, PathBuf), String> {
     let failed = |error: io::Error| format!("{} cannot be created: {error}", path.display());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
-    let extension = extension.unwrap_or_default();
     for number in 1..MAX_NAMES {
-        let name = match number {
-            1 => format!("{stem}{extension}"),
-            number => format!("{stem}-{number}{extension}"),
-        };
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
         match os::create_in(folder, &name) {
             Ok(file) => return Ok((file, path.with_file_name(name))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

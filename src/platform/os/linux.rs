@@ -77,7 +77,7 @@ use own_pages::own_pages;
 pub(crate) use resident::{resident_memory, rss_now_and_most};
 
 use super::ThreadName;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -568,8 +568,8 @@ pub(crate) fn stop_listening(listener: &TcpListener) {
 /// Creates the file `name` in `folder`; only its owner can read and write it. Fails if the name
 /// exists, as a file, a pipe or a link. `name` must have no slash, so that it does not leave the
 /// folder.
-pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
-    let name = std::ffi::CString::new(name)?;
+pub(crate) fn create_in(folder: &Path, name: impl AsRef<OsStr>) -> io::Result<File> {
+    let name = std::ffi::CString::new(name.as_ref().as_encoded_bytes())?;
     let folder = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK)

@@ -1,7 +1,7 @@
 //! Platforms without a tracker: everything compiles, nothing is recorded.
 
 use super::ThreadName;
-use std::ffi::{CStr, OsString, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{TcpListener, TcpStream};
@@ -328,7 +328,7 @@ pub(crate) fn set_mode(_file: &File, _mode: u32) {}
 
 pub(crate) fn stop_listening(_listener: &TcpListener) {}
 
-pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
+pub(crate) fn create_in(_folder: &Path, _name: impl AsRef<OsStr>) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

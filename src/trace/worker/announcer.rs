@@ -11,6 +11,7 @@ use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::write::declared;
+use crate::words::text_of;
 
 /// A packet of figures gets no more events once it has this many bytes. Its last event may exceed
 /// them.
@@ -213,7 +214,12 @@ fn about_program(start: u64) -> Vec<u8> {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
     stream_events::SESSION.append(
-        &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
+        &[
+            "Linux".into(),
+            (&*text_of(program.as_encoded_bytes())).into(),
+            3_u32.into(),
+            5_u32.into(),
+        ],
         &mut about,
     );
     about

@@ -12,6 +12,7 @@ use crate::trace::format::stream_events;
 use crate::trace::write::buffer::Buffer;
 use crate::trace::write::slot::{FINISHED, LIVE, ThreadSlot};
 use crate::trace::write::{backpressure, buffer_pool, registry};
+use crate::words::text_of;
 use std::sync::atomic::Ordering;
 
 /// The collector's state of the thread in one slot.
@@ -240,7 +241,7 @@ impl Threads {
             current.unwrap_or_else(|| slot.name())
         };
         let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        let name = String::from_utf8_lossy(&name[..size]);
+        let name = text_of(&name[..size]);
         let hint = id.into();
         importants.add(
             &stream_events::THREAD_INFO,

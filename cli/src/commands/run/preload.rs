@@ -139,7 +139,10 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     BufReader::new(std::io::Read::take(file, MOST)).read_until(b'\n', &mut line).ok()?;
     let rest = line.strip_prefix(b"#!")?.trim_ascii();
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
-    Some(String::from_utf8_lossy(name).into_owned().into())
+    #[cfg(unix)]
+    return Some(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into());
+    #[cfg(not(unix))]
+    return Some(String::from_utf8_lossy(name).into_owned().into());
 }
 
 /// What an ELF file is; `None` if it is none that this machine runs.

@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use memledger::analysis::Report;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -131,7 +131,7 @@ impl Traces {
     pub fn programs(&self, pid: u32) -> Vec<Trace> {
         let mut processes = Vec::<(u32, Vec<PathBuf>)>::new();
         for path in self.found(pid) {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let name = path.file_name().unwrap_or_default();
             let own = if self.follow_children { self.pid_of(name).unwrap_or(pid) } else { pid };
             match processes.iter_mut().find(|(process, _)| *process == own) {
                 Some((_, paths)) => paths.push(path),
@@ -164,7 +164,7 @@ impl Traces {
             let beside: Vec<_> = pid.into_iter().flat_map(|pid| all_beside(&own, pid)).collect();
             return Box::new(std::iter::once(own).chain(beside));
         }
-        let is_trace = |name: &str| {
+        let is_trace = |name: &OsStr| {
             self.pid_of(name).is_some_and(|pid| {
                 let own = named(&self.pattern, pid);
                 let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
@@ -174,21 +174,21 @@ impl Traces {
         let folder = named(self.pattern.parent().unwrap_or(Path::new("/")), 0);
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         Box::new(
-            entries
-                .filter(move |entry| entry.file_name().to_str().is_some_and(is_trace))
-                .map(|entry| entry.path()),
+            entries.filter(move |entry| is_trace(&entry.file_name())).map(|entry| entry.path()),
         )
     }
 
     /// The process that a trace of this name could be of, in a pattern with `%p`.
-    fn pid_of(&self, name: &str) -> Option<u32> {
-        let pattern = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let (before, after) = pattern.split_once(PID).unwrap_or((pattern, ""));
-        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
+    fn pid_of(&self, name: &OsStr) -> Option<u32> {
+        let pattern = self.pattern.file_name().unwrap_or_default().as_encoded_bytes();
+        let at = pattern.windows(2).position(|pair| pair == PID.as_bytes());
+        let (before, after) = pattern.split_at(at.unwrap_or(pattern.len()));
+        let after = after.strip_prefix(PID.as_bytes()).unwrap_or(after);
+        let [before, after] = [before, after].map(|part| filled(part, PID));
         // NOTE: with two `%p` the rest has more than digits.
-        let rest = name.strip_prefix(&*before)?.strip_suffix(&*after)?;
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        rest.get(..digits)?.parse().ok()
+        let rest = name.as_encoded_bytes().strip_prefix(&*before)?.strip_suffix(&*after)?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
     }
 
     /// A sentence about the trace at `path`, without the name of a file that is removed soon.
@@ -246,7 +246,7 @@ fn is_locked(path: &Path) -> bool {
 
 /// A name that has to be another one for each process.
 pub fn check_distinct(flag: &str, path: &Path) -> Result<(), CliError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.replace(PERCENT, "").contains(PID) {
         return Ok(());
     }
@@ -258,9 +258,34 @@ pub fn check_distinct(flag: &str, path: &Path) -> Result<(), CliError> {
 
 /// `path` with the process id in it.
 pub fn named(path: &Path, pid: u32) -> PathBuf {
-    let Some(text) = path.to_str() else { return path.to_owned() };
-    let parts = text.split(PERCENT).map(|part| part.replace(PID, &pid.to_string()));
-    parts.collect::<Vec<_>>().join("%").into()
+    path_of(filled(path.as_os_str().as_encoded_bytes(), &pid.to_string()))
+}
+
+/// A pattern with `pid` in it.
+fn filled(pattern: &[u8], pid: &str) -> Vec<u8> {
+    let mut filled = Vec::new();
+    let mut rest = pattern;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match rest.first() {
+            Some(b'p') if byte == b'%' => filled.extend(pid.bytes()),
+            Some(b'%') if byte == b'%' => filled.push(b'%'),
+            _ => {
+                filled.push(byte);
+                continue;
+            }
+        }
+        rest = &rest[1..];
+    }
+    filled
+}
+
+/// The path that these bytes are.
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    #[cfg(unix)]
+    return <OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into();
+    #[cfg(not(unix))]
+    return String::from_utf8_lossy(&bytes).into_owned().into();
 }
 
 /// `path` with the process id in it, for a program of a process: `NAME.PID.EXT` and so on, as [`Trace::number`] says.
@@ -296,7 +321,7 @@ fn beside(path: &Path, suffix: impl std::fmt::Display) -> PathBuf {
 /// The path from the root, so that it is the same file for children that run in other folders.
 fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     let name = path.display();
-    let text = path.to_str().unwrap_or_default().replace(PERCENT, "").replace(PID, "");
+    let text = path.to_string_lossy().replace(PERCENT, "").replace(PID, "");
     if let Some(letter) = ["%t", "%e"].iter().find(|letter| text.contains(**letter)) {
         return Err(CliError::Usage(format!(
             "the trace {name} has {letter}; here only %p (process id) and %% (%) are put in, because \
@@ -318,11 +343,10 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 
 /// A path that means itself as a pattern.
 fn escaped(path: &Path) -> PathBuf {
-    // NOTE: in a path that is no UTF-8, the tracker puts nothing in.
-    match path.to_str() {
-        Some(text) => OsString::from(text.replace('%', PERCENT)).into(),
-        None => path.to_owned(),
-    }
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    path_of(
+        bytes.flat_map(|&byte| std::iter::repeat_n(byte, 1 + usize::from(byte == b'%'))).collect(),
+    )
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
@@ -344,6 +368,12 @@ mod tests {
             assert_eq!(named(Path::new(pattern), 42), Path::new(expected));
         }
         assert_eq!(named(&escaped(Path::new("/a%p/b%%c")), 42), Path::new("/a%p/b%%c"));
+        #[cfg(unix)]
+        {
+            let path = |bytes: &[u8]| path_of(bytes.to_vec());
+            assert_eq!(named(&path(b"d\xff/%p-%%"), 42), path(b"d\xff/42-%"));
+            assert_eq!(named(&escaped(&path(b"d%p\xff")), 42), path(b"d%p\xff"));
+        }
         assert_eq!(beside(Path::new("/a/run.x.utrace"), 42), Path::new("/a/run.x.42.utrace"));
         assert_eq!(beside(Path::new("/a/run"), 42), Path::new("/a/run.42"));
     }

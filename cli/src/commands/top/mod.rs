@@ -66,7 +66,7 @@ const SHORTEST: f64 = 0.1;
 pub struct TopArgs {
     /// Where a program listens (HOST:PORT, a host, or a port of this machine), or a trace
     #[arg(value_name = "ADDR|TRACE")]
-    of: String,
+    of: PathBuf,
     /// The list to begin with
     #[arg(long, default_value = "scope", value_parser = choice(&By::ALL, By::name))]
     by: By,
@@ -113,7 +113,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .to_owned(),
         ));
     }
-    let mut model = Model::new(args.of.clone(), args.by, args.sort);
+    let mut model = Model::new(args.of.to_string_lossy().into_owned(), args.by, args.sort);
     model.filter = args.filter.clone().unwrap_or_default();
     let wishes = Arc::new(Wishes::new(args.interval, args.once));
     wishes.set_functions(model.wants_functions());
@@ -131,7 +131,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
 fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Source, CliError> {
     let not_started = |error| CliError::Failed(format!("no thread can be started: {error}"));
     let folders = args.symbols.clone();
-    let path = PathBuf::from(&args.of);
+    let path = args.of.clone();
     if is_trace(&path) {
         super::input::open(&path)?;
         let body = move |wishes: &_, to: &_| {
@@ -147,7 +147,8 @@ fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Sourc
         _ => Ok(()),
     };
     let token = args.token_file.as_deref().map(|path| read_token(path, check)).transpose()?;
-    let program = Program { address: args.of.clone(), token };
+    let address = args.of.to_string_lossy().into_owned();
+    let program = Program { address, token };
     // NOTE: before the screen is there, so that what is wrong is said where the user looks afterwards.
     let first = program.first().map_err(CliError::Failed)?;
     model.add(first, None);

@@ -2,6 +2,7 @@
 
 use super::demangled;
 use super::object_file::{Bytes, ObjectFile, path_of};
+use crate::words::text_of;
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianReader, RunTimeEndian, SectionId};
 use std::path::PathBuf;
@@ -79,7 +80,7 @@ impl Dwarf {
             let function = frame.function.as_ref();
             frames.push(DwarfFrame {
                 function: function
-                    .and_then(|name| Some(demangled(&name.raw_name().ok()?, name.language))),
+                    .map(|name| demangled(&text_of(name.name.bytes()), name.language)),
                 file: frame.location.as_ref().and_then(|at| Some(at.file?.to_owned())),
                 line: frame.location.and_then(|at| at.line).filter(|line| *line > 0),
             });

@@ -139,13 +139,19 @@ impl Binary {
         let dwarf = dwarf.and_then(|dwarf| {
             dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
         });
-        let symbols = SymbolTable::read(&file);
+        let symbols = SymbolTable::read(&file, notes);
         if dwarf.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
                 None if symbols.is_empty() => notes.push(format!(
                     "{} has no symbols, because it was stripped; its frames are the module and an \
                      offset",
+                    file.path.display()
+                )),
+                // Libraries are stripped as a rule, and their frames lead to who called them.
+                None if !symbols.is_whole() && !module.is_library() => notes.push(format!(
+                    "{} has the names of exported functions only, because it was stripped; its other frames are \
+                     the module and an offset",
                     file.path.display()
                 )),
                 None => {}

@@ -1,6 +1,7 @@
 //! An ELF file that may have debug information or symbols.
 
 use crate::analysis::{CodeRange, Module};
+use crate::words::{bytes_of, system_text};
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
@@ -9,9 +10,11 @@ use object::{
 use object::{Endianness, Object, ObjectSection};
 use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use xz4rust::{DICT_SIZE_PROFILE_6, DICT_SIZE_PROFILE_9, XzDecoder, XzReader};
 
 /// The bytes of a section.
 pub(super) type Bytes = Rc<[u8]>;
@@ -21,6 +24,12 @@ const PAGE: u64 = 4096;
 
 /// Deflate expands a byte to 1032 at most; a section that claims more is damaged.
 const MOST_EXPANSION: u64 = 1032;
+
+/// How much of it is read at once.
+const BUFFER: NonZeroUsize = NonZeroUsize::new(8 << 10).unwrap();
+
+/// The symbols of the largest programs have some 20 MiB; a section with more is damaged.
+const MOST_XZ: usize = 256 << 20;
 
 /// A file that is open, and what its headers say.
 pub(super) struct ObjectFile {
@@ -180,6 +189,32 @@ impl ObjectFile {
         object::File::parse(&cache).ok().map(|file| read(&file))
     }
 
+    /// What distributions leave of the symbols in a file that is stripped (MiniDebugInfo): an ELF file. Empty if there is none.
+    ///
+    /// # Errors
+    /// One sentence, if it cannot be read.
+    pub(super) fn mini_debug_info(&self) -> Result<Vec<u8>, String> {
+        const NAME: &str = ".gnu_debugdata";
+        let packed = self.section(NAME)?;
+        if packed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let decoder =
+            XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_PROFILE_6, DICT_SIZE_PROFILE_9);
+        let packed = Cursor::new(packed);
+        let unpacked = XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder);
+        let mut bytes = Vec::new();
+        let read = unpacked.take(MOST_XZ as u64 + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(size) if size <= MOST_XZ => Ok(bytes),
+            Ok(_) => Err(format!("it expands to more than {} MiB", MOST_XZ >> 20)),
+            Err(error) => Err(error.to_string()),
+        }
+        .map_err(|what| {
+            format!("the section {NAME} of {} cannot be read: {what}", self.path.display())
+        })
+    }
+
     /// The CRC-32 of the whole file.
     pub(super) fn crc(&self) -> io::Result<u32> {
         let mut file = &self.file;
@@ -262,7 +297,12 @@ impl Headers {
 
 /// The path that these bytes of a file stand for.
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(bytes).into_owned().into()
+    system_text(bytes.to_vec()).into()
+}
+
+/// The path of a module.
+pub(super) fn path_of_module(module: &Module) -> PathBuf {
+    path_of(&bytes_of(&module.path))
 }
 
 /// A build id in hexadecimal.

@@ -1,6 +1,6 @@
 //! Where the files with the symbols of a module are.
 
-use super::object_file::{ObjectFile, hex};
+use super::object_file::{ObjectFile, hex, path_of_module};
 use crate::analysis::Module;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -125,7 +125,7 @@ impl Search {
 
     /// The files that can be on this machine, those with debug information first.
     fn local(&mut self, module: &Module) -> Vec<PathBuf> {
-        let path = Path::new(&module.path);
+        let path = path_of_module(module);
         let (by_id, build_id) = (by_build_id(&module.build_id), &module.build_id);
         let mut paths = Vec::new();
         for folder in &mut self.folders {
@@ -145,7 +145,7 @@ impl Search {
             }
         }
         // A path that is not absolute names no file: `linux-vdso.so.1`.
-        paths.extend(path.is_absolute().then(|| path.to_owned()));
+        paths.extend(Some(path).filter(|path| path.is_absolute()));
         paths.extend(by_id.map(|by_id| Path::new(SYSTEM).join(by_id)));
         paths
     }
@@ -232,9 +232,9 @@ impl Search {
 
     /// The package of split debug information: beside the file, beside the module, or in a folder.
     fn package(&self, file: &ObjectFile, module: &Module) -> Option<ObjectFile> {
-        let module = Path::new(&module.path);
+        let module = path_of_module(module);
         let name = appended(module.file_name()?, ".dwp");
-        let beside = [&*file.path, module].map(|path| appended(path.as_os_str(), ".dwp").into());
+        let beside = [&file.path, &module].map(|path| appended(path.as_os_str(), ".dwp").into());
         let mut paths = self.folders.iter().flat_map(|folder| folder.named(&name)).chain(beside);
         paths.find_map(|path: PathBuf| ObjectFile::open(&path).ok())
     }

@@ -2,7 +2,12 @@
 
 use super::demangled;
 use super::object_file::ObjectFile;
+use crate::words::text_of;
 use object::{Object, ObjectSymbol, SymbolKind};
+
+/// Where the code begins that each program has from its compiler. They have no size, and other functions follow.
+const BEFORE_OTHERS: [&str; 5] =
+    ["_init", "_fini", "frame_dummy", "register_tm_clones", "deregister_tm_clones"];
 
 /// How many symbols before an address are looked at: a symbol can lie within another.
 const NESTED: usize = 8;
@@ -22,12 +27,24 @@ pub(super) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table.
-    pub(super) fn read(file: &ObjectFile) -> Self {
-        let all = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
-        let is_whole = !all.is_empty();
-        let exported = || file.with_parsed(|file| Self::of(file.dynamic_symbols()));
-        let mut symbols = if is_whole { all } else { exported().unwrap_or_default() };
+    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table and its MiniDebugInfo. What
+    /// cannot be read goes to `notes`.
+    pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
+        let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
+        let mut is_whole = !symbols.is_empty();
+        if !is_whole {
+            let exported = file.with_parsed(|file| Self::of(file.dynamic_symbols()));
+            symbols = exported.unwrap_or_default();
+            let mini = file.mini_debug_info().unwrap_or_else(|sentence| {
+                notes.push(sentence);
+                Vec::new()
+            });
+            if let Ok(mini) = object::File::parse(&*mini) {
+                let others = Self::of(mini.symbols());
+                is_whole = !others.is_empty();
+                symbols.extend(others);
+            }
+        }
         // Of several names of an address, the longest function that other files can see is used.
         symbols.sort_by(|(a, a_global), (b, b_global)| {
             (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
@@ -41,9 +58,9 @@ impl SymbolTable {
             ObjectSymbol::kind(symbol) == SymbolKind::Text && ObjectSymbol::is_definition(symbol)
         };
         let symbols = symbols.filter(code).filter_map(|symbol| {
-            let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+            let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
             let (start, size) = (symbol.address(), symbol.size());
-            Some((Symbol { start, size, name: name.into() }, symbol.is_global()))
+            Some((Symbol { start, size, name: text_of(name).into() }, symbol.is_global()))
         });
         symbols.collect()
     }
@@ -52,18 +69,24 @@ impl SymbolTable {
         self.symbols.is_empty()
     }
 
+    /// Whether all functions of the file are in it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// The demangled name of the function at this address. An address after the end of the symbol
     /// before it is in a function without a name, and marked; in a file that was stripped, it can be in
-    /// any function.
+    /// any function. A symbol without a size reaches to the next one.
     pub(super) fn name(&self, address: u64) -> Option<String> {
         let after = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols.get(..after)?;
         let holds = |symbol: &&Symbol| address - symbol.start < symbol.size;
         let nearest = before.last()?;
         let found = before.iter().rev().take(NESTED).find(holds);
-        let found = found.or((nearest.size == 0).then_some(nearest));
+        let is_followed = self.is_whole && !BEFORE_OTHERS.contains(&&*nearest.name);
+        let found = found.or((nearest.size == 0 && is_followed).then_some(nearest));
         let name = |symbol: &Symbol| demangled(&symbol.name, None);
-        let after = || self.is_whole.then(|| format!("(after {})", name(nearest)));
+        let after = || is_followed.then(|| format!("(after {})", name(nearest)));
         found.map(name).or_else(after)
     }
 }

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::KeepErrno;
+use crate::words::text_of;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ pub(crate) type FileId = (String, u64);
 /// A loaded ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoadedFile {
-    /// Its path. Bytes that are not UTF-8 are replaced.
+    /// Its path, as `text_of` writes it.
     pub(crate) path: String,
     /// The address of its first byte.
     pub(crate) base: u64,
@@ -144,7 +145,7 @@ pub(crate) fn loaded_files(
     mut is_known: impl FnMut(u64, &FileId) -> bool,
 ) -> io::Result<(Vec<LoadedFile>, HashMap<u64, FileId>)> {
     let text = std::fs::read("/proc/thread-self/maps")?;
-    let text = String::from_utf8_lossy(&text);
+    let text = text_of(&text);
     let mappings = text.lines().filter_map(parse).collect::<Vec<_>>();
     let (mut new, mut all) = (Vec::new(), HashMap::new());
     for mapping in mappings.iter().filter(|mapping| mapping.offset == 0) {
