@@ -129,6 +129,43 @@ fn a_library_without_names_does_not_hide_its_caller() {
     assert_eq!(report.functions_of(2, false), ["demo"]);
 }
 
+/// As templates of C++ make them.
+#[test]
+fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
+    let name = |of: &str| format!("a::Expression<{}>::evaluate", of.repeat(3000));
+    struct Long([String; 2]);
+    impl Symbolizer for Long {
+        fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
+            let function = self.0[offset as usize / 16 % 2].clone();
+            vec![SourceFrame { function, file: None, line: None }]
+        }
+    }
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    for (id, address) in [(1, 0x1010), (2, 0x1020)] {
+        feed.stack(id, &[address]);
+        feed.alloc_at(2, 0x100 * u64::from(id), 10_u64.pow(id), id);
+    }
+    let mut report = feed.report();
+    report.symbolize(&mut Long([name("A"), name("B")]));
+    for by in [text::By::Function, text::By::Stack, text::By::Line] {
+        let text = printed(&report, |options| options.by = Some(by));
+        assert!(text.contains(" a::Expression<…>::evaluate #2 "), "{text}");
+        assert!(text.contains(" a::Expression<…>::evaluate "), "{text}");
+        let verbose = |options: &mut text::Options| {
+            options.by = Some(by);
+            options.verbose = true;
+        };
+        let whole = printed(&report, verbose).replace(['\n', ' '], "");
+        assert!(whole.contains(&name("A")) && whole.contains(&name("B")), "{by:?}");
+    }
+    let mut document = Vec::new();
+    json::write(&report, &mut document).expect("memory takes everything");
+    let document = String::from_utf8(document).expect("UTF-8");
+    assert!(document.contains(&name("A")) && document.contains(&name("B")));
+}
+
 #[test]
 fn a_trace_without_stacks_has_no_rows_of_them() {
     let mut feed = Feed::new();

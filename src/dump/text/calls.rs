@@ -82,15 +82,18 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     // Functions that the short name would not distinguish keep their names.
     let mut short = HashMap::<_, usize>::new();
     rows.iter().for_each(|(row, ..)| *short.entry(names::short(&row.name)).or_default() += 1);
+    let mut in_table = names::InTable::default();
     let shown = rows.iter().map(|(row, [figures, inclusive], estimates)| {
         let name = names::short(&row.name);
-        let name = if kind == CallKind::Function && short[&name] == 1 { &name } else { &*row.name };
+        let name = if options.verbose {
+            row.name.clone()
+        } else if kind == CallKind::Function && short[&name] == 1 {
+            name.into_owned()
+        } else {
+            in_table.name(&row.name)
+        };
         let estimates = estimates.as_ref().map(|[own, _]| own);
-        Row {
-            level: 0,
-            name: name.to_owned(),
-            cells: cells(report, columns, figures, inclusive, estimates),
-        }
+        Row { level: 0, name, cells: cells(report, columns, figures, inclusive, estimates) }
     });
     Table {
         title: title.to_owned(),
@@ -289,9 +292,9 @@ impl Tree {
         (nodes, at)
     }
 
-    /// The names of a row; of many, the first and the last.
-    fn name(&self, nodes: &[usize]) -> String {
-        let text = |node: &usize| self.names[self.nodes[*node].name].as_str();
+    /// The names of a row, out of `names`; of many, the first and the last.
+    fn name(&self, nodes: &[usize], names: &[String]) -> String {
+        let text = |node: &usize| names[self.nodes[*node].name].as_str();
         match nodes {
             [] => String::new(),
             [one] => text(one).to_owned(),
@@ -334,13 +337,16 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
             node = around;
         }
     }
+    let mut in_table = names::InTable::default();
+    let name = |name: &String| if options.verbose { name.clone() } else { in_table.name(name) };
+    let names: Vec<_> = tree.names.iter().map(name).collect();
     let mut rows = Vec::new();
     let mut open = vec![(ROOT, 0)];
     while let Some((node, level)) = open.pop() {
         if node != ROOT {
             let of = &tree.nodes[node];
             let estimates = is_estimated(report, options).then(|| of.weights.estimates());
-            let name = tree.name(&tree.row(node).0);
+            let name = tree.name(&tree.row(node).0, &names);
             let cells = cells(report, columns, &of.inclusive, &of.inclusive, estimates.as_ref());
             rows.push(Row { level: level - 1, name, cells });
         }

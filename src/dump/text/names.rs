@@ -1,17 +1,67 @@
 //! Names of functions, short enough to be read in a table.
 
+use super::table::fit;
 use crate::analysis::{end_of_angles, split_outside};
 use std::borrow::Cow;
-use unicode_width::UnicodeWidthStr;
+use std::collections::HashMap;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns above which a name is shown without what is in its angle brackets.
 const LONG: usize = 40;
 
+/// Columns above which a name is cut in its middle.
+const LONGEST: usize = 200;
+
+/// Names of a table: whole, but those that are too long for that are short. Of these, equal ones have numbers.
+#[derive(Default)]
+pub(super) struct InTable(HashMap<String, usize>);
+
+impl InTable {
+    pub(super) fn name(&mut self, whole: &str) -> String {
+        if whole.width() <= LONGEST {
+            return whole.to_owned();
+        }
+        let short = short(whole).into_owned();
+        let count = self.0.entry(short.clone()).or_default();
+        *count += 1;
+        if *count == 1 { short } else { format!("{short} #{count}") }
+    }
+}
+
 /// A function without the trait that it is of, and, if it is long, without its parameters:
-/// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`.
+/// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`. At most 200 columns.
 pub fn short(function: &str) -> Cow<'_, str> {
     let name = without_trait(function);
-    if name.width() <= LONG { name } else { Cow::Owned(without_parameters(&name)) }
+    if name.width() <= LONG { name } else { Cow::Owned(cut(without_parameters(&name))) }
+}
+
+/// The name without its arguments and without its middle, as far as it is too long.
+fn cut(name: String) -> String {
+    if name.width() <= LONGEST {
+        return name;
+    }
+    let name = without_arguments(&name).unwrap_or(name);
+    if name.width() <= LONGEST {
+        return name;
+    }
+    let mut columns = 0;
+    let end = name.char_indices().rev().take_while(|(_, char)| {
+        columns += char.width().unwrap_or(0);
+        columns <= LONGEST / 2
+    });
+    let end = end.last().map_or(name.len(), |(at, _)| at);
+    fit(&name, LONGEST - LONGEST / 2) + &name[end..]
+}
+
+/// A function of C++ with `(…)` for its arguments.
+fn without_arguments(name: &str) -> Option<String> {
+    let end = name.rfind(')')?;
+    let mut depth = 0;
+    let start = name[..=end].bytes().rposition(|byte| {
+        depth += i32::from(byte == b')') - i32::from(byte == b'(');
+        depth == 0
+    })?;
+    Some(format!("{}(…{}", &name[..start], &name[end..]))
 }
 
 /// `<Type as Trait>::method` and `<Type>::method` as `Type::method`, or `<Type>::method` if the type
@@ -89,5 +139,31 @@ mod tests {
         for (function, expected) in cases {
             assert_eq!(short(function), expected, "{function}");
         }
+    }
+
+    #[test]
+    fn no_name_has_more_than_200_columns() {
+        let arguments = "int, ".repeat(100);
+        assert_eq!(short(&format!("a::f({arguments}g(int)) const")), "a::f(…) const");
+        let path = "inner::".repeat(100);
+        let name = short(&format!("outer::{path}evaluate")).into_owned();
+        assert!(
+            name.starts_with("outer::inner::") && name.ends_with("::inner::evaluate"),
+            "{name}"
+        );
+        assert_eq!((name.width(), name.matches('…').count()), (LONGEST, 1));
+        for unit in ["日本", "(", ")", "<", "é::"] {
+            assert!(short(&unit.repeat(1000)).width() <= LONGEST, "{unit}");
+        }
+    }
+
+    #[test]
+    fn equal_short_names_of_a_table_have_numbers() {
+        let long = |of: &str| format!("a::Expression<{}>::evaluate", of.repeat(300));
+        let mut names = InTable::default();
+        assert_eq!(names.name("a::f"), "a::f");
+        assert_eq!(names.name(&long("A")), "a::Expression<…>::evaluate");
+        assert_eq!(names.name(&long("B")), "a::Expression<…>::evaluate #2");
+        assert_eq!(names.name("a::f"), "a::f");
     }
 }
