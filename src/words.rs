@@ -1,5 +1,5 @@
-//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to a
-//! misspelt one.
+//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to
+//! a misspelt one.
 
 #[cfg(any(feature = "enable", feature = "symbols"))]
 use std::{borrow::Cow, ffi::OsString};
@@ -53,24 +53,22 @@ pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The bytes that [`text_of`] has made text of.
-#[cfg(feature = "symbols")]
-pub(crate) fn bytes_of(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(BYTE) {
-        bytes.extend(before.as_bytes());
-        // NOTE: a trace from elsewhere can have a path such as `C:\x64`.
-        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        if let Some(byte) = byte.filter(|byte| !byte.is_ascii() || *byte == b'\\') {
-            bytes.push(byte);
-            rest = &after[2..];
-        } else {
-            bytes.extend(BYTE.as_bytes());
-            rest = after;
-        }
-    }
-    bytes.extend(rest.as_bytes());
-    bytes
+#[cfg(any(feature = "enable", feature = "symbols"))]
+pub(crate) fn bytes_of(text: &str) -> impl Iterator<Item = u8> {
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        let escaped =
+            rest.strip_prefix(BYTE.as_bytes()).and_then(|rest| rest.split_first_chunk::<2>());
+        let byte = escaped.and_then(|(digits, rest)| {
+            let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+            // NOTE: a trace from elsewhere can have a path such as `C:\x64`.
+            (!byte.is_ascii() || byte == b'\\').then_some((byte, rest))
+        });
+        let (byte, after) =
+            byte.or_else(|| rest.split_first().map(|(byte, rest)| (*byte, rest)))?;
+        rest = after;
+        Some(byte)
+    })
 }
 
 /// Bytes as the system's text, of which a path is made. Windows has UTF-8 only.
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "symbols")]
+    #[cfg(any(feature = "enable", feature = "symbols"))]
     fn bytes_that_are_no_utf8_are_told_apart_and_found_again() {
         let cases: [(&[u8], &str); 7] = [
             (b"/usr/bin/cat", "/usr/bin/cat"),
@@ -154,11 +152,11 @@ mod tests {
         ];
         for (bytes, text) in cases {
             assert_eq!(text_of(bytes), text);
-            assert_eq!(bytes_of(text), bytes, "{text}");
+            assert_eq!(bytes_of(text).collect::<Vec<_>>(), bytes, "{text}");
         }
         // Of a trace from elsewhere.
         for text in ["C:\\x64\\a.exe", "\\x", "\\xé", "\\x4"] {
-            assert_eq!(bytes_of(text), text.as_bytes());
+            assert_eq!(bytes_of(text).collect::<Vec<_>>(), text.as_bytes());
         }
     }
 

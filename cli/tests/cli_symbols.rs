@@ -7,7 +7,7 @@ mod pprof;
 #[path = "cli_symbols/unreal_trace.rs"]
 mod unreal_trace;
 
-use memledger::analysis::{Binaries, Module, SourceFrame, Symbolizer};
+use memledger::analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pprof::Profile;
 use std::fs;
@@ -91,7 +91,7 @@ impl Program {
             (functions.collect(), build_id)
         });
         let name = path.to_str().expect("UTF-8").to_owned();
-        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id };
+        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id, stamp: None };
         Self { folder, path, functions, module }
     }
 
@@ -437,6 +437,43 @@ fn separate_debug_information_with_another_crc_is_refused() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("tiny.debug is not the debug information of /"), "{notes:?}");
     assert!(notes[0].contains("its CRC is "), "{notes:?}");
+}
+
+/// A file of the same size, where no build id tells.
+#[test]
+fn a_file_that_was_changed_is_refused_without_a_build_id() {
+    use std::os::unix::fs::MetadataExt;
+    let mut program = compile(&["-Cdebuginfo=0"]);
+    if !objcopy(&["--remove-section=.note.gnu.build-id", "tiny"], program.folder.path()) {
+        return;
+    }
+    let (start, _) = program.function("exported");
+    program.module.build_id.clear();
+    let file = fs::metadata(&program.path).expect("it");
+    let changed_ns = (file.ctime() * 1_000_000_000 + file.ctime_nsec()) as u64;
+    let stamp = FileStamp { inode: file.ino(), changed_ns };
+    let exported = (Some("exported".to_owned()), vec![]);
+    for stamp in [None, Some(stamp)] {
+        program.module.stamp = stamp;
+        assert_eq!(name_at(&program, start), exported);
+    }
+    let says = format!(
+        "{} is not the file that was loaded: it was changed or replaced since, and has no build id (the linker's \
+         option --build-id makes one); its frames are the module and an offset",
+        program.path.display()
+    );
+    for stamp in [
+        FileStamp { inode: stamp.inode + 1, ..stamp },
+        FileStamp { changed_ns: stamp.changed_ns - 1, ..stamp },
+    ] {
+        program.module.stamp = Some(stamp);
+        assert_eq!(name_at(&program, start), (None, vec![says.clone()]));
+    }
+    // A copy that the user has given is not where the program was.
+    let copy = TempDir::new().expect("a folder");
+    fs::rename(&program.path, copy.path().join("tiny")).expect("moved");
+    let mut binaries = symbolizer(&[copy.path()]);
+    assert_eq!(binaries.frames(&program.module, start)[0].function, "exported");
 }
 
 #[test]

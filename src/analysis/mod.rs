@@ -104,5 +104,5 @@ pub(crate) use report::{
 };
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
-pub use symbols::{CodeRange, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
+pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
 pub use timeline::bookmark_text;

@@ -32,7 +32,14 @@ static MODULE_LOAD: Declaration = Declaration {
     logger: "Diagnostics",
     event: "ModuleLoad",
     flags: IMPORTANT | NO_SYNC,
-    fields: &[("Name", WideString), ("Base", U64), ("Size", U32), ("ImageId", U8Array)],
+    fields: &[
+        ("Name", WideString),
+        ("Base", U64),
+        ("Size", U32),
+        ("ImageId", U8Array),
+        ("Inode", U64),
+        ("ChangeTime", U64),
+    ],
 };
 
 static MODULE_UNLOAD: Declaration = Declaration {
@@ -277,10 +284,11 @@ impl<'a> Packets<'a> {
     fn add_change(&mut self, change: &Change) {
         self.on(IMPORTANTS);
         match change {
-            Change::Loaded { base, size, path, build_id } => {
+            Change::Loaded { base, size, path, build_id, stamp: [inode, changed] } => {
                 let size = u32::try_from(*size).unwrap_or(u32::MAX).into();
                 let build_id = Value::Elements(build_id, 1);
-                let values = [Value::Wide(path), (*base).into(), size, build_id];
+                let (base, inode, changed) = ((*base).into(), (*inode).into(), (*changed).into());
+                let values = [Value::Wide(path), base, size, build_id, inode, changed];
                 MODULE_LOAD.append(&values, &mut self.packet);
             }
             Change::Unloaded { base } => {
@@ -422,7 +430,8 @@ mod tests {
     #[test]
     fn exact_bytes_of_a_module() {
         let (path, build_id) = ("/a".into(), vec![1, 2, 3]);
-        let loaded = Change::Loaded { base: 0x5500, size: 1 << 33, path, build_id };
+        let stamp = [7, 0x0102_0304_0506_0708];
+        let loaded = Change::Loaded { base: 0x5500, size: 1 << 33, path, build_id, stamp };
         let mut bytes = Vec::new();
         let mut send = |stream, packet: &[u8]| {
             assert_eq!(stream, IMPORTANTS);
@@ -433,8 +442,9 @@ mod tests {
         packets.add_change(&Change::Unloaded { base: 0x5500 });
         packets.flush();
         let expected = [
-            &[52, 0, 28, 0][..],
+            &[52, 0, 44, 0][..],
             &[0, 0x55, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+            &[7, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1],
             &[0x01, 0x80, 0, 0],
             &[b'/', 0, b'a', 0],
             &[0x01, 0x63, 0, 0, 1, 2, 3],

@@ -85,6 +85,18 @@ pub(crate) const CASES: &[Case] = &[
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         outcome.exited(0).whole();
     }),
+    case("a program without a build id that was replaced has offsets", replaces, |run| {
+        let run = run.copied_by("objcopy", &["--remove-section=.note.gnu.build-id"]);
+        let run = run.tracked().env("MEMLEDGER_STACKS", "on");
+        let program = run.command.get_program().display().to_string();
+        let outcome = run.run();
+        let says = format!(
+            "memledger: {program} is not the file that was loaded: it was changed or replaced since, "
+        );
+        assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
+        let report = outcome.exited(0).whole();
+        assert!(report.by_function(false)[0].name.starts_with("program+0x"));
+    }),
     case("a pipe in the place of debug information is passed over", allocates, |run| {
         let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
         let mut package = run.command.get_program().to_owned();
@@ -128,6 +140,15 @@ fn allocates() {
 fn removes() {
     allocates();
     std::fs::remove_file(std::env::current_exe().unwrap()).unwrap();
+}
+
+fn replaces() {
+    allocates();
+    // Its symbols are now those of a file of the same size.
+    let program = std::env::current_exe().unwrap();
+    let other = program.with_extension("other");
+    std::fs::copy(&program, &other).unwrap();
+    std::fs::rename(other, program).unwrap();
 }
 
 fn no_memory() {

@@ -11,7 +11,7 @@ use crate::analysis::live_set::HEAPS;
 use crate::analysis::observer::BlockObserver;
 use crate::analysis::report::{AllocatorStatistics, LlmValue, RssPoint};
 use crate::analysis::rss::Ranges;
-use crate::analysis::symbols::Module;
+use crate::analysis::symbols::{FileStamp, Module};
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::read::Event;
 use crate::trace::read::event::decode_text;
@@ -206,12 +206,18 @@ impl<O: BlockObserver> Analyzer<O> {
             StackRole::ModuleInit { shift } => {
                 stacks.set_module_shift(shift.map(|shift| u8_at(fixed, shift)));
             }
-            StackRole::ModuleLoad { name, base, field, size, build_id } => {
+            StackRole::ModuleLoad { name, base, field, size, build_id, stamp } => {
                 let module = Module {
                     path: event.text(name).into_owned(),
                     base: field.at(fixed, base),
                     size: u32_at(fixed, size).into(),
                     build_id: build_id.map_or(Vec::new(), |id| event.bytes(id).into_owned()),
+                    stamp: stamp
+                        .map(|[inode, changed]| FileStamp {
+                            inode: u64_at(fixed, inode),
+                            changed_ns: u64_at(fixed, changed),
+                        })
+                        .filter(|stamp| *stamp != FileStamp::default()),
                 };
                 stacks.load_module(module, field);
             }

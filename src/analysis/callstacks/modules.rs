@@ -2,7 +2,7 @@
 
 use crate::analysis::decode::{u32_at, u64_at};
 use crate::analysis::hash::IntMap;
-use crate::analysis::symbols::Module;
+use crate::analysis::symbols::{FileStamp, Module};
 use std::collections::{BTreeMap, HashMap};
 
 /// In place of the number of a file: the address is in none.
@@ -50,7 +50,7 @@ pub(super) struct Modules {
     shift: Option<u8>,
     /// Every file that was ever loaded, with its last base.
     files: Vec<Module>,
-    file_index: HashMap<(String, Vec<u8>, u64), u32>,
+    file_index: HashMap<(String, Vec<u8>, Option<FileStamp>, u64), u32>,
     /// By base; they do not overlap.
     loaded: BTreeMap<u64, Loaded>,
     locations: Vec<Location>,
@@ -75,7 +75,7 @@ impl Modules {
         module.base = self.base(module.base, field);
         let (base, size) = (module.base, module.size);
         let end = base.saturating_add(size);
-        let key = (module.path.clone(), module.build_id.clone(), size);
+        let key = (module.path.clone(), module.build_id.clone(), module.stamp, size);
         let file = *self.file_index.entry(key).or_insert(self.files.len() as u32);
         match self.files.get_mut(file as usize) {
             Some(known) => known.base = base,
@@ -145,7 +145,22 @@ mod tests {
     use super::*;
 
     fn module(path: &str, base: u64, size: u64) -> Module {
-        Module { path: path.to_owned(), base, size, build_id: vec![1, 2] }
+        Module { path: path.to_owned(), base, size, build_id: vec![1, 2], stamp: None }
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_another_one() {
+        let mut modules = Modules::default();
+        let stamp = |changed_ns| Some(FileStamp { inode: 7, changed_ns });
+        for (file, changed) in [(0, 1), (1, 2), (0, 1)] {
+            let of = Module {
+                build_id: Vec::new(),
+                stamp: stamp(changed),
+                ..module("/a", 0x1000, 0x100)
+            };
+            modules.load(of, BaseField::Whole);
+            assert_eq!(at(&mut modules, 0x1011), (file, 0x10));
+        }
     }
 
     fn at(modules: &mut Modules, address: u64) -> (u32, u64) {

@@ -123,15 +123,50 @@ pub(in crate::analysis) enum TraceRole {
 /// Events about call stacks and the files that their frames are in.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum StackRole {
-    Spec { id: u16, frames: usize, form: SpecForm },
-    End { id: u16, reason: u16 },
-    Sampling { mean: u16 },
-    ModuleInit { shift: Option<u16> },
-    ModuleLoad { name: usize, base: u16, field: BaseField, size: u16, build_id: Option<usize> },
-    ModuleUnload { base: u16, field: BaseField },
-    SymbolModule { id: u16, name: usize, build_id: usize },
-    SymbolFunction { id: u16, function: usize, file: usize },
-    Symbol { module: u16, offset: u16, functions: usize, lines: usize },
+    Spec {
+        id: u16,
+        frames: usize,
+        form: SpecForm,
+    },
+    End {
+        id: u16,
+        reason: u16,
+    },
+    Sampling {
+        mean: u16,
+    },
+    ModuleInit {
+        shift: Option<u16>,
+    },
+    ModuleLoad {
+        name: usize,
+        base: u16,
+        field: BaseField,
+        size: u16,
+        build_id: Option<usize>,
+        /// Inode and change time.
+        stamp: Option<[u16; 2]>,
+    },
+    ModuleUnload {
+        base: u16,
+        field: BaseField,
+    },
+    SymbolModule {
+        id: u16,
+        name: usize,
+        build_id: usize,
+    },
+    SymbolFunction {
+        id: u16,
+        function: usize,
+        file: usize,
+    },
+    Symbol {
+        module: u16,
+        offset: u16,
+        functions: usize,
+        lines: usize,
+    },
 }
 
 /// Events about the values of Unreal's memory tags. A name that the type does not have is in the attachment.
@@ -383,6 +418,8 @@ impl Fields<'_> {
                     field,
                     size: self.at("Size", U32)?,
                     build_id: self.index("ImageId", BYTES).ok(),
+                    stamp: (self.at("Inode", U64).ok())
+                        .and_then(|inode| Some([inode, self.at("ChangeTime", U64).ok()?])),
                 })
             }
             "ModuleUnload" => {

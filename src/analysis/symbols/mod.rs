@@ -22,6 +22,17 @@ pub struct Module {
     pub size: u64,
     /// The GNU build id (usually 20 bytes); empty if the file has none.
     pub build_id: Vec<u8>,
+    /// Which state of the file was loaded, if it has no build id and this is known.
+    pub stamp: Option<FileStamp>,
+}
+
+/// What is different after a file was changed or replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileStamp {
+    /// Its inode.
+    pub inode: u64,
+    /// When its inode was last changed, in nanoseconds since 1970; 0 if the path was that of another file already.
+    pub changed_ns: u64,
 }
 
 impl Module {

@@ -317,6 +317,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::{system_text, text_of};
     use std::path::Path;
 
     /// A function of this program.
@@ -332,7 +333,7 @@ mod tests {
         let file = files.into_iter().find(|f| (f.base..f.base + f.size).contains(&at)).unwrap();
         let offset = at - file.base;
         let (path, base, size, build_id) = (file.path, file.base, file.size, file.build_id);
-        (Module { path, base, size, build_id }, offset)
+        (Module { path, base, size, build_id, stamp: None }, offset)
     }
 
     fn names(module: &Module, offsets: &[u64]) -> Vec<Option<String>> {
@@ -359,12 +360,19 @@ mod tests {
         assert_eq!(names(&other, &[offset]), [None]);
         let missing = Module { path: "/no/such/file".into(), ..module.clone() };
         assert_eq!(names(&missing, &[offset]), [None]);
+        // A folder whose name is no UTF-8.
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join(system_text(b"d\xff".to_vec()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::copy(std::env::current_exe().unwrap(), folder.join("copy")).unwrap();
+        let path = text_of(folder.join("copy").as_os_str().as_encoded_bytes()).into_owned();
+        assert_eq!(names(&Module { path, ..module }, &[offset]), [Some(expected.to_owned())]);
         // Functions of a library without symbols, that other files can call.
         let (files, _) = os::loaded_files(&os::Memory::open().unwrap(), |_, _| false).unwrap();
         let libc = files.into_iter().find(|file| file.path.contains("libc.so")).unwrap();
         let at = libc::getpid as *const () as u64 - libc.base;
         let (path, base, size, build_id) = (libc.path, libc.base, libc.size, libc.build_id);
-        let found = names(&Module { path, base, size, build_id }, &[at]);
+        let found = names(&Module { path, base, size, build_id, stamp: None }, &[at]);
         assert!(found[0].as_ref().unwrap().ends_with("getpid"), "{found:?}");
     }
 
@@ -398,7 +406,8 @@ mod tests {
         put(symbols + SYMBOL + 8, &0x1500_u64.to_le_bytes());
         put(symbols + SYMBOL + 16, &0x10_u64.to_le_bytes());
         put(text + 1, b"_ZN1a1bE");
-        let module = Module { path: name(&path), base: 0, size: 0, build_id: Vec::new() };
+        let module =
+            Module { path: name(&path), base: 0, size: 0, build_id: Vec::new(), stamp: None };
         std::fs::write(&path, &good).unwrap();
         let found = names(&module, &[0x4ff, 0x500, 0x50f, 0x510]);
         assert_eq!(found, [None, Some("a::b".to_owned()), Some("a::b".to_owned()), None]);

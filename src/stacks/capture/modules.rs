@@ -15,14 +15,18 @@ struct Module {
     base: u64,
     size: u64,
     build_id: Vec<u8>,
+    stamp: [u64; 2],
 }
+
+/// Its path, its build id or stamp, and its size.
+type File = (String, Vec<u8>, [u64; 2], u64);
 
 struct Modules {
     instances: Vec<(Module, u16)>,
     /// Which instance is loaded at a base, and from which file.
     loaded: HashMap<u64, (FileId, usize)>,
-    /// By path, build id and size: the rows, which a file that is loaded again shares.
-    rows: HashMap<(String, Vec<u8>, u64), &'static Rows>,
+    /// The rows, which a file that is loaded again shares.
+    rows: HashMap<File, &'static Rows>,
     /// The codes of the rules that are not common.
     uncommon: HashMap<Packed, Code>,
     changes: Vec<InstanceChange>,
@@ -53,7 +57,7 @@ fn lock() -> MutexGuard<'static, Option<Modules>> {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// A module was loaded.
-    Loaded { base: u64, size: u64, path: String, build_id: Vec<u8> },
+    Loaded { base: u64, size: u64, path: String, build_id: Vec<u8>, stamp: [u64; 2] },
     /// The module at this address was unloaded.
     Unloaded { base: u64 },
 }
@@ -64,9 +68,10 @@ pub(crate) fn changes_after(visited: usize) -> Vec<(u32, Change)> {
     let modules = lock();
     let changes = modules.iter().flat_map(|modules| {
         modules.changes.iter().skip(visited).filter_map(|change| {
-            let (Module { path, base, size, build_id }, _) = modules.instances.get(change.index)?;
-            let (path, build_id) = (path.clone(), build_id.clone());
-            let loaded = Change::Loaded { base: *base, size: *size, path, build_id };
+            let (Module { path, base, size, build_id, stamp }, _) =
+                modules.instances.get(change.index)?;
+            let (path, build_id, stamp) = (path.clone(), build_id.clone(), *stamp);
+            let loaded = Change::Loaded { base: *base, size: *size, path, build_id, stamp };
             let unloaded = Change::Unloaded { base: *base };
             Some((change.stacks, if change.is_loaded { loaded } else { unloaded }))
         })
@@ -156,7 +161,7 @@ impl Modules {
     fn load(&mut self, stacks: u32, memory: &Memory, file: LoadedFile, id: FileId) {
         let known = self.instances.iter().position(|(module, _)| {
             (&module.path, module.base, module.size) == (&file.path, file.base, file.size)
-                && module.build_id == file.build_id
+                && (&module.build_id, module.stamp) == (&file.build_id, file.stamp)
         });
         let index = match known {
             Some(index) => {
@@ -167,8 +172,8 @@ impl Modules {
             None => {
                 let rows = self.rows_of(memory, &file);
                 let Some(number) = lookup::add(file.base, file.size, rows) else { return };
-                let LoadedFile { path, base, size, build_id, .. } = file;
-                self.instances.push((Module { path, base, size, build_id }, number));
+                let LoadedFile { path, base, size, build_id, stamp, .. } = file;
+                self.instances.push((Module { path, base, size, build_id, stamp }, number));
                 self.instances.len() - 1
             }
         };
@@ -178,7 +183,7 @@ impl Modules {
     }
 
     fn rows_of(&mut self, memory: &Memory, file: &LoadedFile) -> &'static Rows {
-        let key = (file.path.clone(), file.build_id.clone(), file.size);
+        let key = (file.path.clone(), file.build_id.clone(), file.stamp, file.size);
         if let Some(rows) = self.rows.get(&key) {
             return rows;
         }

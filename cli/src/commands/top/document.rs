@@ -80,6 +80,7 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
             base: module["base"].as_str().and_then(hex).unwrap_or(0),
             size: number(&module["size"]),
             build_id: (0..id.len()).step_by(2).filter_map(byte).collect(),
+            stamp: None,
         }
     });
     report.frames = all(&document["frames"], |row| {

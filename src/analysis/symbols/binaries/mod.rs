@@ -15,7 +15,7 @@ mod object_file;
 mod search;
 mod symbol_table;
 
-use crate::analysis::{CodeRange, Module, SourceFrame, Symbolizer};
+use crate::analysis::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use dwarf::Dwarf;
 use object_file::ObjectFile;
 use search::{Found, Search};
@@ -44,8 +44,15 @@ use symbol_table::SymbolTable;
 #[derive(Default)]
 pub struct Binaries {
     search: Search,
-    modules: HashMap<(String, Vec<u8>), Option<Binary>>,
+    modules: HashMap<Key, Option<Binary>>,
     notes: Vec<String>,
+}
+
+/// What a file is told by: its path, and its build id or its stamp.
+type Key = (String, Vec<u8>, Option<FileStamp>);
+
+fn key(module: &Module) -> Key {
+    (module.path.clone(), module.build_id.clone(), module.stamp)
 }
 
 /// The symbols of one module.
@@ -82,7 +89,7 @@ impl Binaries {
 
 impl std::fmt::Debug for Binaries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let modules = self.modules.keys().map(|(path, _)| path).collect::<Vec<_>>();
+        let modules = self.modules.keys().map(|(path, ..)| path).collect::<Vec<_>>();
         f.debug_struct("Binaries").field("modules", &modules).finish_non_exhaustive()
     }
 }
@@ -90,15 +97,15 @@ impl std::fmt::Debug for Binaries {
 impl Symbolizer for Binaries {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
         let Self { search, modules, notes } = self;
-        let key = (module.path.clone(), module.build_id.clone());
-        let binary = modules.entry(key).or_insert_with(|| Binary::open(search, module, notes));
+        let binary =
+            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
         binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
     }
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
         let Self { search, modules, notes } = self;
-        let key = (module.path.clone(), module.build_id.clone());
-        let binary = modules.entry(key).or_insert_with(|| Binary::open(search, module, notes));
+        let binary =
+            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
         binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
     }
 }

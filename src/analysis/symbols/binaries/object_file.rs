@@ -1,6 +1,6 @@
 //! An ELF file that may have debug information or symbols.
 
-use crate::analysis::{CodeRange, Module};
+use crate::analysis::{CodeRange, FileStamp, Module};
 use crate::words::{bytes_of, system_text};
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
@@ -103,7 +103,7 @@ impl ObjectFile {
     }
 
     /// Whether it is the file that the module was loaded from, or the debug information of that
-    /// file. The build id decides; without one, the size in memory.
+    /// file. The build id decides; without one, the size in memory, and, at the path that it was loaded from, its stamp.
     ///
     /// # Errors
     /// One sentence that says why not.
@@ -126,7 +126,28 @@ impl ObjectFile {
                 sizes[0], module.path, module.size
             ));
         }
+        if let Some(stamp) = module.stamp.filter(|_| build_id.is_empty())
+            && self.path == path_of_module(module)
+            && self.stamp().is_some_and(|own| own != stamp)
+        {
+            return Err(format!(
+                "{path} is not the file that was loaded: it was changed or replaced since, and has no build id \
+                 (the linker's option --build-id makes one)"
+            ));
+        }
         Ok(())
+    }
+
+    fn stamp(&self) -> Option<FileStamp> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let file = self.file.metadata().ok()?;
+            let changed_ns = file.ctime() * 1_000_000_000 + file.ctime_nsec();
+            Some(FileStamp { inode: file.ino(), changed_ns: changed_ns.cast_unsigned() })
+        }
+        #[cfg(not(unix))]
+        None
     }
 
     /// The address in the debug information of the byte at `offset` from the first one in memory.
@@ -302,7 +323,7 @@ pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
 
 /// The path of a module.
 pub(super) fn path_of_module(module: &Module) -> PathBuf {
-    path_of(&bytes_of(&module.path))
+    path_of(&bytes_of(&module.path).collect::<Vec<_>>())
 }
 
 /// A build id in hexadecimal.

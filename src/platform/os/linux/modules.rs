@@ -6,11 +6,14 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::KeepErrno;
-use crate::words::text_of;
+use crate::words::{bytes_of, text_of};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// A part of a loaded file, in bytes from the file's base.
@@ -36,6 +39,9 @@ pub(crate) struct LoadedFile {
     /// address.
     pub(crate) linked_base: u64,
     pub(crate) build_id: Vec<u8>,
+    /// Of a file without a build id: its inode, and when that was changed, in nanoseconds; 0 if its path is no longer
+    /// that of the file.
+    pub(crate) stamp: [u64; 2],
     /// `.eh_frame_hdr`, the index of its unwind information.
     pub(crate) eh_frame_hdr: Option<Part>,
     /// The segments with bytes from the file.
@@ -50,6 +56,7 @@ struct Mapping {
     offset: u64,
     file: FileId,
     path: String,
+    is_deleted: bool,
 }
 
 /// The memory of this process.
@@ -180,9 +187,13 @@ fn parse(line: &str) -> Option<Mapping> {
         is_executable: access.as_bytes().get(2) == Some(&b'x'),
         offset,
         file: (device.to_owned(), inode),
-        path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),
+        path: path.strip_suffix(DELETED).unwrap_or(path).to_owned(),
+        is_deleted: path.ends_with(DELETED),
     })
 }
+
+/// What the kernel appends to the path of a file that is no longer there.
+const DELETED: &str = " (deleted)";
 
 const HEADER: u64 = size_of::<libc::Elf64_Ehdr>() as u64;
 const SEGMENT: usize = size_of::<libc::Elf64_Phdr>();
@@ -239,15 +250,30 @@ fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<Loa
     let build_id = of_kind(libc::PT_NOTE).find_map(|note| {
         build_id(&memory.read(first.start.checked_add(note.offset)?, note.size).ok()?)
     });
+    let build_id = build_id.unwrap_or_default();
     Some(LoadedFile {
+        stamp: if build_id.is_empty() { stamp(first) } else { [0; 2] },
         path: first.path.clone(),
         base: first.start,
         size: end - linked_base,
         linked_base,
-        build_id: build_id.unwrap_or_default(),
+        build_id,
         eh_frame_hdr: of_kind(PT_GNU_EH_FRAME).next(),
         segments: of_kind(libc::PT_LOAD).collect(),
     })
+}
+
+/// See [`LoadedFile::stamp`].
+fn stamp(mapping: &Mapping) -> [u64; 2] {
+    let path = bytes_of(&mapping.path).collect::<Vec<_>>();
+    let path = Path::new(OsStr::from_bytes(&path)).metadata().ok();
+    // NOTE: the inode that `maps` has is not that of `stat` on all file systems.
+    match path.filter(|_| !mapping.is_deleted) {
+        Some(file) => {
+            [file.ino(), (file.ctime() * 1_000_000_000 + file.ctime_nsec()).cast_unsigned()]
+        }
+        None => [mapping.file.1, 0],
+    }
 }
 
 struct Segment {

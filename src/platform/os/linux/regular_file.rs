@@ -1,5 +1,6 @@
 //! Files that are opened to be read without an allocation.
 
+use crate::words::bytes_of;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
@@ -8,13 +9,12 @@ use std::os::unix::fs::FileExt;
 /// A path with more bytes is not opened.
 const MOST_PATH_BYTES: usize = 1023;
 
-/// Opens a regular file; `None` if there is none, or if it cannot be read. Allocates nothing.
+/// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read. Allocates nothing.
 pub(crate) fn open_regular(path: &str) -> Option<File> {
     let mut name = [0_u8; MOST_PATH_BYTES + 1];
-    if path.len() > MOST_PATH_BYTES {
-        return None;
+    for (at, byte) in bytes_of(path).enumerate() {
+        *name[..MOST_PATH_BYTES].get_mut(at)? = byte;
     }
-    name[..path.len()].copy_from_slice(path.as_bytes());
     // NOTE: without `O_NONBLOCK`, opening a pipe would wait for a writer.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: the name ends with a NUL.
