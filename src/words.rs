@@ -1,5 +1,5 @@
-//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to a
-//! misspelt one.
+//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to
+//! a misspelt one.
 
 #[cfg(any(feature = "enable", feature = "symbols"))]
 use std::{borrow::Cow, ffi::OsString};
