@@ -52,6 +52,7 @@ static RESIDENT_MEMORY: Declaration = Declaration {
         ("Shared", U64),
         ("Other", U64),
         ("OtherAnonymous", U64),
+        ("MostOwnBytes", U64),
         ("Starts", U64Array),
         ("Sizes", U64Array),
         ("Resident", U64Array),
@@ -130,7 +131,11 @@ impl Parts {
         let memory = os::resident_memory();
         self.took = self.at.elapsed();
         self.most = self.most.max(rss);
-        Some(event(memory.ok()?, clock::now_since_start(), stats::own_bytes()))
+        Some(event(
+            memory.ok()?,
+            clock::now_since_start(),
+            [stats::own_bytes(), stats::most_own_bytes()],
+        ))
     }
 }
 
@@ -209,7 +214,7 @@ fn statistics_event(of: &os::AllocatorStatistics) -> Vec<u8> {
     event
 }
 
-fn event(memory: os::ResidentMemory, cycle: u64, own_bytes: u64) -> Vec<u8> {
+fn event(memory: os::ResidentMemory, cycle: u64, [own, most_own]: [u64; 2]) -> Vec<u8> {
     let mut ranges = memory.anonymous;
     ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
     let rest = ranges.split_off(ranges.len().min(MOST_RANGES));
@@ -224,7 +229,7 @@ fn event(memory: os::ResidentMemory, cycle: u64, own_bytes: u64) -> Vec<u8> {
     RESIDENT_MEMORY.append(
         &[
             cycle.into(),
-            own_bytes.into(),
+            own.into(),
             memory.tracker.into(),
             memory.stacks.into(),
             memory.binaries.into(),
@@ -232,6 +237,7 @@ fn event(memory: os::ResidentMemory, cycle: u64, own_bytes: u64) -> Vec<u8> {
             memory.shared.into(),
             memory.other.into(),
             rest.into(),
+            most_own.into(),
             Value::Elements(&starts, 8),
             Value::Elements(&sizes, 8),
             Value::Elements(&resident, 8),

@@ -301,7 +301,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
                 self.rss.read(point, u64_at(fixed, most), u64_at(fixed, limit));
             }
-            RssRole::Parts { cycle, sums, ranges } => {
+            RssRole::Parts { cycle, sums, most_own, ranges } => {
                 let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
                 let sums = sums.map(|sum| u64_at(fixed, sum));
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
@@ -315,8 +315,8 @@ impl<O: BlockObserver> Analyzer<O> {
                     self.untracked.weigh(Weighed {
                         at_ns,
                         rss_bytes: others,
-                        // The tracker's own blocks are in the ranges.
-                        untracked_bytes: outside.saturating_sub(sums[0]),
+                        // The tracker's own blocks are in the ranges, and what the allocator keeps of them.
+                        untracked_bytes: outside.saturating_sub(u64_at(fixed, most_own)),
                     });
                 }
                 self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));

@@ -190,6 +190,8 @@ pub(in crate::analysis) enum RssRole {
     Parts {
         cycle: u16,
         sums: [u16; RSS_SUMS.len()],
+        /// The most that the first of them was.
+        most_own: u16,
         ranges: [usize; 3],
     },
     /// What an allocator says of itself.
@@ -510,9 +512,12 @@ impl Fields<'_> {
                     *sum = self.at(name, U64)?;
                 }
                 let array = |name| self.index(name, &[FieldType::U64Array]);
+                // NOTE: earlier traces do not have the most.
+                let most_own = self.at("MostOwnBytes", U64).or(self.at("OwnBytes", U64))?;
                 Role::Rss(RssRole::Parts {
                     cycle: self.at("Cycle", U64)?,
                     sums,
+                    most_own,
                     ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
                 })
             }
