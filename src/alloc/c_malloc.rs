@@ -57,7 +57,20 @@
 macro_rules! track_c_malloc {
     () => {
         $crate::__c_malloc_functions! { $crate::__define_c_malloc }
-        $crate::__c_identity_functions! { $crate::__define_c_identity }
+        $crate::__define_c_identity! {
+            setuid(id: u32);
+            setgid(id: u32);
+            seteuid(id: u32);
+            setegid(id: u32);
+            setreuid(real: u32, effective: u32);
+            setregid(real: u32, effective: u32);
+            setresuid(real: u32, effective: u32, saved: u32);
+            setresgid(real: u32, effective: u32, saved: u32);
+            setgroups(count: usize, groups: *const u32);
+            initgroups(user: *const ::core::ffi::c_char, group: u32);
+            unshare(flags: i32);
+            setns(file: i32, kinds: i32);
+        }
         $crate::__define_c_mmap! { mmap mmap64 munmap mremap mprotect brk sbrk shmat shmdt pthread_create }
     };
 }
@@ -80,28 +93,6 @@ macro_rules! __c_malloc_functions {
             memalign(align: usize, size: usize) -> *mut u8;
             valloc(size: usize) -> *mut u8;
             pvalloc(size: usize) -> *mut u8;
-        }
-    };
-}
-
-/// The functions that change the user, the groups and the namespaces of a process, for another macro. Each returns an `int`.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __c_identity_functions {
-    ($($macro:tt)*) => {
-        $($macro)*! {
-            setuid(id: u32);
-            setgid(id: u32);
-            seteuid(id: u32);
-            setegid(id: u32);
-            setreuid(real: u32, effective: u32);
-            setregid(real: u32, effective: u32);
-            setresuid(real: u32, effective: u32, saved: u32);
-            setresgid(real: u32, effective: u32, saved: u32);
-            setgroups(count: usize, groups: *const u32);
-            initgroups(user: *const ::core::ffi::c_char, group: u32);
-            unshare(flags: i32);
-            setns(file: i32, kinds: i32);
         }
     };
 }
@@ -520,7 +511,7 @@ mod functions {
             }
         };
     }
-    crate::__c_malloc_functions! { entries }
+    __c_malloc_functions! { entries }
 
     #[cold]
     fn refuse(error: i32) -> *mut u8 {

@@ -92,6 +92,7 @@ impl Recording {
             worker::cycle(session, HOOK_TIMEOUT);
             // Writes to other sinks, too.
             os::run_in_own_table(|| {
+                let _untracked = ReentrancyGuard::enter();
                 session.join_inline(Box::new(analyzer.clone()), |point, sink| {
                     late_join::begin(None, point, sink)
                 });

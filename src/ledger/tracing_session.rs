@@ -511,7 +511,7 @@ impl Drop for TracingSession {
             running.end.disable();
             running.destination.stop();
             untracked(move || {
-                os::run_in_own_table(|| running.end.write_ring());
+                os::run_in_own_table(|| untracked(|| running.end.write_ring()));
                 drop(running);
             });
         }

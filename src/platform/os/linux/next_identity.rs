@@ -1,6 +1,6 @@
 //! The next library's functions that change the user, the groups and the namespaces of a process.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -51,7 +51,20 @@ macro_rules! next {
     };
 }
 
-crate::__c_identity_functions! { next }
+next! {
+    setuid(id: u32);
+    setgid(id: u32);
+    seteuid(id: u32);
+    setegid(id: u32);
+    setreuid(real: u32, effective: u32);
+    setregid(real: u32, effective: u32);
+    setresuid(real: u32, effective: u32, saved: u32);
+    setresgid(real: u32, effective: u32, saved: u32);
+    setgroups(count: usize, groups: *const u32);
+    initgroups(user: *const c_char, group: u32);
+    unshare(flags: c_int);
+    setns(file: c_int, kinds: c_int);
+}
 
 /// The namespaces of which a process can be in another one only with one thread: the flags for `unshare`, and the kinds for `setns`,
 /// which also wants that no thread shares the current folder.

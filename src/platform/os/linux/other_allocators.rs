@@ -6,6 +6,7 @@
 
 use super::Memory;
 use super::modules::loaded_files;
+use super::objects;
 use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io;
@@ -69,11 +70,11 @@ pub(crate) fn begin(here: *const c_void) {
         OTHER_MALLOC.store(called, Ordering::Relaxed);
     }
     let next = find_function(libc::RTLD_NEXT, c"malloc");
-    // NOTE: a function that is not found costs a block of the program's heap. The C library has no `operator new`.
     if next == 0 || object_of(next) == object_of(find_function(libc::RTLD_NEXT, c"getpid")) {
         return;
     }
-    let new = find_function(libc::RTLD_DEFAULT, c"_Znwm");
+    // NOTE: not by the loader, which allocates in the program's heap for a function that is not found.
+    let new = objects::find(|object| object.defined(c"_Znwm")).unwrap_or(0);
     if object_of(next) == object_of(new) {
         OTHER_NEW.store(new, Ordering::Relaxed);
     }
