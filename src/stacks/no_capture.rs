@@ -30,7 +30,7 @@ pub(crate) fn bytes() -> u64 {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// A module was loaded.
-    Loaded { base: u64, size: u64, path: String, build_id: Vec<u8> },
+    Loaded { base: u64, size: u64, path: String, build_id: Vec<u8>, stamp: [u64; 2] },
     /// The module at this address was unloaded.
     Unloaded { base: u64 },
 }

@@ -424,6 +424,10 @@ impl InProgramTable {
     }
 }
 
+impl Drop for InProgramTable {
+    fn drop(&mut self) {}
+}
+
 pub(crate) struct Family;
 
 impl Family {
