@@ -19,7 +19,8 @@ ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z", "MAN_DISABLE_SECCOMP": "1", "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", ""),
     "CARGO_HOME": os.environ.get("CARGO_HOME", ""), "SOURCE_DATE_EPOCH": "0",
 }
-RUN = [MEMLEDGER, "run", "--preload", LIBRARY, "--report", "off"]
+# What V8, Go and the like have beside malloc would be said after the end.
+RUN = [MEMLEDGER, "run", "--preload", LIBRARY, "--report", "off", "--allow-untracked"]
 # The start of the command line, and whether signals go to the command, which passes them on.
 MODES = {"run": ([*RUN, "--"], True), "stacks, children": ([*RUN, "--stacks", "--follow-children", "--"], False)}
 PLANTED = ["handler", "descriptor", "line", "mask", "right", "file", "child", "status"]
