@@ -312,11 +312,14 @@ impl<O: BlockObserver> Analyzer<O> {
                     let (bytes, outside) = ranges.outside(|start, end| windows.covered(start, end));
                     let others =
                         sums[1..].iter().fold(bytes, |sum, part| sum.saturating_add(*part));
+                    // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were freed:
+                    // with its gaps, a quarter more than the most that they were has been seen.
+                    let most_own = u64_at(fixed, most_own);
+                    let of_tracker = most_own.saturating_add(most_own / 2);
                     self.untracked.weigh(Weighed {
                         at_ns,
                         rss_bytes: others,
-                        // The tracker's own blocks are in the ranges, and what the allocator keeps of them.
-                        untracked_bytes: outside.saturating_sub(u64_at(fixed, most_own)),
+                        untracked_bytes: outside.saturating_sub(of_tracker),
                     });
                 }
                 self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));
