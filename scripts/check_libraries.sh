@@ -109,8 +109,10 @@ check() {
         python3 - "$folder/report.json" "$(wc -c <"$folder/trace.utrace")" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert report["trace"]["complete"] and report["trace"]["from_process_start"], report["trace"]
-losses = report["losses"]
+trace, losses = report["trace"], report["losses"]
+assert trace["ended"] and trace["from_process_start"], trace
+# Where the allocator has given a block again that the host had freed, figures contradict one another.
+assert trace["complete"] == (losses["duplicate_allocations"] == 0), (trace, losses)
 assert losses["lost_events"] == losses["unmatched_frees"] == losses["serial_holes"] == 0, losses
 work = sum(row["allocations"] for row in report["by_scope"] if row["path"][-1] == "work")
 assert work == 2400, work
