@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use memledger::analysis::Report;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -288,7 +288,7 @@ fn filled(pattern: &[u8], pid: &str) -> Vec<u8> {
 /// The path that these bytes are.
 fn path_of(bytes: Vec<u8>) -> PathBuf {
     #[cfg(unix)]
-    return <OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into();
+    return <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into();
     #[cfg(not(unix))]
     return String::from_utf8_lossy(&bytes).into_owned().into();
 }
