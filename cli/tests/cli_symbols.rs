@@ -294,7 +294,7 @@ fn mini_debug_info_has_the_names_of_functions() {
         name_at(&program, start)
     };
     assert_eq!(add(&packed), (Some("tiny::outer".to_owned()), vec![]));
-    // A damaged one is told, and does no harm.
+    // A damaged one costs its own names only, and a sentence says so.
     let (name, notes) = add(&packed[..packed.len() / 2]);
     assert_eq!(name, None);
     let says = format!("the section .gnu_debugdata of {} cannot be read: ", program.path.display());
@@ -439,7 +439,7 @@ fn separate_debug_information_with_another_crc_is_refused() {
     assert!(notes[0].contains("its CRC is "), "{notes:?}");
 }
 
-/// A file of the same size, where no build id tells.
+/// Replaces a file by one of the same size, both without a build id.
 #[test]
 fn a_file_that_was_changed_is_refused_without_a_build_id() {
     use std::os::unix::fs::MetadataExt;

@@ -37,7 +37,7 @@
 ///
 /// # Costs
 /// An event of C has 18 to 23 bytes, where one of Rust has 13 to 22. A free and a reallocation also ask
-/// `malloc_usable_size` for the size. An allocation and its free execute some 40 instructions more than
+/// `malloc_usable_size` for the size. An allocation and its free execute some 46 instructions more than
 /// in Rust. Rust's own events cost what they cost without the feature if the allocator below is `System`;
 /// with another one, each call also sets and clears a flag of its thread. An event of a mapping has 27
 /// bytes and takes less time than the system call.
@@ -116,8 +116,8 @@ macro_rules! __define_c_malloc {
 
 /// Defines a function of `malloc` in the program.
 ///
-/// It is naked, for the return address: where calls can be [nested](IS_NESTED), this is one more argument, by which the outermost
-/// call is told from those within.
+/// It is naked, for the return address: where calls can be [nested](IS_NESTED), it is one more argument. It says whether the call is
+/// a part of another one.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]

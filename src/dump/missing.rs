@@ -1,4 +1,4 @@
-//! What figures lack that no event tells of, in sentences.
+//! Sentences about memory that is in no event.
 
 use super::text::{bytes, counted, escape};
 use crate::analysis::{Report, UntrackedKind, UntrackedReason};

@@ -316,7 +316,7 @@ fn replaced() {
         drop(writer);
         wait_until(|| exists(&format!("ready.{child}")));
         wait_until(|| watchers_in(&own) == 3);
-        // Ends when nobody has the other end: the child has closed it, and lives.
+        // The pipe has an end once the child, which lives on, has closed its side, and no watcher has a copy.
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         kill(child, libc::SIGKILL);
         assert_eq!(wait(child), libc::SIGKILL);

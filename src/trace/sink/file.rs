@@ -438,7 +438,7 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
     let name = path.file_name()?.to_string_lossy();
     let is_own = name.contains(&os::process_id().to_string());
-    // Any other lock lets nobody else have one.
+    // A lock of any other process is exclusive, so this one would be refused.
     if !is_own || locked.try_lock_shared().is_err() {
         return None;
     }

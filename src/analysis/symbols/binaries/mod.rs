@@ -48,7 +48,7 @@ pub struct Binaries {
     notes: Vec<String>,
 }
 
-/// What a file is told by: its path, and its build id or its stamp.
+/// What identifies a file: its path, and its build id or its stamp.
 type Key = (String, Vec<u8>, Option<FileStamp>);
 
 fn key(module: &Module) -> Key {
