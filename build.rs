@@ -1,7 +1,7 @@
 //! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
 //! debug assertions and optimise, or neither. Whether it is built with the thread sanitizer, for
 //! which only an unstable `cfg` exists. And whether the feature `c-malloc` works on the target:
-//! for `malloc`, for `mmap`, for what changes a process's user, and for other allocators.
+//! for `malloc`, for `mmap`, for what changes a process's user, for other allocators, and for their redirection.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -15,7 +15,9 @@ fn main() {
     {
         println!("cargo::rustc-cfg=thread_sanitizer");
     }
-    println!("cargo::rustc-check-cfg=cfg(c_malloc, c_mmap, c_identity, other_allocators)");
+    println!(
+        "cargo::rustc-check-cfg=cfg(c_malloc, c_mmap, c_identity, other_allocators, redirects)"
+    );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     if std::env::var_os("CARGO_FEATURE_C_MALLOC").is_some()
         && is("CARGO_CFG_TARGET_OS", "linux")
@@ -35,6 +37,9 @@ fn main() {
             println!("cargo::rustc-cfg=c_identity");
             if is("CARGO_CFG_TARGET_ARCH", "x86_64") {
                 println!("cargo::rustc-cfg=other_allocators");
+                if std::env::var_os("CARGO_FEATURE___PRELOAD").is_some() {
+                    println!("cargo::rustc-cfg=redirects");
+                }
             }
         }
     }

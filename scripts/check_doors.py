@@ -68,6 +68,26 @@ def right(name, command, preload=None):
     check(f"{name}, weighed", untracked["weighed"] is not None)
 
 
+def exact(name, command, *arguments, preload=None, reallocates=True):
+    """A program that counts itself: what the report has of 1,000 rounds beyond that of none is its count, with and without stacks.
+    `reallocates`: its allocator does so by itself, and not by an allocation and a free."""
+    for flags in [(), ("--stacks",)]:
+        status, err, report = run([*command, "1000", *arguments], *flags, preload=preload)
+        _, _, none = run([*command, "0", *arguments], *flags, preload=preload)
+        if report is None or none is None:
+            check(name, False, "no report:", err)
+            continue
+        ended = subprocess.run([*command, "1000", *arguments], capture_output=True, text=True, timeout=DEADLINE_S,
+                               env=dict(os.environ, LD_PRELOAD=preload or ""))
+        wanted = [int(number) for number in ended.stdout.split()[:5]]
+        if not reallocates:
+            wanted = [wanted[0] + wanted[2], wanted[1] + wanted[2], 0, *wanted[3:]]
+        fields = ["allocations", "frees", "reallocations", "live_bytes", "live_blocks"]
+        got = [report["totals"][field] - none["totals"][field] for field in fields]
+        is_right = got == wanted and report["trace"]["complete"] and status == 0 and not report["untracked"]["known"]
+        check(" ".join([name, *flags]), is_right, got, "" if is_right else f"wanted {wanted}; {shown(status, report)} {report['losses']}")
+
+
 def library(name):
     return os.path.join(LIBRARIES, name)
 
@@ -76,16 +96,25 @@ rustc = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, tex
 open(file("hello.rs"), "w").write('fn main() { println!("hello"); }\n')
 
 for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]:
-    wrong(f"new of {name}", [file("new")], "new", library(name))
-    # The tables of tcmalloc are more than 1 MiB, which in so small a program is said.
-    if "tcmalloc" not in name:
-        right(f"malloc of {name}", [file("calls")], library(name))
-wrong("new of a library that is linked", [file("new_jemalloc")], "new")
-wrong("a static jemalloc", [file("new_static")], "malloc")
-wrong("rustc", [os.path.join(rustc, "bin/rustc"), "hello.rs"], "malloc")
-for crate in ["mimalloc", "tikv-jemallocator"]:
+    # Debian's mimalloc ends the program where `new` is to throw.
+    arguments = ["no_throw"] if "mimalloc" in name else []
+    exact(f"new of {name}", [file("operators")], *arguments, preload=library(name))
+    exact(f"functions of {name}", [file("named")], preload=library(name))
+    right(f"malloc of {name}", [file("calls")], library(name))
+right("new of a library that is linked", [file("new_jemalloc")])
+for name in ["jemalloc", "tcmalloc_minimal"]:
+    exact(f"new of a static {name}", [file(f"operators_{name}")])
+    exact(f"functions of a static {name}", [file(f"named_{name}")])
+    exact(f"a static {name} without symbols", [file(f"stripped_{name}")])
+# `PR_SET_MDWE`: no page becomes executable that was not (Linux 6.3), as systemd's `MemoryDenyWriteExecute` has it.
+forbid = ("import ctypes, os, sys\n"
+          "if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0: sys.exit('PR_SET_MDWE is not there')\n"
+          "os.execv(sys.argv[1], sys.argv[1:])")
+wrong("a static jemalloc where code cannot be changed", ["python3", "-c", forbid, file("operators_jemalloc"), "20000"], "allocator")
+right("rustc", [os.path.join(rustc, "bin/rustc"), "hello.rs"])
+for crate in ["mimalloc", "tikv-jemallocator", "rpmalloc"]:
     if os.path.exists(file(f"rust_{crate}")):
-        wrong(f"Rust with {crate}", [file(f"rust_{crate}")], "allocator")
+        exact(f"Rust with {crate}", [file(f"rust_{crate}")], reallocates=crate != "rpmalloc")
 wrong("Go", [file("go_program")], "go")
 wrong("memory of the system", [file("maps")])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Memory that goes by another door than the C library's `malloc`: in each program (tests/doors) either the figures are right, or
-# the report is not complete, says why, and no condition passes. With allocators of Debian below, within, and of Rust's
+# Memory that goes by another door than the C library's `malloc`: in each program (tests/doors) either the figures are right, to the byte where the
+# program counts itself, or the report is not complete, says why, and no condition passes. With allocators of Debian below, within, and of Rust's
 # crates; and programs of Debian, whose figures are right, where the report says no such thing.
 # Installs what it needs; fetches two crates.
 #
@@ -22,6 +22,7 @@ need "$libraries/libjemalloc.so.2" libjemalloc2
 need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
 need "$libraries/libmimalloc.so.2" libmimalloc2.0
 need "$libraries/libjemalloc.a" libjemalloc-dev
+need "$libraries/libtcmalloc_minimal.a" libgoogle-perftools-dev
 
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
@@ -32,6 +33,19 @@ sources=tests/doors
 g++ -O1 -Wall -Wextra -Werror -o "$folder/new" $sources/new.cpp
 g++ -O1 -Wall -Wextra -Werror -o "$folder/new_jemalloc" $sources/new.cpp -Wl,--no-as-needed -ljemalloc
 g++ -O1 -Wall -Wextra -Werror -o "$folder/new_static" $sources/new.cpp "$libraries/libjemalloc.a" -lpthread -ldl -lm
+# Each form of C++'s operators, and the functions that only an allocator has; with allocators of Debian within.
+g++ -std=c++17 -O1 -fno-builtin -Wall -Wextra -Werror -o "$folder/operators" $sources/operators.cpp
+gcc -O1 -fno-builtin -Wall -Wextra -Werror -o "$folder/named" $sources/named.c
+for static in jemalloc tcmalloc_minimal; do
+    whole="-Wl,--whole-archive $libraries/lib$static.a -Wl,--no-whole-archive -lpthread -ldl -lm"
+    # shellcheck disable=SC2086
+    g++ -std=c++17 -O1 -fno-builtin -o "$folder/operators_$static" $sources/operators.cpp $whole
+    # shellcheck disable=SC2086
+    gcc -O1 -fno-builtin -rdynamic -o "$folder/named_$static" $sources/named.c $whole -lstdc++
+    # What the C++ library asks the program for, stays in a stripped one.
+    cp "$folder/operators_$static" "$folder/stripped_$static"
+    strip "$folder/stripped_$static"
+done
 for program in calls freed host maps; do
     gcc -O0 -fno-builtin -Wall -Wextra -Werror -o "$folder/$program" $sources/$program.c
 done
@@ -60,9 +74,10 @@ GO
 (cd "$folder" && GO111MODULE=off GOCACHE="$folder/cache" CGO_ENABLED=1 go build -ldflags=-s -o go_program go.go)
 
 if [ "${1:-}" != --short ]; then
-    for crate in mimalloc tikv-jemallocator; do
+    for crate in mimalloc tikv-jemallocator rpmalloc; do
         case $crate in
         mimalloc) version='{ version = "0.1", default-features = false }' type=mimalloc::MiMalloc ;;
+        rpmalloc) version='"0.2"' type=rpmalloc::RpMalloc ;;
         *) version='"0.6"' type=tikv_jemallocator::Jemalloc ;;
         esac
         mkdir -p "$folder/$crate/src"
@@ -75,16 +90,10 @@ edition = "2024"
 $crate = $version
 [workspace]
 TOML
-        cat >"$folder/$crate/src/main.rs" <<RUST
-#[global_allocator]
-static ALLOC: $type = $type;
-
-fn main() {
-    std::mem::forget((0..20_000).map(|_| Box::new([1_u8; 1000])).collect::<Vec<_>>());
-}
-RUST
+        { echo "#[global_allocator] static ALLOC: $type = $type;" && cat $sources/layouts.rs; } >"$folder/$crate/src/main.rs"
         cargo build --quiet --release --manifest-path "$folder/$crate/Cargo.toml" --target-dir "$folder/target"
         cp "$folder/target/release/program" "$folder/rust_$crate"
+        rm "$folder/target/release/program"
     done
 fi
 python3 scripts/check_doors.py

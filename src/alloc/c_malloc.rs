@@ -354,10 +354,8 @@ mod functions {
             },
             // SAFETY: as above.
             Mode::WithStacks => unsafe {
-                counted(
-                    hook::realloc_with_stack::<_, C>(&Next, block, layout_of(block), size),
-                    size,
-                )
+                let (layout, at) = (layout_of(block), Registers::here());
+                counted(hook::realloc_with_stack::<_, C>(&Next, block, layout, size, &at), size)
             },
         }
     }

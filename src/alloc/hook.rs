@@ -300,8 +300,7 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc, const HEAP: u8>(
     }
 }
 
-/// Does what [`realloc`] does, and records the call stack of the function that this is inlined
-/// into.
+/// Does what [`realloc`] does, and records the call stack at these registers: see [`capture::take`].
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -311,9 +310,9 @@ pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc, const HEAP: u8>(
     pointer: *mut u8,
     layout: Layout,
     new_size: usize,
+    at: &Registers,
 ) -> *mut u8 {
-    let at = Registers::here();
-    let take = |slot: &ThreadSlot| capture::take(slot, new_size, &at);
+    let take = |slot: &ThreadSlot| capture::take(slot, new_size, at);
     let Some(slot) = write::enter() else {
         // SAFETY: the caller makes the same promise.
         return unsafe { realloc_cold::<A, HEAP>(inner, pointer, layout, new_size, take) };

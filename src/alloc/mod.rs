@@ -23,6 +23,15 @@ pub(crate) mod others;
 mod own_blocks;
 #[cfg(feature = "enable")]
 mod record;
+#[cfg(redirects)]
+pub(crate) mod redirected;
+// The library of `preload/`, which alone needs these, has no tests.
+#[cfg(any(redirects, all(test, feature = "enable")))]
+#[cfg_attr(not(redirects), allow(dead_code))]
+mod roles;
+#[cfg(any(redirects, all(test, feature = "enable")))]
+#[cfg_attr(not(redirects), allow(dead_code))]
+mod sizes;
 #[cfg(feature = "enable")]
 pub(crate) mod stats;
 mod tracker;

@@ -1,6 +1,9 @@
-//! Allocators that the program has beside the one that is recorded, as events: what they allocate is in no other event.
+//! Allocators that the program has beside that of the C library, as events: what they allocate is in no other event, or they have tables
+//! that are in none.
 
-use crate::platform::os::other_allocators::{self, OtherAllocator};
+#[cfg(redirects)]
+use super::redirected;
+use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::schema::{
     FieldType::{AnsiString, U8},
@@ -40,17 +43,39 @@ impl EventProvider for OtherAllocators {
         if std::mem::replace(&mut self.announced, true) {
             return;
         }
-        for (allocator, function, file) in other_allocators::find() {
-            let reason = match allocator {
+        let mut add = |reason: u8, function: &str, file: &str| {
+            importants.add(&UNTRACKED, &[u32::from(reason).into(), function.into(), file.into()]);
+        };
+        for found in other_allocators::find() {
+            let reason = match found.allocator {
+                _ if is_redirected(&found) => untracked::RECORDED,
                 OtherAllocator::Malloc => untracked::MALLOC,
                 OtherAllocator::New => untracked::NEW,
                 OtherAllocator::Named => untracked::ALLOCATOR,
                 OtherAllocator::Go => untracked::GO,
+                OtherAllocator::Next => untracked::RECORDED,
             };
-            importants.add(
-                &UNTRACKED,
-                &[u32::from(reason).into(), function.into(), file.as_str().into()],
-            );
+            add(reason, found.function, &found.file);
+        }
+        #[cfg(redirects)]
+        for refused in redirected::outcome().iter().flat_map(|outcome| &outcome.refused) {
+            let function = format!("{} ({})", refused.functions, refused.why);
+            add(untracked::ALLOCATOR, &function, &other_allocators::file_of(refused.object));
         }
     }
+}
+
+/// Whether the functions of an allocator lead to the tracker.
+#[cfg(redirects)]
+fn is_redirected(found: &Found) -> bool {
+    redirected::outcome().is_some_and(|outcome| match found.allocator {
+        OtherAllocator::Malloc | OtherAllocator::New => outcome.has(found.address),
+        OtherAllocator::Named => outcome.has_program || outcome.has_name(found.function),
+        OtherAllocator::Go | OtherAllocator::Next => false,
+    })
+}
+
+#[cfg(not(redirects))]
+fn is_redirected(_: &Found) -> bool {
+    false
 }

@@ -6,6 +6,8 @@ use super::below::Below;
 use super::events::RUST;
 #[cfg(feature = "enable")]
 use super::hook::{self, FreeMode, Mode};
+#[cfg(feature = "enable")]
+use crate::stacks::capture::Registers;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// An allocator that forwards each call to another allocator and records it.
@@ -198,9 +200,11 @@ impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
         new_size: usize,
         this: &Self,
     ) -> *mut u8 {
+        let at = Registers::here();
         // SAFETY: the caller makes the same promise.
-        let new =
-            unsafe { hook::realloc_with_stack::<_, RUST>(&this.inner, pointer, layout, new_size) };
+        let new = unsafe {
+            hook::realloc_with_stack::<_, RUST>(&this.inner, pointer, layout, new_size, &at)
+        };
         if new.is_null() { hook::failed(new_size) } else { new }
     }
 

@@ -10,9 +10,24 @@ const MOST_REASONS: usize = 16;
 pub(super) struct UntrackedMemory {
     reasons: Vec<UntrackedReason>,
     weighed: Option<Weighed>,
+    /// Whether an allocator is recorded that has tables of its own.
+    has_tables: bool,
 }
 
+/// What the tables of an allocator take beside its blocks, in a small program: 1.6 MiB in tcmalloc 2.10, 4 MiB in mimalloc 3. In a large one, they are below the 5 % that
+/// are not said.
+const TABLES: u64 = 6 << 20;
+
 impl UntrackedMemory {
+    pub(super) fn note_tables(&mut self) {
+        self.has_tables = true;
+    }
+
+    /// How much may be in tables of an allocator.
+    pub(super) fn table_bytes(&self) -> u64 {
+        if self.has_tables { TABLES } else { 0 }
+    }
+
     pub(super) fn add_reason(&mut self, reason: UntrackedReason) {
         if self.reasons.len() < MOST_REASONS && !self.reasons.contains(&reason) {
             self.reasons.push(reason);

@@ -47,6 +47,8 @@ pub(crate) fn start_before_main() {
             && linked::is_global_allocator()
             && !linked::ignores_environment()
         {
+            #[cfg(redirects)]
+            crate::alloc::redirected::begin();
             start::before_main(settings);
             await_runtime();
         }

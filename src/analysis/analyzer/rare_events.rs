@@ -316,10 +316,13 @@ impl<O: BlockObserver> Analyzer<O> {
                     // with its gaps, a quarter more than the most that they were has been seen.
                     let most_own = u64_at(fixed, most_own);
                     let of_tracker = most_own.saturating_add(most_own / 2);
+                    let in_tables = self.untracked.table_bytes();
                     self.untracked.weigh(Weighed {
                         at_ns,
                         rss_bytes: others,
-                        untracked_bytes: outside.saturating_sub(of_tracker),
+                        untracked_bytes: outside
+                            .saturating_sub(of_tracker)
+                            .saturating_sub(in_tables),
                     });
                 }
                 self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));
@@ -330,6 +333,7 @@ impl<O: BlockObserver> Analyzer<O> {
                     untracked::NEW => UntrackedKind::New,
                     untracked::ALLOCATOR => UntrackedKind::Allocator,
                     untracked::GO => UntrackedKind::Go,
+                    untracked::RECORDED => return self.untracked.note_tables(),
                     _ => return,
                 };
                 let (function, file) = (event.text(function), event.text(file));

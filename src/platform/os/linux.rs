@@ -30,6 +30,8 @@ mod own_table;
 mod packed;
 pub(crate) mod pages;
 mod passing;
+#[cfg(redirects)]
+pub(crate) mod redirect;
 mod regular_file;
 #[cfg(target_arch = "x86_64")]
 mod resident;

@@ -55,6 +55,8 @@ pub(crate) mod untracked {
     pub(crate) const ALLOCATOR: u8 = 3;
     /// It is a program of Go, whose runtime asks the system for memory.
     pub(crate) const GO: u8 = 4;
+    /// None: an allocator that is not the C library's is recorded. It has tables that are in no block.
+    pub(crate) const RECORDED: u8 = 5;
 }
 
 /// The type of one field's values.

@@ -13,6 +13,8 @@ pub(crate) use functions::{
 };
 #[cfg(c_mmap)]
 pub use inner::{ALLOCATOR, IS_NESTED};
+#[cfg(redirects)]
+pub(crate) use inner::{Running, note_nested, running};
 #[cfg(c_mmap)]
 pub(crate) use inner::{in_allocator, is_in_allocator, is_inner};
 
@@ -52,9 +54,43 @@ mod inner {
     /// These libraries.
     pub(super) static NESTED: [Addresses; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
 
+    /// What runs of an allocator.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Running {
+        /// Where the outermost call is on the stack; [`ANYWHERE`](Self::ANYWHERE) for one that ends only by its return; 0 for none.
+        pub(crate) frame: usize,
+        /// How many calls of redirected functions within it have not returned.
+        pub(crate) inner: usize,
+    }
+
+    impl Running {
+        const NONE: Self = Self { frame: 0, inner: 0 };
+        const ANYWHERE: Self = Self { frame: usize::MAX, inner: 0 };
+
+        /// Whether a call of a redirected function is said to run.
+        #[cfg(redirects)]
+        pub(crate) fn is_call(self) -> bool {
+            ![0, usize::MAX].contains(&self.frame)
+        }
+
+        #[inline(always)]
+        fn is_there(self) -> bool {
+            self.frame == usize::MAX || self.frame != 0 && self.has_frame()
+        }
+
+        /// Whether the call can still run: a `longjmp` ends it without a sign.
+        #[cold]
+        fn has_frame(self) -> bool {
+            /// More than functions of an allocator use of a stack.
+            const MOST: usize = 1 << 20;
+            let here = 0_u8;
+            self.frame.wrapping_sub((&raw const here).addr()) < MOST
+        }
+    }
+
     thread_local! {
         /// Whether the allocator below the tracker's runs on this thread: what it maps is for its blocks.
-        static IS_IN_ALLOCATOR: Cell<bool> = const { Cell::new(false) };
+        static RUNNING: Cell<Running> = const { Cell::new(Running::NONE) };
     }
 
     static PLACE: Place = Place::new();
@@ -62,21 +98,46 @@ mod inner {
     /// *Hook.* Runs a function of the allocator below the tracker's.
     #[inline(always)]
     pub(crate) fn in_allocator<R>(call: impl FnOnce() -> R) -> R {
-        let before = set_in_allocator(true);
+        let before = begin();
         let result = call();
-        set_in_allocator(before);
+        end(before);
         result
     }
 
-    /// Says whether such a function runs; returns what was said before.
+    /// Says that such a function runs; returns what was said before.
     #[inline(always)]
-    pub(super) fn set_in_allocator(now: bool) -> bool {
-        own_thread::get(&IS_IN_ALLOCATOR, &PLACE).is_some_and(|flag| flag.replace(now))
+    pub(super) fn begin() -> Running {
+        own_thread::get(&RUNNING, &PLACE).map_or(Running::NONE, |it| it.replace(Running::ANYWHERE))
+    }
+
+    /// Reverts [`begin`].
+    #[inline(always)]
+    pub(super) fn end(before: Running) {
+        if let Some(it) = own_thread::get(&RUNNING, &PLACE) {
+            it.set(before);
+        }
+    }
+
+    /// *Hook.* What runs on this thread; `None` if it has no memory for that.
+    #[cfg(redirects)]
+    pub(crate) fn running() -> Option<&'static Cell<Running>> {
+        own_thread::get(&RUNNING, &PLACE)
     }
 
     /// *Hook.* Whether such a function runs on this thread.
     pub(crate) fn is_in_allocator() -> bool {
-        own_thread::get(&IS_IN_ALLOCATOR, &PLACE).is_some_and(Cell::get)
+        own_thread::get(&RUNNING, &PLACE).is_some_and(|it| it.get().is_there())
+    }
+
+    /// Notes an object whose functions may call those that are recorded; `false` if there is no room.
+    pub(crate) fn note_nested((from, to): (usize, usize)) -> bool {
+        let place =
+            NESTED.iter().find(|[start, _]| [0, from].contains(&start.load(Ordering::Relaxed)));
+        let Some([start, bytes]) = place else { return false };
+        start.store(from, Ordering::Relaxed);
+        bytes.store(to - from, Ordering::Relaxed);
+        IS_NESTED.store(true, Ordering::Relaxed);
+        true
     }
 
     /// *Hook.* Whether a call of `malloc` that returns to this address is a part of another one: it comes from one of these
@@ -182,16 +243,15 @@ mod functions {
     /// whether there are any.
     #[cfg(c_mmap)]
     fn note_nested(c_library: usize) -> bool {
-        let mut places = inner::NESTED.iter();
+        let mut is_any = false;
         objects::find(|object| {
             let is_other = !object.has(c_library) && !object.has((&raw const MALLOC).addr());
             if is_other && ALL.iter().any(|(_, name)| object.defined(name).is_some()) {
-                store(places.next()?, object.addresses()?);
-                inner::IS_NESTED.store(true, Ordering::Relaxed);
+                is_any |= inner::note_nested(object.addresses()?);
             }
             None::<()>
         });
-        inner::IS_NESTED.load(Ordering::Relaxed)
+        is_any
     }
 
     #[cfg(c_mmap)]
@@ -216,7 +276,7 @@ mod functions {
     /// The functions, with a note that they run.
     #[cfg(c_mmap)]
     mod nested {
-        use super::super::inner::set_in_allocator;
+        use super::super::inner::{begin, end};
         use super::*;
 
         macro_rules! nested {
@@ -229,12 +289,12 @@ mod functions {
                     unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                         type Function = unsafe extern "C" fn($($type),*) -> $result;
                         let next = $place.load(Ordering::Relaxed);
-                        let before = set_in_allocator(true);
+                        let before = begin();
                         // SAFETY: the function has this type; the caller makes the same promise.
                         let next = unsafe { transmute::<*mut c_void, Function>(next) };
                         // SAFETY: as above.
                         let result = unsafe { next($($argument),*) };
-                        set_in_allocator(before);
+                        end(before);
                         result
                     }
                 )*

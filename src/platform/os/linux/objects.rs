@@ -38,9 +38,38 @@ impl Object<'_> {
         self.parts(libc::PT_LOAD).map(|(start, _)| start).min().zip(end)
     }
 
-    /// The address of a function or variable that it defines for others. One without a table of GNU's form
-    /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define none.
+    /// The address of a function or variable that it defines for others.
     pub(super) fn defined(&self, name: &CStr) -> Option<usize> {
+        self.symbol(name).map(|symbol| self.base.wrapping_add(symbol.st_value as usize))
+    }
+
+    /// The address and size of a function that it defines for others.
+    #[cfg(redirects)]
+    pub(super) fn function(&self, name: &CStr) -> Option<(usize, usize)> {
+        const STT_FUNC: u8 = 2;
+        let symbol = self.symbol(name).filter(|symbol| symbol.st_info & 15 == STT_FUNC)?;
+        Some((self.base.wrapping_add(symbol.st_value as usize), symbol.st_size as usize))
+    }
+
+    /// Its parts with code.
+    #[cfg(redirects)]
+    pub(super) fn code(&self) -> impl Iterator<Item = (usize, usize)> {
+        let is_code = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
+        let parts = self.headers.iter().filter(is_code);
+        parts.map(|part| (self.base.wrapping_add(part.p_vaddr as usize), part.p_filesz as usize))
+    }
+
+    /// Where its addresses are counted from.
+    #[cfg(redirects)]
+    pub(super) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// What it defines for others under a name. One without a table of GNU's form
+    /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define nothing.
+    fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -79,7 +108,7 @@ impl Object<'_> {
                 (symbol, CStr::from_ptr(at))
             };
             if found | 1 == hash | 1 && its_name == name && symbol.st_shndx != 0 {
-                return Some(self.base.wrapping_add(symbol.st_value as usize));
+                return Some(symbol);
             }
             if found & 1 == 1 {
                 return None;

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 static OTHER_MALLOC: AtomicUsize = AtomicUsize::new(0);
 /// The `operator new` of the library whose `malloc` is the next one; 0 if that has none.
 static OTHER_NEW: AtomicUsize = AtomicUsize::new(0);
+/// The next `malloc`, if it is not that of the C library; 0 otherwise.
+static NEXT_MALLOC: AtomicUsize = AtomicUsize::new(0);
 /// Who has the recorded `malloc`, and so the tracker; 0 before [`begin`].
 static RECORDED_BY: AtomicUsize = AtomicUsize::new(0);
 const LIBRARY: usize = 1;
@@ -37,6 +39,18 @@ pub(crate) enum OtherAllocator {
     Named,
     /// That of Go's runtime.
     Go,
+    /// A library whose `malloc` is the next one, so it is recorded.
+    Next,
+}
+
+/// An allocator, and the function by which it was found.
+pub(crate) struct Found {
+    pub(crate) allocator: OtherAllocator,
+    /// Empty if it has no name that programs use.
+    pub(crate) function: &'static str,
+    /// Its address; 0 if it is not known.
+    pub(crate) address: usize,
+    pub(crate) file: String,
 }
 
 /// `operator new(unsigned long)`.
@@ -73,6 +87,7 @@ pub(crate) fn begin(here: *const c_void) {
     if next == 0 || object_of(next) == object_of(find_function(libc::RTLD_NEXT, c"getpid")) {
         return;
     }
+    NEXT_MALLOC.store(next, Ordering::Relaxed);
     // NOTE: not by the loader, which allocates in the program's heap for a function that is not found.
     let new = objects::find(|object| object.defined(c"_Znwm")).unwrap_or(0);
     if object_of(next) == object_of(new) {
@@ -95,13 +110,17 @@ fn object_of(address: usize) -> usize {
     }
 }
 
-/// The reasons, functions and files. Reads the tables of names in the executable's file.
-pub(crate) fn find() -> Vec<(OtherAllocator, &'static str, String)> {
+/// The allocators. Reads the tables of names in the executable's file.
+pub(crate) fn find() -> Vec<Found> {
     let mut all = Vec::new();
     let recorded_by = RECORDED_BY.load(Ordering::Relaxed);
     if recorded_by == 0 {
         return all;
     }
+    let found = |allocator, function, address| {
+        let file = if address == 0 { file_of_program() } else { file_of(address) };
+        Found { allocator, function, address, file }
+    };
     let names = names_of_program().unwrap_or_default();
     let malloc = OTHER_MALLOC.load(Ordering::Relaxed);
     // NOTE: in a program that is linked for a fixed address and has a pointer to another object's function, the loader
@@ -109,7 +128,11 @@ pub(crate) fn find() -> Vec<(OtherAllocator, &'static str, String)> {
     let is_defined = !IS_IN_PROGRAM.load(Ordering::Relaxed) || names.contains(&MALLOC);
     let malloc = if is_defined { malloc } else { 0 };
     if malloc != 0 {
-        all.push((OtherAllocator::Malloc, MALLOC, file_of(malloc)));
+        all.push(found(OtherAllocator::Malloc, MALLOC, malloc));
+    }
+    let next = NEXT_MALLOC.load(Ordering::Relaxed);
+    if next != 0 {
+        all.push(found(OtherAllocator::Next, MALLOC, next));
     }
     // A program with the tracker has chosen what is below it.
     if recorded_by == PROGRAM {
@@ -117,24 +140,24 @@ pub(crate) fn find() -> Vec<(OtherAllocator, &'static str, String)> {
     }
     let new = OTHER_NEW.load(Ordering::Relaxed);
     if malloc == 0 && new != 0 && names.contains(&NEW) {
-        all.push((OtherAllocator::New, "operator new", file_of(new)));
+        all.push(found(OtherAllocator::New, "operator new", new));
     }
-    let program = || {
-        let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-        path.to_string_lossy().into_owned()
-    };
     if malloc == 0 {
         let named = ALLOCATORS.into_iter().find(|name| names.contains(name));
-        all.extend(named.map(|name| (OtherAllocator::Named, name, program())));
+        all.extend(named.map(|name| found(OtherAllocator::Named, name, 0)));
     }
     if names.contains(&GO) {
-        all.push((OtherAllocator::Go, "", program()));
+        all.push(found(OtherAllocator::Go, "", 0));
     }
     all
 }
 
+fn file_of_program() -> String {
+    std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The file that is mapped at an address.
-fn file_of(address: usize) -> String {
+pub(crate) fn file_of(address: usize) -> String {
     let address = address as u64;
     let files = Memory::open().and_then(|memory| loaded_files(&memory, |_, _| false));
     let mut files = files.map(|(files, _)| files).unwrap_or_default().into_iter();

@@ -115,6 +115,12 @@ unsafe fn create(
     }
 }
 
+// NOTE: not that of a program that defines it: an allocator with a part for each thread does so, and may not be ready before `main`.
+#[cfg(redirects)]
+use super::next_malloc::mapped::pthread_create;
+#[cfg(not(redirects))]
+use libc::pthread_create;
+
 /// Creates a thread with all signals blocked, so that the program's own threads handle them. It has the calling thread's table of
 /// descriptors.
 ///
@@ -145,8 +151,7 @@ pub(super) unsafe fn create_here(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = std::mem::zeroed();
         let own_pointer = ptr::from_ref(own).cast_mut().cast();
-        let error =
-            libc::pthread_create(&raw mut thread, &raw const attributes, begin, own_pointer);
+        let error = pthread_create(&raw mut thread, &raw const attributes, begin, own_pointer);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         if error == 0 {

@@ -1,0 +1,598 @@
+//! Functions of allocators that lead here: those that are in the program itself, and those that only an allocator has.
+//!
+//! ```text
+//! program ──► function ──► its own code ──► [`stub`] ──► `before` ──► the function's moved instructions ──► its rest
+//!             (a jump)     (the call)          ▲                                                               │
+//!                                              └──────────────────────── `after` ◄──────────────────────────────┘
+//! ```
+//! [`begin`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program runs.
+#![expect(unsafe_code, reason = "calls functions of allocators")]
+
+use super::events::C;
+use super::hook::{self, FreeMode, Mode};
+use super::roles::{self, Align, Family, Kind, Meaning, Role};
+use super::{own_blocks, sizes};
+use crate::platform::os::next_malloc::{self, MIN_ALIGN, Running};
+use crate::platform::os::redirect::{self, Named, Object, Refusal};
+use crate::stacks::capture::{self, Registers};
+use crate::stacks::tree::NO_STACK;
+use std::alloc::{GlobalAlloc, Layout};
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::mem::transmute;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// The most arguments that a function has here. All are passed on, also those that it does not have.
+const ARGUMENTS: usize = 6;
+
+type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
+
+/// A function that leads here.
+pub(crate) struct Redirected {
+    /// The instructions that were moved, with a jump to the rest of the function.
+    original: usize,
+    role: Role,
+    /// The function of the same allocator that says how many bytes of a block can be used.
+    usable_size: Option<UsableSize>,
+}
+
+/// A call of such a function, on the stack of [`stub`], which has its layout.
+#[repr(C)]
+struct Call {
+    function: &'static Redirected,
+    /// An address in the stub.
+    address: usize,
+    part: Part,
+    /// What ran before.
+    before: Running,
+    /// The stack pointer is a multiple of 16 at a call.
+    padding: usize,
+    arguments: [usize; ARGUMENTS],
+    rbp: usize,
+    return_address: usize,
+}
+
+/// What a call is to the recording.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Not recorded.
+    None,
+    /// A part of another call.
+    Inner,
+    Outer,
+}
+
+const _: () = {
+    assert!(size_of::<Call>() == 112, "the stub has these bytes");
+    assert!(std::mem::offset_of!(Call, address) == 8);
+    assert!(std::mem::offset_of!(Call, arguments) == 48);
+    assert!(std::mem::offset_of!(Call, rbp) == 96);
+};
+
+/// Where redirected functions lead. The register `r11`, which no caller keeps, has the [`Redirected`].
+#[unsafe(naked)]
+#[unsafe(link_section = "memledger_calls")]
+unsafe extern "C" fn stub() {
+    naked_asm!(
+        ".cfi_startproc",
+        // `DW_EH_PE_pcrel | DW_EH_PE_sdata4`
+        ".cfi_personality 0x1b, {unwound}",
+        "endbr64",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "sub rsp, 96",
+        "mov [rsp], r11",
+        "mov [rsp + 48], rdi",
+        "mov [rsp + 56], rsi",
+        "mov [rsp + 64], rdx",
+        "mov [rsp + 72], rcx",
+        "mov [rsp + 80], r8",
+        "mov [rsp + 88], r9",
+        "lea rax, [rip + 2f]",
+        "mov [rsp + 8], rax",
+        "mov rdi, rsp",
+        "call {before}",
+        "2:",
+        "test rax, rax",
+        "je 3f",
+        "mov rdi, [rsp + 48]",
+        "mov rsi, [rsp + 56]",
+        "mov rdx, [rsp + 64]",
+        "mov rcx, [rsp + 72]",
+        "mov r8, [rsp + 80]",
+        "mov r9, [rsp + 88]",
+        "call rax",
+        "mov rdi, rsp",
+        "mov rsi, rax",
+        "call {after}",
+        "jmp 4f",
+        "3:",
+        "mov rax, [rsp + 48]",
+        "4:",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        before = sym before,
+        after = sym after,
+        unwound = sym unwound,
+    )
+}
+
+/// An exception goes through [`stub`], in the innermost call that has not returned: that ends ("Itanium C++ ABI: Exception Handling", 1.6.3,
+/// `__personality_routine`).
+unsafe extern "C" fn unwound(_: i32, actions: i32, _: u64, _: *const (), _: *const ()) -> i32 {
+    const CLEANUP_PHASE: i32 = 2;
+    const CONTINUE_UNWIND: i32 = 8;
+    if actions & CLEANUP_PHASE != 0
+        && let Some(running) = next_malloc::running()
+        && let now = running.get()
+        && now.is_call()
+    {
+        running.set(match now.inner.checked_sub(1) {
+            Some(inner) => Running { inner, ..now },
+            // SAFETY: where a call of the stub runs, it is at this address.
+            None => unsafe { (*ptr::with_exposed_provenance::<Call>(now.frame)).before },
+        });
+    }
+    CONTINUE_UNWIND
+}
+
+/// *Hook.* What is to be called; null if that was done, and its result is the first argument.
+unsafe extern "C" fn before(call: &mut Call) -> *const () {
+    let original = ptr::without_provenance(call.function.original);
+    call.part = Part::None;
+    let Some(running) = next_malloc::running() else { return original };
+    let now = running.get();
+    if next_malloc::is_inner(call.return_address) {
+        call.part = Part::Inner;
+        running.set(Running { inner: now.inner + 1, ..now });
+        return original;
+    }
+    call.part = Part::Outer;
+    call.before = now;
+    running.set(Running { frame: ptr::from_mut(call).expose_provenance(), inner: 0 });
+    if hook::mode() == Mode::Off || matches!(call.function.role.kind, Kind::Allocate | Kind::Copy) {
+        return original;
+    }
+    // SAFETY: the caller of the function makes its promises.
+    call.arguments[0] = unsafe { call.run() };
+    running.set(now);
+    ptr::null()
+}
+
+/// *Hook.* What the function returns, which has returned this.
+unsafe extern "C" fn after(call: &mut Call, result: usize) -> usize {
+    let Some(running) = next_malloc::running() else { return result };
+    match call.part {
+        Part::None => {}
+        Part::Inner => {
+            let now = running.get();
+            running.set(Running { inner: now.inner.saturating_sub(1), ..now });
+        }
+        Part::Outer => {
+            running.set(call.before);
+            let block = ptr::with_exposed_provenance_mut::<u8>(result);
+            match call.function.role.kind {
+                Kind::Allocate => call.record(block, call.size()),
+                // SAFETY: the function has returned the block.
+                Kind::Copy if !block.is_null() => {
+                    call.record(block, unsafe { call.usable_size(block) });
+                }
+                // The recording is off.
+                _ => {}
+            }
+        }
+    }
+    result
+}
+
+impl Call {
+    /// The size that the program asks for.
+    fn size(&self) -> usize {
+        let Role { size, count, .. } = self.function.role;
+        let count = count.map_or(1, |count| self.arguments[count]);
+        // NOTE: where the product is too large, no block is returned.
+        self.arguments[size].wrapping_mul(count)
+    }
+
+    fn align(&self) -> usize {
+        let align = match self.function.role.align {
+            Align::Least => MIN_ALIGN,
+            Align::Argument(at) => self.arguments[at],
+            // `MALLOCX_LG_ALIGN`: 0 is the least.
+            Align::Flags(at) => match self.arguments[at] & 63 {
+                0 => MIN_ALIGN,
+                power => 1 << power,
+            },
+        };
+        if align.is_power_of_two() { align } else { MIN_ALIGN }
+    }
+
+    /// The bytes of a live block that can be used; at least 1, where they are not known.
+    unsafe fn usable_size(&self, block: *mut u8) -> usize {
+        match self.function.usable_size {
+            // SAFETY: the caller has a live block of this allocator.
+            Some(function) => unsafe { function(block) },
+            None => sizes::of(block).unwrap_or(1),
+        }
+    }
+
+    unsafe fn layout_of(&self, block: *mut u8) -> Layout {
+        // SAFETY: the caller's promise; no block is as large as half of all addresses.
+        unsafe { Layout::from_size_align_unchecked(self.usable_size(block), 1) }
+    }
+
+    /// The registers in the stub, whose caller's frame is the first of a stack.
+    fn registers(&self) -> Registers {
+        let rsp = ptr::from_ref(self).addr();
+        Registers { return_address: self.address, rsp, rbp: (&raw const self.rbp).addr() }
+    }
+
+    /// Records a block that was just allocated, or the failure to do so.
+    fn record(&self, block: *mut u8, size: usize) {
+        let mode = hook::mode();
+        if mode == Mode::Off {
+            return;
+        }
+        if block.is_null() {
+            hook::failed(size);
+            return;
+        }
+        if self.function.usable_size.is_none() {
+            sizes::add(block, size);
+        }
+        // SAFETY: the block exists, so it is smaller than half of all addresses.
+        let layout = unsafe { Layout::from_size_align_unchecked(size, self.align()) };
+        match mode {
+            Mode::Off => {}
+            Mode::Recorded => hook::allocated_in::<C>(block, layout, |_| NO_STACK),
+            Mode::WithStacks => {
+                let at = self.registers();
+                hook::allocated_in::<C>(block, layout, |slot| capture::take(slot, size, &at));
+            }
+        }
+    }
+
+    /// Calls the function.
+    #[inline(never)]
+    #[unsafe(link_section = "memledger_calls")]
+    unsafe fn original(&self) -> usize {
+        let [a, b, c, d, e, f] = self.arguments;
+        let original = ptr::with_exposed_provenance::<()>(self.function.original);
+        // SAFETY: integers and addresses are passed in the same registers. The caller makes the function's promises.
+        let result = unsafe { transmute::<*const (), Function>(original)(a, b, c, d, e, f) };
+        // NOTE: no tail call, for the return address is what says where a call is from.
+        std::hint::black_box(result)
+    }
+
+    /// Calls a function that does not throw, and records it; returns its result.
+    unsafe fn run(&self) -> usize {
+        let role = self.function.role;
+        let block = ptr::with_exposed_provenance_mut::<u8>(self.arguments[role.block]);
+        // SAFETY: the caller's promise, here and below.
+        match role.kind {
+            Kind::Allocate | Kind::Copy => unsafe { self.original() },
+            Kind::Store => {
+                let result = unsafe { self.original() };
+                // SAFETY: the first argument is where the block is stored.
+                let block = if result == 0 {
+                    unsafe { block.cast::<*mut u8>().read() }
+                } else {
+                    ptr::null_mut()
+                };
+                self.record(block, self.size());
+                result
+            }
+            Kind::Free if block.is_null() => unsafe { self.original() },
+            Kind::Free => {
+                let size = unsafe { self.layout_of(block) };
+                unsafe { self.free(block, size) }
+            }
+            Kind::Reallocate | Kind::ReallocateOrFree | Kind::Resize if block.is_null() => {
+                let result = unsafe { self.original() };
+                self.record(ptr::with_exposed_provenance_mut(result), self.size());
+                result
+            }
+            Kind::Reallocate | Kind::ReallocateOrFree | Kind::Resize => unsafe {
+                self.reallocate(block)
+            },
+        }
+    }
+
+    unsafe fn free(&self, block: *mut u8, layout: Layout) -> usize {
+        let original = Original { call: self, result: Cell::new(0) };
+        if self.function.usable_size.is_none() {
+            sizes::remove(block);
+        }
+        // SAFETY: the caller's promise, here and below.
+        match hook::free_mode() {
+            _ if own_blocks::remove(block) => return unsafe { self.original() },
+            FreeMode::Off => return unsafe { self.original() },
+            FreeMode::Recorded => unsafe { hook::free::<_, false, C>(&original, block, layout) },
+            FreeMode::WithScope => unsafe { hook::free::<_, true, C>(&original, block, layout) },
+        }
+        original.result.get()
+    }
+
+    unsafe fn reallocate(&self, block: *mut u8) -> usize {
+        let original = Original { call: self, result: Cell::new(0) };
+        let (size, at) = (self.size(), self.registers());
+        let keeps_sizes = self.function.usable_size.is_none();
+        // SAFETY: the caller has a live block, here and below.
+        let layout = unsafe { self.layout_of(block) };
+        if own_blocks::remove(block) {
+            let result = unsafe { self.original() };
+            self.record(ptr::with_exposed_provenance_mut(result), size);
+            return result;
+        }
+        if size == 0 && self.function.role.kind != Kind::Resize {
+            // Some allocators free the block, others return one: a free and, if there is a block then, an allocation.
+            let result = unsafe { self.free(block, layout) };
+            if result != 0 {
+                self.record(ptr::with_exposed_provenance_mut(result), 0);
+            }
+            return result;
+        }
+        let new = match hook::mode() {
+            Mode::Off => return unsafe { self.original() },
+            Mode::Recorded => unsafe { hook::realloc::<_, C>(&original, block, layout, size) },
+            Mode::WithStacks => unsafe {
+                hook::realloc_with_stack::<_, C>(&original, block, layout, size, &at)
+            },
+        };
+        if !new.is_null() && keeps_sizes {
+            sizes::remove(block);
+            sizes::add(new, size);
+        }
+        if new.is_null() && self.function.role.kind != Kind::Resize {
+            hook::failed(size);
+            if self.function.role.kind == Kind::ReallocateOrFree {
+                // SAFETY: the function has freed the block; nothing is called.
+                unsafe { hook::free::<_, false, C>(&Gone, block, layout) };
+            }
+        }
+        original.result.get()
+    }
+}
+
+/// The function, as the hook calls it.
+struct Original<'a> {
+    call: &'a Call,
+    result: Cell<usize>,
+}
+
+// SAFETY: forwards to a function that is called with a live block. Nothing is allocated.
+unsafe impl GlobalAlloc for Original<'_> {
+    unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+        ptr::null_mut()
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {
+        // SAFETY: the caller makes the same promise, here and below.
+        self.result.set(unsafe { self.call.original() });
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, _: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let result = unsafe { self.call.original() };
+        self.result.set(result);
+        match self.call.function.role.kind {
+            Kind::Resize if result < size => ptr::null_mut(),
+            Kind::Resize => block,
+            _ => ptr::with_exposed_provenance_mut(result),
+        }
+    }
+}
+
+/// Where the block is freed already.
+struct Gone;
+
+// SAFETY: nothing is called.
+unsafe impl GlobalAlloc for Gone {
+    unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+        ptr::null_mut()
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+/// What was redirected, and what could not be.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The functions, by name, and their addresses.
+    redirected: Vec<(String, usize)>,
+    /// Whether the program has an allocator in itself that is redirected.
+    pub(crate) has_program: bool,
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// A function that could not be redirected.
+pub(crate) struct Refused {
+    /// Its names.
+    pub(crate) functions: String,
+    /// An address in the object that has it.
+    pub(crate) object: usize,
+    pub(crate) why: String,
+}
+
+impl Outcome {
+    /// Whether the function at an address is recorded.
+    pub(crate) fn has(&self, address: usize) -> bool {
+        self.redirected.iter().any(|(_, at)| *at == address)
+    }
+
+    /// Whether a function of this name is recorded.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.redirected.iter().any(|(it, _)| it == name)
+    }
+}
+
+static OUTCOME: OnceLock<Outcome> = OnceLock::new();
+
+/// What [`begin`] has done.
+pub(crate) fn outcome() -> Option<&'static Outcome> {
+    OUTCOME.get()
+}
+
+/// Redirects the allocators of the program and its libraries. No other thread runs, and nothing of the program has run.
+pub(crate) fn begin() {
+    let mut outcome = Outcome::default();
+    let witnesses = roles::OF_ALLOCATORS.iter().flat_map(Family::witnesses).chain(["malloc"]);
+    let witnesses = witnesses.map(str::to_owned).collect::<Vec<_>>();
+    for object in redirect::objects(is_of_interest, &witnesses, names) {
+        if let Err(why) = redirect_in(&object, &mut outcome) {
+            let first = object.functions.first().map_or(String::new(), |it| it.name.clone());
+            outcome.refused.push(Refused { functions: first, object: object.addresses.0, why });
+        }
+    }
+    let _ = OUTCOME.set(outcome);
+}
+
+/// Whether a name is one of an allocator.
+fn is_of_interest(name: &[u8]) -> bool {
+    /// How they begin.
+    const BEGINNINGS: [&str; 22] = [
+        "_mi_m",
+        "_rjem_",
+        "_Zd",
+        "_Zn",
+        "aligned_alloc",
+        "calloc",
+        "cfree",
+        "dallocx",
+        "free",
+        "je_",
+        "mallo",
+        "memalign",
+        "mallctl",
+        "mi_",
+        "posix_mem",
+        "pvalloc",
+        "rallocx",
+        "realloc",
+        "rp",
+        "sdallocx",
+        "sn_",
+        "tc_",
+    ];
+    // PERF: most names of a large program are rejected here.
+    let begins = |beginning: &&str| name.starts_with(beginning.as_bytes());
+    let is_likely = BEGINNINGS.iter().any(|it| begins(&it))
+        || ["valloc", "xallocx"].iter().any(|it| begins(&it));
+    let mut families = roles::OF_ALLOCATORS.iter().chain([&roles::OPERATORS, &roles::OF_C]);
+    is_likely && families.any(|family| family.meaning(name).is_some())
+}
+
+/// The names that are looked for in libraries. Those of C lead to this library already.
+fn names() -> Vec<String> {
+    let families = roles::OF_ALLOCATORS.iter().chain([&roles::OPERATORS]);
+    families.flat_map(Family::names).chain(["malloc".to_owned()]).collect()
+}
+
+/// A function that is to be redirected, with all its names.
+struct Wanted<'a> {
+    function: &'a Named,
+    names: Vec<&'a str>,
+    roles: Vec<Role>,
+    usable_size: Option<usize>,
+}
+
+/// The functions of one object by their addresses.
+fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
+    let named = |name: &str| object.functions.iter().find(|it| it.name == name);
+    let is_there = |family: &&Family| family.witnesses().any(|name| named(name).is_some());
+    let mut families = roles::OF_ALLOCATORS.iter().filter(is_there).collect::<Vec<_>>();
+    // In a library, the functions of C are those that this library's lead to.
+    let has_malloc = named("malloc").is_some();
+    if object.is_program && has_malloc {
+        families.push(&roles::OF_C);
+    }
+    if !families.is_empty() || has_malloc {
+        families.push(&roles::OPERATORS);
+    }
+    let mut all = BTreeMap::<usize, Wanted<'_>>::new();
+    for family in families {
+        let meaning = |it: &&Named| family.meaning(it.name.as_bytes());
+        let is_usable_size = |it: &&Named| meaning(it) == Some(Meaning::UsableSize);
+        let usable_size = object.functions.iter().find(is_usable_size);
+        let usable_size = usable_size.or_else(|| named("malloc_usable_size")).map(|it| it.address);
+        for function in &object.functions {
+            let Some(Meaning::Role(role)) = meaning(&function) else { continue };
+            let new = Wanted { function, names: Vec::new(), roles: Vec::new(), usable_size };
+            let wanted = all.entry(function.address).or_insert(new);
+            wanted.names.push(&function.name);
+            wanted.roles.push(role);
+        }
+    }
+    all
+}
+
+/// Redirects the functions of one object.
+///
+/// # Errors
+/// None could be redirected.
+fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
+    let all = wanted(object);
+    if all.is_empty() {
+        return Ok(());
+    }
+    if !next_malloc::note_nested(object.addresses) {
+        return Err("more than 8 libraries have functions of malloc".to_owned());
+    }
+    let branches = object.branches();
+    let mut pages =
+        redirect::Pages::near(object.addresses, all.len()).map_err(|error| error.to_string())?;
+    let mut done = Vec::new();
+    for wanted in all.values() {
+        let role = wanted.roles[0];
+        // One that only jumps to another of these needs no jump of its own.
+        let target = wanted.function.leads_to().and_then(|target| all.get(&target));
+        if target.is_none_or(|target| target.roles[0] != role) {
+            let added = if wanted.roles.iter().all(|other| *other == role) {
+                add(wanted, &branches, &mut pages)
+            } else {
+                Err("one function has the code of another".to_owned())
+            };
+            if let Err(why) = added {
+                let functions = wanted.names.join(", ");
+                outcome.refused.push(Refused { functions, object: object.addresses.0, why });
+                continue;
+            }
+        }
+        done.extend(wanted.names.iter().map(|name| ((*name).to_owned(), wanted.function.address)));
+    }
+    pages.make().map_err(|error| error.to_string())?;
+    outcome.has_program |= object.is_program && !done.is_empty();
+    outcome.redirected.extend(done);
+    Ok(())
+}
+
+/// Adds a function to those that are redirected together.
+///
+/// # Errors
+/// It cannot be redirected.
+fn add(wanted: &Wanted<'_>, branches: &[usize], pages: &mut redirect::Pages) -> Result<(), String> {
+    let room = wanted.function.room().map_err(|why| why.to_string())?;
+    let place = room.place();
+    let behind = branches.partition_point(|target| *target as u64 <= place.start);
+    if branches.get(behind).is_some_and(|target| (*target as u64) < place.end) {
+        return Err(Refusal::Entered.to_string());
+    }
+    let make = |original| {
+        let usable_size = wanted.usable_size.map(|address| {
+            let function = ptr::with_exposed_provenance::<()>(address);
+            // SAFETY: the function of this name has this type.
+            unsafe { transmute::<*const (), UsableSize>(function) }
+        });
+        let function = Redirected { original, role: wanted.roles[0], usable_size };
+        ptr::from_ref(Box::leak(Box::new(function))).expose_provenance()
+    };
+    pages.add(&room, stub as *const () as usize, make).map_err(|why| why.to_string())
+}
