@@ -12,6 +12,24 @@ use std::ffi::c_void;
 static ALLOC: TrackingAllocator<GlobalDlmalloc> = TrackingAllocator::new(GlobalDlmalloc);
 memledger::track_c_malloc!();
 
+/// glibc's other names of functions of `malloc`, which programs call, too.
+#[cfg(target_arch = "x86_64")]
+macro_rules! other_names {
+    ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(
+            /// # Safety
+            /// That of C's function.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $other($($argument: $type),*) -> $result {
+                // SAFETY: the caller makes the promise of C's function.
+                unsafe { memledger::__c_malloc::other_names::$other($($argument),*) }
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+memledger::__c_malloc_other_names! { other_names }
+
 /// C's `_exit`, which runs no handler: without this, the trace of a forked child that ends so would lack its last events. (The program
 /// itself has a watcher.)
 #[unsafe(no_mangle)]

@@ -97,6 +97,24 @@ macro_rules! __c_malloc_functions {
     };
 }
 
+/// Those of which glibc has another name, which it never calls itself, for another macro.
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __c_malloc_other_names {
+    ($($macro:tt)*) => {
+        $($macro)*! {
+            __libc_malloc malloc(size: usize) -> *mut u8;
+            __libc_calloc calloc(count: usize, size: usize) -> *mut u8;
+            __libc_realloc realloc(block: *mut u8, size: usize) -> *mut u8;
+            __libc_free free(block: *mut u8) -> ();
+            __libc_memalign memalign(align: usize, size: usize) -> *mut u8;
+            __libc_valloc valloc(size: usize) -> *mut u8;
+            __libc_pvalloc pvalloc(size: usize) -> *mut u8;
+        }
+    };
+}
+
 /// Defines the functions, and one that runs before `main`.
 #[cfg(c_malloc)]
 #[doc(hidden)]
@@ -180,6 +198,8 @@ macro_rules! __define_c_malloc {
 pub use crate::platform::os::next_malloc::IS_NESTED;
 #[cfg(c_mmap)]
 pub use functions::nested;
+#[cfg(all(feature = "__preload", c_mmap))]
+pub use functions::other_names;
 #[cfg(c_malloc)]
 pub use functions::{begin, outer};
 
@@ -512,6 +532,32 @@ mod functions {
         };
     }
     __c_malloc_functions! { entries }
+
+    #[cfg(all(feature = "__preload", c_mmap))]
+    macro_rules! other_names {
+        ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+            /// The functions by glibc's other names.
+            pub mod other_names {
+                use crate::platform::os::next_malloc::other_names as next;
+
+                $(
+                    /// # Safety
+                    /// That of C's function.
+                    #[inline(always)]
+                    pub unsafe fn $other($($argument: $type),*) -> $result {
+                        match next::$other() {
+                            // SAFETY: the caller makes the promise of C's function, here and below.
+                            Some(next) => unsafe { next($($argument),*) },
+                            // SAFETY: as above.
+                            None => unsafe { super::$name::<false>($($argument),*) },
+                        }
+                    }
+                )*
+            }
+        };
+    }
+    #[cfg(all(feature = "__preload", c_mmap))]
+    crate::__c_malloc_other_names! { other_names }
 
     #[cold]
     fn refuse(error: i32) -> *mut u8 {
