@@ -291,6 +291,9 @@ mod functions {
                     /// `None` if there is no such library: the function is that of the usual name.
                     #[inline(always)]
                     pub(crate) fn $other() -> Option<unsafe extern "C" fn($($type),*) -> $result> {
+                        if MALLOC.load(Ordering::Relaxed) == first_malloc as Malloc as *mut c_void {
+                            find_all();
+                        }
                         // SAFETY: a function of this name has this type.
                         unsafe { transmute(places::$other.load(Ordering::Relaxed)) }
                     }
