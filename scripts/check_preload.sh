@@ -2,7 +2,8 @@
 # Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
 # (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
 # (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without
-# it; other allocators below; a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
+# it; other allocators below; other libraries before and after; libraries that are opened with RTLD_DEEPBIND (tests/preload/opens.c);
+# children that cannot load the library (tests/preload/executes.c); a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
 # are as alone.
 # Installs what it needs. Also the `malloc` of a static program.

@@ -97,24 +97,6 @@ macro_rules! __c_malloc_functions {
     };
 }
 
-/// Those of which glibc has another name, which it never calls itself, for another macro.
-#[cfg(all(feature = "__preload", c_mmap))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __c_malloc_other_names {
-    ($($macro:tt)*) => {
-        $($macro)*! {
-            __libc_malloc malloc(size: usize) -> *mut u8;
-            __libc_calloc calloc(count: usize, size: usize) -> *mut u8;
-            __libc_realloc realloc(block: *mut u8, size: usize) -> *mut u8;
-            __libc_free free(block: *mut u8) -> ();
-            __libc_memalign memalign(align: usize, size: usize) -> *mut u8;
-            __libc_valloc valloc(size: usize) -> *mut u8;
-            __libc_pvalloc pvalloc(size: usize) -> *mut u8;
-        }
-    };
-}
-
 /// Defines the functions, and one that runs before `main`.
 #[cfg(c_malloc)]
 #[doc(hidden)]
@@ -557,7 +539,7 @@ mod functions {
         };
     }
     #[cfg(all(feature = "__preload", c_mmap))]
-    crate::__c_malloc_other_names! { other_names }
+    next_malloc::for_other_names! { other_names }
 
     #[cold]
     fn refuse(error: i32) -> *mut u8 {

@@ -18,6 +18,27 @@ pub use inner::{ALLOCATOR, IS_NESTED};
 #[cfg(c_mmap)]
 pub(crate) use inner::{in_allocator, is_in_allocator, is_inner};
 
+/// The functions of `malloc` of which glibc has another name, which it never calls itself, for another macro.
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __c_malloc_other_names {
+    ($($macro:tt)*) => {
+        $($macro)*! {
+            __libc_malloc malloc(size: usize) -> *mut u8;
+            __libc_calloc calloc(count: usize, size: usize) -> *mut u8;
+            __libc_realloc realloc(block: *mut u8, size: usize) -> *mut u8;
+            __libc_free free(block: *mut u8) -> ();
+            __libc_memalign memalign(align: usize, size: usize) -> *mut u8;
+            __libc_valloc valloc(size: usize) -> *mut u8;
+            __libc_pvalloc pvalloc(size: usize) -> *mut u8;
+        }
+    };
+}
+
+#[cfg(all(feature = "__preload", c_mmap))]
+pub(crate) use __c_malloc_other_names as for_other_names;
+
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
 
@@ -300,7 +321,7 @@ mod functions {
                 )*
             };
         }
-        crate::__c_malloc_other_names! { other_names }
+        __c_malloc_other_names! { other_names }
     }
 
     /// The next functions of mapped memory. Those that are not known yet are system calls.
