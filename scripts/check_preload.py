@@ -317,6 +317,12 @@ def opens():
                           [("allocations", 30_000), ("reallocations", 6000), ("frees", 30_000)]]
             live = [block["bytes"] for block in report["largest_live"]]
             require(all(of_program) and not {5, 100, 200, 300, 50} & set(live), "opens:", report["totals"], live)
+    # A library can be where another thread has just closed one.
+    for flags in [[], ["--stacks"]]:
+        ended, report = tracked([*command, "threads"], *flags)
+        require(ended.returncode == 0, "opens, threads:", ended)
+        require_complete("opens, threads", ended, report)
+        require(of_malloc(report)["allocations"] >= 8000, "opens, threads:", report["totals"])
     print("libraries opened with RTLD_DEEPBIND: ok")
 
 

@@ -55,9 +55,10 @@ musl-gcc -O1 -Wall -Wextra -Werror -o "$folder/executes_musl" tests/preload/exec
 gcc -m32 -O1 -Wall -Wextra -Werror -DALONE -nostdlib -static -ffreestanding -fno-pie -no-pie -fno-stack-protector -o "$folder/executes_32" tests/preload/executes.c
 printf '#!%s %s\n' "$folder/executes_static" 1 >"$folder/executes_script" && chmod +x "$folder/executes_script"
 mkdir "$folder/sub"
-gcc -O1 -Wall -Wextra -Werror -fno-builtin -o "$folder/opens" tests/preload/opens.c
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -pthread -o "$folder/opens" tests/preload/opens.c
 gcc -O1 -Wall -Wextra -Werror -fno-builtin -shared -fPIC -DCALLER -Wl,--enable-new-dtags,-rpath,'$ORIGIN/sub' -o "$folder/libcaller.so" tests/preload/opens.c
 gcc -O1 -Wall -Wextra -Werror -fno-builtin -shared -fPIC -DPLUGIN -Wl,-z,relro -o "$folder/sub/libplugin.so" tests/preload/opens.c
+for i in 0 1 2 3; do cp "$folder/sub/libplugin.so" "$folder/sub/libplugin$i.so"; done
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
 for sanitizer in address leak thread; do

@@ -4,7 +4,7 @@
 //! its namespace. So the next `dlopen` is jumped to, not called, unless something is to be done when it has returned.
 #![expect(unsafe_code, reason = "the function of C")]
 
-use crate::platform::os::loaded::{self, Dlopen};
+use crate::platform::os::loaded::{self, Dlopen, Loaded};
 use crate::trace::write::untracked;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn open(
     next: Dlopen,
     through: usize,
 ) -> *mut c_void {
-    let before = untracked(loaded::loaded);
+    let before = untracked(Loaded::now);
     // SAFETY: the caller's promise.
     let handle = unsafe { loaded::call_from(file, mode, next, through) };
     untracked(|| {

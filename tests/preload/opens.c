@@ -1,7 +1,9 @@
 /* Opens libraries with RTLD_DEEPBIND, and says what came of it, which is the same without the tracker. Its argument is a folder with
- * libcaller.so and sub/libplugin.so, both of this file: the first one has sub among the folders in which it looks for libraries. */
+ * libcaller.so and sub/libplugin.so, both of this file: the first one has sub among the folders in which it looks for libraries. With
+ * another argument, four threads open and close sub/libplugin0.so to sub/libplugin3.so 200 times each, and exchange 8,000 blocks. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,10 +72,34 @@ static void close_all(void *opened) {
     printf("closed %d times\n", count);
 }
 
+static void *open_and_close(void *number) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/sub/libplugin%d.so", folder, *(int *)number);
+    for (int i = 0; i < 200; i++) {
+        void *plugin = dlopen(path, (i % 2 ? RTLD_NOW : RTLD_LAZY) | RTLD_DEEPBIND);
+        if (!plugin) abort();
+        void *(*make)(size_t) = (void *(*)(size_t))dlsym(plugin, "make");
+        void (*destroy)(void *) = (void (*)(void *))dlsym(plugin, "destroy");
+        for (int block = 0; block < 5; block++) {
+            free(make(200));
+            destroy(malloc(100));
+        }
+        dlclose(plugin);
+    }
+    return NULL;
+}
+
 int main(int count, char **arguments) {
     char path[4096];
     if (count < 2) return 1;
     folder = arguments[1];
+    if (count > 2) {
+        pthread_t threads[4];
+        int numbers[4] = {0, 1, 2, 3};
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, open_and_close, &numbers[i]);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        return 0;
+    }
     snprintf(path, sizeof path, "%s/libcaller.so", folder);
     void *caller = dlopen(path, RTLD_NOW);
     Open open_it = (Open)dlsym(caller, "open_it");

@@ -258,6 +258,12 @@ impl<'a> Own<'a> {
         };
         Some(Self { at, others })
     }
+
+    /// The variable without this library.
+    fn text(&self) -> impl Iterator<Item = &u8> {
+        let [before, after] = self.others;
+        [VARIABLE, b"=", before, after].into_iter().flatten()
+    }
 }
 
 /// Calls `execute` with this environment, without this library in it if `program` cannot load that.
@@ -269,23 +275,18 @@ unsafe fn with_environment(
     program: impl FnOnce() -> Option<Program>,
     execute: impl FnOnce(Texts) -> c_int,
 ) -> c_int {
-    /// The longest value of the variable without this library; a longer one stays as it is.
-    const MOST: usize = 4096;
-
-    /// In an array of `N`, on the stack.
+    /// With arrays of `N` on the stack: the texts, and words of 8 bytes for the new one.
     #[inline(never)]
     fn without<const N: usize>(
         all: &[*const c_char],
         own: &Own<'_>,
         execute: impl FnOnce(Texts) -> c_int,
     ) -> c_int {
-        let [before, after] = own.others;
-        let mut text = [MaybeUninit::<u8>::zeroed(); MOST + VARIABLE.len() + 2];
-        let parts = [VARIABLE, b"=", before, after].into_iter().flatten();
-        text.iter_mut().zip(parts).for_each(|(to, byte)| _ = to.write(*byte));
-        let is_empty = before.is_empty() && after.is_empty();
+        let mut text = [[0_u8; 8]; N];
+        text.as_flattened_mut().iter_mut().zip(own.text()).for_each(|(to, byte)| *to = *byte);
+        let is_last = own.others.iter().all(|others| others.is_empty());
         let mut texts = [ptr::null(); N];
-        let others = all.iter().enumerate().filter(|(at, _)| !is_empty || *at != own.at);
+        let others = all.iter().enumerate().filter(|(at, _)| !is_last || *at != own.at);
         for (to, (at, from)) in texts.iter_mut().zip(others) {
             *to = if at == own.at { text.as_ptr().cast() } else { *from };
         }
@@ -295,16 +296,16 @@ unsafe fn with_environment(
     let errno = KeepErrno::new();
     // SAFETY: the caller's promise.
     let all = unsafe { texts(environment) };
-    let own = Own::find(all).filter(|own| {
-        let bytes = own.others.iter().map(|others| others.len()).sum::<usize>();
-        let is_listed = || variable(all, b"LD_TRACE_LOADED_OBJECTS").is_some();
-        bytes <= MOST && (is_listed() || program().is_some_and(Program::cannot_load))
-    });
+    let is_listed = || variable(all, b"LD_TRACE_LOADED_OBJECTS").is_some();
+    let own = Own::find(all).filter(|_| is_listed() || program().is_some_and(Program::cannot_load));
     drop(errno);
-    match (own, all.len()) {
-        (Some(own), 0..128) => without::<128>(all, &own, execute),
-        (Some(own), 128..1024) => without::<1024>(all, &own, execute),
-        (Some(own), 1024..8192) => without::<8192>(all, &own, execute),
+    // One more for the end of each.
+    let size = own.as_ref().map_or(0, |own| 1 + all.len().max(own.text().count() / 8));
+    match (own, size) {
+        (Some(own), ..=128) => without::<128>(all, &own, execute),
+        (Some(own), ..=1024) => without::<1024>(all, &own, execute),
+        (Some(own), ..=8192) => without::<8192>(all, &own, execute),
+        // NOTE: a larger one stays as it is: the stack may have no room for it.
         _ => execute(environment),
     }
 }

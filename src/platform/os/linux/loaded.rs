@@ -85,14 +85,31 @@ pub(crate) unsafe extern "C" fn call_from(
     )
 }
 
-/// The objects that are loaded now.
-pub(crate) fn loaded() -> Vec<usize> {
-    let mut all = Vec::new();
-    objects::find(|object| {
-        all.push(object.base());
-        None::<()>
-    });
-    all
+/// The objects that were loaded at a moment.
+pub(crate) struct Loaded {
+    bases: Vec<usize>,
+    unloaded: u64,
+}
+
+impl Loaded {
+    pub(crate) fn now() -> Self {
+        let mut now = Self { bases: Vec::new(), unloaded: 0 };
+        objects::find(|object| {
+            now.bases.push(object.base());
+            now.unloaded = object.unloaded;
+            None::<()>
+        });
+        now
+    }
+
+    fn has(&self, object: &Object<'_>) -> bool {
+        self.bases.contains(&object.base())
+    }
+
+    /// Whether an object could be new. Since one was unloaded, a new one can be where it was.
+    fn may_lack(&self, object: &Object<'_>) -> bool {
+        object.unloaded != self.unloaded || !self.has(object)
+    }
 }
 
 /// A function of this library, of which a new object has an address.
@@ -102,10 +119,12 @@ struct Function {
     next: usize,
     /// What the object finds.
     found: usize,
+    /// Whether objects that were opened without the flag find this library's.
+    is_first: bool,
 }
 
-/// Leads the calls of objects that are not in `before` to this library. `handle` is that of one of them.
-pub(crate) fn lead_here(handle: *mut c_void, before: &[usize]) {
+/// Leads the calls of objects that are new since `before` to this library. `handle` is that of one of them.
+pub(crate) fn lead_here(handle: *mut c_void, before: &Loaded) {
     let mut names = Vec::<(usize, CString)>::new();
     each_import(before, |_, own, name, _| {
         if names.iter().all(|(known, _)| *known != own) {
@@ -121,7 +140,8 @@ pub(crate) fn lead_here(handle: *mut c_void, before: &[usize]) {
         .iter()
         .map(|(own, name)| {
             let (next, found) = (find(libc::RTLD_NEXT, name), find(handle, name));
-            Function { own: *own, next, found }
+            let is_first = find(libc::RTLD_DEFAULT, name) == *own;
+            Function { own: *own, next, found, is_first }
         })
         .filter(|function| function.next != 0)
         .collect();
@@ -134,8 +154,10 @@ pub(crate) fn lead_here(handle: *mut c_void, before: &[usize]) {
         // SAFETY: the loader has put an address there, and keeps the object loaded as long as it lists objects.
         let slot = unsafe { &*slot };
         let leads_to = match slot.load(Ordering::Relaxed) {
-            // It will be looked for in the first call.
-            address if object.has(address) => function.found,
+            // It will be looked for in the first call. In an old object, it is this library's that is found, or another's before it.
+            address if object.has(address) && (function.is_first || !before.has(object)) => {
+                function.found
+            }
             address => address,
         };
         if leads_to == function.next {
@@ -144,14 +166,14 @@ pub(crate) fn lead_here(handle: *mut c_void, before: &[usize]) {
     });
 }
 
-/// Calls `look` with each address that objects which are not in `before` have of a function that this library also defines: the
+/// Calls `look` with each address that objects which may be new since `before` have of a function that this library also defines: the
 /// object, this library's function, its name, and where the address is.
-fn each_import(before: &[usize], mut look: impl FnMut(&Object<'_>, usize, &CStr, usize)) {
-    let here = (loaded as fn() -> Vec<usize>) as usize;
+fn each_import(before: &Loaded, mut look: impl FnMut(&Object<'_>, usize, &CStr, usize)) {
+    let here = (Loaded::now as fn() -> Loaded) as usize;
     objects::find(|own| {
         own.has(here).then(|| {
             objects::find(|object| {
-                if !before.contains(&object.base()) {
+                if before.may_lack(object) {
                     object.imports(|name, place| {
                         if let Some(function) = own.defined(name) {
                             look(object, function, name, place);

@@ -18,6 +18,9 @@ pub(super) struct Object<'a> {
     /// Its thread-local memory in this thread, null if this has none yet.
     #[cfg(feature = "__preload")]
     thread_memory: *const c_void,
+    /// How many objects the loader has unloaded so far.
+    #[cfg(all(feature = "__preload", c_mmap))]
+    pub(super) unloaded: u64,
 }
 
 impl Object<'_> {
@@ -118,7 +121,7 @@ impl Object<'_> {
         rest.chain(code()).find_map(find)
     }
 
-    /// Where its addresses begin: no other object has this one.
+    /// Where its addresses begin: no other object that is loaded has this one.
     #[cfg(all(feature = "__preload", c_mmap))]
     pub(super) fn base(&self) -> usize {
         self.base
@@ -182,6 +185,8 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
         headers,
         #[cfg(feature = "__preload")]
         thread_memory: ptr::null(),
+        #[cfg(all(feature = "__preload", c_mmap))]
+        unloaded: 0,
     })
 }
 
@@ -228,6 +233,8 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
             headers,
             #[cfg(feature = "__preload")]
             thread_memory: info.dlpi_tls_data,
+            #[cfg(all(feature = "__preload", c_mmap))]
+            unloaded: info.dlpi_subs,
         };
         search.found = (search.look)(&object);
         c_int::from(search.found.is_some())
