@@ -57,7 +57,8 @@ static void *volatile kept;
 int main() { kept = function(100); }
 C
 gcc -O1 -fno-builtin -shared -fPIC -o "$folder/calloc.so" $sources/calloc.c
-gcc -O1 -shared -fPIC -o "$folder/plugin.so" $sources/plugin.c
+gcc -O1 -shared -fPIC -Wall -Wextra -Werror -o "$folder/plugin.so" $sources/plugin.c
+gcc -O1 -shared -fPIC -Wall -Wextra -Werror -DEARLY -o "$folder/early_plugin.so" $sources/plugin.c
 cat >"$folder/go.go" <<'GO'
 package main
 

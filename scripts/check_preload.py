@@ -265,6 +265,117 @@ def nested_calls():
     print("calls within calls: ok")
 
 
+def other_names():
+    """glibc's other names of the functions."""
+    expected = {"allocations": 7000, "reallocations": 1000, "frees": 3000, "live_blocks": 4000, "live_bytes": 1_000_000}
+    for flags in [[], ["--stacks"]]:
+        ended, report = tracked([file("names")], *flags)
+        require_complete("other names", ended, report)
+        found = {name: of_malloc(report)[name] for name in expected}
+        require(found == expected, "other names:", flags, "found", found, "instead of", expected)
+    print("glibc's other names: ok")
+
+
+def preload_lists():
+    """Other libraries before and after: each call of the program is recorded once, as it comes from the library before."""
+    expected = {"allocations": 5000, "reallocations": 1000, "frees": 1000, "live_blocks": 4000}
+    # That one allocates, copies and frees for a reallocation.
+    of_checking = expected | {"allocations": 6000, "reallocations": 0, "frees": 2000}
+    unrelated = f"{os.path.dirname(os.environ['other_allocators'].split()[0])}/libm.so.6"
+    zeroing, checking, count = (file(f"lib{name}.so") for name in ["zeroing", "checking", "count"])
+    for before in [[], [unrelated], [zeroing], [checking], [unrelated, zeroing, unrelated]]:
+        for after in [[], [unrelated], [zeroing], [checking], [count], [unrelated, count], [zeroing, count], [checking, count]]:
+            if {zeroing, checking} <= {*before, *after}:
+                # These two call each other for ever, also alone.
+                continue
+            for separator in ":", " ":
+                preload = separator.join([*before, LIBRARY, *after])
+                environment = {"MEMLEDGER_FILE": file("trace.memledger"), "MEMLEDGER_REPORT": "off"}
+                ended = program([file("nested")], LD_PRELOAD=preload, COUNT_FILE=file("count.txt"), **environment)
+                require(ended.returncode == 0 and not ended.stderr, preload, ended)
+                report = report_of(file("trace.memledger"))
+                require_complete(preload, ended, report)
+                found = {name: of_malloc(report)[name] for name in expected}
+                require(found == (of_checking if checking in before else expected), preload, "has", found)
+                if checking not in before:
+                    require(of_malloc(report)["live_bytes"] == 1_000_000, preload, report["totals"])
+                os.remove(file("trace.memledger"))
+    print("other libraries before and after: ok")
+
+
+def opens():
+    """Libraries that are opened with RTLD_DEEPBIND: what came of it is as alone, and what they allocate and free is recorded."""
+    command = [file("opens"), FOLDER]
+    alone = program(command)
+    require(alone.returncode == 0 and alone.stdout.count("it is sub/libplugin.so") == 6, "opens:", alone)
+    for flags in [[], ["--stacks"]]:
+        for now in ["", "1"]:
+            ended, report = tracked(command, *flags, LD_BIND_NOW=now)
+            require((ended.returncode, ended.stdout) == (0, alone.stdout), "opens:", ended.stdout, ended.stderr)
+            require_complete("opens", ended, report)
+            of_program = [of_malloc(report)[name] >= count for name, count in
+                          [("allocations", 30_000), ("reallocations", 6000), ("frees", 30_000)]]
+            live = [block["bytes"] for block in report["largest_live"]]
+            require(all(of_program) and not {5, 100, 200, 300, 50} & set(live), "opens:", report["totals"], live)
+    # A library can be where another thread has just closed one.
+    for flags in [[], ["--stacks"]]:
+        ended, report = tracked([*command, "threads"], *flags)
+        require(ended.returncode == 0, "opens, threads:", ended)
+        require_complete("opens, threads", ended, report)
+        require(of_malloc(report)["allocations"] >= 8000, "opens, threads:", report["totals"])
+    print("libraries opened with RTLD_DEEPBIND: ok")
+
+
+def executes():
+    """Programs that cannot load the library are started without it; the rest of their environment is as alone."""
+    ways = ["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "fexecve of a path", "execveat",
+            "posix_spawn", "posix_spawnp", "vfork"]
+    unrelated = [f"{os.path.dirname(os.environ['other_allocators'].split()[0])}/lib{name}.so" for name in ["m", "mvec"]]
+    unrelated = [f"{name}.{number}" for name, number in zip(unrelated, [6, 1])]
+    path = f"/nowhere::{FOLDER}:/bin"
+    for kind in ["static", "script", "32", "musl"]:
+        target = file(f"executes_{kind}")
+        if kind == "32" and subprocess.run([target], capture_output=True, check=False).returncode != 0:
+            print("programs of 32 bits: this system runs none")
+            continue
+        # The other libraries would be wrong for musl.
+        for others in [[], unrelated] if kind != "musl" else [[]]:
+            for way in [*ways, "many 100", "many 1000", "many 8000"]:
+                if kind == "script" and way.startswith(("fexecve", "execveat")):
+                    # A script that is closed when it starts cannot be read.
+                    continue
+                way, *size = way.split() if way.startswith("many") else [way]
+                command = [file("executes"), way, target, *size]
+                environment = {"PATH": path, "BEFORE": "1", "LC_ALL": "C", "HOME": FOLDER}
+                environment |= {"LD_PRELOAD": ":".join(others)} if others else {}
+                run = [MEMLEDGER, "run", "--preload", LIBRARY, "--report", "off"]
+                for flags in [[], ["--follow-children"]]:
+                    alone, ended = (
+                        subprocess.run([*start, *command], env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
+                        for start in [[], [*run, *flags, "--"]])
+                    facts = kind, way, others, flags, ended, alone
+                    require((ended.returncode, ended.stderr) == (alone.returncode, alone.stderr), *facts)
+                    # `run` sets the variable, so it comes last where it was not there.
+                    require(sorted(ended.stdout.splitlines()) == sorted(alone.stdout.splitlines()), *facts)
+                    require("BEFORE=1" in alone.stdout or size, *facts)
+    # One that can load it, has it.
+    ended, _ = tracked([file("executes"), "execl", file("executes")])
+    require(f"LD_PRELOAD={LIBRARY}\n" in ended.stdout, "executes:", ended)
+    print("programs that cannot load the library: ok")
+
+
+def static_children():
+    """Static children end the traces of the shell's children that they replace."""
+    for command in ["/sbin/ldconfig -p >/dev/null; true", f"{file('executes_static')} >/dev/null; true"]:
+        run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", "--report", "off"]
+        ended = program([*run, "--fail-if", "peak_bytes > 1GiB", "--", "bash", "-c", command])
+        require(ended.returncode == 0, command, ended)
+    alone, ended = program(["ldd", file("hostile")]), tracked(["ldd", file("hostile")])[0]
+    shown = [[line.split(" (0x")[0] for line in one.stdout.splitlines()] for one in [alone, ended]]
+    require(shown[0] == shown[1] and len(shown[0]) > 2, "ldd:", shown)
+    print("static children, and ldd: ok")
+
+
 def another_clock():
     ended, report = tracked([file("nested")], LD_PRELOAD=os.environ["another_clock"], FAKETIME="+1d")
     require(ended.returncode == 0, "libfaketime:", ended.returncode, ended.stderr)
@@ -455,7 +566,7 @@ def refused():
 
 checks = [
     functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators,
-    nested_calls, another_clock, loader, server, killed, refused,
+    nested_calls, other_names, preload_lists, opens, executes, static_children, another_clock, loader, server, killed, refused,
 ]
 for check in checks:
     check()

@@ -2,7 +2,8 @@
 # Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
 # (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
 # (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without
-# it; other allocators below; a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
+# it; other allocators below; other libraries before and after; libraries that are opened with RTLD_DEEPBIND (tests/preload/opens.c);
+# children that cannot load the library (tests/preload/executes.c); a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
 # are as alone.
 # Installs what it needs. Also the `malloc` of a static program.
@@ -30,6 +31,7 @@ need "$libraries/libjemalloc.so.2" libjemalloc2
 need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
 need "$libraries/libmimalloc.so.2" libmimalloc2.0
 need "$libraries/faketime/libfaketime.so.1" libfaketime
+need musl-gcc musl-tools
 
 cargo fmt --manifest-path preload/Cargo.toml --check
 . scripts/command.sh
@@ -46,6 +48,17 @@ gcc -O2 -Wall -Werror -fno-builtin -shared -fPIC -DZEROING -o "$folder/libzeroin
 gcc -O2 -Wall -Werror -Wno-address -fno-builtin -shared -fPIC -o "$folder/libchecking.so" tests/preload/shims.c
 gcc -O1 -Wall -Werror -fno-builtin -o "$folder/nested" tests/preload/nested.c
 gcc -O1 -Wall -Werror -fno-builtin -rdynamic -o "$folder/interrupted" tests/preload/nested.c
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -o "$folder/names" tests/preload/names.c
+gcc -O1 -Wall -Wextra -Werror -o "$folder/executes" tests/preload/executes.c
+gcc -O1 -Wall -Wextra -Werror -static -o "$folder/executes_static" tests/preload/executes.c
+musl-gcc -O1 -Wall -Wextra -Werror -o "$folder/executes_musl" tests/preload/executes.c
+gcc -m32 -O1 -Wall -Wextra -Werror -DALONE -nostdlib -static -ffreestanding -fno-pie -no-pie -fno-stack-protector -o "$folder/executes_32" tests/preload/executes.c
+printf '#!%s %s\n' "$folder/executes_static" 1 >"$folder/executes_script" && chmod +x "$folder/executes_script"
+mkdir "$folder/sub"
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -pthread -o "$folder/opens" tests/preload/opens.c
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -shared -fPIC -DCALLER -Wl,--enable-new-dtags,-rpath,'$ORIGIN/sub' -o "$folder/libcaller.so" tests/preload/opens.c
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -shared -fPIC -DPLUGIN -Wl,-z,relro -o "$folder/sub/libplugin.so" tests/preload/opens.c
+for i in 0 1 2 3; do cp "$folder/sub/libplugin.so" "$folder/sub/libplugin$i.so"; done
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
 for sanitizer in address leak thread; do

@@ -110,6 +110,9 @@ pub mod trace;
 mod words;
 
 pub use alloc::TrackingAllocator;
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+pub use alloc::c_dlopen as __dlopen;
 #[cfg(feature = "c-malloc")]
 #[doc(hidden)]
 pub use alloc::c_malloc as __c_malloc;
@@ -132,6 +135,11 @@ pub use ledger::{
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+pub mod __exec {
+    pub use crate::platform::os::exec::*;
+}
 #[cfg(all(feature = "__preload", c_malloc))]
 #[doc(hidden)]
 pub use platform::os::next_signals::shown as __signals;

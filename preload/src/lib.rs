@@ -6,6 +6,8 @@
 
 use dlmalloc::GlobalDlmalloc;
 use memledger::TrackingAllocator;
+#[cfg(target_arch = "x86_64")]
+use std::arch::naked_asm;
 use std::ffi::{c_char, c_int, c_void};
 
 #[global_allocator]
@@ -32,6 +34,24 @@ extern "C" fn set_environment(
 #[used]
 static SET_ENVIRONMENT: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
     set_environment;
+
+/// glibc's other names of functions of `malloc`, which programs call, too.
+#[cfg(target_arch = "x86_64")]
+macro_rules! other_names {
+    ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(
+            /// # Safety
+            /// That of C's function.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $other($($argument: $type),*) -> $result {
+                // SAFETY: the caller makes the promise of C's function.
+                unsafe { memledger::__c_malloc::other_names::$other($($argument),*) }
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+memledger::__c_malloc_other_names! { other_names }
 
 /// C's `_exit`, which runs no handler: without this, the trace of a forked child that ends so would lack its last events. (The program
 /// itself has a watcher.)
@@ -98,4 +118,103 @@ signals! {
     sysv_signal: sysv_signal;
     __sysv_signal: sysv_signal;
     sigset: sigset;
+}
+
+/// C's functions that execute programs.
+#[cfg(target_arch = "x86_64")]
+macro_rules! exec {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// # Safety
+            /// As above.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: as above.
+                unsafe { memledger::__exec::$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+/// Texts, with a null after the last.
+#[cfg(target_arch = "x86_64")]
+type Texts = *const *const c_char;
+
+#[cfg(target_arch = "x86_64")]
+exec! {
+    execve(path: *const c_char, arguments: Texts, environment: Texts);
+    execv(path: *const c_char, arguments: Texts);
+    execvp(name: *const c_char, arguments: Texts);
+    execvpe(name: *const c_char, arguments: Texts, environment: Texts);
+    fexecve(file: c_int, arguments: Texts, environment: Texts);
+    execveat(folder: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int);
+    posix_spawn(process: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts);
+    posix_spawnp(process: *mut c_int, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts);
+}
+
+/// Those that take any number of arguments. Of these, the first five after the path are in registers, and the others on the stack.
+/// Put before them, in the place of the address that the function returns to, they are an array.
+#[cfg(target_arch = "x86_64")]
+macro_rules! exec_list {
+    ($($name:ident;)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "pop rax",
+                    "push r9",
+                    "push r8",
+                    "push rcx",
+                    "push rdx",
+                    "push rsi",
+                    "mov rsi, rsp",
+                    "push rax",
+                    ".cfi_def_cfa_offset 56",
+                    ".cfi_offset rip, -56",
+                    "call {function}",
+                    "pop rcx",
+                    "add rsp, 40",
+                    "push rcx",
+                    ".cfi_def_cfa_offset 8",
+                    ".cfi_offset rip, -8",
+                    "ret",
+                    ".cfi_endproc",
+                    function = sym memledger::__exec::$name,
+                )
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+exec_list! { execl; execlp; execle; }
+
+/// C's `dlopen`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dlopen() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        ".cfi_def_cfa_offset 32",
+        "mov edi, esi",
+        "mov rsi, [rsp + 24]",
+        "call {way}",
+        "mov rcx, rdx",
+        "mov rdx, rax",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        ".cfi_def_cfa_offset 8",
+        "test rcx, rcx",
+        "jnz {open}",
+        "jmp rdx",
+        ".cfi_endproc",
+        way = sym memledger::__dlopen::way,
+        open = sym memledger::__dlopen::open,
+    )
 }

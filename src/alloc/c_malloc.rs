@@ -180,6 +180,8 @@ macro_rules! __define_c_malloc {
 pub use crate::platform::os::next_malloc::IS_NESTED;
 #[cfg(c_mmap)]
 pub use functions::nested;
+#[cfg(all(feature = "__preload", c_mmap))]
+pub use functions::other_names;
 #[cfg(c_malloc)]
 pub use functions::{begin, outer};
 
@@ -510,6 +512,32 @@ mod functions {
         };
     }
     __c_malloc_functions! { entries }
+
+    #[cfg(all(feature = "__preload", c_mmap))]
+    macro_rules! other_names {
+        ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+            /// The functions by glibc's other names.
+            pub mod other_names {
+                use crate::platform::os::next_malloc::other_names as next;
+
+                $(
+                    /// # Safety
+                    /// That of C's function.
+                    #[inline(always)]
+                    pub unsafe fn $other($($argument: $type),*) -> $result {
+                        match next::$other() {
+                            // SAFETY: the caller makes the promise of C's function, here and below.
+                            Some(next) => unsafe { next($($argument),*) },
+                            // SAFETY: as above.
+                            None => unsafe { super::$name::<false>($($argument),*) },
+                        }
+                    }
+                )*
+            }
+        };
+    }
+    #[cfg(all(feature = "__preload", c_mmap))]
+    next_malloc::for_other_names! { other_names }
 
     #[cold]
     fn refuse(error: i32) -> *mut u8 {

@@ -3,6 +3,9 @@
 #[cfg(feature = "enable")]
 pub(crate) mod append;
 mod below;
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+pub mod c_dlopen;
 #[cfg(feature = "c-malloc")]
 #[doc(hidden)]
 pub mod c_malloc;

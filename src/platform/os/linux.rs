@@ -11,11 +11,17 @@ mod blocked;
 mod cgroup;
 mod clocks;
 mod descriptors;
+#[cfg(all(feature = "__preload", c_mmap))]
+pub(crate) mod exec;
 mod family;
 mod last_thread;
 mod library;
+#[cfg(all(feature = "__preload", c_mmap))]
+pub(crate) mod loaded;
 #[cfg(target_arch = "x86_64")]
 mod modules;
+#[cfg(c_identity)]
+mod next_functions;
 #[cfg(c_identity)]
 pub(crate) mod next_identity;
 #[cfg(c_malloc)]
@@ -91,6 +97,8 @@ use own_pages::own_pages;
 pub(crate) use resident::{resident_memory, rss_now_and_most};
 
 use super::ThreadName;
+#[cfg(c_identity)]
+use next_functions::next_functions;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -25,6 +25,8 @@ pub(crate) fn prepare_before_main() {
     super::threads::find_minimal_stack();
     #[cfg(feature = "__preload")]
     super::next_signals::find_all();
+    #[cfg(all(feature = "__preload", c_mmap))]
+    super::exec::prepare();
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
     super::exit_key();

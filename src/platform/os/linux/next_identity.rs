@@ -1,57 +1,9 @@
 //! The next library's functions that change the user, the groups and the namespaces of a process.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::transmute;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use super::next_functions;
+use std::ffi::{c_char, c_int};
 
-macro_rules! next {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
-        mod places {
-            use super::*;
-            $(
-                #[expect(non_upper_case_globals, reason = "the name of C's function")]
-                pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            )*
-        }
-
-        /// Looks all functions up: before `main` if possible, because that takes the loader's lock.
-        pub(super) fn find_all() {
-            let find = |place: &AtomicPtr<c_void>, name: &CStr| {
-                // SAFETY: the name ends with a NUL.
-                place.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }, Ordering::Release);
-            };
-            $(
-                if let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    find(&places::$name, name);
-                }
-            )*
-        }
-
-        $(
-            /// # Safety
-            /// That of C's function.
-            pub(crate) unsafe fn $name($($argument: $type),*) -> c_int {
-                let mut next = places::$name.load(Ordering::Acquire);
-                if next.is_null() {
-                    find_all();
-                    next = places::$name.load(Ordering::Acquire);
-                }
-                if next.is_null() {
-                    // SAFETY: every thread has an `errno`.
-                    unsafe { *libc::__errno_location() = libc::ENOSYS };
-                    return -1;
-                }
-                // SAFETY: the function has this type; the caller's promise.
-                unsafe {
-                    transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(next)($($argument),*)
-                }
-            }
-        )*
-    };
-}
-
-next! {
+next_functions! {
     setuid(id: u32);
     setgid(id: u32);
     seteuid(id: u32);

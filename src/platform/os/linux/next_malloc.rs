@@ -8,6 +8,8 @@ use std::ffi::c_void;
 /// The next functions of mapped memory.
 #[cfg(c_mmap)]
 pub use functions::mapped;
+#[cfg(all(feature = "__preload", c_mmap))]
+pub(crate) use functions::other_names;
 pub(crate) use functions::{
     aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
 };
@@ -17,6 +19,27 @@ pub use inner::{ALLOCATOR, IS_NESTED};
 pub(crate) use inner::{Running, note_nested, running};
 #[cfg(c_mmap)]
 pub(crate) use inner::{in_allocator, is_in_allocator, is_inner};
+
+/// The functions of `malloc` of which glibc has another name, which it never calls itself, for another macro.
+#[cfg(all(feature = "__preload", c_mmap))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __c_malloc_other_names {
+    ($($macro:tt)*) => {
+        $($macro)*! {
+            __libc_malloc malloc(size: usize) -> *mut u8;
+            __libc_calloc calloc(count: usize, size: usize) -> *mut u8;
+            __libc_realloc realloc(block: *mut u8, size: usize) -> *mut u8;
+            __libc_free free(block: *mut u8) -> ();
+            __libc_memalign memalign(align: usize, size: usize) -> *mut u8;
+            __libc_valloc valloc(size: usize) -> *mut u8;
+            __libc_pvalloc pvalloc(size: usize) -> *mut u8;
+        }
+    };
+}
+
+#[cfg(all(feature = "__preload", c_mmap))]
+pub(crate) use __c_malloc_other_names as for_other_names;
 
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
@@ -221,7 +244,11 @@ mod functions {
         let has_all = found.iter().all(|function| !function.is_null());
         #[cfg(c_mmap)]
         let found = match has_all && note_nested(next(c"__libc_start_main").addr()) {
-            true => nested::functions(found),
+            true => {
+                #[cfg(feature = "__preload")]
+                other_names::find(next);
+                nested::functions(found)
+            }
             false => found,
         };
         for ((place, _), function) in ALL.iter().zip(found).filter(|_| has_all) {
@@ -315,6 +342,46 @@ mod functions {
             POSIX_MEMALIGN posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> c_int;
             MEMALIGN memalign(align: usize, size: usize) -> *mut u8;
         }
+    }
+
+    /// The next functions by glibc's other names, where a library that is not the C library defines functions of `malloc`. That may be
+    /// above them: it calls these names for what is below itself.
+    #[cfg(all(feature = "__preload", c_mmap))]
+    pub mod other_names {
+        use super::*;
+
+        macro_rules! other_names {
+            ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+                mod places {
+                    use super::*;
+                    $(
+                        #[expect(non_upper_case_globals, reason = "the name of C's function")]
+                        pub(super) static $other: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+                    )*
+                }
+
+                pub(super) fn find(next: impl Fn(&CStr) -> *mut c_void) {
+                    $(
+                        if let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($other), "\0").as_bytes()) {
+                            places::$other.store(next(name), Ordering::Relaxed);
+                        }
+                    )*
+                }
+
+                $(
+                    /// `None` if there is no such library: the function is that of the usual name.
+                    #[inline(always)]
+                    pub(crate) fn $other() -> Option<unsafe extern "C" fn($($type),*) -> $result> {
+                        if MALLOC.load(Ordering::Relaxed) == first_malloc as Malloc as *mut c_void {
+                            find_all();
+                        }
+                        // SAFETY: a function of this name has this type.
+                        unsafe { transmute(places::$other.load(Ordering::Relaxed)) }
+                    }
+                )*
+            };
+        }
+        __c_malloc_other_names! { other_names }
     }
 
     /// The next functions of mapped memory. Those that are not known yet are system calls.

@@ -5,16 +5,22 @@ use std::ptr;
 #[cfg(feature = "__preload")]
 use std::sync::atomic::{AtomicU8, Ordering};
 
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+
 /// The program or a library.
 pub(super) struct Object<'a> {
     base: usize,
     /// The name under which the loader lists it, empty for the program. Valid as long as the object is loaded.
-    #[allow(dead_code, reason = "only `library.rs` needs it, where a library can be unloaded")]
+    #[allow(dead_code, reason = "not everywhere needed")]
     pub(super) name: *const c_char,
     headers: &'a [libc::Elf64_Phdr],
     /// Its thread-local memory in this thread, null if this has none yet.
     #[cfg(feature = "__preload")]
     thread_memory: *const c_void,
+    /// How many objects the loader has unloaded so far.
+    #[cfg(all(feature = "__preload", c_mmap))]
+    pub(super) unloaded: u64,
 }
 
 impl Object<'_> {
@@ -51,18 +57,87 @@ impl Object<'_> {
         Some((self.base.wrapping_add(symbol.st_value as usize), symbol.st_size as usize))
     }
 
-    /// Its parts with code.
-    #[cfg(redirects)]
+    /// Its parts with code that can be read.
+    #[cfg(all(feature = "__preload", c_mmap))]
     pub(super) fn code(&self) -> impl Iterator<Item = (usize, usize)> {
+        const READABLE_CODE: u32 = libc::PF_R | libc::PF_X;
         let is_code = |header: &&libc::Elf64_Phdr| {
-            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+            header.p_type == libc::PT_LOAD && header.p_flags & READABLE_CODE == READABLE_CODE
         };
         let parts = self.headers.iter().filter(is_code);
         parts.map(|part| (self.base.wrapping_add(part.p_vaddr as usize), part.p_filesz as usize))
     }
 
-    /// Where its addresses are counted from.
-    #[cfg(redirects)]
+    /// What its dynamic section has for a tag, of the numbers `DT_*` of `elf.h`.
+    fn entry(&self, tag: u64) -> Option<usize> {
+        let (start, bytes) = self.parts(libc::PT_DYNAMIC).next()?;
+        let entries = ptr::with_exposed_provenance::<[u64; 2]>(start);
+        // SAFETY: the loader itself reads this table.
+        let mut entries = (0..bytes / 16).map(|at| unsafe { entries.add(at).read() });
+        Some(entries.find(|[found, _]| *found == tag)?[1] as usize)
+    }
+
+    /// The address of a table of its dynamic section.
+    fn table(&self, tag: u64) -> Option<usize> {
+        let address = self.entry(tag)?;
+        // The loader has put addresses in, where the section can be written to.
+        Some(if address < self.base { self.base.wrapping_add(address) } else { address })
+    }
+
+    /// Calls `look` with the name of each function and variable that it takes from other objects, and where it has the address.
+    #[cfg(all(feature = "__preload", c_mmap))]
+    pub(super) fn imports(&self, mut look: impl FnMut(&CStr, usize)) {
+        const DT_PLTRELSZ: u64 = 2;
+        const DT_RELA: u64 = 7;
+        const DT_RELASZ: u64 = 8;
+        const DT_JMPREL: u64 = 23;
+        /// A pointer in the program's data, a slot for a variable or a function, one for the calls of a function.
+        const KINDS: [u64; 3] = [1, 6, 7];
+        let (Some(names), Some(symbols)) = (self.table(DT_STRTAB), self.table(DT_SYMTAB)) else {
+            return;
+        };
+        for (table, bytes) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+            let (Some(table), Some(bytes)) = (self.table(table), self.entry(bytes)) else {
+                continue;
+            };
+            for at in 0..bytes / size_of::<[u64; 3]>() {
+                // SAFETY: the loader itself reads these tables; names end with a NUL.
+                unsafe {
+                    let relocations = ptr::with_exposed_provenance::<[u64; 3]>(table);
+                    let [offset, info, _] = relocations.add(at).read();
+                    let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols);
+                    let symbol = &*symbol.add((info >> 32) as usize);
+                    if KINDS.contains(&(info & 0xffff_ffff)) && symbol.st_shndx == 0 {
+                        let name = names + symbol.st_name as usize;
+                        let name = CStr::from_ptr(ptr::with_exposed_provenance(name));
+                        look(name, self.base.wrapping_add(offset as usize));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where `size` bytes that fit are in its code: the address after the first ones from `near` on, or of all.
+    #[cfg(all(feature = "__preload", c_mmap))]
+    pub(super) fn in_code(
+        &self,
+        near: usize,
+        size: usize,
+        fits: impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
+        let find = |(start, bytes): (usize, usize)| {
+            let code = ptr::with_exposed_provenance::<u8>(start);
+            // SAFETY: the loader has mapped it, readable.
+            let code = unsafe { std::slice::from_raw_parts(code, bytes) };
+            code.windows(size).position(&fits).map(|at| start + at + size)
+        };
+        let rest = self.code().filter(|(start, bytes)| near.wrapping_sub(*start) < *bytes);
+        let rest = rest.map(|(start, bytes)| (near, start + bytes - near));
+        rest.chain(self.code()).find_map(find)
+    }
+
+    /// Where its addresses begin: no other object that is loaded has this one.
+    #[cfg(all(feature = "__preload", c_mmap))]
     pub(super) fn base(&self) -> usize {
         self.base
     }
@@ -70,20 +145,10 @@ impl Object<'_> {
     /// What it defines for others under a name. One without a table of GNU's form
     /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define nothing.
     fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
-        const DT_STRTAB: u64 = 5;
-        const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
-        let table = |tag: u64| {
-            let (start, bytes) = self.parts(libc::PT_DYNAMIC).next()?;
-            let entries = ptr::with_exposed_provenance::<[u64; 2]>(start);
-            // SAFETY: the loader itself reads these tables, here and below.
-            let mut entries = (0..bytes / 16).map(|at| unsafe { entries.add(at).read() });
-            let address = entries.find(|[found, _]| *found == tag)?[1] as usize;
-            // The loader has put addresses in, where the table can be written to.
-            Some(if address < self.base { self.base.wrapping_add(address) } else { address })
-        };
-        let [names, symbols, hashes] = [table(DT_STRTAB)?, table(DT_SYMTAB)?, table(DT_GNU_HASH)?];
-        // SAFETY: as above.
+        let (names, symbols) = (self.table(DT_STRTAB)?, self.table(DT_SYMTAB)?);
+        let hashes = self.table(DT_GNU_HASH)?;
+        // SAFETY: the loader itself reads these tables, here and below.
         let word =
             |at: usize| unsafe { ptr::with_exposed_provenance::<u32>(hashes).add(at).read() };
         let hash = name
@@ -135,6 +200,8 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
         headers,
         #[cfg(feature = "__preload")]
         thread_memory: ptr::null(),
+        #[cfg(all(feature = "__preload", c_mmap))]
+        unloaded: 0,
     })
 }
 
@@ -181,6 +248,8 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
             headers,
             #[cfg(feature = "__preload")]
             thread_memory: info.dlpi_tls_data,
+            #[cfg(all(feature = "__preload", c_mmap))]
+            unloaded: info.dlpi_subs,
         };
         search.found = (search.look)(&object);
         c_int::from(search.found.is_some())

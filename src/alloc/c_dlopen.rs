@@ -1,0 +1,49 @@
+//! C's `dlopen`, as the library of `preload/` defines it.
+//!
+//! The loader takes the library that calls `dlopen`, by the address that it returns to, for whose folders it looks for the file, and for
+//! its namespace. So the next `dlopen` is jumped to, not called, unless something is to be done when it has returned.
+#![expect(unsafe_code, reason = "the function of C")]
+
+use crate::platform::os::loaded::{self, Dlopen, Loaded};
+use crate::trace::write::untracked;
+use std::ffi::{c_char, c_int, c_void};
+
+/// What the function does, as C returns it in two registers.
+#[repr(C)]
+pub struct Way {
+    next: Option<Dlopen>,
+    /// The `ret` in the caller's object through which the call returns to [`open`]; 0 if it is jumped to.
+    through: usize,
+}
+
+/// Says how the program's call of `dlopen` goes on, which returns to `caller`.
+pub extern "C" fn way(mode: c_int, caller: usize) -> Way {
+    // Where nothing is done after it, a call costs a jump more than alone.
+    let returns_here = mode & libc::RTLD_DEEPBIND != 0;
+    untracked(|| Way {
+        next: loaded::next_dlopen(),
+        through: if returns_here { loaded::return_instruction(caller) } else { None }.unwrap_or(0),
+    })
+}
+
+/// Calls the next `dlopen`, and leads the calls of the objects that came with it here.
+///
+/// # Safety
+/// That of C's function. The last arguments are those of [`way`].
+pub unsafe extern "C" fn open(
+    file: *const c_char,
+    mode: c_int,
+    next: Dlopen,
+    through: usize,
+) -> *mut c_void {
+    let before = untracked(Loaded::now);
+    // SAFETY: the caller's promise.
+    let handle = unsafe { loaded::call_from(file, mode, next, through) };
+    untracked(|| {
+        if !handle.is_null() {
+            loaded::lead_here(handle, &before);
+        }
+        drop(before);
+    });
+    handle
+}

@@ -1,0 +1,452 @@
+//! C's functions that execute programs, as the library of `preload/` defines them.
+//!
+//! The library leaves itself out of `LD_PRELOAD` where the program cannot load it: one of 32 bits or for another processor, of which
+//! the loader says that in the program's errors; one of musl, which would not start; a static one, which could start one of these. Nor
+//! does it appear in what `ldd` lists. The rest of the environment stays as it is.
+//!
+//! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and only its own stack is
+//! written. They are no cancellation points either: files are read by system calls.
+
+use super::super::KeepErrno;
+use super::{next_functions, objects};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The next library's functions.
+mod next {
+    use super::*;
+
+    type Texts = *const *const c_char;
+
+    next_functions! {
+        execve(path: *const c_char, arguments: Texts, environment: Texts);
+        execvpe(name: *const c_char, arguments: Texts, environment: Texts);
+        fexecve(file: c_int, arguments: Texts, environment: Texts);
+        execveat(folder: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int);
+        posix_spawn(process: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts);
+        posix_spawnp(process: *mut c_int, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts);
+    }
+
+    /// Looks the functions up.
+    pub(super) fn find() {
+        find_all();
+    }
+}
+
+/// Texts, with a null after the last.
+type Texts = *const *const c_char;
+
+/// The names under which the loader lists this library, and itself.
+static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+static LOADER: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Called before `main`: what takes the loader's lock.
+pub(super) fn prepare() {
+    next::find();
+    let own = (&raw const LIBRARY).addr();
+    objects::find(|object| {
+        if object.has(own) {
+            LIBRARY.store(object.name.cast_mut(), Ordering::Release);
+        } else if object.defined(c"_rtld_global").is_some() {
+            LOADER.store(object.name.cast_mut(), Ordering::Release);
+        }
+        None::<()>
+    });
+}
+
+/// The text of such a name; empty if it is not known. Neither object is ever unloaded.
+fn name_of(place: &AtomicPtr<c_char>) -> &'static CStr {
+    let name = place.load(Ordering::Acquire);
+    // SAFETY: a name from the loader ends with a NUL.
+    if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
+}
+
+unsafe extern "C" {
+    static environ: Texts;
+}
+
+/// # Safety
+/// That of C's function, here and below.
+pub unsafe fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    let program = || Program::at(libc::AT_FDCWD, path);
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        with_environment(environment, program, |environment| {
+            next::execve(path, arguments, environment)
+        })
+    }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn execv(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execve(path, arguments, environ) }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_environment(
+            environment,
+            || Program::named(name),
+            |environment| next::execvpe(name, arguments, environment),
+        )
+    }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn execvp(name: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvpe(name, arguments, environ) }
+}
+
+/// C's `execle`, whose environment is after the end of its arguments.
+///
+/// # Safety
+/// As above.
+pub unsafe extern "C" fn execle(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let environment = arguments.add(texts(arguments).len() + 1).cast::<Texts>().read();
+        execve(path, arguments, environment)
+    }
+}
+
+/// # Safety
+/// As above.
+pub unsafe extern "C" fn execl(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execv(path, arguments) }
+}
+
+/// # Safety
+/// As above.
+pub unsafe extern "C" fn execlp(name: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvp(name, arguments) }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_environment(
+            environment,
+            || Program::of(file),
+            |environment| next::fexecve(file, arguments, environment),
+        )
+    }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+    flags: c_int,
+) -> c_int {
+    let program = || {
+        // SAFETY: as above.
+        let is_folder = flags & libc::AT_EMPTY_PATH != 0 && unsafe { *path } == 0;
+        if is_folder { Program::of(folder) } else { Program::at(folder, path) }
+    };
+    // SAFETY: as above.
+    unsafe {
+        with_environment(environment, program, |environment| {
+            next::execveat(folder, path, arguments, environment, flags)
+        })
+    }
+}
+
+macro_rules! spawn {
+    ($($name:ident: $find:expr;)*) => {
+        $(
+            /// # Safety
+            /// As above.
+            pub unsafe fn $name(
+                process: *mut c_int,
+                program: *const c_char,
+                actions: *const c_void,
+                attributes: *const c_void,
+                arguments: Texts,
+                environment: Texts,
+            ) -> c_int {
+                // SAFETY: as above.
+                unsafe {
+                    with_environment(
+                        environment,
+                        || $find(program),
+                        |environment| {
+                            next::$name(process, program, actions, attributes, arguments, environment)
+                        },
+                    )
+                }
+            }
+        )*
+    };
+}
+// NOTE: a path that is relative to a folder to which the actions change first may be that of no file here. Then nothing is changed.
+spawn! {
+    posix_spawn: |path| Program::at(libc::AT_FDCWD, path);
+    posix_spawnp: Program::named;
+}
+
+/// The texts; none if there is no list.
+///
+/// # Safety
+/// The list has its end, or is null.
+unsafe fn texts<'a>(list: Texts) -> &'a [*const c_char] {
+    if list.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = (0..).take_while(|at| !(*list.add(*at)).is_null()).count();
+        slice::from_raw_parts(list, count)
+    }
+}
+
+/// The value of a variable, with its number.
+fn variable<'a>(all: &[*const c_char], name: &[u8]) -> Option<(usize, &'a [u8])> {
+    all.iter().enumerate().find_map(|(at, text)| {
+        // SAFETY: texts of an environment end with a NUL.
+        let text = unsafe { CStr::from_ptr(*text) }.to_bytes();
+        Some((at, text.strip_prefix(name)?.strip_prefix(b"=")?))
+    })
+}
+
+const VARIABLE: &[u8] = b"LD_PRELOAD";
+
+/// This library in an environment.
+struct Own<'a> {
+    /// The number of the variable.
+    at: usize,
+    /// The other libraries in it, before and after this one, without what separates these.
+    others: [&'a [u8]; 2],
+}
+
+impl<'a> Own<'a> {
+    fn find(environment: &[*const c_char]) -> Option<Self> {
+        let library = name_of(&LIBRARY).to_bytes();
+        let (at, value) = variable(environment, VARIABLE)?;
+        let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
+        let mut start = 0;
+        let own = value.split(is_separator).find_map(|name| {
+            let (from, to) = (start, start + name.len());
+            start = to + 1;
+            // Without a folder, the loader has looked for it.
+            let has_name = || {
+                let folder = library.strip_suffix(name);
+                folder.is_some_and(|folder| folder.ends_with(b"/")) && !name.contains(&b'/')
+            };
+            (!name.is_empty() && (name == library || has_name())).then_some((from, to))
+        })?;
+        let (before, after) = (value.get(..own.0)?, value.get(own.1..)?);
+        let others = match before.split_last() {
+            Some((_, before)) => [before, after],
+            None => [before, after.get(1..).unwrap_or_default()],
+        };
+        Some(Self { at, others })
+    }
+
+    /// The variable without this library.
+    fn text(&self) -> impl Iterator<Item = &u8> {
+        let [before, after] = self.others;
+        [VARIABLE, b"=", before, after].into_iter().flatten()
+    }
+}
+
+/// Calls `execute` with this environment, without this library in it if `program` cannot load that.
+///
+/// # Safety
+/// The environment has its end, or is null.
+unsafe fn with_environment(
+    environment: Texts,
+    program: impl FnOnce() -> Option<Program>,
+    execute: impl FnOnce(Texts) -> c_int,
+) -> c_int {
+    /// With arrays of `N` on the stack: the texts, and words of 8 bytes for the new one.
+    #[inline(never)]
+    fn without<const N: usize>(
+        all: &[*const c_char],
+        own: &Own<'_>,
+        execute: impl FnOnce(Texts) -> c_int,
+    ) -> c_int {
+        let mut text = [[0_u8; 8]; N];
+        text.as_flattened_mut().iter_mut().zip(own.text()).for_each(|(to, byte)| *to = *byte);
+        let is_last = own.others.iter().all(|others| others.is_empty());
+        let mut texts = [ptr::null(); N];
+        let others = all.iter().enumerate().filter(|(at, _)| !is_last || *at != own.at);
+        for (to, (at, from)) in texts.iter_mut().zip(others) {
+            *to = if at == own.at { text.as_ptr().cast() } else { *from };
+        }
+        execute(texts.as_ptr())
+    }
+
+    let errno = KeepErrno::new();
+    // SAFETY: the caller's promise.
+    let all = unsafe { texts(environment) };
+    let is_listed = || variable(all, b"LD_TRACE_LOADED_OBJECTS").is_some();
+    let own = Own::find(all).filter(|_| is_listed() || program().is_some_and(Program::cannot_load));
+    drop(errno);
+    // One more for the end of each.
+    let size = own.as_ref().map_or(0, |own| 1 + all.len().max(own.text().count() / 8));
+    match (own, size) {
+        (Some(own), ..=128) => without::<128>(all, &own, execute),
+        (Some(own), ..=1024) => without::<1024>(all, &own, execute),
+        (Some(own), ..=8192) => without::<8192>(all, &own, execute),
+        // NOTE: a larger one stays as it is: the stack may have no room for it.
+        _ => execute(environment),
+    }
+}
+
+/// The open file of a program.
+struct Program(c_int);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: it is open, and nothing else has its number.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+impl Program {
+    fn at(folder: c_int, path: *const c_char) -> Option<Self> {
+        // NOTE: what is no regular file is not even opened: that could wait, or do something.
+        status(folder, path)?;
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+        // SAFETY: the path is the program's, or a local with a NUL; the kernel checks it.
+        let file = unsafe { libc::syscall(libc::SYS_openat, folder, path, flags) };
+        (file >= 0).then_some(Self(file as c_int))
+    }
+
+    /// The file that has this number, which need not be open for reading.
+    fn of(number: c_int) -> Option<Self> {
+        if number < 0 {
+            return None;
+        }
+        let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+        let digits = (0..10).rev().map(|place| number.unsigned_abs() / 10_u32.pow(place) % 10);
+        let digits = digits.skip_while(|digit| *digit == 0).map(|digit| b'0' + digit as u8);
+        let (_, places) = path.split_at_mut_checked(14)?;
+        *places.first_mut()? = b'0';
+        places.iter_mut().zip(digits).for_each(|(place, digit)| *place = digit);
+        Self::at(libc::AT_FDCWD, path.as_ptr().cast())
+    }
+
+    /// The one that `execvp` finds.
+    fn named(name: *const c_char) -> Option<Self> {
+        const USUAL: &[u8] = b"/bin:/usr/bin";
+        // SAFETY: the caller of the function has given a text.
+        let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+        if bytes.contains(&b'/') {
+            return Self::at(libc::AT_FDCWD, name);
+        }
+        // SAFETY: the program's environment has its end.
+        let path = variable(unsafe { texts(environ) }, b"PATH").map_or(USUAL, |(_, path)| path);
+        path.split(|byte| *byte == b':').find_map(|folder| {
+            let mut path = [0_u8; libc::PATH_MAX as usize];
+            let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+            let parts = [folder, slash, bytes];
+            if parts.iter().map(|part| part.len()).sum::<usize>() >= path.len() {
+                return None;
+            }
+            path.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, byte)| *to = *byte);
+            let path = path.as_ptr().cast::<c_char>();
+            // SAFETY: the path ends with a NUL.
+            let error =
+                unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK) };
+            if error == 0 { Self::at(libc::AT_FDCWD, path) } else { None }
+        })
+    }
+
+    /// Reads from `offset`; returns what there is.
+    fn read<'a>(&self, to: &'a mut [u8], offset: u64) -> &'a [u8] {
+        // SAFETY: the bytes are writable.
+        let size =
+            unsafe { libc::syscall(libc::SYS_pread64, self.0, to.as_mut_ptr(), to.len(), offset) };
+        to.get(..size.max(0) as usize).unwrap_or_default()
+    }
+
+    /// Whether the program, or the interpreter of a script, cannot load this library.
+    fn cannot_load(self) -> bool {
+        /// How many scripts Linux follows.
+        const MOST_SCRIPTS: usize = 5;
+        /// What it reads of each.
+        const LINE: usize = 256;
+        let mut program = self;
+        for _ in 0..=MOST_SCRIPTS {
+            let mut line = [0_u8; LINE + 1];
+            let Some(text) = program.read(&mut line[..LINE], 0).strip_prefix(b"#!") else {
+                return program.is_closed().unwrap_or(false);
+            };
+            let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let start = 2 + text.iter().take_while(|byte| is_space(byte)).count();
+            let is_end = |byte: &u8| is_space(byte) || matches!(byte, b'\n' | 0);
+            let Some((_, name)) = line.split_at_mut_checked(start) else { return false };
+            let Some(end) = name.iter_mut().find(|byte| is_end(byte)) else { return false };
+            *end = 0;
+            let interpreter = Self::at(libc::AT_FDCWD, name.as_ptr().cast());
+            let Some(interpreter) = interpreter else { return false };
+            program = interpreter;
+        }
+        false
+    }
+
+    /// Whether a program cannot load this library; `None` if the file is none.
+    fn is_closed(&self) -> Option<bool> {
+        /// `elf.h`: `e_machine` of this processor.
+        const MACHINE: u16 = 62;
+        let mut head = [0_u8; size_of::<libc::Elf64_Ehdr>()];
+        let head = self.read(&mut head, 0);
+        let class = *head.strip_prefix(b"\x7fELF")?.first()?;
+        if class == libc::ELFCLASS32 {
+            return Some(true);
+        }
+        // SAFETY: any bytes are valid numbers.
+        let head = (head.len() == size_of::<libc::Elf64_Ehdr>())
+            .then(|| unsafe { head.as_ptr().cast::<libc::Elf64_Ehdr>().read_unaligned() })?;
+        if head.e_machine != MACHINE {
+            return Some(true);
+        }
+        for number in 0..head.e_phnum {
+            let mut part = [0_u8; size_of::<libc::Elf64_Phdr>()];
+            let offset = head.e_phoff + u64::from(number) * size_of_val(&part) as u64;
+            let part = self.read(&mut part, offset);
+            // SAFETY: as above.
+            let part = (part.len() == size_of::<libc::Elf64_Phdr>())
+                .then(|| unsafe { part.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() })?;
+            if part.p_type == libc::PT_INTERP {
+                let mut name = [0_u8; 256];
+                let name = self.read(&mut name, part.p_offset);
+                let name = name.get(..part.p_filesz as usize).unwrap_or(name);
+                return Some(name.windows(7).any(|name| name == b"ld-musl"));
+            }
+        }
+        // The loader itself is given a program, which it loads libraries into.
+        let identity = |status: libc::stat| (status.st_dev, status.st_ino);
+        let loader = status(libc::AT_FDCWD, name_of(&LOADER).as_ptr()).map(identity);
+        Some(loader.is_none_or(|loader| super::identity(&self.0) != Some(loader)))
+    }
+}
+
+/// The status of a regular file.
+fn status(folder: c_int, path: *const c_char) -> Option<libc::stat> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel checks the path, and fills the status unless it fails.
+    let status = unsafe {
+        let error = libc::syscall(libc::SYS_newfstatat, folder, path, status.as_mut_ptr(), 0);
+        (error == 0).then(|| status.assume_init())?
+    };
+    (status.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(status)
+}
