@@ -125,6 +125,12 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
             crate::perfetto::refused()
         ));
     }
+    let unanswered = os::take_unanswered();
+    if unanswered > 0 {
+        problems::add(format!(
+            "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
+        ));
+    }
     if let Some(refused) = important::take_refused() {
         problems::add(refused);
     }
