@@ -104,11 +104,12 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     if let Some(watch) = recording.watch {
         watch.dismiss();
     }
-    let analyzers = (recording.analyzer, recording.late_analyzer);
+    // PERF: nor does the process wait for the end of the two threads of its table.
+    let kept = (recording.analyzer, recording.late_analyzer, recording.table);
     if process_ends {
-        std::mem::forget(analyzers);
+        std::mem::forget(kept);
     } else {
-        drop(analyzers);
+        drop(kept);
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::clear_setting());

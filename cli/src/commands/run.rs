@@ -10,7 +10,7 @@ mod processes;
 mod traces;
 mod viewed;
 
-use super::completeness::incomplete_unless;
+use super::completeness::{incomplete_unless, with_losses, without_end};
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
 use super::observer_thread::ObserverThread;
@@ -18,6 +18,7 @@ use super::output::{unwritable, write_to};
 use super::quantity;
 use super::top::OfProgram;
 use crate::error::{CliError, Outcome};
+use crate::serve::{Ending, ending};
 use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::note;
 use child::{Ended, Program};
@@ -29,6 +30,7 @@ use memledger::trace::read::{Summary, read};
 use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -306,6 +308,10 @@ fn report_on(
         }
         return Err(CliError::Failed(format!("{sentence}; so no --fail-if can be checked")));
     }
+    if matches!(to, ReportTo::Nowhere) && args.html.is_none() && args.fail_if.is_empty() {
+        found.iter().for_each(|trace| note_ending(traces, trace));
+        return Ok(Outcome::Done);
+    }
     let mut result = Ok(Outcome::Done);
     let mut processes = Vec::new();
     // Most processes of a run have files in common, such as libc.
@@ -319,6 +325,21 @@ fn report_on(
         let _ = processes::write(&processes, &mut BufWriter::new(io::stderr().lock()));
     }
     result
+}
+
+/// Says what a trace lacks that nothing is made of, as far as its end shows that.
+///
+/// PERF: reading all of it would take up to a third of the program's time.
+fn note_ending(traces: &Traces, trace: &Trace) {
+    let path = &*trace.path;
+    let ending = File::open(path).and_then(|file| ending(&file));
+    let sentence = match ending {
+        Ok(Some(Ending { is_there: true, lost_events: 0 }) | None) => return,
+        Ok(Some(Ending { is_there: true, lost_events })) => with_losses(path, lost_events),
+        Ok(Some(Ending { is_there: false, .. })) => without_end(path),
+        Err(error) => format!("the trace {} cannot be read: {error}", path.display()),
+    };
+    note(&traces.sentence(path, &sentence, None));
 }
 
 /// The outcome that decides the exit status: a condition that held, a failure, what is incomplete.

@@ -205,6 +205,10 @@ pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) 
     Some(body())
 }
 
+pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    body()
+}
+
 pub(crate) fn take_unanswered() -> u32 {
     0
 }

@@ -15,7 +15,7 @@
 use super::descriptors::{STREAMS, grow_table};
 use super::packed;
 use super::threads::{self, Body, STACK};
-use super::{is_thread_alive, now, process_id, thread_id, wait, wake_all};
+use super::{is_thread_alive, now, process_id, run_on_new_thread, thread_id, wait, wake_all};
 use std::ffi::{c_uint, c_void};
 use std::fs::File;
 use std::io;
@@ -449,6 +449,18 @@ pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> Opti
         Answer::Done => result,
         Answer::Absent => body.map(|body| body()),
         Answer::Missing => None,
+    }
+}
+
+/// Runs `body` on the keeper; on a new thread if there is none.
+pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    let (mut body, mut result) = (Some(body), None);
+    if is_active() {
+        KEEPER.ask(&mut || result = body.take().map(|body| body()));
+    }
+    match body {
+        Some(body) => run_on_new_thread(STACK, body),
+        None => result.unwrap_or_else(|| unreachable!("it has run")),
     }
 }
 
