@@ -48,17 +48,12 @@ pub fn incomplete_unless(
             (None, Some(sentence)) => Some(format!("of {}: {sentence}", display_name(path))),
             (None, None) => Some(without_end(path)),
         },
-        (false, _) => Some(with_losses(path, lost)),
+        (false, _) => Some(format!(
+            "{} lacks {} that the program could not record; the result is only of the rest",
+            display_name(path),
+            text::counted(lost, "event", "events"),
+        )),
     })
-}
-
-/// The sentence for a trace whose program could not record `lost` events.
-pub fn with_losses(path: &Path, lost: u64) -> String {
-    format!(
-        "{} lacks {} that the program could not record; the result is only of the rest",
-        display_name(path),
-        text::counted(lost, "event", "events"),
-    )
 }
 
 /// What is missing from figures, as one sentence; `None` if nothing is.

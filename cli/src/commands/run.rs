@@ -10,7 +10,7 @@ mod processes;
 mod traces;
 mod viewed;
 
-use super::completeness::{incomplete_unless, with_losses, without_end};
+use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
 use super::observer_thread::ObserverThread;
@@ -308,8 +308,10 @@ fn report_on(
         }
         return Err(CliError::Failed(format!("{sentence}; so no --fail-if can be checked")));
     }
-    if matches!(to, ReportTo::Nowhere) && args.html.is_none() && args.fail_if.is_empty() {
-        found.iter().for_each(|trace| note_ending(traces, trace));
+    let is_unused =
+        matches!(to, ReportTo::Nowhere) && args.html.is_none() && args.fail_if.is_empty();
+    // PERF: to read all of a trace can take a third of the program's time.
+    if is_unused && found.iter().all(is_whole) {
         return Ok(Outcome::Done);
     }
     let mut result = Ok(Outcome::Done);
@@ -327,19 +329,10 @@ fn report_on(
     result
 }
 
-/// Says what a trace lacks that nothing is made of, as far as its end shows that.
-///
-/// PERF: reading all of it would take up to a third of the program's time.
-fn note_ending(traces: &Traces, trace: &Trace) {
-    let path = &*trace.path;
-    let ending = File::open(path).and_then(|file| ending(&file));
-    let sentence = match ending {
-        Ok(Some(Ending { is_there: true, lost_events: 0 }) | None) => return,
-        Ok(Some(Ending { is_there: true, lost_events })) => with_losses(path, lost_events),
-        Ok(Some(Ending { is_there: false, .. })) => without_end(path),
-        Err(error) => format!("the trace {} cannot be read: {error}", path.display()),
-    };
-    note(&traces.sentence(path, &sentence, None));
+/// Whether a trace has its end, which says that no event was lost.
+fn is_whole(trace: &Trace) -> bool {
+    let ending = File::open(&trace.path).and_then(|file| ending(&file));
+    matches!(ending, Ok(Some(Ending { is_there: true, lost_events: 0 })))
 }
 
 /// The outcome that decides the exit status: a condition that held, a failure, what is incomplete.

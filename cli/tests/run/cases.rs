@@ -326,7 +326,7 @@ fn without_a_report_too_it_is_said_that_a_trace_has_no_end() {
         let ended = Run::tracked("killed", &["--report=off"]).env("MEMLEDGER_WATCH", watch).run();
         ended.exited(137);
         assert_eq!(ended.stderr.lines().count(), lines, "{}", ended.stderr);
-        assert_eq!(ended.stderr.contains("the trace has no end: "), watch == "0");
+        assert_eq!(ended.stderr.contains(") has no end: "), watch == "0", "{}", ended.stderr);
     }
 }
 
