@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What it costs programs to be tracked by the library of preload/, and by heaptrack.
 
-    scripts/preload_cost.py [ROUNDS]
+    scripts/preload_cost.py [--short] [ROUNDS]
 
-Runs each program in turn alone, recorded, recorded with call stacks, and under heaptrack. Prints the smallest wall
-time of each and its ratio to the program alone. Needs gcc, sqlite3, python3 with numpy, and heaptrack; what is missing is
-said and left out."""
+Runs each program in turn alone, recorded, by `memledger run --report off` (from its start to its end), recorded with call stacks,
+and under heaptrack, 11 times by default. Prints the median wall time of each and its ratio to that of the program alone. Then what a fork
+takes its process, and its child until that begins, alone and where children are followed. --short leaves out stacks and heaptrack. `$memledger` is the command, if it is set; otherwise it is built. Needs gcc, sqlite3, python3 with numpy, and
+heaptrack; what is missing is said and left out."""
 
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -42,31 +44,53 @@ def programs(folder):
     yield "true", ["/bin/true"], None
 
 
+def forks(folder, run):
+    program = f"{folder}/fork_cost"
+    subprocess.run(["gcc", "-O1", "-o", program, f"{ROOT}/tests/preload/fork_cost.c"], check=True)
+    followed = run[:-1] + ["--follow-children", "--trace", f"{folder}/%p.memledger", "--"]
+    print("\nmedians of 300 forks                    parent      child")
+    for name, before, environment in [("alone", [], {}), ("followed", followed, {}),
+                                      ("followed, without watchers", followed, {"MEMLEDGER_WATCH": "0"})]:
+        ended = subprocess.run(before + [program, "300"], env=os.environ | environment, check=True, capture_output=True, text=True)
+        parent, child = ended.stdout.split()
+        print(f"{name:34}{parent:>9} us{child:>8} us")
+
+
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    arguments = [argument for argument in sys.argv[1:] if argument != "--short"]
+    rounds = int(arguments[0]) if arguments else 11
+    short = "--short" in sys.argv
     build = ["cargo", "build", "--quiet", "--release", "--manifest-path", f"{ROOT}/preload/Cargo.toml",
              "--target-dir", f"{ROOT}/target/preload"]
     subprocess.run(build, check=True)
     library = f"{ROOT}/target/preload/release/libmemledger_preload.so"
+    memledger = os.environ.get("memledger")
+    if not memledger:
+        subprocess.run(["cargo", "build", "--quiet", "--release", "--workspace", "--bin", "memledger"], check=True, cwd=ROOT)
+        memledger = f"{ROOT}/target/release/memledger"
     with tempfile.TemporaryDirectory() as folder:
         recorded = {"LD_PRELOAD": library, "MEMLEDGER_FILE": f"{folder}/trace.memledger", "MEMLEDGER_REPORT": "off"}
-        ways = {"alone": ({}, []), "recorded": (recorded, []),
-                "with stacks": (recorded | {"MEMLEDGER_STACKS": "on"}, [])}
-        if shutil.which("heaptrack"):
+        run = [memledger, "run", "--report", "off", "--preload", library, "--"]
+        ways = {"alone": ({}, []), "recorded": (recorded, []), "memledger run": ({}, run)}
+        if not short:
+            ways["with stacks"] = (recorded | {"MEMLEDGER_STACKS": "on"}, [])
+        if not short and shutil.which("heaptrack"):
             ways["heaptrack"] = ({}, ["heaptrack", "-o", f"{folder}/heaptrack"])
         for missing in [name for name in ["gcc", "sqlite3", "heaptrack"] if not shutil.which(name)]:
             print(f"{missing} is not installed")
         print(f"{'':34}" + "".join(f"{way:>22}" for way in ways))
         for name, command, text in programs(folder):
-            least = dict.fromkeys(ways, float("inf"))
+            times = {way: [] for way in ways}
             for _ in range(rounds if name != "true" else 10 * rounds):
                 for way, (environment, before) in ways.items():
                     started = time.perf_counter()
                     subprocess.run(before + command, input=text, text=True, check=True, env=os.environ | environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                    least[way] = min(least[way], time.perf_counter() - started)
-            alone = least["alone"]
-            print(f"{name:34}" + "".join(f"{1e3 * time:>11.1f} ms {time / alone:>6.2f}x" for time in least.values()))
+                    times[way].append(time.perf_counter() - started)
+            medians = [statistics.median(of) for of in times.values()]
+            print(f"{name:34}" + "".join(f"{1e3 * median:>11.1f} ms {median / medians[0]:>6.2f}x" for median in medians))
+        if shutil.which("gcc"):
+            forks(folder, run)
 
 
 if __name__ == "__main__":

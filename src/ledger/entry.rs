@@ -19,27 +19,45 @@ pub(super) fn request<T: Send>(body: impl FnOnce() -> Result<T, Error> + Send) -
 ///
 /// The thread has the tracker's own table of descriptors.
 pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
-    run_helper(true, body)
+    run_on(Helper::Own, body)
+}
+
+/// The same before `main` and in the child of a fork, where the process has no other thread: on the thread that keeps the table, which
+/// no other one needs meanwhile. PERF: that is one thread less to make and to wait for.
+pub(super) fn on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    run_on(Helper::Keeper, body)
 }
 
 /// The same, but the thread has the program's table of descriptors if nothing is being recorded with another one: for a
 /// recording that has no thread.
 pub(super) fn on_plain_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
-    run_helper(false, body)
+    run_on(Helper::Plain, body)
 }
 
-fn run_helper<R: Send>(with_table: bool, body: impl FnOnce() -> R + Send) -> R {
+/// The thread on which the tracker's own code runs.
+#[derive(PartialEq, Eq)]
+enum Helper {
+    Own,
+    Plain,
+    Keeper,
+}
+
+fn run_on<R: Send>(helper: Helper, body: impl FnOnce() -> R + Send) -> R {
     // PERF: the barrier is registered here, while the process may still have only one thread. With
     // more threads the system takes 10 ms for it. Later calls return at once.
     os::register_barrier();
     reserve::prepare();
-    let _table = os::OwnTable::enter(with_table, serve);
+    let _table = os::OwnTable::enter(helper != Helper::Plain, serve);
     let body = || {
         let result = untracked(|| catch_unwind(AssertUnwindSafe(body)));
         os::leave_streams();
         result
     };
-    os::run_on_new_thread(os::STACK, body).unwrap_or_else(|panic| resume_unwind(panic))
+    let result = match helper {
+        Helper::Keeper => os::run_on_keeper(body),
+        Helper::Own | Helper::Plain => os::run_on_new_thread(os::STACK, body),
+    };
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What the two threads do that the tracker's table needs.

@@ -80,9 +80,14 @@ fn lock_all() -> Option<Result<Locks, BusyLock>> {
     };
     // PERF: collects first what there is, so that the others wait only for the rest.
     let running = session.as_mut()?;
-    worker::cycle(running, Duration::ZERO);
+    if !worker::cycle(running, Duration::ZERO) {
+        return Some(Err("the tracker's thread that writes"));
+    }
     hold::hold();
-    worker::cycle(running, HOOK_TIMEOUT);
+    if !worker::cycle(running, HOOK_TIMEOUT) {
+        hold::release();
+        return Some(Err("the tracker's thread that writes"));
+    }
     // NOTE: after the cycle, which may report a problem.
     let (Some(problems), Some(importants)) =
         (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))

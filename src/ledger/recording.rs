@@ -82,24 +82,26 @@ impl Recording {
         }
     }
 
-    /// The analyzer that measurements use. If the recording has none, a late one begins here.
+    /// The analyzer that measurements use. If the recording has none, a late one begins here; `None` if it cannot.
     pub(crate) fn analyzer_for_measurements(
         &mut self,
         session: &mut Session,
-    ) -> &InProcessAnalyzer {
-        let begin = || {
+    ) -> Option<&InProcessAnalyzer> {
+        if self.analyzer.is_none() && self.late_analyzer.is_none() {
             let analyzer = InProcessAnalyzer::late();
-            worker::cycle(session, HOOK_TIMEOUT);
+            if !worker::cycle(session, HOOK_TIMEOUT) {
+                return None;
+            }
             // Writes to other sinks, too.
             os::run_in_own_table(|| {
                 let _untracked = ReentrancyGuard::enter();
                 session.join_inline(Box::new(analyzer.clone()), |point, sink| {
                     late_join::begin(None, point, sink)
                 });
-            });
-            analyzer
-        };
-        self.analyzer.as_ref().unwrap_or_else(|| self.late_analyzer.get_or_insert_with(begin))
+            })?;
+            self.late_analyzer = Some(analyzer);
+        }
+        self.analyzer.as_ref().or(self.late_analyzer.as_ref())
     }
 
     /// Whether a measurement has started this recording, and the last measurement has ended.

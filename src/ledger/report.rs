@@ -131,7 +131,8 @@ pub(super) fn write_report(
     }
     if file.is_none() {
         let (is_terminal, width) =
-            os::run_in_program_table(|| (os::is_terminal(2), os::terminal_width(2)));
+            os::run_in_program_table(|| (os::is_terminal(2), os::terminal_width(2)))
+                .unwrap_or_default();
         options.color = is_terminal;
         options.width = width.unwrap_or(options.width);
     }

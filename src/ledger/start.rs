@@ -4,7 +4,9 @@ use super::begin::{Origin, Outputs, begin, limit_bytes};
 use super::config::{self, Config, OnFull, Worker};
 use super::destinations::initial::StartedDestination;
 use super::destinations::{add, filter};
-use super::entry::{clone_for_caller, on_helper_thread, on_plain_thread, refuse_forked, request};
+use super::entry::{
+    clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
+};
 use super::files::open_trace;
 use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
@@ -60,7 +62,7 @@ fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
 
 /// The start before `main`; the process's exit ends it.
 pub(super) fn before_main(settings: Settings) {
-    on_helper_thread(|| leniently(settings, true));
+    on_keeper(|| leniently(settings, true));
 }
 
 /// Starts with every setting that works, and reports the others.
@@ -156,7 +158,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
 fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
     match config.worker {
-        Worker::Thread => on_helper_thread(|| continue_in_child(config, follow, inherited)),
+        Worker::Thread => on_keeper(|| continue_in_child(config, follow, inherited)),
         Worker::Manual => on_plain_thread(|| continue_in_child(config, follow, inherited)),
     }
 }

@@ -104,11 +104,12 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     if let Some(watch) = recording.watch {
         watch.dismiss();
     }
-    let analyzers = (recording.analyzer, recording.late_analyzer);
+    // PERF: nor does the process wait for the end of the two threads of its table.
+    let kept = (recording.analyzer, recording.late_analyzer, recording.table);
     if process_ends {
-        std::mem::forget(analyzers);
+        std::mem::forget(kept);
     } else {
-        drop(analyzers);
+        drop(kept);
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::clear_setting());
@@ -123,6 +124,12 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         problems::add(format!(
             "{} categories of the program stayed off: it can have 4096, and had used these before",
             crate::perfetto::refused()
+        ));
+    }
+    let unanswered = os::take_unanswered();
+    if unanswered > 0 {
+        problems::add(format!(
+            "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
         ));
     }
     if let Some(refused) = important::take_refused() {

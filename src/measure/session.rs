@@ -143,7 +143,9 @@ impl Active {
         // While the session is locked, no other thread collects.
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
-        let analyzer = recording.analyzer_for_measurements(session).clone();
+        let Some(analyzer) = recording.analyzer_for_measurements(session).cloned() else {
+            return Err(stuck());
+        };
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
             return Err(Error::Unmeasured(Unmeasured::TableFull(tree::PROGRAM_NODES)));
         };

@@ -72,8 +72,7 @@ pub(crate) const CASES: &[Case] = &[
         run.run().exited(0);
     }),
     case("a repeated measurement takes one node", repeated, |run| {
-        // 300,000 measurements take 30 s on an idle machine.
-        run.deadline(240).run().quiet();
+        run.deadline(60).run().quiet();
     }),
     case("a destructor of a thread's own storage can measure", thread_local, |run| {
         run.run().quiet();

@@ -3,7 +3,7 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
-use memledger::{Error, Ledger};
+use memledger::{Error, Ledger, measure};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -117,6 +117,17 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(mode(&outcome.path("stdout")), before, "{name}");
         }
     }),
+    case(
+        "a thread of the tracker that the program has ended is not waited for",
+        ended_thread,
+        |run| {
+            let outcome = run.run();
+            assert_eq!(outcome.exited(0).stdout, "ended\n");
+            let left_out =
+                "the tracker's thread for calls of the program has ended, or did not begin";
+            assert!(outcome.stderr.contains(left_out), "{}", outcome.stderr);
+        },
+    ),
     case("a program that is killed leaves no report", killed, |run| {
         let outcome = run.tracked().run();
         assert_eq!(outcome.status.code(), None);
@@ -286,6 +297,18 @@ fn without_access() {
     churn(1000);
 }
 
+fn ended_thread() {
+    let ledger = start();
+    churn(1000);
+    // By the thread that makes the tracker's other threads.
+    system::end_threads_at(libc::SYS_clone3);
+    ledger.flush();
+    let error = measure(|| churn(1)).unwrap_err().to_string();
+    assert!(error.contains("could not collect everything"), "{error}");
+    drop(ledger);
+    println!("ended");
+}
+
 fn report_to_pipe() {
     let mut reader =
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(REPORT).unwrap();
@@ -308,9 +331,18 @@ mod system {
     /// Has the system answer a call with `EPERM` in all threads: only with this second argument, if
     /// one is given.
     pub(super) fn refuse(call: libc::c_long, argument: Option<libc::c_int>) {
+        answer(call, argument, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    }
+
+    /// Has the system end each thread that makes this call.
+    pub(super) fn end_threads_at(call: libc::c_long) {
+        answer(call, None, libc::SECCOMP_RET_KILL_THREAD);
+    }
+
+    fn answer(call: libc::c_long, argument: Option<libc::c_int>, with: u32) {
         let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         let skip = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+        let end = (libc::BPF_RET | libc::BPF_K) as u16;
         let filter = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
         // The offsets of the call's number and of its second argument in `seccomp_data`.
         let mut filters = vec![filter(load, 0, 0), filter(skip, 1, call as u32)];
@@ -318,8 +350,8 @@ mod system {
             filters[1].jf = 3;
             filters.extend([filter(load, 0, 24), filter(skip, 1, argument as u32)]);
         }
-        filters.push(filter(answer, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
-        filters.push(filter(answer, 0, libc::SECCOMP_RET_ALLOW));
+        filters.push(filter(end, 0, with));
+        filters.push(filter(end, 0, libc::SECCOMP_RET_ALLOW));
         let program = libc::sock_fprog { len: filters.len() as u16, filter: filters.as_mut_ptr() };
         let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
         // SAFETY: the program and its filters are locals that outlive the call.

@@ -2,7 +2,7 @@
 
 use super::directory::{Directory, stem};
 use super::recording::Recording;
-use super::trailer::has_end;
+use super::trailer::ending;
 use memledger::dump::text;
 use memledger::trace::format::Transport;
 use memledger::trace::format::framing::Start;
@@ -166,7 +166,8 @@ impl Catalogue {
         if let Some((_, end)) = trace.known_end.filter(|(known, _)| *known == size) {
             return end;
         }
-        let end = self.directory.read(&trace.file).and_then(|file| has_end(&file)).ok()?;
+        let end = self.directory.read(&trace.file).and_then(|file| ending(&file)).ok()?;
+        let end = end.map(|ending| ending.is_there);
         if let Some(trace) = self.lock().find(&trace.file) {
             trace.known_end = Some((size, end));
         }

@@ -27,6 +27,7 @@ pub use directory::{Directory, default_path};
 pub use in_process::InProcess;
 pub use listen::stop_signal;
 pub use server::Clients;
+pub use trailer::{Ending, ending};
 
 use crate::error::CliError;
 use crate::terminal::note;

@@ -1,7 +1,7 @@
 //! Whether a trace that no longer grows has its end.
 
 use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{Event, Visitor, read};
+use memledger::trace::read::{Event, Value, Visitor, read};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -9,12 +9,20 @@ use std::io::{self, Read, Seek, SeekFrom};
 /// syncs, memledger sends fewer bytes than this.
 const PART: u64 = 256 << 10;
 
-/// Whether the program has written the end of its trace; `None` if its writer never writes one, as
-/// Unreal's does not.
+/// What a trace that no longer grows says of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The program has written it.
+    pub is_there: bool,
+    /// How many events the program could not record, as it says there.
+    pub lost_events: u64,
+}
+
+/// The end of a trace; `None` if its writer never writes one, as Unreal's does not.
 ///
 /// A connection ends in the same way when a program ends and when it is killed, so only the trace
 /// shows the difference. Takes some milliseconds for a trace of any length.
-pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
+pub fn ending(mut file: &File) -> io::Result<Option<Ending>> {
     let size = file.metadata()?.len();
     let (mut begin, mut end) = (Vec::new(), Vec::new());
     // If the caller has written the file, the position may be the end of the file.
@@ -25,15 +33,19 @@ pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     let mut trailer = Trailer::default();
     // The part between beginning and end is not read, so damage that is reported for it is ignored.
     let is_trace = read((&begin[..]).chain(&end[..]), &mut trailer).is_ok();
-    Ok((is_trace && trailer.by_memledger).then_some(trailer.has_report))
+    let ending = Ending {
+        is_there: trailer.lost_events.is_some(),
+        lost_events: trailer.lost_events.unwrap_or(0),
+    };
+    Ok((is_trace && trailer.by_memledger).then_some(ending))
 }
 
 /// What a trace shows about its writer and its end.
 #[derive(Default)]
 struct Trailer {
     by_memledger: bool,
-    /// The trace has `Memledger.Report`, the last event that memledger writes.
-    has_report: bool,
+    /// Of `Memledger.Report`, the last event that memledger writes.
+    lost_events: Option<u64>,
 }
 
 impl Visitor for Trailer {
@@ -42,7 +54,14 @@ impl Visitor for Trailer {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        self.has_report |= event.event_type.is("Memledger", "Report");
+        if event.event_type.is("Memledger", "Report") {
+            let mut fields = event.event_type.fields.iter();
+            let lost = fields.position(|field| field.name == "LostEvents");
+            self.lost_events = match lost.and_then(|field| event.value(field)) {
+                Some(Value::Unsigned(lost)) => Some(lost),
+                _ => Some(0),
+            };
+        }
     }
 }
 
@@ -60,7 +79,7 @@ mod tests {
     fn end_of(bytes: &[u8]) -> Option<bool> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        has_end(&file).unwrap()
+        ending(&file).unwrap().map(|ending| ending.is_there)
     }
 
     #[test]

@@ -39,6 +39,7 @@ trials![
     a_program_without_the_tracker,
     a_condition_fails_only_a_program_that_succeeded,
     a_condition_does_not_pass_on_part_of_a_trace,
+    without_a_report_too_it_is_said_that_a_trace_has_no_end,
     only_the_program_itself_is_recorded,
     children_are_followed_if_asked,
     the_trace_is_kept_if_asked,
@@ -318,6 +319,15 @@ fn a_condition_does_not_pass_on_part_of_a_trace() {
     let ended = run.env("MEMLEDGER_WATCH", "0").run();
     ended.exited(137);
     assert!(ended.stderr.contains("cannot pass"), "{}", ended.stderr);
+}
+
+fn without_a_report_too_it_is_said_that_a_trace_has_no_end() {
+    for (watch, lines) in [("0", 1), ("1", 0)] {
+        let ended = Run::tracked("killed", &["--report=off"]).env("MEMLEDGER_WATCH", watch).run();
+        ended.exited(137);
+        assert_eq!(ended.stderr.lines().count(), lines, "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains(") has no end: "), watch == "0", "{}", ended.stderr);
+    }
 }
 
 fn only_the_program_itself_is_recorded() {

@@ -63,7 +63,8 @@ pub(crate) use last_thread::{end_process, left_alone};
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{
     InProgramTable, OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack,
-    run_in_own_table, run_in_program_table, servants, serve, unpack, write_to_stderr,
+    run_in_own_table, run_in_program_table, run_on_keeper, servants, serve, take_unanswered,
+    unpack, write_to_stderr,
 };
 pub(crate) use regular_file::{open_regular, read_at};
 #[cfg(feature = "__preload")]

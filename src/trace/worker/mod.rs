@@ -162,12 +162,14 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Collects once, on a thread that can write to the sinks. Waits for threads inside the hook, at most for `timeout`.
-pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
+/// Collects once, on a thread that can write to the sinks. Waits for threads inside the hook, at most for `timeout`. `false` if that
+/// thread does not answer.
+pub(crate) fn cycle(session: &mut Session, timeout: Duration) -> bool {
     os::run_in_own_table(|| {
         let _untracked = ReentrancyGuard::enter();
         cycle_here(session, timeout);
-    });
+    })
+    .is_some()
 }
 
 /// The same on this thread. A panic of the tracker ends the recording, not the program.
@@ -181,7 +183,9 @@ fn cycle_here(session: &mut Session, timeout: Duration) {
 pub(crate) fn collect_everything(session: &mut Session, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     while Instant::now() < deadline && !session.has_failed() {
-        cycle(session, HOOK_TIMEOUT);
+        if !cycle(session, HOOK_TIMEOUT) {
+            return false;
+        }
         if session.has_everything() {
             return true;
         }

@@ -6,15 +6,16 @@
 //!   speaker   writes to stderr     worker, sinks, control server, helper threads
 //! ```
 //! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until another one asks
-//! them for something. They exist as long as something needs them: a recording, or a call of the program.
+//! them for something, such as to collect for a call of the program. They exist as long as something needs them: a recording, or a
+//! call of the program.
 //!
 //! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or where a sandbox
 //! allows no thread or no table, the tracker's threads have the program's table, and its descriptors are [kept apart](super::keep_apart).
 
-use super::descriptors::STREAMS;
+use super::descriptors::{STREAMS, grow_table};
 use super::packed;
 use super::threads::{self, Body, STACK};
-use super::{process_id, run_on_new_thread, wait, wake_all};
+use super::{is_thread_alive, now, process_id, run_on_new_thread, thread_id, wait, wake_all};
 use std::ffi::{c_uint, c_void};
 use std::fs::File;
 use std::io;
@@ -28,7 +29,13 @@ const SPEAKER_STACK: usize = 64 << 10;
 /// How long a thread waits for another that has ended the tracker's threads for a moment.
 const PAUSE_TIMEOUT: u64 = 30_000_000_000;
 
-/// The longest sleep of a thread that waits; it is woken before.
+/// How long a thread waits until a servant has started, or begins with what it is asked for.
+const ANSWER_TIMEOUT: u64 = 5_000_000_000;
+
+/// How often a thread that waits looks whether it still has to.
+const LOOK_INTERVAL: u64 = 100_000_000;
+
+/// The longest sleep of a servant; it is woken before.
 const LONG: u64 = u64::MAX >> 1;
 
 static KEEPER: Servant = Servant::new();
@@ -53,6 +60,28 @@ static RESUME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The argument of the body that is the keeper's; the speaker has another one.
 const IS_KEEPER: usize = 1;
 
+/// How often a servant did not do what it was asked for.
+static UNANSWERED: AtomicU32 = AtomicU32::new(0);
+
+/// Takes how often that happened since the last call.
+pub(crate) fn take_unanswered() -> u32 {
+    UNANSWERED.swap(0, Ordering::AcqRel)
+}
+
+/// Waits until `word` is no longer `value`; `false` if it still is after `timeout`. While the whole process is stopped, the timeout is, too.
+fn wait_while(word: &AtomicU32, value: u32, timeout: u64) -> bool {
+    let mut left = timeout;
+    while word.load(Ordering::Acquire) == value {
+        if left == 0 {
+            return false;
+        }
+        let (begin, most) = (now(), left.min(LOOK_INTERVAL));
+        wait(word, value, most);
+        left -= now().saturating_sub(begin).min(most);
+    }
+    true
+}
+
 /// A lock that the child of a fork can open.
 struct Lock(AtomicU32);
 
@@ -61,10 +90,14 @@ impl Lock {
         Self(AtomicU32::new(0))
     }
 
-    fn lock(&self) {
+    /// Whether this thread has it now; it waits for it at most for `timeout`.
+    fn lock(&self, timeout: u64) -> bool {
         while self.0.swap(1, Ordering::Acquire) != 0 {
-            wait(&self.0, 1, LONG);
+            if !wait_while(&self.0, 1, timeout) {
+                return false;
+            }
         }
+        true
     }
 
     fn unlock(&self) {
@@ -74,6 +107,14 @@ impl Lock {
 }
 
 /// A thread that runs short functions for others, one after another.
+///
+/// ```text
+/// ABSENT ─► STARTING ─► IDLE ─► ASKED ─► BUSY ─► DONE ─► IDLE
+///    ▲          │        │▲       │        │
+///    │       FAILED      │└───────┘        │   it has not begun in time: not asked any more
+///    └──────────┴────────┘                 ▼
+///               DISMISSED                 LOST     it did not start in time, or has ended while it was asked
+/// ```
 pub(super) struct Servant {
     /// Held by the thread that asks.
     turn: Lock,
@@ -81,17 +122,31 @@ pub(super) struct Servant {
     /// The function: a pointer to a reference in the frame of the thread that asks.
     work: AtomicPtr<c_void>,
     thread: AtomicUsize,
+    /// The thread's id in the kernel.
+    id: AtomicU32,
 }
 
 const ABSENT: u32 = 0;
 const STARTING: u32 = 1;
 const IDLE: u32 = 2;
 const ASKED: u32 = 3;
-const DONE: u32 = 4;
-const DISMISSED: u32 = 5;
-const FAILED: u32 = 6;
+const BUSY: u32 = 4;
+const DONE: u32 = 5;
+const DISMISSED: u32 = 6;
+const FAILED: u32 = 7;
+const LOST: u32 = 8;
 
 pub(super) type Work<'a> = &'a mut (dyn FnMut() + Send);
+
+/// What has become of a request to a servant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Done,
+    /// There is no such thread.
+    Absent,
+    /// It has not begun with it in time, or has ended: counted.
+    Missing,
+}
 
 impl Servant {
     const fn new() -> Self {
@@ -100,6 +155,7 @@ impl Servant {
             state: AtomicU32::new(ABSENT),
             work: AtomicPtr::new(ptr::null_mut()),
             thread: AtomicUsize::new(0),
+            id: AtomicU32::new(0),
         }
     }
 
@@ -108,15 +164,14 @@ impl Servant {
         wake_all(&self.state);
     }
 
-    /// Waits while the state is `state`; returns the next one.
-    fn wait_while(&self, state: u32) -> u32 {
-        loop {
-            let now = self.state.load(Ordering::Acquire);
-            if now != state {
-                return now;
-            }
-            wait(&self.state, state, LONG);
+    /// Sets the state if it is `from`; returns whether it was.
+    fn change(&self, from: u32, to: u32) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let changed = self.state.compare_exchange(from, to, success, failure).is_ok();
+        if changed {
+            wake_all(&self.state);
         }
+        changed
     }
 
     /// Starts the thread, and waits until it is ready; returns whether it is.
@@ -124,7 +179,9 @@ impl Servant {
         let body = BODY.load(Ordering::Acquire);
         // SAFETY: only functions of this type are stored there.
         let body = unsafe { std::mem::transmute::<*mut c_void, Body>(body) };
-        self.set(STARTING);
+        if !self.change(ABSENT, STARTING) {
+            return false;
+        }
         // SAFETY: the argument is a number.
         let made = unsafe {
             threads::create_here(body, ptr::without_provenance_mut(argument), stack, false)
@@ -134,7 +191,10 @@ impl Servant {
             return false;
         };
         self.thread.store(thread as usize, Ordering::Release);
-        let is_ready = self.wait_while(STARTING) == IDLE;
+        if !wait_while(&self.state, STARTING, ANSWER_TIMEOUT) && self.change(STARTING, LOST) {
+            return false;
+        }
+        let is_ready = self.state.load(Ordering::Acquire) == IDLE;
         if !is_ready {
             self.join();
         }
@@ -143,30 +203,61 @@ impl Servant {
 
     fn join(&self) {
         let thread = self.thread.load(Ordering::Acquire) as libc::pthread_t;
-        // SAFETY: the thread was made joinable, and is joined once.
+        // SAFETY: the thread was made joinable, is about to end, and is joined once.
         unsafe { libc::pthread_join(thread, ptr::null_mut()) };
         self.set(ABSENT);
     }
 
-    /// Has the thread run `work`, and waits; `false` if there is no such thread.
-    pub(super) fn ask(&self, mut work: Work<'_>) -> bool {
-        self.turn.lock();
-        let is_there = self.state.load(Ordering::Acquire) == IDLE;
-        if is_there {
-            self.work.store((&raw mut work).cast(), Ordering::Release);
-            self.set(ASKED);
-            self.wait_while(ASKED);
-            self.set(IDLE);
+    /// Has the thread run `work`, and waits.
+    pub(super) fn ask(&self, mut work: Work<'_>) -> Answer {
+        let mut answer = Answer::Missing;
+        if self.turn.lock(ANSWER_TIMEOUT) {
+            answer = self.ask_in_turn(&mut work);
+            self.turn.unlock();
         }
-        self.turn.unlock();
-        is_there
+        if answer == Answer::Missing {
+            UNANSWERED.fetch_add(1, Ordering::AcqRel);
+        }
+        answer
     }
 
-    /// Ends the thread, if there is one, and waits until it has ended.
+    fn ask_in_turn(&self, work: &mut Work<'_>) -> Answer {
+        match self.state.load(Ordering::Acquire) {
+            IDLE => {}
+            LOST => return Answer::Missing,
+            _ => return Answer::Absent,
+        }
+        self.work.store(ptr::from_mut(work).cast(), Ordering::Release);
+        self.set(ASKED);
+        if !wait_while(&self.state, ASKED, ANSWER_TIMEOUT) && self.change(ASKED, IDLE) {
+            self.look();
+            return Answer::Missing;
+        }
+        // NOTE: what has begun uses this thread's frame. It is waited for as if this thread ran it: all that it waits for has a deadline.
+        while !wait_while(&self.state, BUSY, LOOK_INTERVAL) {
+            if !self.look() {
+                return Answer::Missing;
+            }
+        }
+        self.set(IDLE);
+        Answer::Done
+    }
+
+    /// Whether the thread exists. The program can end it, by a filter of system calls that ends the thread that makes one.
+    fn look(&self) -> bool {
+        let exists = is_thread_alive(self.id.load(Ordering::Acquire));
+        if !exists {
+            self.set(LOST);
+        }
+        exists
+    }
+
+    /// Ends the thread, if there is one, and waits until it has ended. One that does not answer stays.
     fn dismiss(&self) {
-        self.turn.lock();
-        if self.state.load(Ordering::Acquire) == IDLE {
-            self.set(DISMISSED);
+        if !self.turn.lock(ANSWER_TIMEOUT) {
+            return;
+        }
+        if self.change(IDLE, DISMISSED) {
             self.join();
         }
         self.turn.unlock();
@@ -174,10 +265,14 @@ impl Servant {
 
     /// What the thread does.
     fn serve(&self) {
-        self.set(IDLE);
+        self.id.store(thread_id(), Ordering::Release);
+        if !self.change(STARTING, IDLE) {
+            // What has started it waits no longer.
+            return;
+        }
         loop {
             match self.state.load(Ordering::Acquire) {
-                ASKED => {
+                ASKED if self.change(ASKED, BUSY) => {
                     let work = self.work.load(Ordering::Acquire).cast::<Work<'_>>();
                     // SAFETY: the thread that asks waits until this is done.
                     unsafe { (*work)() };
@@ -235,12 +330,15 @@ impl OwnTable {
     /// tracker's own code set.
     pub(crate) fn enter(wanted: bool, body: Body) -> Self {
         end_pause();
-        LOCK.lock();
-        if USERS.fetch_add(1, Ordering::AcqRel) == 0 && wanted {
+        // Without the lock, which another thread has for too long, there is the table that there is.
+        let is_locked = LOCK.lock(PAUSE_TIMEOUT);
+        if USERS.fetch_add(1, Ordering::AcqRel) == 0 && wanted && is_locked {
             BODY.store(body as *mut c_void, Ordering::Release);
             start_both();
         }
-        LOCK.unlock();
+        if is_locked {
+            LOCK.unlock();
+        }
         Self(())
     }
 
@@ -253,15 +351,18 @@ impl OwnTable {
 
 impl Drop for OwnTable {
     fn drop(&mut self) {
-        LOCK.lock();
-        let users = USERS.load(Ordering::Acquire).saturating_sub(1);
-        USERS.store(users, Ordering::Release);
-        if users == 0 && is_active() {
+        let is_locked = LOCK.lock(PAUSE_TIMEOUT);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let less = |users: usize| Some(users.saturating_sub(1));
+        let users = USERS.fetch_update(success, failure, less).unwrap_or(0);
+        if users <= 1 && is_locked && is_active() {
             PROCESS.store(0, Ordering::Release);
             KEEPER.dismiss();
             SPEAKER.dismiss();
         }
-        LOCK.unlock();
+        if is_locked {
+            LOCK.unlock();
+        }
     }
 }
 
@@ -285,8 +386,10 @@ pub(crate) fn serve(argument: usize) {
     let packed = packed::take();
     let taken = TAKEN.load(Ordering::Acquire);
     if unshare(packed.or((taken >= 0).then_some(taken))).is_err() {
-        return KEEPER.set(FAILED);
+        KEEPER.change(STARTING, FAILED);
+        return;
     }
+    grow_table();
     threads::set_table_of_this_thread(TABLE.fetch_add(1, Ordering::AcqRel) + 1);
     if let Some(packed) = packed {
         packed::unpack(packed);
@@ -326,33 +429,58 @@ fn is_in_own_table() -> bool {
     table != 0 && table == TABLE.load(Ordering::Acquire)
 }
 
-/// Has the keeper run `work`, if this thread has not the tracker's table but should; `false` if it need not, or if there is none.
-pub(super) fn ask_keeper(work: Work<'_>) -> bool {
-    end_pause();
-    is_active() && !is_in_own_table() && KEEPER.ask(work)
-}
-
-/// Runs `body` on a thread that has the tracker's table.
-pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+/// Has the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if it need not, or if there is no
+/// table.
+pub(super) fn ask_keeper(work: Work<'_>) -> Answer {
     end_pause();
     match is_active() && !is_in_own_table() {
-        true => run_on_new_thread(STACK, body),
-        false => body(),
+        true => KEEPER.ask(work),
+        false => Answer::Absent,
     }
 }
 
-/// Runs `body`, which uses little stack, on a thread that has the program's table.
-pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
-    let mut result = None;
-    if threads::table_of_this_thread() != 0 {
-        SPEAKER.ask(&mut || result = Some(body()));
+/// Runs `body` on a thread that has the tracker's table: this one, or the keeper. `None` if the keeper does not answer.
+///
+/// PERF: not on a thread that exists only for this, which costs a call of the program four times as much.
+pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> Option<R> {
+    let (mut body, mut result) = (Some(body), None);
+    let answer = ask_keeper(&mut || result = body.take().map(|body| body()));
+    match answer {
+        Answer::Done => result,
+        Answer::Absent => body.map(|body| body()),
+        Answer::Missing => None,
     }
-    result.unwrap_or_else(body)
+}
+
+/// Runs `body` on the keeper; on a new thread if there is none.
+pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    let (mut body, mut result) = (Some(body), None);
+    if is_active() {
+        KEEPER.ask(&mut || result = body.take().map(|body| body()));
+    }
+    match body {
+        Some(body) => run_on_new_thread(STACK, body),
+        None => result.unwrap_or_else(|| unreachable!("it has run")),
+    }
+}
+
+/// Runs `body`, which uses little stack, on a thread that has the program's table. `None` if the speaker does not answer.
+pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> Option<R> {
+    let (mut result, mut answer) = (None, Answer::Absent);
+    if threads::table_of_this_thread() != 0 {
+        answer = SPEAKER.ask(&mut || result = Some(body()));
+    }
+    match answer {
+        Answer::Done => result,
+        Answer::Absent => Some(body()),
+        Answer::Missing => None,
+    }
 }
 
 /// Writes to the standard error that the program has at this moment.
 pub(crate) fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
     run_in_program_table(|| super::write_all(2, bytes))
+        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Replaces the standard streams in the tracker's table, which a watcher has inherited by now.

@@ -1,6 +1,6 @@
 //! Threads of the tracker.
 
-use super::own_table;
+use super::own_table::{self, Answer};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -99,17 +99,18 @@ unsafe fn create(
 ) -> Result<libc::pthread_t, c_int> {
     let argument = argument.expose_provenance();
     let mut result = None;
-    own_table::ask_keeper(&mut || {
+    let answer = own_table::ask_keeper(&mut || {
         let argument = ptr::with_exposed_provenance_mut(argument);
         // SAFETY: the caller's promise, here and below.
         let created = unsafe { create_here(body, argument, stack, detached) };
         // NOTE: a number to send between threads; musl's type is a pointer.
         result = Some(created.map(|thread| thread as usize));
     });
-    match result {
-        Some(created) => created.map(|thread| thread as libc::pthread_t),
+    match (answer, result) {
+        (_, Some(created)) => created.map(|thread| thread as libc::pthread_t),
+        (Answer::Missing, None) => Err(libc::EAGAIN),
         // SAFETY: as above.
-        None => unsafe {
+        (_, None) => unsafe {
             create_here(body, ptr::with_exposed_provenance_mut(argument), stack, detached)
         },
     }
