@@ -264,6 +264,7 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
         "frees of blocks from before tracking began",
     )?;
     odd(losses.scope_misuses, "scope left in the wrong order", "scopes left in the wrong order")?;
+        (losses.stacks_in_changed_libraries, "in libraries that came or went"),
     match &report.trace.scopes_off[..] {
         _ if report.trace.memory_recorded == Some(false) => Ok(()),
         [] => Ok(()),

@@ -15,6 +15,8 @@ mod family;
 mod last_thread;
 mod library;
 #[cfg(target_arch = "x86_64")]
+mod loads;
+#[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(c_identity)]
 pub(crate) mod next_identity;
@@ -51,6 +53,8 @@ pub(crate) use family::{
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, left_alone};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use loads::{is_lasting, unloads};
 #[cfg(feature = "__preload")]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{

@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The program or a library.
 pub(super) struct Object<'a> {
-    base: usize,
+    /// How far it is from where it was linked.
+    pub(super) base: usize,
+    /// The numbers of objects that the loader has loaded and unloaded.
+    #[allow(dead_code, reason = "only `loads.rs` needs it")]
+    pub(super) counts: (u64, u64),
     /// The name under which the loader lists it, empty for the program. Valid as long as the object is loaded.
     #[allow(dead_code, reason = "only `library.rs` needs it, where a library can be unloaded")]
     pub(super) name: *const c_char,
@@ -41,6 +45,11 @@ impl Object<'_> {
     /// The address of a function or variable that it defines for others. One without a table of GNU's form
     /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define none.
     pub(super) fn defined(&self, name: &CStr) -> Option<usize> {
+        self.variable(name).map(|(address, _)| address)
+    }
+
+    /// The same with its size in bytes.
+    pub(super) fn variable(&self, name: &CStr) -> Option<(usize, usize)> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -79,7 +88,8 @@ impl Object<'_> {
                 (symbol, CStr::from_ptr(at))
             };
             if found | 1 == hash | 1 && its_name == name && symbol.st_shndx != 0 {
-                return Some(self.base.wrapping_add(symbol.st_value as usize));
+                let address = self.base.wrapping_add(symbol.st_value as usize);
+                return Some((address, symbol.st_size as usize));
             }
             if found & 1 == 1 {
                 return None;
@@ -102,6 +112,7 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
     let first = headers.iter().find(|header| header.p_type == libc::PT_LOAD)?;
     Some(Object {
         base: start - first.p_vaddr as usize,
+        counts: (0, 0),
         name: c"".as_ptr(),
         headers,
         #[cfg(feature = "__preload")]
@@ -148,6 +159,7 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let object = Object {
             base: info.dlpi_addr as usize,
+            counts: (info.dlpi_adds, info.dlpi_subs),
             name: info.dlpi_name,
             headers,
             #[cfg(feature = "__preload")]
