@@ -34,7 +34,7 @@ mod table;
 mod tree;
 mod units;
 
-pub use super::missing::{contradictions, untracked};
+pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
 pub(crate) use column::Column;
