@@ -1,7 +1,7 @@
 // Draws a layout, and finds what is at a place of it.
 
 import { FLAG, type Layout } from "./messages";
-import { bytes, count, percent, visible } from "./text";
+import { bytes, count, percent, short } from "./text";
 import { color } from "./theme";
 
 export const ROW = 19;
@@ -71,19 +71,16 @@ class Widths {
 
   constructor(readonly context: CanvasRenderingContext2D) {}
 
-  /** As much of the text as has room, with an ellipsis. */
+  /** As much of the text as has room: both ends of it, with an ellipsis in the place of its middle. */
   fit(text: string, room: number): string {
-    let width = 0;
-    let fits = 0;
+    const chars = [...text];
+    const widths = chars.map((char) => this.#of(char));
+    let rest = widths.reduce((sum, width) => sum + width, 0);
+    if (rest <= room) return text;
+    let [start, end] = [Math.ceil(chars.length / 2), Math.floor(chars.length / 2)];
     const ellipsis = this.#of("…");
-    let at = 0;
-    for (const char of text) {
-      width += this.#of(char);
-      at += char.length;
-      if (width + ellipsis <= room) fits = at;
-      if (width > room) return fits > 0 ? `${text.slice(0, fits)}…` : "";
-    }
-    return text;
+    while (start > 0 && rest + ellipsis > room) rest -= end > start ? widths[chars.length - end--] : widths[--start];
+    return start > 0 ? `${chars.slice(0, start).join("")}…${end ? chars.slice(-end).join("") : ""}` : "";
   }
 
   #of(char: string): number {
@@ -180,7 +177,7 @@ export function nameOf(layout: Layout, at: number): string {
   const flags = layout.flags[at];
   if (flags & FLAG.rest) return "(smaller ones)";
   if (flags & FLAG.own) return "(itself)";
-  return visible(layout.labels.get(layout.label[at]) ?? "");
+  return short(layout.labels.get(layout.label[at]) ?? "");
 }
 
 /** The innermost rectangle at a place; -1 if there is none. */

@@ -2,10 +2,10 @@
 // what shrank.
 
 import { differenceGraph } from "./difference";
-import { byId, choice, el, fill } from "./dom";
+import { byId, choice, el, fill, inLine } from "./dom";
 import type { Diff, DiffRow, Figures } from "./document";
 import { COLUMNS } from "./figures";
-import { figure, percent, visible } from "./text";
+import { figure, percent, short, visible } from "./text";
 
 const SHOWN = ["live_bytes_at_peak", "live_bytes", "peak_bytes", "allocated_bytes", "allocations"];
 const MOST_ROWS = 200;
@@ -73,7 +73,8 @@ function graphOf(diff: Diff, by: string, column: string, pick: (name: string) =>
 function rows(diff: Diff, by: string, column: string, search: string): HTMLElement {
   const table = diff.tables.find((one) => one.by === by);
   const of = (side: (Figures & { inclusive?: Figures }) | null) => side?.[column] ?? side?.inclusive?.[column] ?? 0;
-  const name = (row: DiffRow) => visible(by === "stack" ? [...row.path].reverse().join(" < ") : row.path.join(" > "));
+  const named = (row: DiffRow, of: (name: string) => string) => (by === "stack" ? [...row.path].reverse().map(of).join(" < ") : row.path.map(of).join(" > "));
+  const name = (row: DiffRow) => named(row, visible);
   const found = (table?.rows ?? []).flatMap((row) => {
     const change = of(row.new) - of(row.old);
     return change && (!search || name(row).toLowerCase().includes(search)) ? [{ row, change }] : [];
@@ -88,7 +89,7 @@ function rows(diff: Diff, by: string, column: string, search: string): HTMLEleme
     return el(
       "tr",
       {},
-      el("th", { scope: "row", title: name(row) }, el("bdi", {}, name(row).slice(0, 400))),
+      el("th", { scope: "row", title: name(row) }, inLine(short(named(row, short)))),
       el("td", { class: "bar-cell" }, el("i", { class: colour(change), style: `${side};width:${((50 * Math.abs(change)) / most).toFixed(1)}%` })),
       el("td", { class: colour(change) }, signed(column, change)),
       el("td", {}, row.old === null ? "new" : from ? `${change > 0 ? "+" : "−"}${percent(Math.abs(change), from)}` : ""),

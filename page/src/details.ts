@@ -3,7 +3,7 @@
 import { byId, el, fill } from "./dom";
 import { COLUMNS, type Metric } from "./figures";
 import type { Details } from "./messages";
-import { figure, percent, visible } from "./text";
+import { figure, percent, short, visible } from "./text";
 
 interface Actions {
   zoomTo(node: Details): void;
@@ -53,7 +53,8 @@ export function showDetails(node: Details, metric: Metric, dataset: string): voi
   const button = (text: string, title: string, run: () => void) => el("button", { type: "button", title, onclick: run }, text);
   fill(
     byId("details"),
-    el("h3", {}, el("bdi", {}, visible(node.text))),
+    el("h3", { title: visible(node.text) }, el("bdi", {}, short(node.text))),
+    short(node.text) !== visible(node.text) && el("details", {}, el("summary", {}, "the whole name"), el("p", { class: "source" }, el("bdi", {}, visible(node.text)))),
     ...node.sources.map((source) => el("p", { class: "source" }, el("bdi", {}, visible(source)))),
     node.moreSources > 0 && el("p", { class: "source" }, `and ${node.moreSources} more lines`),
     el("p", { class: "share" }, el("strong", {}, figure(node.column, value)), ` ${metric.name}, ${percent(value, total)} of all`),
@@ -63,7 +64,7 @@ export function showDetails(node: Details, metric: Metric, dataset: string): voi
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), el("th", { scope: "col" }, "with all inside"), el("th", { scope: "col" }, hasOwn ? "itself" : ""))),
       el("tbody", {}, ...rows),
     ),
-    parents.length > 0 && el("p", { class: "path" }, "in ", ...parents.flatMap(({ text }, at) => [at ? " < " : "", el("bdi", {}, visible(text))])),
+    parents.length > 0 && el("p", { class: "path" }, "in ", ...parents.flatMap(({ text }, at) => [at ? " < " : "", el("bdi", { title: visible(text) }, short(text))])),
     el(
       "div",
       { class: "actions" },

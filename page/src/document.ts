@@ -123,6 +123,8 @@ export interface Rss {
 
 export interface PageDocument {
   schema: string;
+  /** What is shown of strings that are too long. */
+  short?: { string: Column; text: string[] };
   /** The time that was asked for; null: the end. */
   moment?: string | null;
   trace: Trace;

@@ -76,3 +76,11 @@ export function settled(ms: number, run: () => void): () => void {
 export function announce(text: string): void {
   byId("announcement").textContent = text;
 }
+
+const END = 24;
+
+/** A name in one line: its end stays in sight where there is no room for all of it. */
+export function inLine(name: string): HTMLElement {
+  const at = name.length - END;
+  return at > END ? el("bdi", { class: "in-line" }, el("span", {}, name.slice(0, at)), el("span", {}, name.slice(at))) : el("bdi", {}, name);
+}

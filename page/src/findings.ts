@@ -4,7 +4,7 @@ import { byId, el, fill } from "./dom";
 import type { Finding } from "./document";
 import type { Link, Overview } from "./messages";
 import { change } from "./state";
-import { percent, visible } from "./text";
+import { percent, short, visible } from "./text";
 
 const KINDS: Record<string, [string, string]> = {
   grows: ["grows step by step", "allocated"], reallocates: ["reallocates often", "allocated"], short_lived: ["short-lived", "count"],
@@ -33,19 +33,19 @@ function card(finding: Finding, hasStacks: boolean, follow: (link: Link) => void
   const [kind, colour] = KINDS[finding.kind] ?? [finding.kind.replaceAll("_", " "), "freed"];
   const scope = place.path.join(" > ");
   const tag = place.name && place.name !== "Unnamed" ? [...(place.group ?? []), place.name].join(" / ") : "";
-  const title = visible(place.function ?? (tag || scope || "the program"));
+  const name = place.function ?? (tag || scope || "the program");
   const source = place.file ? shortPath(place.line ? `${place.file}:${place.line}` : place.file) : "";
   const show = () => {
     if (place.function && hasStacks) change({ by: "stack", pivot: -1, focus: [], search: place.function, direction: "down" });
     else follow({ by: "scope", focus: place.path });
   };
-  const where = [source, place.callers.slice(0, 2).map((caller) => `< ${caller}`).join(" "), place.function && scope ? `in ${scope}` : "", tag && place.function ? tag : "", place.thread ? `thread ${place.thread}` : ""];
+  const where = (of: (name: string) => string) => [visible(source), place.callers.slice(0, 2).map((caller) => `< ${of(caller)}`).join(" "), place.function && scope ? `in ${of(scope)}` : "", tag && place.function ? of(tag) : "", place.thread ? `thread ${of(place.thread)}` : ""].filter(Boolean);
   return el(
     "li",
     { class: `card ${colour}` },
     el("p", { class: "kind" }, el("b", {}, kind), ` ${percent(finding.weight_millionths, 1e6)} ${OF[finding.weight_of] ?? `of ${finding.weight_of.replaceAll("_", " ")}`}${finding.of_sample ? ", of the sample" : ""}`),
-    el("h3", {}, el("button", { type: "button", title: `Show in the graph: ${title}`, onclick: show }, el("bdi", {}, title))),
-    el("p", { class: "source", title: where.filter(Boolean).map(visible).join("\n") }, el("bdi", {}, visible(where.filter(Boolean).join(" ")))),
+    el("h3", {}, el("button", { type: "button", title: `Show in the graph: ${visible(name)}`, onclick: show }, el("bdi", {}, short(name)))),
+    el("p", { class: "source", title: where(visible).join("\n") }, el("bdi", {}, where(short).join(" "))),
     el("p", {}, visible(dotted(finding.evidence))),
     el("p", { class: "suggestion" }, visible(dotted(finding.suggestion))),
   );

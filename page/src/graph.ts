@@ -2,12 +2,12 @@
 
 import { ask, latest } from "./ask";
 import { draw, find, nameOf, ROW, rowTop, type Look } from "./canvas";
-import { announce, byId, choice, el, fill, perFrame, settled } from "./dom";
+import { announce, byId, choice, el, fill, inLine, perFrame, settled } from "./dom";
 import { clearDetails, setDetailActions, showDetails } from "./details";
 import { ANSWER_METRICS, METRICS, type Metric } from "./figures";
 import { FLAG, type By, type Details, type Layout, type Overview, type Query } from "./messages";
 import { change, state, watch } from "./state";
-import { bytes, count, percent, visible } from "./text";
+import { bytes, count, percent, short, visible } from "./text";
 import { color, onTheme } from "./theme";
 
 let dataset = "report";
@@ -202,10 +202,9 @@ function showCrumbs({ crumbs, total }: Layout): void {
     }
     if (depth) chips.push(" › ");
     const isLast = depth === crumbs.length - 1;
-    const name = visible(text);
-    const title = `${name}: ${figure(value)}, ${percent(value, total)} of all`;
+    const title = `${visible(text)}: ${figure(value)}, ${percent(value, total)} of all`;
     const focus = state.focus.slice(0, depth);
-    chips.push(el("button", { type: "button", title, disabled: isLast && !(depth === 0 && state.pivot >= 0), onclick: () => change({ focus }) }, el("bdi", {}, name)));
+    chips.push(el("button", { type: "button", title, disabled: isLast && !(depth === 0 && state.pivot >= 0), onclick: () => change({ focus }) }, inLine(short(text))));
   });
   const last = crumbs.at(-1)!;
   chips.push(el("span", { class: "value" }, `${figure(last.value)} ${metric().name}, ${percent(last.value, total)} of all`));

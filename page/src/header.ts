@@ -33,6 +33,7 @@ const LOSSES: [string, string][] = [
   ["stacks_over_frame_limit", "stacks are cut at the frame limit"],
   ["stacks_without_unwind_information", "stacks end for lack of unwind information"],
   ["stacks_unreadable", "stacks end in memory that could not be read"],
+  ["stacks_in_changed_libraries", "stacks end at a library that came or went"],
   ["stacks_other", "stacks were not kept, their number is limited"],
 ];
 

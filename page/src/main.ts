@@ -14,7 +14,7 @@ import { change, state } from "./state";
 import { restart, showTables } from "./tables";
 import { startTheme, toggleTheme } from "./theme";
 import { showTimeline } from "./timeline";
-import { visible } from "./text";
+import { setShorts, visible } from "./text";
 
 declare global {
   interface Window {
@@ -57,6 +57,7 @@ const nextTask = () => new Promise<void>((resolve) => setTimeout(resolve));
 async function show(overview: Overview, pause: () => Promise<void>): Promise<void> {
   byId("status").hidden = true;
   setHasStacks(overview.hasStacks);
+  setShorts(overview.shorts);
   const names = { ...overview.rowNames, thread: overview.threads };
   setFilterNames((key, number) => visible(names[key][number] ?? ""));
   setDefaults(overview);

@@ -146,6 +146,8 @@ export interface Overview {
   rssSeries: { at_ns: Float64Array; rss_bytes: Float64Array } | null;
   hasStacks: boolean;
   rows: Record<TableName, number>;
+  /** Names that are too long, with what is shown of each. */
+  shorts: [string, string][];
   buckets: number;
 }
 

@@ -1,12 +1,12 @@
 // Tables whose rows are made when they come into sight: 100,000 rows cost what is on the screen.
 
 import { ask } from "./ask";
-import { announce, byId, choice, el, fill, perFrame, settled } from "./dom";
+import { announce, byId, choice, el, fill, inLine, perFrame, settled } from "./dom";
 import { COLUMNS, METRICS } from "./figures";
 import { currentDataset, metric } from "./graph";
 import type { Link, Overview, TableName, TablePart, TableQuery, TableRow } from "./messages";
 import { change, state, watch } from "./state";
-import { count, figure, percent, visible } from "./text";
+import { count, figure, percent, short, visible } from "./text";
 
 const ROW = 24;
 const PART = 60;
@@ -165,14 +165,11 @@ function rowElement(row: TableRow, at: number): HTMLElement {
       role: "row", class: `row${row.link ? " linked" : ""}${at === current ? " current" : ""}`, "aria-rowindex": at + 2,
       style: `top:${at * ROW}px`, onclick: () => ((current = at), render(), row.link && follow(row.link)),
     },
-    el("div", { role: "rowheader", class: "name", title: name }, el("bdi", {}, shortened(name)), note || null),
+    el("div", { role: "rowheader", class: "name", title: name }, inLine(short(row.name)), note || null),
     ...cells,
   );
   return element;
 }
-
-// A line that is longer is never seen, and costs the browser time.
-const shortened = (name: string) => (name.length > 600 ? `${name.slice(0, 600)}…` : name);
 
 function cellTitle(key: string, value: number): string {
   const whole = { live_bytes_at_peak: totals.peak_bytes, live_blocks_at_peak: totals.blocks_at_peak }[key] ?? totals[key];

@@ -9,6 +9,24 @@ export function visible(text: string): string {
   return text.replace(HIDDEN, (char) => ESCAPES[char] ?? `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }
 
+/** Names that are too long, with what the text report shows of each. */
+const shorts = new Map<string, string>();
+
+export function setShorts(names: [string, string][]): void {
+  shorts.clear();
+  for (const [whole, short] of names) shorts.set(whole, short);
+}
+
+/** Columns of the longest name that is shown whole, as in the text report. */
+const LONGEST = 200;
+
+/** What is shown of a name. */
+export function short(name: string): string {
+  const [, of, line = ""] = /^(.*?)(:\d+)?$/s.exec(name)!;
+  const known = shorts.get(name) ?? (shorts.has(of) ? shorts.get(of) + line : name);
+  return visible(known.length > LONGEST ? `${known.slice(0, LONGEST / 2)}…${known.slice(1 - LONGEST / 2)}` : known);
+}
+
 const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /** `1.5 MiB`; below 1 KiB the exact number of bytes. As in the text report. */

@@ -194,6 +194,26 @@ def nasty(page, folder):
     page.no_errors("nasty")
 
 
+def long_names(page, folder):
+    """Names of kilobytes are short and apart, cut in the middle, and whole on demand."""
+    path = folder / "long-names.html"
+    document = documents.long_names()
+    documents.page(document, path)
+    page.open(path)
+    page.wait("document.querySelectorAll('.row').length > 2", "rows of functions")
+    wholes = [text for text in document["strings"] if len(text) > 1000]
+    for whole, short in zip(wholes, document["short"]["text"]):
+        row = page.js("[...document.querySelectorAll('.row .name')].filter((e) => e.title === arguments[0]).map((e) => [e.textContent, e.scrollWidth <= e.clientWidth])", whole)
+        check(row, [[short, True]], "a row: what is shown, its end is in sight, and the title")
+        card = page.js("[...document.querySelectorAll('.card h3 button')].filter((e) => e.title.includes(arguments[0])).map((e) => e.textContent)", whole)
+        check(card, [short], "a finding")
+    check(page.js("document.documentElement.scrollWidth <= innerWidth"), True, "nothing is wider than the window")
+    page.js("[...document.querySelectorAll('.row.linked')].find((e) => e.querySelector('.name').title.length > 1000).click()")
+    page.wait("document.querySelector('#details details p')", "details of the function")
+    check(page.js("document.querySelector('#details details p').textContent") in wholes, True, "the whole name in the details")
+    page.no_errors("long-names")
+
+
 def wrong(page, folder):
     """Other documents, and what is no document."""
     for name in ("no-stacks", "damaged", "sampled", "changed"):
@@ -375,6 +395,7 @@ def main():
         parts = {
             "small": lambda: small(page, folder),
             "nasty": lambda: nasty(page, folder),
+            "long-names": lambda: long_names(page, folder),
             "wrong": lambda: wrong(page, folder),
             "resident": lambda: resident(page, folder),
             "tags": lambda: tags(page, folder, memledger),

@@ -235,6 +235,27 @@ def nasty():
     return document
 
 
+def long_names():
+    """Functions whose names have kilobytes, as templates of C++ make them, with what the text report shows of them."""
+    made = Maker("long-names")
+    def name(of):
+        return f"void scene::Expression<{', '.join(f'scene::Operand<{of}, {at}>' for at in range(200))}>::evaluate(std::vector<{of}>&)"
+    wholes = [name(of) for of in ("float", "double", "int")]
+    for at, whole in enumerate(wholes):
+        stack = made.stack([("main", "src/main.cpp", 3), ("scene::render_a_frame_of_the_scene_with_all_its_lights_and_shadows", "src/scene.cpp", 7), (whole, "src/expression.cpp", 9 + at)])
+        made.add(["GlobalScope"], ("Unknown", "Unnamed"), "main", stack, figures(made.random))
+    shown = "void scene::Expression<…>::evaluate(std::vector<…>&)"
+    shorts = [shown, f"{shown} #2", f"{shown} #3"]
+    document = made.document(short={"string": coded(made.numbers[whole] for whole in wholes), "text": shorts})
+    document["findings"] = [
+        {"kind": "grows", "evidence": "it grew", "suggestion": "reserve", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
+         "weight_of": "allocated_bytes", "of_sample": False,
+         "place": {"function": whole, "file": "src/expression.cpp", "line": 9, "callers": [wholes[0]], "path": ["GlobalScope"], "group": None, "name": None, "thread": None}}
+        for whole in wholes
+    ]
+    return document
+
+
 def damaged():
     document = small("damaged").document(notes=["not whole: 1,234 events are missing"])
     document["trace"]["complete"] = False
@@ -296,6 +317,7 @@ def tags():
 
 ALL = {
     "small": lambda: small().document(), "many-stacks": many_stacks, "nasty": nasty,
+    "long-names": long_names,
     "no-stacks": lambda: small("no-stacks", stacks=False).document(), "damaged": damaged, "sampled": sampled, "changed": changed, "tags": tags,
 }
 

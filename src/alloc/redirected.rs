@@ -161,8 +161,7 @@ unsafe extern "C" fn before(call: &mut Call) -> *const () {
     if hook::mode() == Mode::Off || matches!(call.function.role.kind, Kind::Allocate | Kind::Copy) {
         return original;
     }
-    // SAFETY: the caller of the function makes its promises.
-    call.arguments[0] = unsafe { call.run() };
+    call.arguments[0] = call.run();
     running.set(now);
     ptr::null()
 }
@@ -181,9 +180,8 @@ unsafe extern "C" fn after(call: &mut Call, result: usize) -> usize {
             let block = ptr::with_exposed_provenance_mut::<u8>(result);
             match call.function.role.kind {
                 Kind::Allocate => call.record(block, call.size()),
-                // SAFETY: the function has returned the block.
                 Kind::Copy if !block.is_null() => {
-                    call.record(block, unsafe { call.usable_size(block) });
+                    call.record(block, call.usable_size(block));
                 }
                 // The recording is off.
                 _ => {}
@@ -215,17 +213,17 @@ impl Call {
         if align.is_power_of_two() { align } else { MIN_ALIGN }
     }
 
-    /// The bytes of a live block that can be used; at least 1, where they are not known.
-    unsafe fn usable_size(&self, block: *mut u8) -> usize {
+    /// The bytes of a live block that can be used; 1 for a small one whose size is not known.
+    fn usable_size(&self, block: *mut u8) -> usize {
         match self.function.usable_size {
-            // SAFETY: the caller has a live block of this allocator.
+            // SAFETY: a block that the function takes or has returned is one of its allocator.
             Some(function) => unsafe { function(block) },
             None => sizes::of(block).unwrap_or(1),
         }
     }
 
-    unsafe fn layout_of(&self, block: *mut u8) -> Layout {
-        // SAFETY: the caller's promise; no block is as large as half of all addresses.
+    fn layout_of(&self, block: *mut u8) -> Layout {
+        // SAFETY: no block is as large as half of all addresses.
         unsafe { Layout::from_size_align_unchecked(self.usable_size(block), 1) }
     }
 
@@ -260,100 +258,99 @@ impl Call {
         }
     }
 
-    /// Calls the function.
+    /// Calls the function, with what the program calls it with.
     #[inline(never)]
     #[unsafe(link_section = "memledger_calls")]
-    unsafe fn original(&self) -> usize {
+    fn original(&self) -> usize {
         let [a, b, c, d, e, f] = self.arguments;
         let original = ptr::with_exposed_provenance::<()>(self.function.original);
-        // SAFETY: integers and addresses are passed in the same registers. The caller makes the function's promises.
+        // SAFETY: integers and addresses are passed in the same registers. The program makes the function's promises: only its call
+        // makes such a value.
         let result = unsafe { transmute::<*const (), Function>(original)(a, b, c, d, e, f) };
         // NOTE: no tail call, for the return address is what says where a call is from.
         std::hint::black_box(result)
     }
 
     /// Calls a function that does not throw, and records it; returns its result.
-    unsafe fn run(&self) -> usize {
-        let role = self.function.role;
-        let block = ptr::with_exposed_provenance_mut::<u8>(self.arguments[role.block]);
-        // SAFETY: the caller's promise, here and below.
-        match role.kind {
-            Kind::Allocate | Kind::Copy => unsafe { self.original() },
+    fn run(&self) -> usize {
+        let Role { kind, block, .. } = self.function.role;
+        let block = ptr::with_exposed_provenance_mut::<u8>(self.arguments[block]);
+        match kind {
+            Kind::Allocate | Kind::Copy => self.original(),
             Kind::Store => {
-                let result = unsafe { self.original() };
-                // SAFETY: the first argument is where the block is stored.
-                let block = if result == 0 {
-                    unsafe { block.cast::<*mut u8>().read() }
-                } else {
-                    ptr::null_mut()
+                let result = self.original();
+                let block = match result {
+                    // SAFETY: the first argument is where the function has stored the block.
+                    0 => unsafe { block.cast::<*mut u8>().read() },
+                    _ => ptr::null_mut(),
                 };
                 self.record(block, self.size());
                 result
             }
-            Kind::Free if block.is_null() => unsafe { self.original() },
-            Kind::Free => {
-                let size = unsafe { self.layout_of(block) };
-                unsafe { self.free(block, size) }
-            }
+            Kind::Free if block.is_null() => self.original(),
+            Kind::Free => self.free(block, self.layout_of(block)),
             Kind::Reallocate | Kind::ReallocateOrFree | Kind::Resize if block.is_null() => {
-                let result = unsafe { self.original() };
+                let result = self.original();
                 self.record(ptr::with_exposed_provenance_mut(result), self.size());
                 result
             }
-            Kind::Reallocate | Kind::ReallocateOrFree | Kind::Resize => unsafe {
-                self.reallocate(block)
-            },
+            Kind::Reallocate | Kind::ReallocateOrFree | Kind::Resize => self.reallocate(block),
         }
     }
 
-    unsafe fn free(&self, block: *mut u8, layout: Layout) -> usize {
-        let original = Original { call: self, result: Cell::new(0) };
+    fn free(&self, block: *mut u8, layout: Layout) -> usize {
+        if own_blocks::remove(block) {
+            return self.original();
+        }
         if self.function.usable_size.is_none() {
             sizes::remove(block);
         }
-        // SAFETY: the caller's promise, here and below.
+        let original = Original { call: self, result: Cell::new(0) };
         match hook::free_mode() {
-            _ if own_blocks::remove(block) => return unsafe { self.original() },
-            FreeMode::Off => return unsafe { self.original() },
+            FreeMode::Off => return self.original(),
+            // SAFETY: the program has a live block.
             FreeMode::Recorded => unsafe { hook::free::<_, false, C>(&original, block, layout) },
+            // SAFETY: the program has a live block.
             FreeMode::WithScope => unsafe { hook::free::<_, true, C>(&original, block, layout) },
         }
         original.result.get()
     }
 
-    unsafe fn reallocate(&self, block: *mut u8) -> usize {
-        let original = Original { call: self, result: Cell::new(0) };
-        let (size, at) = (self.size(), self.registers());
-        let keeps_sizes = self.function.usable_size.is_none();
-        // SAFETY: the caller has a live block, here and below.
-        let layout = unsafe { self.layout_of(block) };
+    fn reallocate(&self, block: *mut u8) -> usize {
+        let kind = self.function.role.kind;
+        let size = self.size();
         if own_blocks::remove(block) {
-            let result = unsafe { self.original() };
+            let result = self.original();
             self.record(ptr::with_exposed_provenance_mut(result), size);
             return result;
         }
-        if size == 0 && self.function.role.kind != Kind::Resize {
+        let layout = self.layout_of(block);
+        if size == 0 && kind != Kind::Resize {
             // Some allocators free the block, others return one: a free and, if there is a block then, an allocation.
-            let result = unsafe { self.free(block, layout) };
+            let result = self.free(block, layout);
             if result != 0 {
                 self.record(ptr::with_exposed_provenance_mut(result), 0);
             }
             return result;
         }
+        let original = Original { call: self, result: Cell::new(0) };
+        let at = self.registers();
         let new = match hook::mode() {
-            Mode::Off => return unsafe { self.original() },
+            Mode::Off => return self.original(),
+            // SAFETY: the program has a live block.
             Mode::Recorded => unsafe { hook::realloc::<_, C>(&original, block, layout, size) },
+            // SAFETY: the program has a live block.
             Mode::WithStacks => unsafe {
                 hook::realloc_with_stack::<_, C>(&original, block, layout, size, &at)
             },
         };
-        if !new.is_null() && keeps_sizes {
+        if !new.is_null() && self.function.usable_size.is_none() {
             sizes::remove(block);
             sizes::add(new, size);
         }
-        if new.is_null() && self.function.role.kind != Kind::Resize {
+        if new.is_null() && kind != Kind::Resize {
             hook::failed(size);
-            if self.function.role.kind == Kind::ReallocateOrFree {
+            if kind == Kind::ReallocateOrFree {
                 // SAFETY: the function has freed the block; nothing is called.
                 unsafe { hook::free::<_, false, C>(&Gone, block, layout) };
             }
@@ -375,13 +372,11 @@ unsafe impl GlobalAlloc for Original<'_> {
     }
 
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {
-        // SAFETY: the caller makes the same promise, here and below.
-        self.result.set(unsafe { self.call.original() });
+        self.result.set(self.call.original());
     }
 
     unsafe fn realloc(&self, block: *mut u8, _: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        let result = unsafe { self.call.original() };
+        let result = self.call.original();
         self.result.set(result);
         match self.call.function.role.kind {
             Kind::Resize if result < size => ptr::null_mut(),
@@ -458,7 +453,7 @@ pub(crate) fn begin() {
 /// Whether a name is one of an allocator.
 fn is_of_interest(name: &[u8]) -> bool {
     /// How they begin.
-    const BEGINNINGS: [&str; 22] = [
+    const BEGINNINGS: [&str; 24] = [
         "_mi_m",
         "_rjem_",
         "_Zd",
@@ -481,11 +476,12 @@ fn is_of_interest(name: &[u8]) -> bool {
         "sdallocx",
         "sn_",
         "tc_",
+        "valloc",
+        "xallocx",
     ];
     // PERF: most names of a large program are rejected here.
     let begins = |beginning: &&str| name.starts_with(beginning.as_bytes());
-    let is_likely = BEGINNINGS.iter().any(|it| begins(&it))
-        || ["valloc", "xallocx"].iter().any(|it| begins(&it));
+    let is_likely = BEGINNINGS.iter().any(begins);
     let mut families = roles::OF_ALLOCATORS.iter().chain([&roles::OPERATORS, &roles::OF_C]);
     is_likely && families.any(|family| family.meaning(name).is_some())
 }

@@ -271,6 +271,7 @@ impl Json for Losses {
             "stacks_over_frame_limit" => self.stacks_over_frame_limit,
             "stacks_without_unwind_information" => self.stacks_without_unwind_information,
             "stacks_unreadable" => self.stacks_unreadable,
+            "stacks_in_changed_libraries" => self.stacks_in_changed_libraries,
             "stacks_other" => self.stacks_other,
         )
     }

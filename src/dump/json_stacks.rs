@@ -85,6 +85,7 @@ pub(super) fn end_of(row: &StackRow) -> &'static str {
         StackEnd::FrameLimit => "frame limit",
         StackEnd::NoUnwindInformation => "no unwind information",
         StackEnd::UnreadableMemory => "unreadable memory",
+        StackEnd::LibraryChanged => "library changed",
     }
 }
 

@@ -3,6 +3,49 @@
 use super::text::{bytes, counted, escape};
 use crate::analysis::{Report, UntrackedKind, UntrackedReason};
 
+/// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`, `UNTRACKED`.
+/// Empty if nothing does.
+pub fn lacks(report: &Report) -> Vec<(&'static str, String)> {
+    let losses = &report.losses;
+    let mut loud = Vec::new();
+    if losses.lost_events > 0 || losses.lost_unknown {
+        let holes = match losses.serial_holes {
+            0 => String::new(),
+            holes => format!(" in {}", counted(holes, "hole", "holes")),
+        };
+        let events = match losses.lost_unknown {
+            true => "an unknown number of events is".to_owned(),
+            false => counted(losses.lost_events, "event is", "events are"),
+        };
+        loud.push(format!("{events} missing{holes}: the figures are wrong by what they held"));
+    }
+    if losses.truncated_bytes > 0 {
+        let bytes = counted(losses.truncated_bytes, "byte", "bytes");
+        loud.push(format!("{bytes} of the trace could not be read"));
+    }
+    if report.trace.missed_at_start > 0 {
+        let blocks = counted(report.trace.missed_at_start, "block", "blocks");
+        loud.push(format!(
+            "what was live at the start is estimated, to {blocks}: threads of the parent allocated or freed while it forked"
+        ));
+    }
+    let odd = contradictions(report);
+    let untracked = untracked(report).filter(|_| report.untracked.is_missing());
+    let has_reason = odd.is_some() || untracked.is_some();
+    let lacks_end = !report.trace.ended || !report.trace.complete && !has_reason;
+    if loud.is_empty() && lacks_end {
+        loud.push(
+            "the trace has no end: the program was killed or is still running, or the trace was \
+             cut. What came later is not in the figures"
+                .to_owned(),
+        );
+    }
+    let loud = loud.into_iter().map(|sentence| ("LOSSES", sentence));
+    let odd = odd.map(|sentence| ("ODD", sentence));
+    let untracked = untracked.map(|sentence| ("UNTRACKED", sentence));
+    loud.chain(odd).chain(untracked).collect()
+}
+
 /// The figures contradict one another: which do, and what may be the reason. `None` if none does.
 pub fn contradictions(report: &Report) -> Option<String> {
     let losses = &report.losses;

@@ -60,7 +60,7 @@ static CALLSTACK_SPEC: Declaration = Declaration {
 };
 
 /// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
-/// code without unwind information, 3 memory that cannot be read.
+/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went.
 static CALLSTACK_END: Declaration = Declaration {
     uid: 55,
     logger: "Memledger",
@@ -311,6 +311,7 @@ impl<'a> Packets<'a> {
             tree::TOO_DEEP => 1,
             tree::NO_TABLE => 2,
             tree::UNREADABLE => 3,
+            tree::LIBRARY_CHANGED => 4,
             _ => 0,
         };
         if reason > 0 {
@@ -329,7 +330,9 @@ impl<'a> Packets<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tree::{COMPLETE, Frame, NO_TABLE, TOO_DEEP, UNREADABLE, child, stack_id};
+    use crate::stacks::tree::{
+        COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, TOO_DEEP, UNREADABLE, child, stack_id,
+    };
     use crate::trace::format::arrays::piece_head;
 
     fn stack(end: u32, frames: &[u64]) -> u32 {
@@ -383,7 +386,7 @@ mod tests {
         let expected = spec(first, &[0x6100_0003, 0x6100_0002, 0x6100_0001], None);
         assert_eq!(has(&one, &expected), 1);
         assert_eq!(one[..7], spec(tree::OTHER_STACK, &[], None));
-        let cut = [(TOO_DEEP, 1), (NO_TABLE, 2), (UNREADABLE, 3)];
+        let cut = [(TOO_DEEP, 1), (NO_TABLE, 2), (UNREADABLE, 3), (LIBRARY_CHANGED, 4)];
         let cut = cut.map(|(end, reason)| {
             let frames = [0x6200_0000 + u64::from(end)];
             spec(stack(end, &frames), &frames, Some(reason))

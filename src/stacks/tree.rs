@@ -34,6 +34,8 @@ pub(crate) const NO_TABLE: u32 = 3;
 pub(crate) const UNREADABLE: u32 = 4;
 /// Every stack that has no node of its own, because the table is full.
 pub(crate) const OTHER: u32 = 5;
+/// The next frame is in a library, and since the list of modules was read the loader has unloaded one.
+pub(crate) const LIBRARY_CHANGED: u32 = 6;
 const FIRST: u32 = 8;
 
 /// The `CallstackId` of an event whose stack was not taken.

@@ -225,8 +225,19 @@ impl<O: BlockObserver> Feed<O> {
         feed
     }
 
+    /// The type `name` has a further field from here on.
+    pub fn add_field(&mut self, name: &str, field: (&'static str, T)) {
+        let index = self.types.len();
+        let known = self.types.iter().find(|t| t.name() == name).expect("a known name");
+        let fields = TYPES.iter().find(|(of, ..)| *of == name).expect("a known name").2;
+        let fields = [fields, &[field]].concat();
+        self.types.push(event_type(16 + index as u16, name, known.is_synced(), &fields));
+        self.analyzer.event_type(index, &self.types[index]);
+    }
+
     pub fn emit(&mut self, name: &str, stream: u16, values: &[V<'_>]) {
-        let type_index = self.types.iter().position(|t| t.name() == name).expect("a known name");
+        // The last type of a name has all its fields.
+        let type_index = self.types.iter().rposition(|t| t.name() == name).expect("a known name");
         let event_type = &self.types[type_index];
         let mut fixed = Vec::new();
         let mut aux = Vec::new();

@@ -5,6 +5,7 @@ use memledger::analysis::{
     Analyzer, CallRow, Figures, Module, Moves, Report, SourceFrame, StackEnd, StackKind, StackRow,
     Symbolizer,
 };
+use memledger::dump::html::Page;
 use memledger::dump::{json, text};
 use memledger::trace::read::read;
 use serde_json::Value;
@@ -140,7 +141,7 @@ fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
             vec![SourceFrame { function, file: None, line: None }]
         }
     }
-    let mut feed = Feed::ours(Analyzer::new());
+    let mut feed = Feed::ours(Analyzer::new().by_bucket());
     feed.thread(2, 1, "main");
     feed.module("/bin/program", 0x1000, 0x100);
     for (id, address) in [(1, 0x1010), (2, 0x1020)] {
@@ -164,6 +165,16 @@ fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
     json::write(&report, &mut document).expect("memory takes everything");
     let document = String::from_utf8(document).expect("UTF-8");
     assert!(document.contains(&name("A")) && document.contains(&name("B")));
+    // The page has both: what it shows, and the whole.
+    let mut page = Vec::new();
+    Page::new(&report, &text::Options::default()).write_json(&mut page).expect("a Vec takes all");
+    let page: Value = serde_json::from_slice(&page).expect("JSON");
+    assert_eq!(
+        page["short"]["text"],
+        serde_json::json!(["a::Expression<…>::evaluate", "a::Expression<…>::evaluate #2"])
+    );
+    let strings = page["strings"].as_array().expect("a list");
+    assert!(strings.contains(&name("A").into()) && strings.contains(&name("B").into()));
 }
 
 #[test]
@@ -267,19 +278,27 @@ fn an_id_may_be_used_before_its_spec() {
 fn a_stack_says_why_it_ends() {
     let mut feed = Feed::new();
     feed.module("/bin/program", 0x1000, 0x100);
-    for (id, reason) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 99)] {
+    for (id, reason) in [(1, 0), (2, 1), (3, 2), (4, 3), (7, 4), (5, 99)] {
         feed.stack(id, &[0x1010, 0x1020]);
         feed.emit("Memledger.CallstackEnd", 1, &[N(id.into()), N(reason)]);
         feed.alloc_at(2, 0x10 * u64::from(id), 1 << id, id);
     }
     feed.stack(6, &[]);
     feed.alloc_at(2, 0x100, 64, 6);
+    // A stack can end before its first frame.
+    feed.stack(8, &[]);
+    feed.emit("Memledger.CallstackEnd", 1, &[N(8), N(4)]);
+    feed.alloc_at(2, 0x200, 1000, 8);
     let report = feed.report();
+    let functions = report.by_function(false);
+    assert_eq!(called(&functions, "(a library that came or went)").figures.live_bytes, 1000);
     let ends: Vec<_> =
         report.by_stack.iter().map(|row| (row.kind, row.end, row.figures.live_bytes)).collect();
     assert_eq!(
         ends,
         [
+            (StackKind::Known, StackEnd::LibraryChanged, 1000),
+            (StackKind::Known, StackEnd::LibraryChanged, 128),
             (StackKind::Other, StackEnd::Complete, 64),
             // Reason 99 is not known: there are more frames.
             (StackKind::Known, StackEnd::FrameLimit, 36),
@@ -289,19 +308,24 @@ fn a_stack_says_why_it_ends() {
         ]
     );
     let tree = printed(&report, |options| options.by = Some(text::By::Stack));
-    for label in
-        ["(above the frame limit)", "(unreadable memory)", "(no unwind information)", "(other)"]
-    {
+    for label in [
+        "(above the frame limit)",
+        "(unreadable memory)",
+        "(no unwind information)",
+        "(a library that came or went)",
+        "(other)",
+    ] {
         assert!(tree.contains(label), "{label} in {tree}");
     }
 
     let losses = &report.losses;
     assert_eq!((losses.stacks_over_frame_limit, losses.stacks_without_unwind_information), (2, 1));
     assert_eq!((losses.stacks_unreadable, losses.stacks_other), (1, 1));
+    assert_eq!(losses.stacks_in_changed_libraries, 2);
     let screen = printed(&report, |options| options.width = 200);
     for line in [
-        "80 % of those taken lack their outer frames: 2 over the frame limit, 1 in code without unwind \
-         information, 1 in unreadable memory",
+        "86 % of those taken lack their outer frames: 2 over the frame limit, 1 in code without unwind \
+         information, 1 in unreadable memory, 2 in libraries that came or went",
         "1 allocation has the stack (other): the program's table of stacks was full",
     ] {
         assert!(screen.contains(line), "{line} in {screen}");
@@ -313,6 +337,7 @@ fn a_stack_says_why_it_ends() {
         ("stacks_over_frame_limit", 2),
         ("stacks_without_unwind_information", 1),
         ("stacks_unreadable", 1),
+        ("stacks_in_changed_libraries", 2),
         ("stacks_other", 1),
     ] {
         assert_eq!(written["losses"][key], count, "{key}");

@@ -7,6 +7,7 @@ use crate::feed::{
 use memledger::analysis::{Analyzer, Report, UntrackedKind, Weighed};
 use memledger::dump::json;
 use memledger::dump::text::{self, Options};
+use memledger::trace::format::schema::FieldType;
 
 const MIB: u64 = 1 << 20;
 
@@ -63,6 +64,25 @@ fn what_is_resident_where_no_block_has_been_is_said() {
     let written: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
     assert_eq!(written["untracked"]["known"], true);
     assert_eq!(written["untracked"]["weighed"]["untracked_bytes"], weighed.untracked_bytes);
+}
+
+#[test]
+fn the_most_that_the_tracker_had_explains_as_much_and_half_of_it() {
+    for most in [MIB, 4 * MIB, 8 * MIB] {
+        let mut feed = feed(true);
+        feed.add_field("Memledger.ResidentMemory", ("MostOwnBytes", FieldType::U64));
+        feed.alloc(2, 0x1000_0000, 100);
+        let [start, bytes, resident] =
+            [0x1000_0000, 64 * MIB, 10 * MIB].map(|value| words(&[value]));
+        // It has 64 KiB now.
+        let sums = [N(7), N(64 << 10), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+        let ranges = [B(&start), B(&bytes), B(&resident), N(most)];
+        feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+        feed.our_report(9);
+        let weighed = feed.report().untracked.weighed.expect("it was weighed");
+        let explained = (64 << 10) + most + most / 2;
+        assert_eq!(weighed.untracked_bytes, (10 * MIB).saturating_sub(explained), "{most}");
+    }
 }
 
 #[test]

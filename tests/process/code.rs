@@ -5,7 +5,7 @@
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use memledger::analysis::{Report, StackEnd, StackRow};
-use memledger::{Destination, Ledger, Stacks};
+use memledger::{Destination, Ledger, Stacks, Worker};
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
 
@@ -24,6 +24,28 @@ pub(crate) const CASES: &[Case] = &[
             ("again.utrace", &[first, second]),
         ] {
             check_libraries(&outcome, name, blocks);
+        }
+    }),
+    case("no stack is in a library that came later, or that was gone", quick, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.whole();
+        for (bytes, blocks, library, end) in [
+            (EARLY, 1, Some("first"), StackEnd::Complete),
+            (FIRST, 2, None, StackEnd::LibraryChanged),
+            (SECOND, 1, None, StackEnd::NoUnwindInformation),
+            (LATE, 1, Some("second"), StackEnd::Complete),
+        ] {
+            let row = row_of(&report, bytes);
+            assert_eq!(row.figures.allocations, blocks, "{bytes}");
+            let within = row.frames.iter().filter_map(|frame| {
+                let path = &report.modules[report.frames[*frame as usize].module?].path;
+                path.contains(env!("OUT_DIR")).then_some(path)
+            });
+            let within = within.collect::<Vec<_>>();
+            let expected = library.map(|name| format!("{}/lib{name}.so", env!("OUT_DIR")));
+            assert_eq!(within, expected.iter().collect::<Vec<_>>(), "{bytes} in {row:#?}");
+            assert_eq!(row.end, end, "{bytes}");
         }
     }),
     case("code in no file ends a stack", jit, |run| {
@@ -68,6 +90,7 @@ pub(crate) const CASES: &[Case] = &[
 const EARLY: usize = 1_000_003;
 const FIRST: usize = 1_100_003;
 const SECOND: usize = 1_200_007;
+const LATE: usize = 1_300_013;
 
 type Work = unsafe extern "C" fn(extern "C" fn(usize), usize);
 
@@ -152,6 +175,30 @@ fn libraries() {
     let ledger = ledger.start().unwrap();
     come_and_go(&ledger, false);
     drop(ledger);
+}
+
+/// Loads and unloads libraries, as a rule at the same address, while the worker does not look.
+fn quick() {
+    let ledger = builder().worker(Worker::Manual).stacks(Stacks::On).start().unwrap();
+    let first = Library::load("first");
+    ledger.update();
+    first.work(EARLY);
+    first.unload();
+    for name in ["second", "first"] {
+        let library = Library::load(name);
+        library.work(FIRST);
+        library.unload();
+    }
+    ledger.update();
+    // The worker sees neither that this library comes nor that it goes.
+    let first = Library::load("first");
+    first.work(SECOND);
+    first.unload();
+    let second = Library::load("second");
+    ledger.update();
+    second.work(LATE);
+    drop(ledger);
+    second.unload();
 }
 
 /// The blocks of these sizes were allocated in these libraries.

@@ -12,6 +12,8 @@ use crate::error::{CliError, Outcome};
 use crate::pftrace;
 use facts::Facts;
 pub(super) use facts::hex;
+use memledger::analysis::Analyzer;
+use memledger::dump::text::lacks;
 use memledger::trace::format::Transport;
 use memledger::trace::format::handshake::{Handshake, Magic};
 use memledger::trace::read::read;
@@ -38,11 +40,13 @@ pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if is_perfetto {
         return pftrace::info::run(&name, source, args.format, args.allow_incomplete, out);
     }
-    let mut facts = Facts::default();
-    let summary = read(source, &mut facts).map_err(|error| unreadable(&args.trace, error))?;
+    let mut both = (Facts::default(), Analyzer::new().largest_live(0));
+    let summary = read(source, &mut both).map_err(|error| unreadable(&args.trace, error))?;
+    let (facts, analyzer) = both;
+    let lacks = lacks(&analyzer.report());
     match args.format {
-        Format::Text => text::write(&name, &facts, &summary, out),
-        Format::Json => json::write(&facts, &summary, out),
+        Format::Text => text::write(&name, &facts, &summary, &lacks, out),
+        Format::Json => json::write(&facts, &summary, &lacks, out),
     }
     .map_err(CliError::output)?;
     Ok(outcome(missing(&args.trace, &summary), args.allow_incomplete))
@@ -172,6 +176,31 @@ mod tests {
         assert_eq!(streams, 4);
         assert_eq!(value["streams"][3]["threads"][0]["name"], "worker-0");
         assert_eq!(value["types"].as_array().map(|types| types.len() > 14), Some(true));
+    }
+
+    #[test]
+    fn what_makes_figures_incomplete_is_said() {
+        let trace = |name: &str| format!("{}/tests/traces/{name}", env!("CARGO_MANIFEST_DIR"));
+        let (_, out) = info(&trace("killed.utrace"), &[]);
+        assert!(
+            out.contains("  LOSSES      the trace has no end: the program was killed"),
+            "{out}"
+        );
+        let (outcome, out) = info(&trace("untracked.memledger"), &[]);
+        let (_, json) = info(&trace("untracked.memledger"), &["--format", "json"]);
+        assert!(matches!(outcome, Ok(Outcome::Done)), "the trace itself is whole");
+        let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let sentence = "the program has memory that is in no block seen: /tmp/gotool/gotool is a program \
+                        of Go, whose heap is its runtime's";
+        assert!(words.contains(&format!("UNTRACKED {sentence}")), "{out}");
+        let value: serde_json::Value =
+            serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (&value["complete"], &value["lacks"][0]["kind"]),
+            (&false.into(), &"UNTRACKED".into())
+        );
+        let said = value["lacks"][0]["sentence"].as_str().unwrap_or_default();
+        assert!(said.starts_with(sentence), "{said}");
     }
 
     #[test]

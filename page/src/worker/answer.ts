@@ -83,6 +83,7 @@ function overview(model: Model): Overview {
       ? { at_ns: numbers(doc.rss_timeline.at_ns), rss_bytes: numbers(doc.rss_timeline.rss_bytes) }
       : null,
     hasStacks,
+    shorts: doc.short ? [...numbers(doc.short.string)].map((of, at) => [doc.strings[of], doc.short!.text[at]]) : [],
     rows,
     buckets: model.buckets,
   };

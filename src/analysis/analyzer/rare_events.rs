@@ -210,6 +210,10 @@ impl<O: BlockObserver> Analyzer<O> {
                 stacks.set_module_shift(shift.map(|shift| u8_at(fixed, shift)));
             }
             StackRole::ModuleLoad { name, base, field, size, build_id, stamp } => {
+                if stamp.is_some() {
+                    // No other writer has this field.
+                    stacks.set_modules_in_order();
+                }
                 let module = Module {
                     path: event.text(name).into_owned(),
                     base: field.at(fixed, base),

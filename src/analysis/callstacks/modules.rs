@@ -55,6 +55,8 @@ pub(super) struct Modules {
     loaded: BTreeMap<u64, Loaded>,
     locations: Vec<Location>,
     location_index: IntMap<(u32, u64), u32>,
+    /// The writer announces a file before the stacks in it, as memledger's does.
+    is_in_order: bool,
     /// The locations of addresses, as long as no file is loaded or unloaded.
     by_address: IntMap<u64, u32>,
 }
@@ -63,6 +65,11 @@ impl Modules {
     /// A `ModuleInit`; its shift is 0 to 63.
     pub(super) fn set_shift(&mut self, shift: Option<u8>) {
         self.shift = shift.filter(|shift| *shift < 64);
+    }
+
+    /// The writer announces a file before the stacks in it: what is in no file then was in one that is not known.
+    pub(super) fn set_in_order(&mut self) {
+        self.is_in_order = true;
     }
 
     fn base(&self, base: u64, field: BaseField) -> u64 {
@@ -129,7 +136,7 @@ impl Modules {
     pub(super) fn location(&self, number: u32) -> Location {
         let location = self.locations[number as usize];
         match location.file {
-            NO_FILE => self.find(location.offset).unwrap_or(location),
+            NO_FILE if !self.is_in_order => self.find(location.offset).unwrap_or(location),
             _ => location,
         }
     }
@@ -227,5 +234,8 @@ mod tests {
         assert_eq!(modules.location(number).file, NO_FILE);
         modules.load(module("a", 0x1000, 0x100), BaseField::Whole);
         assert_eq!(modules.location(number), Location { file: 0, offset: 0xf });
+        // Where files come before the stacks in them, another one was there.
+        modules.set_in_order();
+        assert_eq!(modules.location(number), Location { file: NO_FILE, offset: 0x100f });
     }
 }

@@ -21,12 +21,19 @@ pub enum StackEnd {
     NoUnwindInformation,
     /// There are more frames, in memory that could not be read.
     UnreadableMemory,
+    /// There are more frames, from one in a library on, and not which: a library had just been unloaded.
+    LibraryChanged,
 }
 
 impl StackEnd {
     /// All ends, by the number of their root.
-    const ALL: [Self; 4] =
-        [Self::Complete, Self::FrameLimit, Self::NoUnwindInformation, Self::UnreadableMemory];
+    const ALL: [Self; 5] = [
+        Self::Complete,
+        Self::FrameLimit,
+        Self::NoUnwindInformation,
+        Self::UnreadableMemory,
+        Self::LibraryChanged,
+    ];
 
     /// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
     fn from_reason(reason: u8) -> Self {
@@ -110,6 +117,11 @@ impl Callstacks {
     pub(in crate::analysis) fn set_module_shift(&mut self, shift: Option<u8>) {
         self.last.clear();
         self.modules.set_shift(shift);
+    }
+
+    /// See [`Modules::set_in_order`].
+    pub(in crate::analysis) fn set_modules_in_order(&mut self) {
+        self.modules.set_in_order();
     }
 
     /// See [`Modules::load`].

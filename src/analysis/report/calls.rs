@@ -264,6 +264,8 @@ impl StackRow {
     /// The text in place of the calls of a stack that has none, such as `(no stack)`.
     pub fn label(&self, report: &Report) -> Option<&'static str> {
         match self.kind {
+            // One that ends before its first frame is called by its end.
+            StackKind::Known if self.frames.is_empty() => self.missing(),
             StackKind::Known => None,
             StackKind::NotTaken if report.stack_sampling_bytes.is_some() => {
                 Some("(not in the sample)")
@@ -282,6 +284,7 @@ impl StackRow {
             StackEnd::FrameLimit => Some("(above the frame limit)"),
             StackEnd::NoUnwindInformation => Some("(no unwind information)"),
             StackEnd::UnreadableMemory => Some("(unreadable memory)"),
+            StackEnd::LibraryChanged => Some("(a library that came or went)"),
         }
     }
 }

@@ -163,7 +163,9 @@ impl Builder<'_> {
             return (kind, Vec::new(), StackEnd::Complete);
         };
         let (locations, end) = stacks.locations(node);
-        let kind = if locations.is_empty() { StackKind::Other } else { StackKind::Known };
+        // A stack without frames that goes on has a reason of its own.
+        let is_other = locations.is_empty() && end == StackEnd::Complete;
+        let kind = if is_other { StackKind::Other } else { StackKind::Known };
         (kind, locations.into_iter().map(|location| self.frame(location)).collect(), end)
     }
 

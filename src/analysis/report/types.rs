@@ -216,12 +216,15 @@ pub struct Losses {
     /// Scopes that were left in another order than they were entered, as counted by the writer.
     pub scope_misuses: u64,
     /// Allocations and reallocations whose stack has more frames than the program's limit. This and
-    /// the next three count those in [`Report::by_stack`].
+    /// the next four count those in [`Report::by_stack`].
     pub stacks_over_frame_limit: u64,
     /// Those whose stack lacks its outer frames, because code has no unwind information.
     pub stacks_without_unwind_information: u64,
     /// Those whose stack lacks its outer frames, because its memory could not be read.
     pub stacks_unreadable: u64,
+    /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next frame can be in
+    /// one that was loaded in its place.
+    pub stacks_in_changed_libraries: u64,
     /// Those whose stack is `(other)`, because the program's table of stacks was full.
     pub stacks_other: u64,
 }
@@ -245,6 +248,7 @@ impl Losses {
                     self.stacks_without_unwind_information += taken;
                 }
                 (_, StackEnd::UnreadableMemory) => self.stacks_unreadable += taken,
+                (_, StackEnd::LibraryChanged) => self.stacks_in_changed_libraries += taken,
             }
         }
     }

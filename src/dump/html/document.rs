@@ -52,6 +52,7 @@ impl Json for Document<'_> {
                 object.entry("llm_tags", &report.llm_tags)?;
             }
             object.entry("strings", &tree.strings)?;
+            object.entry("short", &Short(tree.short()))?;
             object.entry("frames", &Frames(tree))?;
             object.entry("stacks", &Stacks(tree))?;
             object.entry("buckets", &Buckets { report, tree })?;
@@ -61,6 +62,18 @@ impl Json for Document<'_> {
                 object.entry("rss_timeline", &RssTimeline(rss))?;
             }
             object.entry("diff", diff)
+        })
+    }
+}
+
+struct Short(Vec<(u32, String)>);
+
+impl Json for Short {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let (strings, texts): (Vec<_>, Vec<_>) = self.0.iter().cloned().unzip();
+        value.object(|object| {
+            object.entry("string", &Numbers(strings.iter().copied().map(u64::from)))?;
+            object.entry("text", &texts)
         })
     }
 }

@@ -20,6 +20,7 @@
 //! "llm_tags", "rss"                            as in memledger.report/1
 //! "findings"                                   the same; not there if they were not looked for
 //! "strings"   [string]; the first is ""
+//! "short"     { "string": [string], "text": [string] }   what is shown of functions whose names are too long
 //! "frames"    { "name": [string], "file": [string], "line": [line], "crate": [string], "folded": [0 or 1] }
 //! "stacks"    { "parent": [node or -1], "frame": [frame] }   a tree, parents before their children
 //! "buckets"   { "scope": [row], "name": [row], "thread": [row], "stack": [node or -1], columns }
@@ -32,7 +33,7 @@
 //! "diff"      null or a document of memledger.diff/1
 //! ```
 //!
-//! - Each column of numbers of the last four before "old_timeline", in it, and in "rss_timeline", is a string: base64 of the differences of neighbours, the
+//! - Each column of numbers of the last five before "old_timeline", in it, and in "rss_timeline", is a string: base64 of the differences of neighbours, the
 //!   first from 0, in zigzag and LEB128. It is a third of the list of numbers, and read faster.
 //! - Buckets are the rows of [`Report::by_bucket`], in their order. `scope`, `name` and `thread` are rows of
 //!   `by_scope`, `by_name` and `by_thread`. The columns are those of a row but `peak_bytes`; each sums to the total. In a

@@ -1,7 +1,8 @@
 //! The stacks of the buckets as a tree from the outermost frame inwards.
 
 use crate::analysis::{CallKind, Calls, IntMap, Report, StackKind};
-use std::collections::HashMap;
+use crate::dump::text::InTable;
+use std::collections::{BTreeSet, HashMap};
 
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some
 /// stacks and not in others is two frames.
@@ -55,6 +56,18 @@ impl Tree {
             }
         }
         builder.tree
+    }
+
+    /// The strings that are names of functions and too long, with what is shown of each.
+    pub(super) fn short(&self) -> Vec<(u32, String)> {
+        let functions: BTreeSet<_> = self.frames.iter().map(|frame| frame.name).collect();
+        let mut shown = InTable::default();
+        let functions = functions.into_iter().filter_map(|name| {
+            let whole = self.strings.get(name as usize)?;
+            let short = shown.name(whole);
+            (short != *whole).then_some((name, short))
+        });
+        functions.collect()
     }
 
     /// The parent of each node, -1 for an outermost one.

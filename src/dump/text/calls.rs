@@ -79,19 +79,15 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     let left = further.iter().filter(|(_, [own, _], _)| *own != Figures::default());
     let rest: u64 = left.clone().map(|(_, [own, _], _)| sort.of(own)).sum();
     let left = left.count();
-    // Functions that the short name would not distinguish keep their names.
-    let mut short = HashMap::<_, usize>::new();
-    rows.iter().for_each(|(row, ..)| *short.entry(names::short(&row.name)).or_default() += 1);
+    let whole = rows.iter().map(|(row, ..)| &*row.name);
     let mut in_table = names::InTable::default();
-    let shown = rows.iter().map(|(row, [figures, inclusive], estimates)| {
-        let name = names::short(&row.name);
-        let name = if options.verbose {
-            row.name.clone()
-        } else if kind == CallKind::Function && short[&name] == 1 {
-            name.into_owned()
-        } else {
-            in_table.name(&row.name)
-        };
+    let names: Vec<_> = match kind {
+        _ if options.verbose => whole.map(str::to_owned).collect(),
+        CallKind::Function => names::apart(whole),
+        _ => whole.map(|name| in_table.name(name)).collect(),
+    };
+    let rows = rows.iter().zip(names);
+    let shown = rows.map(|((_, [figures, inclusive], estimates), name)| {
         let estimates = estimates.as_ref().map(|[own, _]| own);
         Row { level: 0, name, cells: cells(report, columns, figures, inclusive, estimates) }
     });

@@ -9,7 +9,7 @@ use crate::analysis::{Finding, FreedIn, Place};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 /// How many findings the first screen has.
@@ -21,30 +21,49 @@ const NUMBER: usize = 5;
 
 /// One finding of the first screen: where, and what.
 pub(super) fn briefly(finding: &Finding) -> String {
-    format!("{}: {}", at(&finding.place, false), finding.evidence())
+    format!("{}: {}", at(&finding.place, None), finding.evidence())
 }
 
-/// Where it is; `in_full` with its line and all that is known.
-fn at(place: &Place, in_full: bool) -> String {
+/// What is shown of functions.
+type Names<'a> = HashMap<&'a str, String>;
+
+/// What is shown of the functions of findings: all of it in a verbose report.
+fn names_in<'a>(findings: &[&'a Finding], options: &Options) -> Names<'a> {
+    let places = findings.iter().map(|finding| &finding.place);
+    let functions = places.flat_map(|place| place.function.iter().chain(&place.callers));
+    let functions: BTreeSet<_> = functions.map(String::as_str).collect();
+    let functions = functions.iter().copied();
+    match options.verbose {
+        true => functions.map(|name| (name, name.to_owned())).collect(),
+        false => functions.clone().zip(names::apart(functions)).collect(),
+    }
+}
+
+/// Where it is; with `names` of functions in full, with its line and all that is known.
+fn at(place: &Place, names: Option<&Names<'_>>) -> String {
+    let shown = |name: &str| match names.and_then(|names| names.get(name)) {
+        Some(shown) => escape(shown),
+        None => escape(&names::short(name)),
+    };
     let scope = || within_global(&place.scope);
     let is_tagged = place.name.as_ref().is_some_and(|name| !is_untagged(&place.group, name));
     let mut text = match &place.function {
-        Some(function) => escape(&names::short(function)),
+        Some(function) => shown(function),
         None if is_tagged => escape(&tag(&place.group, place.name.as_deref().unwrap_or_default())),
         None => escape(&scope().join(" > ")),
     };
     if text.is_empty() {
         text += WHOLE;
     }
-    if !in_full {
+    if names.is_none() {
         return text;
     }
     if let (Some(file), Some(line)) = (&place.file, place.line) {
         text += &format!(" ({}:{line})", escape(from_crate(file)));
     }
     if !place.callers.is_empty() {
-        let callers: Vec<_> = place.callers.iter().map(|name| names::short(name)).collect();
-        text += &format!(" < {}", escape(&callers.join(" < ")));
+        let callers: Vec<_> = place.callers.iter().map(|name| shown(name)).collect();
+        text += &format!(" < {}", callers.join(" < "));
     }
     if place.function.is_some() || is_tagged {
         if place.scope.len() > 1 {
@@ -99,8 +118,9 @@ pub(super) fn write(
     };
     writeln!(out, "\n{}", style.bold(title))?;
     let room = options.width.saturating_sub(NUMBER);
+    let names = names_in(&shown, options);
     for (number, finding) in shown.iter().take(options.top).enumerate() {
-        let mut lines = wrapped(&at(&finding.place, true), room, room).into_iter();
+        let mut lines = wrapped(&at(&finding.place, Some(&names)), room, room).into_iter();
         let first = format!("{:>3}. {}", number + 1, lines.next().unwrap_or_default());
         writeln!(out, "{}", style.bold(&first))?;
         for line in lines {
@@ -175,8 +195,29 @@ mod tests {
     fn a_finding_without_a_place_is_of_the_program() {
         let finding = Finding::default();
         assert!(briefly(&finding).starts_with("the program: "), "{}", briefly(&finding));
-        assert_eq!(at(&finding.place, true), "the program");
+        assert_eq!(at(&finding.place, Some(&Names::new())), "the program");
         let scope = vec!["GlobalScope".to_owned()];
-        assert_eq!(at(&Place { scope, ..Place::default() }, false), "GlobalScope");
+        assert_eq!(at(&Place { scope, ..Place::default() }, None), "GlobalScope");
+    }
+
+    #[test]
+    fn functions_of_kilobytes_are_short_and_apart() {
+        let name = |of: &str| format!("a::Expression<{}>::evaluate", of.repeat(3000));
+        let of = |function: String| {
+            let place = Place { function: Some(function), ..Place::default() };
+            Finding { place, ..Finding::default() }
+        };
+        let found = [of(name("A")), of(name("B"))];
+        let shown = |options: &Options| {
+            let mut text = Vec::new();
+            write(&found, options, Style { color: false }, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let text = shown(&Options::default());
+        assert!(text.contains("1. a::Expression<…>::evaluate\n"), "{text}");
+        assert!(text.contains("2. a::Expression<…>::evaluate #2\n"), "{text}");
+        let whole = shown(&Options { verbose: true, ..Options::default() });
+        let whole = whole.replace(['\n', ' '], "");
+        assert!(whole.contains(&name("A")) && whole.contains(&name("B")));
     }
 }

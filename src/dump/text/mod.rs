@@ -34,7 +34,7 @@ mod table;
 mod tree;
 mod units;
 
-pub use super::missing::{contradictions, untracked};
+pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
 pub(crate) use column::Column;
@@ -42,10 +42,13 @@ pub(super) use diff::diff;
 pub(super) use findings::within_global;
 #[cfg(feature = "enable")]
 pub(crate) use holders::{Column as HolderColumn, functions, holders};
-pub use names::short;
+#[cfg(feature = "html")]
+pub(super) use names::InTable;
+pub use names::apart;
+pub(super) use names::short;
 pub(super) use sections::is_untagged;
 pub use sections::tag;
-pub use table::fit;
+pub use table::{fit, fit_ends};
 #[cfg(feature = "enable")]
 pub(crate) use units::Bytes;
 pub(super) use units::percent;

@@ -1,10 +1,10 @@
 //! Names of functions, short enough to be read in a table.
 
-use super::table::fit;
+use super::table::fit_ends;
 use crate::analysis::{end_of_angles, split_outside};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Columns above which a name is shown without what is in its angle brackets.
 const LONG: usize = 40;
@@ -14,10 +14,10 @@ const LONGEST: usize = 200;
 
 /// Names of a table: whole, but those that are too long for that are short. Of these, equal ones have numbers.
 #[derive(Default)]
-pub(super) struct InTable(HashMap<String, usize>);
+pub(in crate::dump) struct InTable(HashMap<String, usize>);
 
 impl InTable {
-    pub(super) fn name(&mut self, whole: &str) -> String {
+    pub(in crate::dump) fn name(&mut self, whole: &str) -> String {
         if whole.width() <= LONGEST {
             return whole.to_owned();
         }
@@ -28,9 +28,22 @@ impl InTable {
     }
 }
 
+/// What is shown of the functions of one list: each [`short`], but whole where another one is as short; and where it is too
+/// long for that, with a number.
+pub fn apart<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    let mut count = HashMap::<_, usize>::new();
+    functions.clone().for_each(|name| *count.entry(short(name)).or_default() += 1);
+    let mut in_table = InTable::default();
+    let shown = functions.map(|name| match short(name) {
+        short if count[&short] == 1 => short.into_owned(),
+        _ => in_table.name(name),
+    });
+    shown.collect()
+}
+
 /// A function without the trait that it is of, and, if it is long, without its parameters:
 /// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`. At most 200 columns.
-pub fn short(function: &str) -> Cow<'_, str> {
+pub(in crate::dump) fn short(function: &str) -> Cow<'_, str> {
     let name = without_trait(function);
     if name.width() <= LONG { name } else { Cow::Owned(cut(without_parameters(&name))) }
 }
@@ -40,17 +53,7 @@ fn cut(name: String) -> String {
     if name.width() <= LONGEST {
         return name;
     }
-    let name = without_arguments(&name).unwrap_or(name);
-    if name.width() <= LONGEST {
-        return name;
-    }
-    let mut columns = 0;
-    let end = name.char_indices().rev().take_while(|(_, char)| {
-        columns += char.width().unwrap_or(0);
-        columns <= LONGEST / 2
-    });
-    let end = end.last().map_or(name.len(), |(at, _)| at);
-    fit(&name, LONGEST - LONGEST / 2) + &name[end..]
+    fit_ends(&without_arguments(&name).unwrap_or(name), LONGEST)
 }
 
 /// A function of C++ with `(…)` for its arguments.
@@ -165,5 +168,29 @@ mod tests {
         assert_eq!(names.name(&long("A")), "a::Expression<…>::evaluate");
         assert_eq!(names.name(&long("B")), "a::Expression<…>::evaluate #2");
         assert_eq!(names.name("a::f"), "a::f");
+    }
+
+    #[test]
+    fn functions_of_a_list_are_apart() {
+        let long = |of: &str| format!("a::Expression<{}>::evaluate", of.repeat(300));
+        let map = |of: &str| {
+            format!("<alloc::collections::btree_map::BTreeMap<{of}> as core::clone::Clone>::clone")
+        };
+        let names = [long("A"), map("u8"), "f".to_owned(), long("B"), map("u16")];
+        let shown = apart(names.iter().map(String::as_str));
+        assert_eq!(
+            shown,
+            [
+                "a::Expression<…>::evaluate",
+                &*map("u8"),
+                "f",
+                "a::Expression<…>::evaluate #2",
+                &*map("u16")
+            ]
+        );
+        assert_eq!(
+            apart(names[..3].iter().map(String::as_str))[1],
+            "alloc::collections::btree_map::BTreeMap<…>::clone"
+        );
     }
 }

@@ -5,7 +5,7 @@ use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
 use super::{findings, llm, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
-use crate::dump::missing::{contradictions, untracked, untracked_briefly};
+use crate::dump::missing::{lacks, untracked, untracked_briefly};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -96,44 +96,7 @@ fn headline(report: &Report, options: &Options) -> String {
 
 /// What is missing, in the colour of an alarm.
 pub(super) fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
-    let losses = &report.losses;
-    let mut loud = Vec::new();
-    if losses.lost_events > 0 || losses.lost_unknown {
-        let holes = match losses.serial_holes {
-            0 => String::new(),
-            holes => format!(" in {}", counted(holes, "hole", "holes")),
-        };
-        let events = match losses.lost_unknown {
-            true => "an unknown number of events is".to_owned(),
-            false => counted(losses.lost_events, "event is", "events are"),
-        };
-        loud.push(format!("{events} missing{holes}: the figures are wrong by what they held"));
-    }
-    if losses.truncated_bytes > 0 {
-        let bytes = counted(losses.truncated_bytes, "byte", "bytes");
-        loud.push(format!("{bytes} of the trace could not be read"));
-    }
-    if report.trace.missed_at_start > 0 {
-        let blocks = counted(report.trace.missed_at_start, "block", "blocks");
-        loud.push(format!(
-            "what was live at the start is estimated, to {blocks}: threads of the parent allocated or freed while it forked"
-        ));
-    }
-    let odd = contradictions(report);
-    let untracked = untracked(report).filter(|_| report.untracked.is_missing());
-    let has_reason = odd.is_some() || untracked.is_some();
-    let lacks_end = !report.trace.ended || !report.trace.complete && !has_reason;
-    if loud.is_empty() && lacks_end {
-        loud.push(
-            "the trace has no end: the program was killed or is still running, or the trace was \
-             cut. What came later is not in the figures"
-                .to_owned(),
-        );
-    }
-    let loud = loud.into_iter().map(|sentence| ("LOSSES", sentence));
-    let odd = odd.map(|sentence| ("ODD", sentence));
-    let untracked = untracked.map(|sentence| ("UNTRACKED", sentence));
-    for (name, sentence) in loud.chain(odd).chain(untracked) {
+    for (name, sentence) in lacks(report) {
         let mut text = Vec::new();
         Lines { width: lines.width, out: &mut text }.write(name, &sentence)?;
         for line in String::from_utf8_lossy(&text).lines() {
@@ -301,6 +264,7 @@ fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
         (losses.stacks_over_frame_limit, "over the frame limit"),
         (losses.stacks_without_unwind_information, "in code without unwind information"),
         (losses.stacks_unreadable, "in unreadable memory"),
+        (losses.stacks_in_changed_libraries, "in libraries that came or went"),
     ];
     let cut: u64 = reasons.iter().map(|(stacks, _)| stacks).sum();
     let known = report.by_stack.iter().filter(|row| row.kind == StackKind::Known);

@@ -164,6 +164,20 @@ pub fn fit(text: &str, width: usize) -> String {
     cut
 }
 
+/// The same without its middle.
+pub fn fit_ends(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut columns = 0;
+    let end = text.char_indices().rev().take_while(|(_, char)| {
+        columns += char.width().unwrap_or(0);
+        columns <= width / 2
+    });
+    let end = end.last().map_or(text.len(), |(at, _)| at);
+    fit(text, width - width / 2) + &text[end..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

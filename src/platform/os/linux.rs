@@ -19,6 +19,8 @@ mod library;
 #[cfg(all(feature = "__preload", c_mmap))]
 pub(crate) mod loaded;
 #[cfg(target_arch = "x86_64")]
+mod loads;
+#[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(c_identity)]
 mod next_functions;
@@ -59,6 +61,8 @@ pub(crate) use family::{
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, left_alone};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use loads::{is_lasting, unloads};
 #[cfg(feature = "__preload")]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{

@@ -14,7 +14,7 @@ use super::rule::Code;
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::stacks::tree::ADDRESS_BITS;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The rules of a module: that of `codes[i]` holds from `starts[i]` on, in bytes from its base.
 pub(super) struct Rows {
@@ -40,29 +40,38 @@ struct Instance {
     /// 0 while the module is not loaded.
     end: AtomicU64,
     rows: AtomicPtr<Rows>,
+    /// It is never unloaded.
+    is_lasting: AtomicBool,
 }
 
 // SAFETY: zeroed, an instance is not loaded, and has no rows.
 unsafe impl Zeroed for Instance {}
 
-static INSTANCES: ChunkTable<Instance, 170, 385> = ChunkTable::new();
+static INSTANCES: ChunkTable<Instance, 128, 512> = ChunkTable::new();
 
-/// The maximum number of instances: numbers have 16 bits, and 0 is none.
-const MAX_INSTANCES: u32 = u16::MAX as u32;
+/// The maximum number of instances: numbers have 16 bits, and the upper half are those of [`NOWHERE`].
+const MAX_INSTANCES: u32 = u16::MAX as u32 / 2;
 
 /// Another number before and after each change of the list of modules. A stack that was taken before
 /// may be another one now.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
+/// What [`os::unloads`](crate::platform::os::unloads) was when the list of modules was read.
+static UNLOADS: AtomicU32 = AtomicU32::new(0);
+
+/// The number for code in no module: of a JIT compiler, or of a library that is not in the list yet.
+static NOWHERE: AtomicU16 = AtomicU16::new(u16::MAX);
+static NOWHERE_IS_USED: AtomicBool = AtomicBool::new(false);
+
 /// The direct-mapped table. A word has the upper 32 bits of an address, the number of its module
-/// instance, and the code of its rule. The number is 0 for code in no module (of a JIT compiler).
+/// instance or [`NOWHERE`], and the code of its rule.
 static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 
 /// What is known of an address.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) code: Code,
-    /// The number of the module instance, 0 if no module has the address.
+    /// The number of the module instance, or a number that no module has.
     pub(super) module: u16,
 }
 
@@ -80,8 +89,10 @@ pub(super) fn find(return_address: u64) -> Found {
 #[inline(never)]
 fn find_cold(return_address: u64) -> Found {
     let generation = GENERATION.load(Ordering::Acquire);
-    let found = find_in_modules(return_address.wrapping_sub(1));
-    let (module, code) = found.unwrap_or((0, Code::NONE));
+    let Found { code, module } = find_in(return_address, |_| true).unwrap_or_else(|| {
+        NOWHERE_IS_USED.store(true, Ordering::Relaxed);
+        Found { code: Code::NONE, module: NOWHERE.load(Ordering::Relaxed) }
+    });
     // A word has no room for the upper bits of an address that is none of code.
     if return_address >> ADDRESS_BITS == 0 {
         let known = &KNOWN[(return_address & 0xffff) as usize];
@@ -97,18 +108,25 @@ fn find_cold(return_address: u64) -> Found {
     Found { code, module }
 }
 
-/// The number of the instance that has this address, and the code of the rule there.
-fn find_in_modules(address: u64) -> Option<(u16, Code)> {
+/// The same after the loader has unloaded a library, before the list is read again: `None` in what can be unloaded.
+#[cold]
+pub(super) fn find_lasting(return_address: u64) -> Option<Found> {
+    find_in(return_address, |instance| instance.is_lasting.load(Ordering::Relaxed))
+}
+
+/// The instance that has this address, if it is one of those wanted, and the code of the rule there.
+fn find_in(return_address: u64, is_wanted: impl Fn(&Instance) -> bool) -> Option<Found> {
+    let address = return_address.wrapping_sub(1);
     for number in 0..INSTANCES.len() {
         let instance = INSTANCES.get(number)?;
         let end = instance.end.load(Ordering::Acquire);
         let start = instance.start.load(Ordering::Relaxed);
-        if (start..end).contains(&address) {
+        if (start..end).contains(&address) && is_wanted(instance) {
             let rows = NonNull::new(instance.rows.load(Ordering::Acquire));
             // SAFETY: rows are never freed.
             let rows = rows.map(|rows| unsafe { rows.as_ref() });
             let code = rows.map_or(Code::NONE, |rows| rows.code_at((address - start) as u32));
-            return Some((number as u16 + 1, code));
+            return Some(Found { code, module: number as u16 + 1 });
         }
     }
     None
@@ -120,13 +138,25 @@ pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Adds an instance that is loaded at `start`; returns its number. `None` if there are 65,535.
-pub(super) fn add(start: u64, size: u64, rows: &'static Rows) -> Option<u16> {
+/// Whether the list of modules is that of a moment at which the loader had unloaded as much.
+#[cold]
+pub(super) fn is_listed(unloads: u32) -> bool {
+    UNLOADS.load(Ordering::Acquire) == unloads
+}
+
+/// Notes how much the loader had unloaded before the list was read. Must be called after all else.
+pub(super) fn set_listed(unloads: u32) {
+    UNLOADS.store(unloads, Ordering::Release);
+}
+
+/// Adds an instance that is loaded at `start`; returns its number. `None` if there are 32,767.
+pub(super) fn add(start: u64, size: u64, rows: &'static Rows, is_lasting: bool) -> Option<u16> {
     if INSTANCES.len() >= MAX_INSTANCES {
         return None;
     }
     let number = INSTANCES.add()?;
     let instance = INSTANCES.get(number)?;
+    instance.is_lasting.store(is_lasting, Ordering::Relaxed);
     instance.rows.store(std::ptr::from_ref(rows).cast_mut(), Ordering::Release);
     instance.start.store(start, Ordering::Relaxed);
     instance.end.store(start.saturating_add(size.min(u32::MAX.into())), Ordering::Release);
@@ -142,7 +172,14 @@ pub(super) fn set_loaded(number: u16, size: Option<u64>) {
 }
 
 /// Forgets all addresses. Must be called after instances were loaded or unloaded.
+///
+/// NOTE: an address that was in no module can be in one of the new ones, and in no module again, but then in another
+/// library. So it gets another number, as long as there are any.
 pub(super) fn forget_known() {
+    let next = NOWHERE.load(Ordering::Relaxed) - 1;
+    if NOWHERE_IS_USED.swap(false, Ordering::Relaxed) && u32::from(next) > MAX_INSTANCES {
+        NOWHERE.store(next, Ordering::Relaxed);
+    }
     GENERATION.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     KNOWN.iter().for_each(|known| known.store(0, Ordering::Relaxed));
@@ -165,7 +202,8 @@ mod tests {
     }
 
     fn load(start: u64) -> u16 {
-        let number = add(start, 0x1000, Box::leak(Box::new(Rows::new(&[], &[])))).unwrap();
+        let rows = Box::leak(Box::new(Rows::new(&[], &[])));
+        let number = add(start, 0x1000, rows, false).unwrap();
         forget_known();
         number
     }
@@ -175,17 +213,20 @@ mod tests {
     fn an_address_in_no_module_is_known_until_the_modules_change() {
         const CODE: u64 = 0x1111_2222_3344;
         // Other tests read the modules at the same time.
-        assert!((0..1000).any(|_| module_at(CODE) == 0 && is_known(CODE)));
+        let is_nowhere = |module: u16| u32::from(module) > MAX_INSTANCES;
+        assert!((0..1000).any(|_| is_nowhere(module_at(CODE)) && is_known(CODE)));
+        let before = module_at(CODE);
         let number = load(CODE & !0xfff);
         assert_eq!(module_at(CODE), number);
         set_loaded(number, None);
         forget_known();
-        assert_eq!(module_at(CODE), 0);
+        // It can be in another library now.
+        assert!(is_nowhere(module_at(CODE)) && module_at(CODE) != before);
         // An address with the same lower bits that is none of code.
-        assert_eq!(module_at(CODE | 0xffff << 48), 0);
+        assert!(is_nowhere(module_at(CODE | 0xffff << 48)));
         set_loaded(number, Some(0x1000));
         forget_known();
-        assert_eq!(module_at(CODE | 0xffff << 48), 0);
+        assert!(is_nowhere(module_at(CODE | 0xffff << 48)));
         assert_eq!(module_at(CODE), number);
     }
 
@@ -207,7 +248,7 @@ mod tests {
                 assert_eq!(module_at(code), number);
                 set_loaded(number, None);
                 forget_known();
-                assert_eq!(module_at(code), 0);
+                assert_ne!(module_at(code), number);
             }
             done.store(true, Ordering::Relaxed);
         });

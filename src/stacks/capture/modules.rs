@@ -102,6 +102,7 @@ pub(crate) fn loader_state() -> Option<u64> {
 pub(crate) fn refresh() -> io::Result<()> {
     let memory = Memory::open()?;
     let mut modules = lock();
+    let unloads = os::unloads();
     let modules = modules.get_or_insert_with(|| Modules {
         instances: Vec::new(),
         loaded: HashMap::new(),
@@ -117,29 +118,21 @@ pub(crate) fn refresh() -> io::Result<()> {
     let (changes, now) = (modules.changes.len(), tree::end());
     let before = std::mem::replace(&mut modules.stacks, now);
     let gone = modules.take_gone(|base, file| all.get(&base) != Some(file));
-    // The stacks since the last call are in a module that was unloaded, or, if no module was there,
-    // in one that was loaded.
-    let (instead, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|file| {
-        gone.iter().filter_map(|index| modules.instances.get(*index)).any(|(module, _)| {
-            module.base < file.base + file.size && file.base < module.base + module.size
-        })
-    });
-    let load = |modules: &mut Modules, stacks, files: Vec<_>| {
-        for file in files {
-            let file: LoadedFile = file;
-            let Some(id) = all.get(&file.base) else { continue };
-            modules.load(stacks, &memory, file, id.clone());
-        }
-    };
-    load(modules, before, new);
     modules.unload(now, &gone);
-    load(modules, now, instead);
+    // What the stacks since the last call have in no module is in the new ones; but if one was unloaded meanwhile, they
+    // can be in that.
+    let is_all = gone.is_empty() && lookup::is_listed(unloads);
+    for file in new {
+        let Some(id) = all.get(&file.base) else { continue };
+        modules.load(if is_all { before } else { now }, &memory, file, id.clone());
+    }
     let had_changed = std::mem::replace(&mut modules.has_changed, modules.changes.len() != changes);
     // NOTE: twice. While a thread that has looked through the old list takes its answer back, another
     // one can remember it.
     if modules.has_changed || had_changed {
         lookup::forget_known();
     }
+    lookup::set_listed(unloads);
     Ok(())
 }
 
@@ -171,7 +164,9 @@ impl Modules {
             }
             None => {
                 let rows = self.rows_of(memory, &file);
-                let Some(number) = lookup::add(file.base, file.size, rows) else { return };
+                let is_lasting = os::is_lasting(file.base.wrapping_sub(file.linked_base));
+                let added = lookup::add(file.base, file.size, rows, is_lasting);
+                let Some(number) = added else { return };
                 let LoadedFile { path, base, size, build_id, stamp, .. } = file;
                 self.instances.push((Module { path, base, size, build_id, stamp }, number));
                 self.instances.len() - 1

@@ -21,7 +21,9 @@ use super::sampler::Sampler;
 use super::step::{CONTINUES, Registers, Step, Word, caller_of};
 use super::{lookup, step};
 use crate::platform::os;
-use crate::stacks::tree::{self, COMPLETE, Frame, NO_TABLE, OTHER_STACK, TOO_DEEP, UNREADABLE};
+use crate::stacks::tree::{
+    self, COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, OTHER_STACK, TOO_DEEP, UNREADABLE,
+};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -63,8 +65,10 @@ struct Basis {
     thread: u32,
     /// That of the list of modules.
     generation: u32,
-    /// The maximum number of frames of a stack.
+    /// The maximum number of frames of a stack; 0 if nothing may be remembered.
     limit: u32,
+    /// [`os::unloads`]
+    unloads: u32,
 }
 
 /// What a thread remembers. All bytes are 0 at first.
@@ -102,14 +106,21 @@ impl Memory {
         self.known.iter().for_each(|known| known.parent.set(0));
     }
 
+    /// Forgets what depends on another basis. Returns whether the list of modules has all that can be on a stack: not
+    /// if the loader has unloaded a library since it was read.
     #[cold]
     #[inline(never)]
-    fn begin(&self, basis: Basis) {
+    fn begin(&self, basis: Basis) -> bool {
         if self.basis.replace(basis).thread != basis.thread {
             self.own.reset();
         }
         self.len.set(0);
         self.recent.forget();
+        let is_listed = lookup::is_listed(basis.unloads);
+        if !is_listed {
+            self.basis.set(Basis { limit: 0, ..basis });
+        }
+        is_listed
     }
 
     /// The `CallstackId` of the stack from the caller of the function on that has these registers, in
@@ -117,9 +128,10 @@ impl Memory {
     /// [`MAX_FRAMES`].
     #[inline(always)]
     pub(super) fn stack_id(&self, own: Registers, thread: u32, limit: u32) -> u32 {
-        let basis = Basis { thread, generation: lookup::generation(), limit };
-        if self.basis.get() != basis {
-            self.begin(basis);
+        let (generation, unloads) = (lookup::generation(), os::unloads());
+        let basis = Basis { thread, generation, limit, unloads };
+        if self.basis.get() != basis && !self.begin(basis) {
+            return self.walk_in_lasting(own, (limit as usize).clamp(1, MAX_FRAMES));
         }
         let mut reader = StackReader::new(&self.own, own.rsp);
         let Some(start) = caller_of(own, &mut reader) else { return tree::stack_id(NO_TABLE) };
@@ -129,6 +141,34 @@ impl Memory {
             return stack_id;
         }
         self.walk(start, (limit as usize).clamp(1, MAX_FRAMES), &mut reader)
+    }
+
+    /// The same up to the first frame in code that can be unloaded: where one library was, another can be.
+    #[cold]
+    #[inline(never)]
+    fn walk_in_lasting(&self, own: Registers, limit: usize) -> u32 {
+        let mut reader = StackReader::new(&self.own, own.rsp);
+        let Some(mut at) = caller_of(own, &mut reader) else { return tree::stack_id(NO_TABLE) };
+        let mut walked = 0;
+        let root = loop {
+            if at.return_address == 0 {
+                break COMPLETE;
+            }
+            if walked == limit {
+                break TOO_DEEP;
+            }
+            let Some(found) = lookup::find_lasting(at.return_address as u64) else {
+                break LIBRARY_CHANGED;
+            };
+            let (caller, root) = self.step(walked).take_by(found, at, &mut reader);
+            walked += 1;
+            if root != CONTINUES {
+                break root;
+            }
+            at = caller;
+        };
+        let outermost_first = self.walked.iter().take(walked).rev();
+        tree::stack_id(outermost_first.fold(root, |node, step| tree::child(node, step.frame())))
     }
 
     /// The stack from these registers on, if a recent walk has begun there and would arrive at the

@@ -99,7 +99,17 @@ impl Step {
     /// PERF: no `Result`, whose registers the compiler would copy in memory at each step.
     #[inline(always)]
     pub(super) fn take(&self, at: Registers, reader: &mut StackReader) -> (Registers, u32) {
-        let Found { code, module } = lookup::find(at.return_address as u64);
+        self.take_by(lookup::find(at.return_address as u64), at, reader)
+    }
+
+    /// The same by what is known of the frame's code.
+    #[inline(always)]
+    pub(super) fn take_by(
+        &self,
+        Found { code, module }: Found,
+        at: Registers,
+        reader: &mut StackReader,
+    ) -> (Registers, u32) {
         self.return_address.set(at.return_address);
         self.rsp.set(at.rsp);
         self.rbp.set(at.rbp);

@@ -6,8 +6,13 @@ use memledger::trace::read::{StreamCounts, Summary, TypeCount};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Writes `facts` and `summary` as one document of the schema `memledger.info/1`.
-pub fn write(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+/// Writes `facts`, `summary` and what the figures lack as one document of the schema `memledger.info/1`.
+pub fn write(
+    facts: &Facts,
+    summary: &Summary,
+    lacks: &[(&str, String)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let Summary { handshake, packets, counts, .. } = summary;
     let holes = facts.holes.iter().map(|h| json!({ "first": h.first, "count": h.count }));
     let damages = facts.damages.iter().map(
@@ -15,7 +20,8 @@ pub fn write(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Resul
     );
     let document = json!({
         "schema": "memledger.info/1",
-        "complete": summary.is_complete(),
+        "complete": summary.is_complete() && lacks.is_empty(),
+        "lacks": lacks.iter().map(|(kind, sentence)| json!({ "kind": kind, "sentence": sentence })).collect::<Vec<_>>(),
         "header": {
             "transport": handshake.transport.version(),
             "protocol": handshake.protocol,

@@ -13,12 +13,21 @@ use std::io::{self, Write};
 /// Columns of a name.
 const NAME: usize = 44;
 
-/// Writes `facts` and `summary` in lines of at most 80 columns.
-pub fn write(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+/// Writes `facts`, `summary` and what the figures lack in lines of at most 80 columns.
+pub fn write(
+    name: &str,
+    facts: &Facts,
+    summary: &Summary,
+    lacks: &[(&str, String)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "{}", shown(name, 79))?;
     header(facts, summary, out)?;
     counts(summary, out)?;
     problems(facts, summary, out)?;
+    for (title, sentence) in lacks {
+        line(out, title, sentence)?;
+    }
     event_types(summary, out)?;
     threads(facts, summary, out)?;
     channels(facts, out)

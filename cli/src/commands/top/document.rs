@@ -102,6 +102,7 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
             Some("frame limit") => StackEnd::FrameLimit,
             Some("no unwind information") => StackEnd::NoUnwindInformation,
             Some("unreadable memory") => StackEnd::UnreadableMemory,
+            Some("library changed") => StackEnd::LibraryChanged,
             _ => StackEnd::Complete,
         };
         stack.frames = row["frames"].as_array().into_iter().flatten().filter_map(small).collect();

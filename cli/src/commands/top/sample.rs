@@ -2,7 +2,7 @@
 
 use crate::commands::by::By;
 use memledger::analysis::{Figures, Report};
-use memledger::dump::text::{short, tag};
+use memledger::dump::text::{apart, tag};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.
@@ -121,12 +121,17 @@ impl Sample {
         sample.add(By::Heap, heaps);
         if has_functions {
             let functions = report.by_function(false);
+            // By name, so that a number stays with its function.
+            let mut names: Vec<_> = functions.iter().map(|row| &*row.name).collect();
+            names.sort_unstable();
+            let labels: HashMap<_, _> =
+                names.iter().copied().zip(apart(names.iter().copied())).collect();
             let functions = functions.iter().map(|row| {
                 let [own, inclusive] = match row.estimates() {
                     Some(estimates) => estimates.map(|estimates| estimates.values()),
                     None => [row.figures, row.inclusive],
                 };
-                let label = Some(short(&row.name).into_owned());
+                let label = labels.get(&*row.name).cloned();
                 flat(row.name.clone(), label, &own, &inclusive)
             });
             sample.add(By::Function, functions);

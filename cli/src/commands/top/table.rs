@@ -5,7 +5,7 @@ use super::lines::Line;
 use super::model::{Model, Sort};
 use super::theme::{Meaning, Theme};
 use crate::commands::by::By;
-use memledger::dump::text::{count, counted, escape, fit};
+use memledger::dump::text::{count, counted, escape, fit, fit_ends};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -141,7 +141,7 @@ fn write(
     let style = theme.style(meaning);
     let x = area.x + indent as u16;
     buffer.set_string(x, area.y, sign, theme.style(Meaning::Faint));
-    buffer.set_string(x + 2, area.y, fit(&escape(&line.name), room), style);
+    buffer.set_string(x + 2, area.y, fit_ends(&escape(&line.name), room), style);
     let mut x = area.x + names as u16;
     for &(column, width) in columns {
         let (text, meaning) = column.cell(line);

@@ -8,9 +8,11 @@
 //! object_file.rs   one ELF file, and whether it is the right one
 //! dwarf.rs         its debug information
 //! symbol_table.rs  its symbols
+//! go_functions.rs  what Go's runtime knows of its functions
 //! ```
 
 mod dwarf;
+mod go_functions;
 mod object_file;
 mod search;
 mod symbol_table;
@@ -157,9 +159,10 @@ impl Binary {
                 )),
                 // Libraries are stripped as a rule, and their frames lead to who called them.
                 None if !symbols.is_whole() && !module.is_library() => notes.push(format!(
-                    "{} has the names of exported functions only, because it was stripped; its other frames are \
+                    "{} has the names of {}exported functions only, because it was stripped; its other frames are \
                      the module and an offset",
-                    file.path.display()
+                    file.path.display(),
+                    if symbols.has_go() { "Go's and of " } else { "" }
                 )),
                 None => {}
             }

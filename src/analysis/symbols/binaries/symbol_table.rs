@@ -1,7 +1,8 @@
 //! The symbols of a file: functions by address, without source lines.
 
-use super::demangled;
+use super::go_functions::GoFunction;
 use super::object_file::ObjectFile;
+use super::{demangled, go_functions};
 use crate::words::text_of;
 use object::{Object, ObjectSymbol, SymbolKind};
 
@@ -24,14 +25,16 @@ pub(super) struct SymbolTable {
     symbols: Vec<Symbol>,
     /// Not whole: of the functions that other files can call only.
     is_whole: bool,
+    has_go: bool,
 }
 
 impl SymbolTable {
-    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table and its MiniDebugInfo. What
-    /// cannot be read goes to `notes`.
+    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table, of its MiniDebugInfo, and of
+    /// Go's runtime. What cannot be read goes to `notes`.
     pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
         let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
         let mut is_whole = !symbols.is_empty();
+        let mut has_go = false;
         if !is_whole {
             let exported = file.with_parsed(|file| Self::of(file.dynamic_symbols()));
             symbols = exported.unwrap_or_default();
@@ -44,13 +47,23 @@ impl SymbolTable {
                 is_whole = !others.is_empty();
                 symbols.extend(others);
             }
+            let go = go_functions::read(file).unwrap_or_else(|sentence| {
+                notes.push(sentence);
+                Vec::new()
+            });
+            has_go = !go.is_empty();
+            symbols.extend(go.into_iter().map(|function| {
+                let GoFunction { start, size, name } = function;
+                (Symbol { start, size, name: name.into() }, false)
+            }));
         }
         // Of several names of an address, the longest function that other files can see is used.
         symbols.sort_by(|(a, a_global), (b, b_global)| {
             (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
         });
         symbols.dedup_by_key(|(symbol, _)| symbol.start);
-        Self { symbols: symbols.into_iter().map(|(symbol, _)| symbol).collect(), is_whole }
+        let symbols = symbols.into_iter().map(|(symbol, _)| symbol).collect();
+        Self { symbols, is_whole, has_go }
     }
 
     fn of<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Vec<(Symbol, bool)> {
@@ -72,6 +85,11 @@ impl SymbolTable {
     /// Whether all functions of the file are in it.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Whether it has functions of Go's of a file that was stripped.
+    pub(super) fn has_go(&self) -> bool {
+        self.has_go
     }
 
     /// The demangled name of the function at this address. An address after the end of the symbol

@@ -95,20 +95,20 @@ impl Loaded {
     pub(crate) fn now() -> Self {
         let mut now = Self { bases: Vec::new(), unloaded: 0 };
         objects::find(|object| {
-            now.bases.push(object.base());
-            now.unloaded = object.unloaded;
+            now.bases.push(object.base);
+            (_, now.unloaded) = object.counts;
             None::<()>
         });
         now
     }
 
     fn has(&self, object: &Object<'_>) -> bool {
-        self.bases.contains(&object.base())
+        self.bases.contains(&object.base)
     }
 
     /// Whether an object could be new. Since one was unloaded, a new one can be where it was.
     fn may_lack(&self, object: &Object<'_>) -> bool {
-        object.unloaded != self.unloaded || !self.has(object)
+        object.counts.1 != self.unloaded || !self.has(object)
     }
 }
 

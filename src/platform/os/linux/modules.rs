@@ -129,12 +129,15 @@ fn copy(bytes: &mut [u8], address: u64) -> io::Result<usize> {
 }
 
 /// A number that is another one after the loader has loaded or unloaded a file; `None` while it does
-/// so, or if the program has no loader. Costs two reads for each file.
+/// so, or if the program has no loader. Where the loader's counts are not known, costs two reads for each file.
 ///
-/// NOTE: reads what the loader keeps for debuggers (`struct r_debug` of `link.h`) without its lock. So
+/// NOTE: these read what the loader keeps for debuggers (`struct r_debug` of `link.h`) without its lock. So
 /// the list can be in the middle of a change, and its bytes are read as those of a file.
 pub(crate) fn loader_state(memory: &Memory) -> Option<u64> {
     const MOST_FILES: usize = 1 << 16;
+    if let Some((loads, unloads)) = super::loads::loads_and_unloads() {
+        return Some(loads << 32 | u64::from(unloads));
+    }
     let word = |address: u64, at: u64| memory.word(address.checked_add(at)?);
     static R_DEBUG: OnceLock<Option<u64>> = OnceLock::new();
     let r_debug = R_DEBUG.get_or_init(|| find_r_debug(memory)).filter(|address| *address != 0)?;

@@ -10,7 +10,11 @@ const DT_SYMTAB: u64 = 6;
 
 /// The program or a library.
 pub(super) struct Object<'a> {
-    base: usize,
+    /// How far it is from where it was linked.
+    pub(super) base: usize,
+    /// The numbers of objects that the loader has loaded and unloaded.
+    #[allow(dead_code, reason = "only `loads.rs` needs it")]
+    pub(super) counts: (u64, u64),
     /// The name under which the loader lists it, empty for the program. Valid as long as the object is loaded.
     #[allow(dead_code, reason = "not everywhere needed")]
     pub(super) name: *const c_char,
@@ -18,9 +22,6 @@ pub(super) struct Object<'a> {
     /// Its thread-local memory in this thread, null if this has none yet.
     #[cfg(feature = "__preload")]
     thread_memory: *const c_void,
-    /// How many objects the loader has unloaded so far.
-    #[cfg(all(feature = "__preload", c_mmap))]
-    pub(super) unloaded: u64,
 }
 
 impl Object<'_> {
@@ -47,6 +48,12 @@ impl Object<'_> {
     /// The address of a function or variable that it defines for others.
     pub(super) fn defined(&self, name: &CStr) -> Option<usize> {
         self.symbol(name).map(|symbol| self.base.wrapping_add(symbol.st_value as usize))
+    }
+
+    /// The same with its size in bytes.
+    pub(super) fn variable(&self, name: &CStr) -> Option<(usize, usize)> {
+        let symbol = self.symbol(name)?;
+        Some((self.base.wrapping_add(symbol.st_value as usize), symbol.st_size as usize))
     }
 
     /// The address and size of a function that it defines for others.
@@ -136,12 +143,6 @@ impl Object<'_> {
         rest.chain(self.code()).find_map(find)
     }
 
-    /// Where its addresses begin: no other object that is loaded has this one.
-    #[cfg(all(feature = "__preload", c_mmap))]
-    pub(super) fn base(&self) -> usize {
-        self.base
-    }
-
     /// What it defines for others under a name. One without a table of GNU's form
     /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define nothing.
     fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
@@ -196,12 +197,11 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
     let first = headers.iter().find(|header| header.p_type == libc::PT_LOAD)?;
     Some(Object {
         base: start - first.p_vaddr as usize,
+        counts: (0, 0),
         name: c"".as_ptr(),
         headers,
         #[cfg(feature = "__preload")]
         thread_memory: ptr::null(),
-        #[cfg(all(feature = "__preload", c_mmap))]
-        unloaded: 0,
     })
 }
 
@@ -244,12 +244,11 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let object = Object {
             base: info.dlpi_addr as usize,
+            counts: (info.dlpi_adds, info.dlpi_subs),
             name: info.dlpi_name,
             headers,
             #[cfg(feature = "__preload")]
             thread_memory: info.dlpi_tls_data,
-            #[cfg(all(feature = "__preload", c_mmap))]
-            unloaded: info.dlpi_subs,
         };
         search.found = (search.look)(&object);
         c_int::from(search.found.is_some())

@@ -57,7 +57,7 @@ pub(crate) fn objects(
         let addresses = object.addresses()?;
         let mut found = Object { is_program: is_first, addresses, functions: Vec::new(), code };
         if is_first {
-            found.functions = functions_of_program(object.base(), &is_wanted);
+            found.functions = functions_of_program(object.base, &is_wanted);
         } else if !object.has(own) && witnesses.iter().any(|name| object.function(name).is_some()) {
             for name in names_of(names()) {
                 if let (Some((address, size)), Ok(name)) =
