@@ -49,6 +49,10 @@ pub(crate) struct Found {
     /// Empty if it has no name that programs use.
     pub(crate) function: &'static str,
     /// Its address; 0 if it is not known.
+    #[cfg_attr(
+        not(redirects),
+        allow(dead_code, reason = "only redirected functions are compared")
+    )]
     pub(crate) address: usize,
     pub(crate) file: String,
 }
