@@ -153,6 +153,7 @@ mod inner {
     }
 
     /// Notes an object whose functions may call those that are recorded; `false` if there is no room.
+    #[cfg(not(target_feature = "crt-static"))]
     pub(crate) fn note_nested((from, to): (usize, usize)) -> bool {
         let place =
             NESTED.iter().find(|[start, _]| [0, from].contains(&start.load(Ordering::Relaxed)));
