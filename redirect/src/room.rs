@@ -104,6 +104,11 @@ impl Room {
         self.place.clone()
     }
 
+    /// Whether a call is among them. It then goes on by a jump, which a processor with a shadow stack does not take for a call.
+    pub fn calls(&self) -> bool {
+        self.instructions.iter().any(is_call)
+    }
+
     /// The same instructions for another address, with a jump back behind them. A call returns to where it was.
     ///
     /// # Errors
@@ -236,6 +241,7 @@ mod tests {
     fn a_call_returns_to_its_place() {
         // sub rsp, 8; call +0x100
         let code = [0x48, 0x83, 0xec, 8, 0xe8, 0, 1, 0, 0, 0x90, 0xc3];
+        assert!(room(&code).unwrap().calls());
         let moved = room(&code).unwrap().moved_to(0x7000).unwrap();
         let expected =
             ["Sub_rm64_imm8 0", "Pushq_imm32 0", "Mov_rm32_imm32 4", "Jmp_rel32_64 1109"];

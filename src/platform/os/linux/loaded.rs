@@ -41,17 +41,7 @@ pub(crate) fn return_instruction(caller: usize) -> Option<usize> {
         [.., 0x5b | 0x5c | 0x5e | 0x5f, 0xc3] => true,
         _ => false,
     };
-    let shadow_stack: usize;
-    // SAFETY: reads a register; where there is no shadow stack, the instruction does nothing.
-    unsafe {
-        std::arch::asm!(
-            "xor eax, eax",
-            "rdsspq rax",
-            out("rax") shadow_stack,
-            options(nomem, nostack),
-        );
-    }
-    if shadow_stack != 0 {
+    if has_shadow_stack() {
         return None;
     }
     // The first object is the program.
@@ -204,4 +194,19 @@ fn store(object: &Object<'_>, slot: &AtomicUsize, address: usize) {
         slot.store(address, Ordering::Relaxed);
         protect(libc::PROT_READ);
     }
+}
+
+/// Whether the processor checks where functions return to (Intel's manual, volume 1, 17.2).
+pub(super) fn has_shadow_stack() -> bool {
+    let shadow_stack: usize;
+    // SAFETY: reads a register; where there is no shadow stack, the instruction does nothing.
+    unsafe {
+        std::arch::asm!(
+            "xor eax, eax",
+            "rdsspq rax",
+            out("rax") shadow_stack,
+            options(nomem, nostack),
+        );
+    }
+    shadow_stack != 0
 }

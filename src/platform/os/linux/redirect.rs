@@ -4,6 +4,7 @@
 //! jumps are written through `/proc/self/mem`, as a debugger writes its breakpoints: the code stays executable. Where the
 //! system forbids either (SELinux, `MemoryDenyWriteExecute`, no `/proc`), nothing is changed.
 
+use super::loaded::has_shadow_stack;
 use super::objects;
 use memledger_redirect::{JUMP, branches, build_id, functions, jump};
 pub(crate) use memledger_redirect::{Refusal, Room};
@@ -160,7 +161,8 @@ impl Named {
 
     /// The room for a jump at its start.
     pub(crate) fn room(&self) -> Result<Room, Refusal> {
-        Room::in_function(self.code(), self.address as u64)
+        let room = Room::in_function(self.code(), self.address as u64)?;
+        if room.calls() && has_shadow_stack() { Err(Refusal::Calls) } else { Ok(room) }
     }
 }
 
