@@ -69,8 +69,8 @@ pub fn contradictions(report: &Report) -> Option<String> {
     // The heap of `malloc`, through which programs have ways that others do not see.
     let reason = match report.by_heap.iter().any(|heap| heap.name == "C") {
         true => {
-            "It may be a library that was opened with RTLD_DEEPBIND, an allocator that calls malloc itself, \
-             or an operator new that is not the C++ library's"
+            "It may be an allocator in a stripped program, or in a library that was loaded later, or what the first \
+             functions of a library have allocated that was opened with RTLD_DEEPBIND"
         }
         false => "It may be a block that one allocator has given and another one has taken back",
     };
