@@ -1,6 +1,6 @@
 //! The functions that a file of ELF's form defines, by name.
 
-use object::elf::{FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
+use object::elf::{FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STB_LOCAL, STT_FUNC};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadRef};
 
@@ -13,6 +13,8 @@ pub struct Function<T> {
     pub address: u64,
     /// The bytes of its code.
     pub size: u64,
+    /// Whether only one of the files that the program is linked of knows it: its name may mean anything.
+    pub is_local: bool,
 }
 
 /// The functions whose names are `wanted`, which says what it knows of them: of the whole table of symbols, or, in a stripped file, of those for other files. One that has
@@ -39,6 +41,7 @@ pub fn functions<'a, T, R: ReadRef<'a>>(
                     wanted,
                     address: symbol.st_value(endian),
                     size: symbol.st_size(endian),
+                    is_local: symbol.st_bind() == STB_LOCAL,
                 });
             }
         }

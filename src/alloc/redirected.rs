@@ -13,7 +13,7 @@ use super::hook::{self, FreeMode, Mode};
 use super::roles::{self, Align, Family, Kind, Meaning, Role};
 use super::{own_blocks, sizes};
 use crate::platform::os::next_malloc::{self, MIN_ALIGN, Running};
-use crate::platform::os::redirect::{self, Named, Object, Refusal};
+use crate::platform::os::redirect::{self, Named, Object, Refusal, Room};
 use crate::stacks::capture::{self, Registers};
 use crate::stacks::tree::NO_STACK;
 use std::alloc::{GlobalAlloc, Layout};
@@ -502,8 +502,10 @@ struct Wanted<'a> {
 
 /// The functions of one object by their addresses.
 fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
-    let named = |name: &str| object.functions.iter().find(|it| it.name == name);
-    let is_there = |family: &&Family| family.witnesses().any(|name| named(name).is_some());
+    let named = |name: &str| object.functions.iter().find(|it| it.name == name && !it.is_local);
+    let is_there = |family: &&Family| {
+        family.witnesses().any(|name| object.functions.iter().any(|it| it.name == name))
+    };
     let mut families = roles::OF_ALLOCATORS.iter().filter(is_there).collect::<Vec<_>>();
     // In a library, the functions of C are those that this library's lead to.
     let has_malloc = named("malloc").is_some();
@@ -519,7 +521,10 @@ fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
         let is_usable_size = |it: &&Named| meaning(it) == Some(Meaning::UsableSize);
         let usable_size = object.functions.iter().find(is_usable_size);
         let usable_size = usable_size.or_else(|| named("malloc_usable_size")).map(|it| it.address);
-        for function in &object.functions {
+        // What only one file of the program knows may be anything, unless its name is that of an allocator.
+        let is_clear =
+            |it: &&Named| !it.is_local || roles::OF_ALLOCATORS.iter().any(|of| ptr::eq(of, family));
+        for function in object.functions.iter().filter(is_clear) {
             let Some(Meaning::Role(role)) = meaning(&function) else { continue };
             let new = Wanted { function, names: Vec::new(), roles: Vec::new(), usable_size };
             let wanted = all.entry(function.address).or_insert(new);
@@ -542,45 +547,60 @@ fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
     if !next_malloc::note_nested(object.addresses) {
         return Err("more than 8 libraries have functions of malloc".to_owned());
     }
-    let branches = object.branches();
     let mut pages =
         redirect::Pages::near(object.addresses, all.len()).map_err(|error| error.to_string())?;
+    let mut rooms = Vec::new();
     let mut done = Vec::new();
+    let mut refuse = |wanted: &Wanted<'_>, why: &str| {
+        let functions = wanted.names.join(", ");
+        outcome.refused.push(Refused {
+            functions,
+            object: object.addresses.0,
+            why: why.to_owned(),
+        });
+    };
     for wanted in all.values() {
         let role = wanted.roles[0];
         // One that only jumps to another of these needs no jump of its own.
         let target = wanted.function.leads_to().and_then(|target| all.get(&target));
-        if target.is_none_or(|target| target.roles[0] != role) {
-            let added = if wanted.roles.iter().all(|other| *other == role) {
-                add(wanted, &branches, &mut pages)
-            } else {
-                Err("one function has the code of another".to_owned())
-            };
-            if let Err(why) = added {
-                let functions = wanted.names.join(", ");
-                outcome.refused.push(Refused { functions, object: object.addresses.0, why });
-                continue;
+        if target.is_some_and(|target| target.roles[0] == role) {
+            done.push(wanted);
+        } else if wanted.roles.iter().any(|other| *other != role) {
+            refuse(wanted, "one function has the code of another");
+        } else {
+            match wanted.function.room() {
+                Ok(room) => rooms.push((wanted, room)),
+                Err(why) => refuse(wanted, &why.to_string()),
             }
         }
-        done.extend(wanted.names.iter().map(|name| ((*name).to_owned(), wanted.function.address)));
+    }
+    let places = rooms.iter().map(|(_, room)| room.place()).collect::<Vec<_>>();
+    let entered = object.entered(&places);
+    for (wanted, room) in rooms {
+        let added = if entered.contains(&room.place()) {
+            Err(Refusal::Entered)
+        } else {
+            add(wanted, &room, &mut pages)
+        };
+        match added {
+            Ok(()) => done.push(wanted),
+            Err(why) => refuse(wanted, &why.to_string()),
+        }
     }
     pages.make().map_err(|error| error.to_string())?;
     outcome.has_program |= object.is_program && !done.is_empty();
-    outcome.redirected.extend(done);
+    for wanted in done {
+        let names = wanted.names.iter().map(|name| (*name).to_owned());
+        outcome.redirected.extend(names.map(|name| (name, wanted.function.address)));
+    }
     Ok(())
 }
 
 /// Adds a function to those that are redirected together.
 ///
 /// # Errors
-/// It cannot be redirected.
-fn add(wanted: &Wanted<'_>, branches: &[usize], pages: &mut redirect::Pages) -> Result<(), String> {
-    let room = wanted.function.room().map_err(|why| why.to_string())?;
-    let place = room.place();
-    let behind = branches.partition_point(|target| *target as u64 <= place.start);
-    if branches.get(behind).is_some_and(|target| (*target as u64) < place.end) {
-        return Err(Refusal::Entered.to_string());
-    }
+/// Its first instructions cannot be moved.
+fn add(wanted: &Wanted<'_>, room: &Room, pages: &mut redirect::Pages) -> Result<(), Refusal> {
     let make = |original| {
         let usable_size = wanted.usable_size.map(|address| {
             let function = ptr::with_exposed_provenance::<()>(address);
@@ -590,5 +610,5 @@ fn add(wanted: &Wanted<'_>, branches: &[usize], pages: &mut redirect::Pages) -> 
         let function = Redirected { original, role: wanted.roles[0], usable_size };
         ptr::from_ref(Box::leak(Box::new(function))).expose_provenance()
     };
-    pages.add(&room, stub as *const () as usize, make).map_err(|why| why.to_string())
+    pages.add(room, stub as *const () as usize, make)
 }

@@ -33,6 +33,8 @@ pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) address: usize,
     pub(crate) size: usize,
+    /// See [`memledger_redirect::Function::is_local`].
+    pub(crate) is_local: bool,
 }
 
 /// What compilers append to the name of a function for the parts that rarely run.
@@ -64,10 +66,18 @@ pub(crate) fn objects(
                 if let (Some((address, size)), Ok(name)) =
                     (object.function(&name), name.into_string())
                 {
-                    found.functions.push(Named { name, address, size });
+                    found.functions.push(Named { name, address, size, is_local: false });
                 }
             }
         }
+        // Tables of symbols can be wrong.
+        let is_in_code = |it: &Named| {
+            let is_in = |code: &Range<usize>| {
+                code.contains(&it.address) && it.size <= code.end - it.address
+            };
+            found.code.iter().any(is_in)
+        };
+        found.functions.retain(is_in_code);
         if !found.functions.is_empty() {
             all.push(found);
         }
@@ -91,6 +101,7 @@ fn functions_of_program(base: usize, is_wanted: &impl Fn(&[u8]) -> bool) -> Vec<
             name: it.wanted,
             address: base.wrapping_add(it.address as usize),
             size: it.size as usize,
+            is_local: it.is_local,
         });
         Some((named.collect(), build_id(file.bytes()).map(<[u8]>::to_vec)))
     };
@@ -167,24 +178,26 @@ impl Named {
 }
 
 impl Object {
-    /// Where code that is not in the functions themselves may branch to.
+    /// Those of these places, in the order of their addresses, that code elsewhere may branch into, behind their start.
     ///
-    /// PERF: of a large program, only the parts that a compiler has moved away are looked at: 4 MiB take some 5 ms.
-    pub(crate) fn branches(&self) -> Vec<usize> {
-        const MOST: usize = 4 << 20;
-        let all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MOST;
-        let code = self.code.iter().filter(|_| all).cloned();
+    /// PERF: of more code than 64 MiB, which takes some 50 ms, only the parts are looked at that a compiler has moved away from these functions.
+    pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
+        const MOST: usize = 64 << 20;
+        let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MOST;
+        let code = self.code.iter().filter(|_| is_all).cloned();
         let cold = self.functions.iter().filter(|it| it.name.ends_with(COLD));
         let cold = cold.map(|it| it.address..it.address + it.size);
+        let entered = |target: u64| {
+            let behind = places.partition_point(|place| place.end <= target);
+            places.get(behind).filter(|place| place.start < target).cloned()
+        };
         let of = |code: Range<usize>| {
             let start = ptr::with_exposed_provenance(code.start);
             // SAFETY: as above.
             let bytes = unsafe { std::slice::from_raw_parts::<u8>(start, code.len()) };
-            branches(bytes, code.start as u64).map(|address| address as usize)
+            branches(bytes, code.start as u64)
         };
-        let mut found = code.chain(cold).flat_map(of).collect::<Vec<_>>();
-        found.sort_unstable();
-        found
+        code.chain(cold).flat_map(of).filter_map(entered).collect()
     }
 }
 
