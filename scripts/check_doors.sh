@@ -5,6 +5,7 @@
 # Installs what it needs; fetches two crates.
 #
 #     scripts/check_doors.sh [--short]      --short: without Rust's crates
+#     scripts/check_doors.sh --peers        only a table: what memledger, heaptrack and DHAT see of these programs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -97,4 +98,4 @@ TOML
         rm "$folder/target/release/program"
     done
 fi
-python3 scripts/check_doors.py
+python3 scripts/check_doors.py "$@"
