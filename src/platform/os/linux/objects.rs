@@ -51,6 +51,7 @@ impl Object<'_> {
     }
 
     /// The same with its size in bytes.
+    #[allow(dead_code, reason = "only `loads.rs` needs it")]
     pub(super) fn variable(&self, name: &CStr) -> Option<(usize, usize)> {
         let symbol = self.symbol(name)?;
         Some((self.base.wrapping_add(symbol.st_value as usize), symbol.st_size as usize))
