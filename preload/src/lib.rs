@@ -14,27 +14,6 @@ use std::ffi::{c_char, c_int, c_void};
 static ALLOC: TrackingAllocator<GlobalDlmalloc> = TrackingAllocator::new(GlobalDlmalloc);
 memledger::track_c_malloc!();
 
-unsafe extern "C" {
-    /// C's environment.
-    static mut environ: *const *const c_char;
-}
-
-/// Runs before all else in the process, see `build.rs`; C's own library has not set its environment yet, which the tracker reads.
-extern "C" fn set_environment(
-    _: c_int,
-    _: *const *const c_char,
-    environment: *const *const c_char,
-) {
-    // SAFETY: no other thread runs. The C library sets the same value later.
-    unsafe { environ = environment };
-}
-
-// SAFETY: the loader calls the functions in this section with the arguments of `main`; the number puts this one first.
-#[unsafe(link_section = ".init_array.00001")]
-#[used]
-static SET_ENVIRONMENT: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
-    set_environment;
-
 /// glibc's other names of functions of `malloc`, which programs call, too.
 #[cfg(target_arch = "x86_64")]
 macro_rules! other_names {

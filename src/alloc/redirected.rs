@@ -5,13 +5,14 @@
 //!             (a jump)     (the call)          ▲                                                               │
 //!                                              └──────────────────────── `after` ◄──────────────────────────────┘
 //! ```
-//! [`begin`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program runs.
+//! [`begin`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program's own code runs.
 #![expect(unsafe_code, reason = "calls functions of allocators")]
 
 use super::events::C;
 use super::hook::{self, FreeMode, Mode};
 use super::roles::{self, Align, Family, Kind, Meaning, Role};
 use super::{own_blocks, sizes};
+use crate::platform::os;
 use crate::platform::os::next_malloc::{self, MIN_ALIGN, Running};
 use crate::platform::os::redirect::{self, Named, Object, Refusal, Room};
 use crate::stacks::capture::{self, Registers};
@@ -436,7 +437,7 @@ pub(crate) fn outcome() -> Option<&'static Outcome> {
     OUTCOME.get()
 }
 
-/// Redirects the allocators of the program and its libraries. No other thread runs, and nothing of the program has run.
+/// Redirects the allocators of the program and its libraries, unless a library has started a thread, which could be in them.
 pub(crate) fn begin() {
     let mut outcome = Outcome::default();
     let witnesses = roles::OF_ALLOCATORS.iter().flat_map(Family::witnesses).chain(["malloc"]);
@@ -543,6 +544,9 @@ fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
     let all = wanted(object);
     if all.is_empty() {
         return Ok(());
+    }
+    if !os::has_one_thread() {
+        return Err("a library has started a thread before".to_owned());
     }
     if !next_malloc::note_nested(object.addresses) {
         return Err("more than 8 libraries have functions of malloc".to_owned());
