@@ -134,7 +134,7 @@ def peers():
 
     print("| program | its own count | memledger | heaptrack | DHAT |\n|---|---|---|---|---|")
     programs = [("operators", None), ("named", "jemalloc.so.2"), ("named", "mimalloc.so.2"), ("named", "tcmalloc_minimal.so.4")]
-    programs += [("operators", f"{name}") for name in ["jemalloc.so.2", "tcmalloc_minimal.so.4", "mimalloc.so.2"]]
+    programs += [("operators", name) for name in ["jemalloc.so.2", "tcmalloc_minimal.so.4", "mimalloc.so.2"]]
     programs += [(name, None) for name in ["operators_jemalloc", "operators_tcmalloc_minimal", "rust_mimalloc", "rust_tikv-jemallocator"]]
     for name, below in programs:
         preload = library(f"lib{below}") if below else None

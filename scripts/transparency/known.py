@@ -26,6 +26,8 @@ KNOWN = [
      "where nothing can be written, there is no watcher: the row of handlers"),
     ("nginx|start-stop-daemon --background", FOLLOWED, ANY, "notes in stderr", r"\+memledger: the trace( of .*)? has no end: .*",
      f"a followed child that runs on when its parent has ended has no end yet: {LINES}"),
+    (r"gcc|g\+\+|make|timeout", FOLLOWED, "INT|TERM|HUP|PIPE", "notes in stderr", r"\+memledger: the trace of (cc1|cc1plus|cat|dash) .*has no end: .*",
+     f"the same where only the parent gets the signal: {LINES}"),
     ("prlimit", ANY, TO_END, "notes in stderr", rf"{SAYS}there is no watcher: Too many open files \(os error 24\)",
      f"a program with few descriptors has none for a watcher's pipe: {LINES}"),
     ("C: last-thread-call", ANY, TO_END, "status", r"-5|\+3", "the last thread ends by the system call, with a status of its own: the row of system calls"),

@@ -16,7 +16,7 @@ pub struct Way {
     through: usize,
 }
 
-/// Says how the program's call of `dlopen` goes on, which returns to `caller`.
+/// Says what the program's call of `dlopen` leads to. `caller` is the address that the call returns to.
 pub extern "C" fn way(mode: c_int, caller: usize) -> Way {
     // Where nothing is done after it, a call costs a jump more than alone.
     let returns_here = mode & libc::RTLD_DEEPBIND != 0;

@@ -4,6 +4,9 @@
 //! 2 (`tcmalloc.h`), rpmalloc 1.4 (`rpmalloc.h`), snmalloc 0.7 (`rust.cc` and `malloc.cc`) and of C++'s `operator new` and `operator delete` ("Itanium C++
 //! ABI", 5.1.3). Those of C are here for programs that define them.
 
+/// The bytes of the longest of these names.
+pub(crate) const LONGEST: usize = 35;
+
 /// What a function does, and which of its arguments is what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Role {
@@ -374,6 +377,7 @@ mod tests {
         for family in OF_ALLOCATORS.iter().chain([&OF_C, &OPERATORS]) {
             let mut names = family.names();
             assert!(names.iter().all(|name| family.meaning(name.as_bytes()).is_some()));
+            assert!(names.iter().all(|name| name.len() <= LONGEST), "{names:?}");
             let all = names.len();
             names.sort_unstable();
             names.dedup();

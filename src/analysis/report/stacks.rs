@@ -163,7 +163,7 @@ impl Builder<'_> {
             return (kind, Vec::new(), StackEnd::Complete);
         };
         let (locations, end) = stacks.locations(node);
-        // A stack without frames that goes on has a reason of its own.
+        // A stack without frames says why it has none.
         let is_other = locations.is_empty() && end == StackEnd::Complete;
         let kind = if is_other { StackKind::Other } else { StackKind::Known };
         (kind, locations.into_iter().map(|location| self.frame(location)).collect(), end)

@@ -147,21 +147,22 @@ impl Mapped {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: they are mapped as long as this is. NOTE: the kernel lets nobody write to the file of a running program.
+        // NOTE: the kernel refuses to write to the file of a running program.
+        // SAFETY: the pages are mapped until this value is dropped.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.bytes) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: nobody else has them.
+        // SAFETY: only this value knows the pages.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }
 
 impl Named {
     fn code(&self) -> &[u8] {
-        // SAFETY: the loader has mapped the code of the function, which nobody changes meanwhile.
+        // SAFETY: the range is in code that the loader has mapped. It is changed only after it was read.
         unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(self.address), self.size) }
     }
 
@@ -180,7 +181,7 @@ impl Named {
 impl Object {
     /// Those of these places, in the order of their addresses, that code elsewhere may branch into, behind their start.
     ///
-    /// PERF: of more code than 64 MiB, which takes some 50 ms, only the parts are looked at that a compiler has moved away from these functions.
+    /// PERF: of more code than 64 MiB, which takes some 65 ms, only the parts are looked at that a compiler has moved away from these functions.
     pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
         const MOST: usize = 64 << 20;
         let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MOST;
@@ -214,7 +215,7 @@ const EACH: usize = 128;
 const PAGE: usize = 4096;
 
 impl Pages {
-    /// Pages for so many functions, below the object: behind a program is its heap, which grows.
+    /// Pages with room for this number of functions. They are below the object, because a program's heap grows above it.
     pub(crate) fn near((object, _): (usize, usize), functions: usize) -> io::Result<Self> {
         const STEP: usize = 64 << 10;
         /// What is in the object has to be within 2 GiB.
@@ -263,7 +264,7 @@ impl Pages {
         if code.len() > EACH || self.used + code.len() > self.bytes {
             return Err(Refusal::Fixed);
         }
-        // SAFETY: the pages have the room, and nobody else has them.
+        // SAFETY: the code fits into the pages, which only this value knows.
         unsafe {
             ptr::with_exposed_provenance_mut::<u8>(original)
                 .copy_from_nonoverlapping(code.as_ptr(), code.len())
@@ -275,7 +276,7 @@ impl Pages {
 
     /// Makes the changes; all, or, if there is an error, none.
     pub(crate) fn make(self) -> io::Result<()> {
-        // SAFETY: nobody else has the pages.
+        // SAFETY: only this value knows the pages.
         let made = unsafe {
             libc::mprotect(
                 ptr::with_exposed_provenance_mut(self.start),
@@ -310,7 +311,7 @@ impl Pages {
 
     /// Gives the pages back, to which nothing leads.
     fn given_back(&self, error: io::Error) -> io::Error {
-        // SAFETY: nobody else has the pages.
+        // SAFETY: only this value knows the pages.
         unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.start), self.bytes) };
         error
     }
