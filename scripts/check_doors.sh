@@ -47,7 +47,7 @@ for static in jemalloc tcmalloc_minimal; do
     cp "$folder/operators_$static" "$folder/stripped_$static"
     strip "$folder/stripped_$static"
 done
-for program in calls freed host maps; do
+for program in calls forks freed host maps reopens; do
     gcc -O0 -fno-builtin -Wall -Wextra -Werror -o "$folder/$program" $sources/$program.c
 done
 # A pointer to `malloc` in a program with a fixed address is an address of the program.
@@ -57,6 +57,9 @@ void *(*volatile function)(size_t) = malloc;
 static void *volatile kept;
 int main() { kept = function(100); }
 C
+gcc -O1 -shared -fPIC -DLIBRARY -Wall -Wextra -Werror -o "$folder/reopened.so" $sources/reopens.c
+gcc -O1 -shared -fPIC -DLIBRARY -DTHREAD -Wall -Wextra -Werror -o "$folder/threaded.so" $sources/reopens.c
+gcc -O1 -fno-builtin -o "$folder/forks_jemalloc" $sources/forks.c "$libraries/libjemalloc.a" -lstdc++ -lm
 gcc -O1 -fno-builtin -shared -fPIC -o "$folder/calloc.so" $sources/calloc.c
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -o "$folder/plugin.so" $sources/plugin.c
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -DEARLY -o "$folder/early_plugin.so" $sources/plugin.c

@@ -333,13 +333,13 @@ def executes():
     unrelated = [f"{os.path.dirname(os.environ['other_allocators'].split()[0])}/lib{name}.so" for name in ["m", "mvec"]]
     unrelated = [f"{name}.{number}" for name, number in zip(unrelated, [6, 1])]
     path = f"/nowhere::{FOLDER}:/bin"
-    for kind in ["static", "script", "32", "musl"]:
+    for kind in ["static", "script", "32", "musl", "address", "leak"]:
         target = file(f"executes_{kind}")
         if kind == "32" and subprocess.run([target], capture_output=True, check=False).returncode != 0:
             print("programs of 32 bits: this system runs none")
             continue
-        # The other libraries would be wrong for musl.
-        for others in [[], unrelated] if kind != "musl" else [[]]:
+        # The other libraries would be wrong for musl, and come before the sanitizer.
+        for others in [[], unrelated] if kind in ["static", "script", "32"] else [[]]:
             for way in [*ways, "many 100", "many 1000", "many 8000"]:
                 if kind == "script" and way.startswith(("fexecve", "execveat")):
                     # A script that is closed when it starts cannot be read.

@@ -53,6 +53,9 @@ gcc -O1 -Wall -Wextra -Werror -o "$folder/executes" tests/preload/executes.c
 gcc -O1 -Wall -Wextra -Werror -static -o "$folder/executes_static" tests/preload/executes.c
 musl-gcc -O1 -Wall -Wextra -Werror -o "$folder/executes_musl" tests/preload/executes.c
 gcc -m32 -O1 -Wall -Wextra -Werror -DALONE -nostdlib -static -ffreestanding -fno-pie -no-pie -fno-stack-protector -o "$folder/executes_32" tests/preload/executes.c
+for sanitizer in address leak; do
+    gcc -O1 -w -fsanitize=$sanitizer -o "$folder/executes_$sanitizer" tests/preload/executes.c
+done
 printf '#!%s %s\n' "$folder/executes_static" 1 >"$folder/executes_script" && chmod +x "$folder/executes_script"
 mkdir "$folder/sub"
 gcc -O1 -Wall -Wextra -Werror -fno-builtin -pthread -o "$folder/opens" tests/preload/opens.c

@@ -110,7 +110,7 @@ pub mod trace;
 mod words;
 
 pub use alloc::TrackingAllocator;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 #[doc(hidden)]
 pub use alloc::c_dlopen as __dlopen;
 #[cfg(feature = "c-malloc")]
@@ -139,6 +139,11 @@ pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]
 pub mod __exec {
     pub use crate::platform::os::exec::*;
+}
+#[cfg(redirects)]
+#[doc(hidden)]
+pub mod __main_function {
+    pub use crate::platform::os::main_function::start_main;
 }
 #[cfg(all(feature = "__preload", c_malloc))]
 #[doc(hidden)]

@@ -14,6 +14,33 @@ use std::ffi::{c_char, c_int, c_void};
 static ALLOC: TrackingAllocator<GlobalDlmalloc> = TrackingAllocator::new(GlobalDlmalloc);
 memledger::track_c_malloc!();
 
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    /// C's environment.
+    static mut environ: Texts;
+}
+
+/// Runs before all else in the process, see `build.rs`; C's own library has not set its environment yet, which the tracker reads.
+#[cfg(target_arch = "x86_64")]
+extern "C" fn set_environment(_: c_int, _: Texts, environment: Texts) {
+    // SAFETY: no other thread runs. The C library sets the same value later.
+    unsafe { environ = environment };
+}
+
+// SAFETY: the loader calls the functions in this section with the arguments of `main`; the number puts this one first.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(link_section = ".init_array.00001")]
+#[used]
+static SET_ENVIRONMENT: extern "C" fn(c_int, Texts, Texts) = set_environment;
+
+/// C's function that calls `main`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __libc_start_main() {
+    naked_asm!("jmp {start}", start = sym memledger::__main_function::start_main)
+}
+
 /// glibc's other names of functions of `malloc`, which programs call, too.
 #[cfg(target_arch = "x86_64")]
 macro_rules! other_names {

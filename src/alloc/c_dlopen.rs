@@ -4,7 +4,9 @@
 //! its namespace. So the next `dlopen` is jumped to, not called, unless something is to be done when it has returned.
 #![expect(unsafe_code, reason = "the function of C")]
 
+use super::redirected::Opening;
 use crate::platform::os::loaded::{self, Dlopen, Loaded};
+use crate::trace::write::state;
 use crate::trace::write::untracked;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -18,15 +20,14 @@ pub struct Way {
 
 /// Says what the program's call of `dlopen` leads to. `caller` is the address that the call returns to.
 pub extern "C" fn way(mode: c_int, caller: usize) -> Way {
-    // Where nothing is done after it, a call costs a jump more than alone.
-    let returns_here = mode & libc::RTLD_DEEPBIND != 0;
+    let returns_here = mode & libc::RTLD_DEEPBIND != 0 || state::is_running();
     untracked(|| Way {
         next: loaded::next_dlopen(),
         through: if returns_here { loaded::return_instruction(caller) } else { None }.unwrap_or(0),
     })
 }
 
-/// Calls the next `dlopen`, and leads the calls of the objects that came with it here.
+/// Calls the next `dlopen`, and leads here what the objects that came with it call, and functions of allocators that they have.
 ///
 /// # Safety
 /// That of C's function. The last arguments are those of [`way`].
@@ -36,14 +37,18 @@ pub unsafe extern "C" fn open(
     next: Dlopen,
     through: usize,
 ) -> *mut c_void {
-    let before = untracked(Loaded::now);
+    let is_bound_deep = mode & libc::RTLD_DEEPBIND != 0;
+    let before = untracked(|| (Opening::begin(), is_bound_deep.then(Loaded::now)));
     // SAFETY: the caller's promise.
     let handle = unsafe { loaded::call_from(file, mode, next, through) };
     untracked(|| {
-        if !handle.is_null() {
+        let (opening, loaded) = before;
+        if let Some(opening) = opening {
+            opening.end();
+        }
+        if let Some(before) = loaded.filter(|_| !handle.is_null()) {
             loaded::lead_here(handle, &before);
         }
-        drop(before);
     });
     handle
 }

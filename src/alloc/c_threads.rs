@@ -20,6 +20,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+#[cfg(redirects)]
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The function of a thread.
@@ -31,6 +33,16 @@ thread_local! {
 }
 
 static PLACE: Place = Place::new();
+
+/// See [`made`].
+#[cfg(redirects)]
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// The number of threads that the program has made, and of those that it could not make.
+#[cfg(redirects)]
+pub(crate) fn made() -> u32 {
+    MADE.load(Ordering::Acquire)
+}
 
 /// What a new thread is given.
 struct Start {
@@ -127,6 +139,8 @@ fn make(
         // The thread is the tracker's own.
         return create(function, argument);
     }
+    #[cfg(redirects)]
+    MADE.fetch_add(1, Ordering::AcqRel);
     let mut made_in = None;
     if events::are_thread_stacks_recorded()
         && let Some(bytes) = bytes()

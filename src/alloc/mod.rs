@@ -3,7 +3,7 @@
 #[cfg(feature = "enable")]
 pub(crate) mod append;
 mod below;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 #[doc(hidden)]
 pub mod c_dlopen;
 #[cfg(feature = "c-malloc")]

@@ -23,14 +23,40 @@ static UNTRACKED: Declaration = Declaration {
 
 static TYPES: &[&Declaration] = &[&UNTRACKED];
 
-/// Looks once for such allocators, when a recording begins.
+/// Looks once for such allocators, when a recording begins; and tells of those that were found since, in libraries that came later.
 pub(crate) struct OtherAllocators {
     announced: bool,
+    /// How many of [`redirected::Outcome::allocators`] were announced.
+    #[cfg(redirects)]
+    later: usize,
 }
 
 impl OtherAllocators {
     pub(crate) fn new() -> Self {
-        Self { announced: false }
+        Self {
+            announced: false,
+            #[cfg(redirects)]
+            later: 0,
+        }
+    }
+
+    /// Announces what is new of the functions that lead to the tracker, or could not.
+    #[cfg(redirects)]
+    fn announce_redirected(&mut self, mut add: impl FnMut(u8, &str, &str)) {
+        if redirected::found() == self.later {
+            return;
+        }
+        let Some(outcome) = redirected::outcome() else { return };
+        for allocator in &outcome.allocators[self.later..] {
+            match &allocator.refusal {
+                Some(why) => {
+                    let function = format!("{} ({why})", allocator.functions);
+                    add(untracked::ALLOCATOR, &function, &allocator.file);
+                }
+                None => add(untracked::RECORDED, &allocator.functions, &allocator.file),
+            }
+        }
+        self.later = outcome.allocators.len();
     }
 }
 
@@ -40,12 +66,14 @@ impl EventProvider for OtherAllocators {
     }
 
     fn announce(&mut self, importants: &mut Importants) {
-        if std::mem::replace(&mut self.announced, true) {
-            return;
-        }
         let mut add = |reason: u8, function: &str, file: &str| {
             importants.add(&UNTRACKED, &[u32::from(reason).into(), function.into(), file.into()]);
         };
+        #[cfg(redirects)]
+        self.announce_redirected(&mut add);
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
         for found in other_allocators::find() {
             let reason = match found.allocator {
                 _ if is_redirected(&found) => untracked::RECORDED,
@@ -56,11 +84,6 @@ impl EventProvider for OtherAllocators {
                 OtherAllocator::Next => untracked::RECORDED,
             };
             add(reason, found.function, &found.file);
-        }
-        #[cfg(redirects)]
-        for refused in redirected::outcome().iter().flat_map(|outcome| &outcome.refused) {
-            let function = format!("{} ({})", refused.functions, refused.why);
-            add(untracked::ALLOCATOR, &function, &other_allocators::file_of(refused.object));
         }
     }
 }

@@ -10,7 +10,7 @@
 
 mod finding;
 
-pub(crate) use finding::{begin, outcome};
+pub(crate) use finding::{Opening, Outcome, begin, found, outcome, outcome_within};
 
 use super::events::C;
 use super::hook::{self, FreeMode, Mode};
@@ -41,14 +41,14 @@ pub(crate) struct Redirected {
 }
 
 impl Redirected {
-    /// The address of one that stays. `usable_size` is that of the function.
-    fn kept(original: usize, role: Role, usable_size: Option<usize>) -> usize {
+    /// `usable_size` is the address of that function.
+    fn new(original: usize, role: Role, usable_size: Option<usize>) -> Self {
         let usable_size = usable_size.map(|address| {
             let function = ptr::with_exposed_provenance::<()>(address);
             // SAFETY: the function of this name has this type.
             unsafe { transmute::<*const (), UsableSize>(function) }
         });
-        ptr::from_ref(Box::leak(Box::new(Self { original, role, usable_size }))).expose_provenance()
+        Self { original, role, usable_size }
     }
 }
 

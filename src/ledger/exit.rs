@@ -7,13 +7,41 @@ use crate::trace::write::is_untracked;
 use crate::trace::write::watch::unshare_in_child;
 use crate::trace::write::{ReentrancyGuard, registry, state};
 use std::sync::Once;
+#[cfg(redirects)]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Registers the handlers of forks, once.
 ///
 /// Called before `main`, because a program may fork before it starts recording, to become a daemon.
 pub(super) fn watch_forks() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| os::at_fork(fork::prepare, fork::in_parent, forked));
+    ONCE.call_once(|| {
+        #[cfg(redirects)]
+        {
+            os::in_children(forked_by_constructor);
+            os::run_before_main(handle_forks);
+        }
+        #[cfg(not(redirects))]
+        handle_forks();
+    });
+}
+
+fn handle_forks() {
+    #[cfg(redirects)]
+    HAS_MAIN.store(true, Ordering::Release);
+    os::at_fork(fork::prepare, fork::in_parent, forked);
+}
+
+/// Whether the handlers of forks are registered, and constructors have run.
+#[cfg(redirects)]
+static HAS_MAIN: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork that is not followed: one by a constructor of a library.
+#[cfg(redirects)]
+extern "C" fn forked_by_constructor() {
+    if !HAS_MAIN.load(Ordering::Acquire) {
+        forked();
+    }
 }
 
 /// Registers the handlers of the end of the process, once.

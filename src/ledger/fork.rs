@@ -14,6 +14,8 @@ use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording};
 use super::watch::{self, SharedChild, Watching};
+#[cfg(redirects)]
+use crate::alloc::redirected;
 use crate::analysis::InitialLiveSet;
 use crate::events::important;
 use crate::platform::os::{BlockedSignals, KeepErrno};
@@ -22,8 +24,8 @@ use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{buffer_pool, hold, registry, state, untracked};
-use std::cell::RefCell;
-use std::mem::{forget, take};
+use std::cell::Cell;
+use std::mem::{ManuallyDrop, forget, take};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -42,14 +44,20 @@ struct Locks {
     problems: MutexGuard<'static, Vec<String>>,
     queues: MutexGuard<'static, Vec<Arc<Queue>>>,
     importants: MutexGuard<'static, important::Cache>,
+    /// Released by its drop alone.
+    #[cfg(redirects)]
+    redirected: MutexGuard<'static, redirected::Outcome>,
 }
 
 /// Which lock was not free, so that the child of a fork cannot follow.
 type BusyLock = &'static str;
 
+/// What a thread holds during a fork.
+type Held = ManuallyDrop<Option<Result<Locks, BusyLock>>>;
+
 thread_local! {
-    /// The locks that this thread holds during a fork.
-    static LOCKS: RefCell<Option<Result<Locks, BusyLock>>> = const { RefCell::new(None) };
+    /// The locks that this thread holds during a fork. NOTE: nothing is dropped when a thread ends, for which the C library would allocate.
+    static LOCKS: Cell<Held> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 /// From now on, each fork checks whether the recording follows it.
@@ -62,8 +70,8 @@ pub(super) extern "C" fn prepare() {
     let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) && !state::is_forked() {
         untracked(|| {
-            let locked = lock_all();
-            let _ = LOCKS.try_with(|locks| locks.replace(locked));
+            let locked = ManuallyDrop::new(lock_all());
+            LOCKS.with(|locks| locks.set(locked));
         });
     }
 }
@@ -88,6 +96,11 @@ fn lock_all() -> Option<Result<Locks, BusyLock>> {
         hold::release();
         return Some(Err("the tracker's thread that writes"));
     }
+    #[cfg(redirects)]
+    let Some(redirected) = redirected::outcome_within(LOCK_TIMEOUT) else {
+        hold::release();
+        return Some(Err("a library that is loaded"));
+    };
     // NOTE: after the cycle, which may report a problem.
     let (Some(problems), Some(importants)) =
         (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))
@@ -95,15 +108,20 @@ fn lock_all() -> Option<Result<Locks, BusyLock>> {
         hold::release();
         return Some(Err("what the ledger keeps"));
     };
-    Some(Ok(Locks { recording, session, problems, queues: queue::lock_all(), importants }))
+    Some(Ok(Locks {
+        recording,
+        session,
+        problems,
+        queues: queue::lock_all(),
+        importants,
+        #[cfg(redirects)]
+        redirected,
+    }))
 }
 
 fn take_locks() -> Option<Result<Locks, BusyLock>> {
-    // NOTE: the C library allocates when a thread first has `LOCKS`, which is then an allocation in each child.
-    if !FOLLOWS_FORKS.load(Ordering::Acquire) {
-        return None;
-    }
-    LOCKS.try_with(RefCell::take).ok().flatten()
+    let held = LOCKS.with(|locks| locks.replace(ManuallyDrop::new(None)));
+    ManuallyDrop::into_inner(held)
 }
 
 pub(super) extern "C" fn in_parent() {
@@ -131,7 +149,17 @@ pub(super) extern "C" fn in_parent() {
 pub(super) fn in_child() -> bool {
     let missed = hold::end_in_child();
     let Some(Ok(locks)) = take_locks() else { return false };
-    let Locks { mut recording, mut session, mut problems, mut queues, importants } = locks;
+    let Locks {
+        mut recording,
+        mut session,
+        mut problems,
+        mut queues,
+        importants,
+        #[cfg(redirects)]
+        redirected,
+    } = locks;
+    #[cfg(redirects)]
+    drop(redirected);
     let (Some(mut old), Some(old_session)) = (recording.take(), session.take()) else {
         return false;
     };

@@ -1,4 +1,4 @@
-// The functions that only an allocator has, asked of the loader by their names, as often as the argument says. Prints its own count:
+// The functions that only an allocator has, asked of the loader by their names, as often as the argument says; of the library that is opened, if a second one is a path. Prints its own count:
 // allocations, frees, reallocations, bytes and blocks at the end; and the allocator's name.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -105,8 +105,8 @@ static void tcmalloc(int times) {
 }
 
 int main(int count, char **arguments) {
-    (void)count;
     int times = atoi(arguments[1]);
+    if (count > 2 && strchr(arguments[2], '/') && !dlopen(arguments[2], RTLD_NOW | RTLD_GLOBAL)) exit(8);
     const char *name = "none";
     if (dlsym(RTLD_DEFAULT, "mallocx") != NULL) jemalloc(times), name = "jemalloc";
     if (dlsym(RTLD_DEFAULT, "mi_malloc") != NULL) mimalloc(times), name = "mimalloc";

@@ -1,31 +1,114 @@
 //! Finds the functions of allocators, and redirects them.
 
 use super::{Redirected, stub};
+use crate::alloc::c_threads;
 use crate::alloc::roles::{self, Family, Meaning, Role};
-use crate::platform::os;
-use crate::platform::os::next_malloc;
+use crate::platform::os::loaded::Loaded;
 use crate::platform::os::redirect::{self, Named, Object, Refusal, Room};
+use crate::platform::os::{self, next_malloc, other_allocators};
+use crate::trace::worker;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What was redirected, and what could not be.
-#[derive(Default)]
 pub(crate) struct Outcome {
     /// The functions, by name, and their addresses.
     redirected: Vec<(String, usize)>,
+    moved: Vec<Moved>,
     /// Whether the program has an allocator in itself that is redirected.
     pub(crate) has_program: bool,
-    pub(crate) refused: Vec<Refused>,
+    /// In the order in which they were found.
+    pub(crate) allocators: Vec<Allocator>,
+    /// What was looked at last.
+    loaded: Option<Loaded>,
+    /// For each library that the program loads at the moment, how many threads it had made before.
+    opening: Vec<u32>,
 }
 
-/// A function that could not be redirected.
-pub(crate) struct Refused {
-    /// Its names.
+/// Where the moved instructions of an object are.
+struct Moved {
+    object: (usize, usize),
+    pages: Range<usize>,
+    /// The code in these pages has their addresses.
+    _functions: Vec<Box<Redirected>>,
+}
+
+/// An allocator whose functions are recorded, or functions that are not.
+#[derive(PartialEq)]
+pub(crate) struct Allocator {
+    /// Names of functions.
     pub(crate) functions: String,
-    /// An address in the object that has it.
-    pub(crate) object: usize,
-    pub(crate) why: String,
+    /// The file that has them.
+    pub(crate) file: String,
+    /// Why they could not be redirected, if they could not.
+    pub(crate) refusal: Option<String>,
+}
+
+static OUTCOME: Mutex<Outcome> = Mutex::new(Outcome {
+    redirected: Vec::new(),
+    moved: Vec::new(),
+    has_program: false,
+    allocators: Vec::new(),
+    loaded: None,
+    opening: Vec::new(),
+});
+
+/// How long the outcome is waited for: in the child of a fork, another thread of the parent may have it for ever.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The number of [`Outcome::allocators`].
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of allocators that were found.
+pub(crate) fn found() -> usize {
+    FOUND.load(Ordering::Acquire)
+}
+
+/// What was done; `None` if another thread has it for too long.
+pub(crate) fn outcome() -> Option<MutexGuard<'static, Outcome>> {
+    outcome_within(TIMEOUT)
+}
+
+/// The same with another patience.
+pub(crate) fn outcome_within(timeout: Duration) -> Option<MutexGuard<'static, Outcome>> {
+    worker::lock_within(&OUTCOME, timeout)
+}
+
+/// Redirects the allocators of the program and its libraries, unless a library has started a thread, which could be in them.
+pub(crate) fn begin() {
+    if let Some(mut outcome) = outcome() {
+        outcome.redirect_new(os::has_one_thread);
+    }
+}
+
+/// The program loads a library.
+pub(crate) struct Opening {
+    threads: u32,
+}
+
+impl Opening {
+    pub(crate) fn begin() -> Option<Self> {
+        let mut outcome = outcome()?;
+        let threads = c_threads::made();
+        outcome.opening.push(threads);
+        Some(Self { threads })
+    }
+
+    /// Redirects the allocators of libraries that are new, unless a thread was made meanwhile, which could be in them. No older thread is: one that
+    /// loads the same library waits here.
+    pub(crate) fn end(self) {
+        let Some(mut outcome) = outcome() else { return };
+        if !outcome.loaded.as_ref().is_some_and(Loaded::is_still_all) {
+            let before = outcome.opening.iter().min().copied();
+            outcome.redirect_new(|| before == Some(c_threads::made()));
+        }
+        let own = outcome.opening.iter().position(|threads| *threads == self.threads);
+        own.map(|own| outcome.opening.swap_remove(own));
+    }
 }
 
 impl Outcome {
@@ -38,27 +121,45 @@ impl Outcome {
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.redirected.iter().any(|(it, _)| it == name)
     }
-}
 
-static OUTCOME: OnceLock<Outcome> = OnceLock::new();
-
-/// What [`begin`] has done.
-pub(crate) fn outcome() -> Option<&'static Outcome> {
-    OUTCOME.get()
-}
-
-/// Redirects the allocators of the program and its libraries, unless a library has started a thread, which could be in them.
-pub(crate) fn begin() {
-    let mut outcome = Outcome::default();
-    let witnesses = roles::OF_ALLOCATORS.iter().flat_map(Family::witnesses).chain(["malloc"]);
-    let witnesses = witnesses.map(str::to_owned).collect::<Vec<_>>();
-    for object in redirect::objects(is_of_interest, &witnesses, names) {
-        if let Err(why) = redirect_in(&object, &mut outcome) {
-            let first = object.functions.first().map_or(String::new(), |it| it.name.clone());
-            outcome.refused.push(Refused { functions: first, object: object.addresses.0, why });
+    fn add(&mut self, functions: String, object: &Object, refusal: Option<String>) {
+        let file = other_allocators::file_of(object.addresses.0);
+        let new = Allocator { functions, file, refusal };
+        if !self.allocators.contains(&new) {
+            self.allocators.push(new);
         }
     }
-    let _ = OUTCOME.set(outcome);
+
+    /// Redirects the allocators of what may be new since the last time.
+    fn redirect_new(&mut self, is_alone: impl Fn() -> bool) {
+        let before = self.loaded.replace(Loaded::now());
+        let witnesses = roles::OF_ALLOCATORS.iter().flat_map(Family::witnesses).chain(["malloc"]);
+        let witnesses = witnesses.map(str::to_owned).collect::<Vec<_>>();
+        for object in redirect::objects(before.as_ref(), is_of_interest, &witnesses, names) {
+            if let Err(why) = redirect_in(&object, &is_alone, self) {
+                let first = object.functions.first().map_or(String::new(), |it| it.name.clone());
+                self.add(first, &object, Some(why));
+            }
+        }
+        FOUND.store(self.allocators.len(), Ordering::Release);
+    }
+
+    /// Whether the function leads here already.
+    fn is_redirected(&self, function: &Named) -> bool {
+        let target = function.leads_to();
+        target.is_some_and(|target| self.moved.iter().any(|it| it.pages.contains(&target)))
+    }
+
+    /// Forgets objects that were unloaded: another one is where they were.
+    fn forget((from, to): (usize, usize), moved: &mut Vec<Moved>) {
+        moved.retain(|old| {
+            let is_there = old.object.0 < to && from < old.object.1;
+            if is_there {
+                redirect::give_back(old.pages.clone());
+            }
+            !is_there
+        });
+    }
 }
 
 /// Whether a name is one of an allocator.
@@ -121,12 +222,17 @@ fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
 ///
 /// # Errors
 /// None could be redirected.
-fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
+fn redirect_in(
+    object: &Object,
+    is_alone: impl Fn() -> bool,
+    outcome: &mut Outcome,
+) -> Result<(), String> {
     let all = wanted(object);
-    if all.is_empty() {
+    if all.values().all(|wanted| outcome.is_redirected(wanted.function)) {
         return Ok(());
     }
-    if !os::has_one_thread() {
+    Outcome::forget(object.addresses, &mut outcome.moved);
+    if !is_alone() {
         return Err("a library has started a thread before".to_owned());
     }
     if !next_malloc::note_nested(object.addresses) {
@@ -136,13 +242,9 @@ fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
         redirect::Pages::near(object.addresses, all.len()).map_err(|error| error.to_string())?;
     let mut rooms = Vec::new();
     let mut done = Vec::new();
+    let mut functions = Vec::new();
     let mut refuse = |wanted: &Wanted<'_>, why: &str| {
-        let functions = wanted.names.join(", ");
-        outcome.refused.push(Refused {
-            functions,
-            object: object.addresses.0,
-            why: why.to_owned(),
-        });
+        outcome.add(wanted.names.join(", "), object, Some(why.to_owned()));
     };
     for wanted in all.values() {
         let role = wanted.roles[0];
@@ -165,18 +267,26 @@ fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
         let added = if entered.contains(&room.place()) {
             Err(Refusal::Entered)
         } else {
-            add(wanted, &room, &mut pages)
+            add(wanted, &room, &mut pages).map(|function| functions.push(function))
         };
         match added {
             Ok(()) => done.push(wanted),
             Err(why) => refuse(wanted, &why.to_string()),
         }
     }
-    pages.make().map_err(|error| error.to_string())?;
+    let pages = pages.make().map_err(|error| error.to_string())?;
+    outcome.moved.push(Moved { object: object.addresses, pages, _functions: functions });
+    if let Some(first) = done.first() {
+        outcome.add(first.names.join(", "), object, None);
+    }
     outcome.has_program |= object.is_program && !done.is_empty();
     for wanted in done {
         let names = wanted.names.iter().map(|name| (*name).to_owned());
-        outcome.redirected.extend(names.map(|name| (name, wanted.function.address)));
+        for name in names {
+            if !outcome.has_name(&name) || !outcome.has(wanted.function.address) {
+                outcome.redirected.push((name, wanted.function.address));
+            }
+        }
     }
     Ok(())
 }
@@ -185,8 +295,13 @@ fn redirect_in(object: &Object, outcome: &mut Outcome) -> Result<(), String> {
 ///
 /// # Errors
 /// Its first instructions cannot be moved.
-fn add(wanted: &Wanted<'_>, room: &Room, pages: &mut redirect::Pages) -> Result<(), Refusal> {
-    let role = wanted.roles[0];
-    let make = |original| Redirected::kept(original, role, wanted.usable_size);
-    pages.add(room, stub as *const () as usize, make)
+fn add(
+    wanted: &Wanted<'_>,
+    room: &Room,
+    pages: &mut redirect::Pages,
+) -> Result<Box<Redirected>, Refusal> {
+    let function = Redirected::new(pages.next(), wanted.roles[0], wanted.usable_size);
+    let function = Box::new(function);
+    let address = ptr::from_ref(&*function).expose_provenance();
+    pages.add(room, stub as *const () as usize, address).map(|()| function)
 }

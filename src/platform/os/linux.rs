@@ -16,10 +16,12 @@ pub(crate) mod exec;
 mod family;
 mod last_thread;
 mod library;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 pub(crate) mod loaded;
 #[cfg(target_arch = "x86_64")]
 mod loads;
+#[cfg(redirects)]
+pub(crate) mod main_function;
 #[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(c_identity)]
@@ -63,6 +65,8 @@ pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread}
 pub(crate) use last_thread::{end_process, left_alone};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use loads::{is_lasting, unloads};
+#[cfg(redirects)]
+pub(crate) use main_function::run_before_main;
 #[cfg(feature = "__preload")]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_table::{
@@ -411,6 +415,13 @@ pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
         [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
     // SAFETY: the functions live as long as the program.
     unsafe { libc::pthread_atfork(before, parent, child) };
+}
+
+/// Registers a function that the system calls in the child of every fork.
+#[cfg(redirects)]
+pub(crate) fn in_children(child: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
 /// Registers a function that the system calls when the process exits by return from `main` or by

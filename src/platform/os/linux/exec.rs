@@ -1,8 +1,8 @@
 //! C's functions that execute programs, as the library of `preload/` defines them.
 //!
 //! The library leaves itself out of `LD_PRELOAD` where the program cannot load it: one of 32 bits or for another processor, of which
-//! the loader says that in the program's errors; one of musl, which would not start; a static one, which could start one of these. Nor
-//! does it appear in what `ldd` lists. The rest of the environment stays as it is.
+//! the loader says that in the program's errors; one of musl, or with a sanitizer, which would not start; a static one, which could
+//! start one of these. Nor does it appear in what `ldd` lists. The rest of the environment stays as it is.
 //!
 //! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and only its own stack is
 //! written. They are no cancellation points either: files are read by system calls.
@@ -419,24 +419,59 @@ impl Program {
         if head.e_machine != MACHINE {
             return Some(true);
         }
-        for number in 0..head.e_phnum {
-            let mut part = [0_u8; size_of::<libc::Elf64_Phdr>()];
-            let offset = head.e_phoff + u64::from(number) * size_of_val(&part) as u64;
-            let part = self.read(&mut part, offset);
-            // SAFETY: as above.
-            let part = (part.len() == size_of::<libc::Elf64_Phdr>())
-                .then(|| unsafe { part.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() })?;
-            if part.p_type == libc::PT_INTERP {
-                let mut name = [0_u8; 256];
-                let name = self.read(&mut name, part.p_offset);
-                let name = name.get(..part.p_filesz as usize).unwrap_or(name);
-                return Some(name.windows(7).any(|name| name == b"ld-musl"));
-            }
+        if let Some(part) = self.parts(&head).find(|part| part.p_type == libc::PT_INTERP) {
+            let mut name = [0_u8; 256];
+            let name = self.read(&mut name, part.p_offset);
+            let name = name.get(..part.p_filesz as usize).unwrap_or(name);
+            let is_of_musl = name.windows(7).any(|name| name == b"ld-musl");
+            return Some(is_of_musl || self.has_sanitizer(&head).unwrap_or(false));
         }
         // The loader itself is given a program, which it loads libraries into.
         let identity = |status: libc::stat| (status.st_dev, status.st_ino);
         let loader = status(libc::AT_FDCWD, name_of(&LOADER).as_ptr()).map(identity);
         Some(loader.is_none_or(|loader| super::identity(&self.0) != Some(loader)))
+    }
+
+    fn parts(&self, head: &libc::Elf64_Ehdr) -> impl Iterator<Item = libc::Elf64_Phdr> {
+        let start = head.e_phoff;
+        let offset = move |number| start + u64::from(number) * size_of::<libc::Elf64_Phdr>() as u64;
+        (0..head.e_phnum).map_while(move |number| {
+            let mut part = [0_u8; size_of::<libc::Elf64_Phdr>()];
+            let part = self.read(&mut part, offset(number));
+            // SAFETY: any bytes are valid numbers.
+            (part.len() == size_of::<libc::Elf64_Phdr>())
+                .then(|| unsafe { part.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() })
+        })
+    }
+
+    /// Whether a name that the program gives to its loader is that of a sanitizer's function.
+    fn has_sanitizer(&self, head: &libc::Elf64_Ehdr) -> Option<bool> {
+        const NAMES: [&[u8]; 5] =
+            [b"__asan_init", b"__hwasan_init", b"__lsan_init", b"__msan_init", b"__tsan_init"];
+        const LONGEST: u64 = 13;
+        /// `elf.h`: where the names are, and their bytes.
+        const DT_STRTAB: u64 = 5;
+        const DT_STRSZ: u64 = 10;
+        let dynamic = self.parts(head).find(|part| part.p_type == libc::PT_DYNAMIC)?;
+        let mut entries = [0_u8; 2048];
+        let entries = self.read(&mut entries, dynamic.p_offset);
+        let entry = |wanted: u64| {
+            let (entries, _) = entries.as_chunks::<16>();
+            let tag = |entry: &[u8; 16]| entry.first_chunk().copied().map(u64::from_le_bytes);
+            let found = entries.iter().find(|entry| tag(entry) == Some(wanted))?;
+            found.last_chunk().copied().map(u64::from_le_bytes)
+        };
+        let (address, bytes) = (entry(DT_STRTAB)?, entry(DT_STRSZ)?);
+        let names = self.parts(head).find_map(|part| {
+            let inside = address.checked_sub(part.p_vaddr).filter(|at| *at < part.p_filesz);
+            inside.filter(|_| part.p_type == libc::PT_LOAD).map(|inside| part.p_offset + inside)
+        })?;
+        let mut some = [0_u8; 4096];
+        // Each piece begins with the end of the one before.
+        Some((0..bytes).step_by(some.len() - LONGEST as usize).any(|at| {
+            let some = self.read(&mut some, names + at);
+            NAMES.iter().any(|name| some.windows(name.len()).any(|it| it == *name))
+        }))
     }
 }
 

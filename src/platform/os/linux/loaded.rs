@@ -78,18 +78,24 @@ pub(crate) unsafe extern "C" fn call_from(
 /// The objects that were loaded at a moment.
 pub(crate) struct Loaded {
     bases: Vec<usize>,
-    unloaded: u64,
+    /// How many had been loaded, and unloaded.
+    counts: (u64, u64),
 }
 
 impl Loaded {
     pub(crate) fn now() -> Self {
-        let mut now = Self { bases: Vec::new(), unloaded: 0 };
+        let mut now = Self { bases: Vec::new(), counts: (0, 0) };
         objects::find(|object| {
             now.bases.push(object.base);
-            (_, now.unloaded) = object.counts;
+            now.counts = object.counts;
             None::<()>
         });
         now
+    }
+
+    /// Whether none was loaded since.
+    pub(crate) fn is_still_all(&self) -> bool {
+        objects::find(|object| Some(object.counts.0 == self.counts.0)).unwrap_or(false)
     }
 
     fn has(&self, object: &Object<'_>) -> bool {
@@ -97,8 +103,8 @@ impl Loaded {
     }
 
     /// Whether an object could be new. Since one was unloaded, a new one can be where it was.
-    fn may_lack(&self, object: &Object<'_>) -> bool {
-        object.counts.1 != self.unloaded || !self.has(object)
+    pub(super) fn may_lack(&self, object: &Object<'_>) -> bool {
+        object.counts.1 != self.counts.1 || !self.has(object)
     }
 }
 

@@ -152,12 +152,15 @@ mod inner {
         own_thread::get(&RUNNING, &PLACE).is_some_and(|it| it.get().is_there())
     }
 
-    /// Notes an object whose functions may call those that are recorded; `false` if there is no room.
+    /// Notes an object whose functions may call those that are recorded, in the place of one that was where it is; `false` if there is no room.
     #[cfg(not(target_feature = "crt-static"))]
     pub(crate) fn note_nested((from, to): (usize, usize)) -> bool {
-        let place =
-            NESTED.iter().find(|[start, _]| [0, from].contains(&start.load(Ordering::Relaxed)));
-        let Some([start, bytes]) = place else { return false };
+        let is_for = |[start, bytes]: &&Addresses| {
+            let [start, bytes] = [start, bytes].map(|number| number.load(Ordering::Relaxed));
+            start == 0 || start < to && from < start + bytes
+        };
+        let Some([start, bytes]) = NESTED.iter().find(is_for) else { return false };
+        bytes.store(0, Ordering::Relaxed);
         start.store(from, Ordering::Relaxed);
         bytes.store(to - from, Ordering::Relaxed);
         IS_NESTED.store(true, Ordering::Relaxed);

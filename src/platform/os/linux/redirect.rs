@@ -4,7 +4,7 @@
 //! jumps are written through `/proc/self/mem`, as a debugger writes its breakpoints: the code stays executable. Where the
 //! system forbids either (SELinux, `MemoryDenyWriteExecute`, no `/proc`), nothing is changed.
 
-use super::loaded::has_shadow_stack;
+use super::loaded::{Loaded, has_shadow_stack};
 use super::objects;
 use memledger_redirect::{JUMP, branches, build_id, functions, jump};
 pub(crate) use memledger_redirect::{Refusal, Room};
@@ -41,8 +41,9 @@ pub(crate) struct Named {
 const COLD: &str = ".cold";
 
 /// The objects that have functions of interest: in the program's file, those whose name `is_wanted`; in a library, those for others whose
-/// name is one of `names`, if it has one of `witnesses`.
+/// name is one of `names`, if it has one of `witnesses`. With `since`, of the libraries that may be new.
 pub(crate) fn objects(
+    since: Option<&Loaded>,
     is_wanted: impl Fn(&[u8]) -> bool,
     witnesses: &[String],
     names: impl Fn() -> Vec<String>,
@@ -56,6 +57,9 @@ pub(crate) fn objects(
     let mut is_program = true;
     objects::find(|object| {
         let is_first = std::mem::replace(&mut is_program, false);
+        if since.is_some_and(|before| is_first || !before.may_lack(object)) {
+            return None;
+        }
         let code = object.code().map(|(start, bytes)| start..start + bytes).collect::<Vec<_>>();
         let addresses = object.addresses()?;
         let mut found = Object { is_program: is_first, addresses, functions: Vec::new(), code };
@@ -181,9 +185,9 @@ impl Named {
 impl Object {
     /// Those of these places, in the order of their addresses, that code elsewhere may branch into, behind their start.
     ///
-    /// PERF: of more code than 64 MiB, which takes some 65 ms, only the parts are looked at that a compiler has moved away from these functions.
+    /// PERF: of more code than 8 MiB, which takes some 8 ms, only the parts are looked at that a compiler has moved away from these functions.
     pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
-        const MOST: usize = 64 << 20;
+        const MOST: usize = 8 << 20;
         let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MOST;
         let code = self.code.iter().filter(|_| is_all).cloned();
         let cold = self.functions.iter().filter(|it| it.name.ends_with(COLD));
@@ -244,21 +248,21 @@ impl Pages {
         Err(io::Error::other("no free addresses are within 1 GiB of it"))
     }
 
-    /// Adds a function, whose calls will lead to `to` with what `make` returns in `r11`; that gets the address of the function's moved instructions.
-    pub(crate) fn add(
-        &mut self,
-        room: &Room,
-        to: usize,
-        make: impl FnOnce(usize) -> usize,
-    ) -> Result<(), Refusal> {
-        let original = self.start + self.used;
+    /// Where the moved instructions of the next function will be.
+    pub(crate) fn next(&self) -> usize {
+        self.start + self.used
+    }
+
+    /// Adds a function, whose calls will lead to `to` with `argument` in `r11`.
+    pub(crate) fn add(&mut self, room: &Room, to: usize, argument: usize) -> Result<(), Refusal> {
+        let original = self.next();
         let moved = room.moved_to(original as u64)?;
         let entrance = original + moved.len();
         let jump = jump(room.place().start, entrance as u64).ok_or(Refusal::Fixed)?;
         // Intel's manual, volume 2: `mov r11, imm64`; `jmp [rip]` with the address behind it.
         let mut code = moved;
         code.extend([0x49, 0xbb]);
-        code.extend(make(original).to_le_bytes());
+        code.extend(argument.to_le_bytes());
         code.extend([0xff, 0x25, 0, 0, 0, 0]);
         code.extend(to.to_le_bytes());
         if code.len() > EACH || self.used + code.len() > self.bytes {
@@ -274,8 +278,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Makes the changes; all, or, if there is an error, none.
-    pub(crate) fn make(self) -> io::Result<()> {
+    /// Makes the changes; all, or, if there is an error, none. Returns where the moved instructions are.
+    pub(crate) fn make(self) -> io::Result<Range<usize>> {
         // SAFETY: only this value knows the pages.
         let made = unsafe {
             libc::mprotect(
@@ -306,13 +310,17 @@ impl Pages {
             }
             before.push((*address as u64, old));
         }
-        Ok(())
+        Ok(self.start..self.start + self.bytes)
     }
 
-    /// Gives the pages back, to which nothing leads.
     fn given_back(&self, error: io::Error) -> io::Error {
-        // SAFETY: only this value knows the pages.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.start), self.bytes) };
+        give_back(self.start..self.start + self.bytes);
         error
     }
+}
+
+/// Gives back pages to which nothing leads.
+pub(crate) fn give_back(pages: Range<usize>) {
+    // SAFETY: nothing leads to them.
+    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(pages.start), pages.len()) };
 }
