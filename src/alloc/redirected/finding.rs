@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
 struct Moved {
     object: (usize, usize),
     pages: Range<usize>,
-    /// The code in these pages has their addresses.
+    #[expect(clippy::vec_box, reason = "the code in these pages has their addresses")]
     _functions: Vec<Box<Redirected>>,
 }
 
