@@ -11,7 +11,7 @@ use crate::platform::os;
 use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
-use crate::words::{nearest, system_text};
+use crate::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Once;
@@ -465,10 +465,7 @@ pub(super) fn report_unknown() {
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
-            let instead = match nearest(rest, rests) {
-                Some(meant) => format!("{PREFIX}{meant} is likely meant"),
-                None => format!("there are {}", known.join(", ")),
-            };
+            let instead = instead_as(rest, rests, |meant| format!("{PREFIX}{meant}"));
             problems::add(format!("{name} is set, but there is no such setting; {instead}"));
         }
     });
