@@ -393,7 +393,7 @@ def loader():
         require(of_malloc(report)["allocations"] == 5000, "by the loader:", report["totals"])
         require(report["trace"]["program"] == "nested", "by the loader:", report["trace"])
     ended, report = tracked([loader, file("static")])
-    require(ended.returncode == 1 and "linked statically" in ended.stderr, "by the loader, static:", ended)
+    require(ended.returncode == 125 and "linked statically" in ended.stderr, "by the loader, static:", ended)
     # With an auditor, glibc gives threads the memory of libraries when they ask for it, by `malloc`.
     for command in [[file("nested")], [file("hostile"), "libraries"]]:
         alone = program(command, LD_AUDIT=file("libaudit.so"))
@@ -553,14 +553,14 @@ def refused():
     sanitizers = [("address", "AddressSanitizer"), ("leak", "LeakSanitizer"), ("thread", "ThreadSanitizer")]
     for name, why in [("static", "linked statically"), ("privileged", "more rights"), *sanitizers]:
         ended, report = tracked([file(name), "nothing"])
-        require(ended.returncode == 1 and report is None, name, ended)
+        require(ended.returncode == 125 and report is None, name, ended)
         require(ended.stderr.count("\n") == 1 and why in ended.stderr, name, ended.stderr)
     ended, report = tracked([file("script")])
     require(ended.returncode == 0 and report["trace"]["program"] == "hostile", "a script", ended, report)
     # A library that is not there.
     run = [MEMLEDGER, "run", "--preload", file("none.so"), "--", file("hostile"), "nothing"]
     ended = program(run)
-    require(ended.returncode == 1 and "none.so cannot be used" in ended.stderr, "no library", ended)
+    require(ended.returncode == 125 and "none.so cannot be used" in ended.stderr, "no library", ended)
     print("what cannot be tracked is refused: ok")
 
 

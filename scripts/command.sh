@@ -1,9 +1,9 @@
-# Sourced by scripts that run the command: `$memledger` is the command, and `$examples` a folder with three examples, unless
+# Sourced by scripts that run the command: `$memledger` is the command, and `$examples` a folder with four examples, unless
 # they were set. Both are built as `cargo test --workspace` builds them, so that nothing is built twice in CI.
 
 if [ -z "${memledger:-}" ] || [ -z "${examples:-}" ]; then
     # NOTE: without an example, Cargo leaves out features that only tests and examples need, and builds much again.
-    cargo build --quiet --workspace --profile test --bin memledger --example parse_sources --example containers --example transparent
+    cargo build --quiet --workspace --profile test --bin memledger --example parse_sources --example containers --example transparent --example budget_tests
     memledger=${memledger:-$(realpath "${CARGO_TARGET_DIR:-target}/debug/memledger")}
     examples=$(realpath "${CARGO_TARGET_DIR:-target}/debug/examples")
 fi

@@ -280,7 +280,7 @@ impl std::fmt::Display for Error {
     // Long, because it has one sentence for each variant.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotATrace(what) => write!(f, "this is not an Unreal Trace stream: {what}"),
+            Self::NotATrace(what) => write!(f, "this is not a trace: {what}"),
             Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
             Self::NotConvertible(what) => write!(f, "this trace cannot be converted: {what}"),
             Self::Read(source) => write!(f, "reading the trace failed: {source}"),

@@ -81,22 +81,62 @@ pub(crate) fn system_text(bytes: Vec<u8>) -> OsString {
 }
 
 /// The name in `known` that `name` most likely means: it differs from `name` in at most a third of
-/// the letters, or in one letter. Two swapped neighbours count as one difference. `None` if no name
-/// is near.
+/// the letters, or in one letter; else it is the shortest name that begins with `name`, if that has at
+/// least three letters. Two swapped neighbours count as one difference. `None` if no name is near.
 ///
 /// ```
 /// use memledger::dump::text::nearest;
 ///
 /// assert_eq!(nearest("memry", ["scope", "memory"]), Some("memory"));
+/// assert_eq!(nearest("mem", ["scope", "memory"]), Some("memory"));
 /// assert_eq!(nearest("gpu", ["scope", "memory"]), None);
 /// ```
 #[cfg(feature = "analysis")]
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = lower(name);
     let most = (name.len() / 3).max(1);
-    let with_distance = known.into_iter().map(|other| (distance(&name, &lower(other)), other));
-    let (least, nearest) = with_distance.min_by_key(|(distance, _)| *distance)?;
-    (least <= most).then_some(nearest)
+    let known = known.into_iter().filter_map(|other| {
+        let letters = lower(other);
+        let far = distance(&name, &letters);
+        let is_begun = name.len() >= 3 && letters.starts_with(&name);
+        (far <= most || is_begun).then_some((far, other))
+    });
+    known.min_by_key(|(far, _)| *far).map(|(_, nearest)| nearest)
+}
+
+/// What to say after "there is no `name`": the name in `known` that is likely meant, or the first six that there are.
+///
+/// ```
+/// use memledger::dump::text::instead;
+///
+/// assert_eq!(instead("memry", ["scope", "memory"]), "memory is likely meant");
+/// assert_eq!(instead("gpu", ["scope", "memory"]), "there are scope, memory");
+/// ```
+#[cfg(feature = "analysis")]
+pub fn instead<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> String {
+    instead_as(name, known, str::to_owned)
+}
+
+/// [`instead`], where a sentence has each name as `shown` writes it.
+#[cfg(feature = "analysis")]
+pub fn instead_as<T: AsRef<str>>(
+    name: &str,
+    known: impl IntoIterator<Item = T>,
+    shown: impl Fn(&str) -> String,
+) -> String {
+    const LISTED: usize = 6;
+    let known: Vec<T> = known.into_iter().collect();
+    if let Some(near) = nearest(name, known.iter().map(AsRef::as_ref)) {
+        return format!("{} is likely meant", shown(near));
+    }
+    let listed: Vec<_> = known.iter().take(LISTED).map(|one| shown(one.as_ref())).collect();
+    let listed = listed.join(", ");
+    match known.len() {
+        0 => "there are none".to_owned(),
+        1 => format!("there is {listed}"),
+        2..=LISTED => format!("there are {listed}"),
+        all => format!("there are {listed} and {} more", all - LISTED),
+    }
 }
 
 /// The first 64 characters of a name, in lower case: a longer text is not a misspelt name.
@@ -171,6 +211,9 @@ mod tests {
             ("FILEMODE", Some("FILE_MODE")),
             ("CONTROL_HOST", Some("CONTROL_HOSTS")),
             ("OUTPUT", None),
+            ("FIL", Some("FILE")),
+            ("con", Some("CONTROL")),
+            ("co", None),
             ("", None),
             ("X", None),
         ] {
@@ -178,5 +221,21 @@ mod tests {
         }
         assert_eq!(nearest("any", []), None);
         assert_eq!(nearest(&"x".repeat(1 << 20), known), None);
+    }
+
+    #[test]
+    fn the_nearest_name_is_suggested_or_six_are_listed() {
+        let known = ["a1", "b2", "c3", "d4", "e5", "f6", "g7", "h8"];
+        for (count, expected) in [
+            (0, "there are none"),
+            (1, "there is a1"),
+            (2, "there are a1, b2"),
+            (6, "there are a1, b2, c3, d4, e5, f6"),
+            (8, "there are a1, b2, c3, d4, e5, f6 and 2 more"),
+        ] {
+            assert_eq!(instead("xyz", &known[..count]), expected);
+        }
+        let quoted = |name: &str| format!("{name:?}");
+        assert_eq!(instead_as("reqest", ["request"], quoted), "\"request\" is likely meant");
     }
 }

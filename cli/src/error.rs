@@ -1,5 +1,8 @@
 //! How a command ends: its outcome, or the reason why it could not do its work.
 
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use memledger::dump::text::{instead, instead_as};
 use std::fmt;
 use std::io;
 
@@ -27,9 +30,66 @@ pub enum CliError {
     Output(io::Error),
 }
 
-/// What is wrong with a command line, as one sentence.
-pub fn usage_sentence(error: &clap::Error) -> String {
-    // The first paragraph is the sentence, the others are usage and hints.
+/// The trace has nothing of this kind with this name; what it has instead.
+pub fn none_of(kind: &str, name: &str, all: &[String]) -> String {
+    format!("the trace has no {kind} {name:?}; {}", instead_as(name, all, quoted))
+}
+
+/// A name of a trace, as sentences have it.
+pub fn quoted(name: &str) -> String {
+    format!("{name:?}")
+}
+
+/// What is wrong with the arguments of `command`, as one sentence.
+pub fn usage_sentence(error: &clap::Error, command: &Command) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => text(ContextKind::InvalidArg)
+            .or(text(ContextKind::InvalidSubcommand))
+            .and_then(|word| unknown_word(word, command)),
+        ErrorKind::InvalidValue => {
+            text(ContextKind::InvalidArg).and_then(|of| match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(known)) => {
+                    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+                    Some(unknown_value(value, of, known))
+                }
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+    .unwrap_or_else(|| first_paragraph(error))
+}
+
+/// An option or a command that there is not. `None` if `word` is neither.
+fn unknown_word(word: &str, command: &Command) -> Option<String> {
+    if word.starts_with('-') {
+        let options = command.get_arguments().filter(|option| !option.is_hide_set());
+        let options: Vec<_> =
+            options.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
+        let instead = instead(word, &options);
+        return (!options.is_empty()).then(|| format!("there is no option {word}; {instead}"));
+    }
+    let commands = command.get_subcommands().map(Command::get_name);
+    command
+        .has_subcommands()
+        .then(|| format!("'{word}' is no command; {}", instead(word, commands)))
+}
+
+/// A value that an option, written as its usage has it, does not take.
+fn unknown_value(value: &str, of: &str, known: &[String]) -> String {
+    let option = of.split(' ').next().unwrap_or(of);
+    match value {
+        "" => format!("{option} needs a value; {}", instead("", known)),
+        _ => format!("'{value}' is no value of {option}; {}", instead(value, known)),
+    }
+}
+
+/// What Clap says: the first paragraph is the sentence, the others are usage and hints.
+fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let lines: Vec<_> = paragraph.lines().map(str::trim).collect();

@@ -1,7 +1,6 @@
 //! The `memledger` command: reads traces of memledger and of Unreal Engine.
 #![forbid(unsafe_code)]
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use memledger_cli::commands::{
     self, control, diff, events, export, fetch, info, query, report, run, symbolize, top, traces,
@@ -22,6 +21,7 @@ Examples:
   memledger report run.utrace --format json | jq .totals
   memledger diff old.memledger new.memledger       what has grown and shrunk
   memledger query run.utrace --rule grown --a 1s --b 2s   what came in that second and stayed
+  memledger leaks run.utrace                       what is still live at the end
   memledger view run.utrace --open                 the trace in a browser
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
@@ -56,6 +56,9 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Which blocks were allocated, freed or live between moments of the trace
     Query(query::QueryArgs),
+    /// Which blocks are still live at the end: the rule leaked of query
+    #[command(mut_arg("rule", |rule| rule.default_value("leaked")))]
+    Leaks(query::QueryArgs),
     /// The trace in a browser on this machine
     View(view::ViewArgs),
     /// What a trace consists of: header, event types, threads, channels, packets, holes
@@ -72,7 +75,7 @@ enum Command {
     Traces(traces::TracesArgs),
     /// Get a trace from a store; of a program that still runs, until it ends
     Fetch(fetch::FetchArgs),
-    /// Run a program that has the tracker, and report after it, however it ends
+    /// Run any program, and report after it, however it ends
     Run(run::RunArgs),
     /// Watch a running program, or a trace that grows, live in a terminal
     Top(top::TopArgs),
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Report(args) => report::run(args, &mut out),
         Command::Diff(args) => diff::run(args, &mut out),
-        Command::Query(args) => query::run(args, &mut out),
+        Command::Query(args) | Command::Leaks(args) => query::run(args, &mut out),
         Command::View(args) => view::run(args, &mut out),
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
@@ -113,26 +116,15 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
-    let sentence = no_command(error).unwrap_or_else(|| usage_sentence(error));
-    note(&format!("{sentence} (--help has more)"));
-    ExitCode::from(2)
-}
-
-/// The error for an unknown command, which lists the known ones.
-fn no_command(error: &clap::Error) -> Option<String> {
-    let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
-    let ContextValue::String(word) = word.into_iter().find_map(|kind| error.get(kind))? else {
-        return None;
-    };
+    // The innermost command whose arguments these are.
     let mut command = Cli::command();
     for arg in std::env::args_os().skip(1) {
         if let Some(inner) = command.find_subcommand(&arg) {
             command = inner.clone();
         }
     }
-    let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-    let is_command = !names.is_empty() && !word.starts_with('-');
-    is_command.then(|| format!("'{word}' is no command; there are {}", names.join(", ")))
+    note(&format!("{} (--help has more)", usage_sentence(error, &command)));
+    ExitCode::from(2)
 }
 
 /// Reports on stderr what went wrong, if anything, and returns the exit status.

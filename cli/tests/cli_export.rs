@@ -224,7 +224,7 @@ fn what_is_no_trace_costs_nothing() {
     fs::write(&output, "precious").expect("the folder can be written");
     let (status, out, err) = export(&input, "memledger", &output);
     assert_eq!((status, out), (1, vec![]));
-    assert!(err.contains("not an Unreal Trace stream") && err.lines().count() == 1, "{err}");
+    assert!(err.contains("not a trace") && err.lines().count() == 1, "{err}");
     assert_eq!(fs::read(&output).expect("it"), b"precious");
     let (status, _, err) = export(Path::new("/no/such/file"), "memledger", &output);
     assert_eq!(status, 1);

@@ -115,6 +115,8 @@ fn the_rules_fit_together() {
     }
     assert!(grown[0] > 0 && declined[0] > 0, "the sample says something");
     assert_eq!(total("AaBf", &[a, b]), grown, "the name that Insights has");
+    assert_eq!(total("growth", &[a, b]), grown, "its second name");
+    assert_eq!(total("live", &[a]), at_a);
 }
 
 #[test]
@@ -187,10 +189,21 @@ fn each_run_of_a_scope_says_what_it_left_behind() {
 }
 
 #[test]
+fn without_a_rule_it_is_what_was_live_at_the_peak() {
+    assert_eq!(query(&[]), query(&["--rule", "alive-at-a", "--a", "peak", "--by", "scope"]));
+    assert_eq!(
+        query(&["--rule", "grown"]),
+        query(&["--rule", "grown", "--a", "start", "--b", "end", "--by", "scope"])
+    );
+    let leaks = run(&["leaks", SAMPLE]);
+    assert_eq!(leaks, query(&["--rule", "leaked", "--a", "start"]));
+    assert!(leaks.1.contains("\n  found        511.5 KiB in 252 blocks\n"), "{}", leaks.1);
+}
+
+#[test]
 fn what_cannot_be_asked_is_one_sentence() {
     let two = ["--rule", "grown", "--a", "50%", "--b", "10%"];
     let cases: [(&[&str], i32, &str); 15] = [
-        (&["--rule", "grown"], 2, "--a"),
         (&["--rule", "grown", "--in-each", "GlobalScope"], 2, "it has no runs"),
         (&["--rule", "grown", "--in-each", "tag/"], 1, "is likely meant"),
         (
@@ -202,10 +215,19 @@ fn what_cannot_be_asked_is_one_sentence() {
         (&["--rule", "grown", "--in-each", "x", "--scope", "y"], 2, "cannot be used with"),
         (&two, 1, "--b 10% is before --a 50%"),
         (&["--rule", "grown", "--a", "bookmark:x"], 1, "no bookmark \"x\""),
-        (&["--rule", "grow", "--a", "1s"], 2, "grown"),
+        (
+            &["--rule", "grow", "--a", "1s"],
+            2,
+            "'grow' is no value of --rule; grown is likely meant",
+        ),
+        (
+            &["--rule", "colour"],
+            2,
+            "there are live, freed-before, allocated-after, allocated-between, freed-between, short-lived and 8 more",
+        ),
         (&["--rule", "grown", "--a", "soon"], 2, "a time is 1.5s"),
         (&["--rule", "grown", "--a", "0", "--by", "colour"], 2, "scope"),
-        (&["--rule", "alive-at-a", "--a", "0", "--b", "1s"], 2, "--b says nothing to the rule"),
+        (&["--rule", "live", "--a", "0", "--b", "1s"], 2, "--b says nothing to the rule"),
         (&["--rule", "leaked", "--a", "0", "--c", "1s"], 2, "--b is missing before --c"),
         (
             &["--rule", "allocated-after", "--a", "0", "--longer-than", "1s"],

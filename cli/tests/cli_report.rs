@@ -99,15 +99,17 @@ fn what_cannot_be_opened_is_one_sentence() {
 
 #[test]
 fn what_is_no_trace_is_said_to_be_none() {
-    for (name, content) in [("empty", &b""[..]), ("foreign", b"PK\x03\x04 this is a zip file")] {
+    for (name, content, says) in [
+        ("empty", &b""[..], "it is empty"),
+        ("foreign", b"PK\x03\x04 this is a zip file", "it is a zip file"),
+        ("page.html", b"<!doctype html><title>Memory</title>", "it is an HTML page"),
+    ] {
         let path = file(name, content);
-        let (status, out, err) = run(&["report", as_arg(&path)]);
-        assert_eq!((status, out.as_str()), (1, ""), "{name}");
-        assert!(
-            err.starts_with("memledger: ") && err.contains("not an Unreal Trace stream"),
-            "{err}"
-        );
-        assert_eq!(err.lines().count(), 1, "{err}");
+        let expected = format!("memledger: {}: this is not a trace: {says}\n", path.display());
+        assert_eq!(run(&["report", as_arg(&path)]), (1, String::new(), expected.clone()), "{name}");
+        if !content.is_empty() {
+            assert_eq!(run(&["view", as_arg(&path)]), (1, String::new(), expected), "{name}");
+        }
     }
 }
 
@@ -145,6 +147,59 @@ fn wrong_usage_is_status_2() {
     let (status, out, err) = run(&[]);
     assert_eq!((status, out.as_str()), (2, ""));
     assert!(err.contains("Examples:"), "without a command there is help: {err}");
+}
+
+#[test]
+fn what_there_is_not_names_the_nearest_or_six() {
+    for (args, says) in [
+        (&["reprot", SAMPLE][..], "'reprot' is no command; report is likely meant"),
+        (
+            &["frob"],
+            "'frob' is no command; there are report, diff, query, leaks, view, info and 9 more",
+        ),
+        (
+            &["report", SAMPLE, "--findigs"],
+            "there is no option --findigs; --findings is likely meant",
+        ),
+        (
+            &["report", SAMPLE, "--leaks"],
+            "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 15 more",
+        ),
+        (&["report", SAMPLE, "--by", "scop"], "'scop' is no value of --by; scope is likely meant"),
+        (
+            &["report", SAMPLE, "--by", "colour"],
+            "'colour' is no value of --by; there are scope, group, name, thread, heap, size and 4 more",
+        ),
+        (
+            &["report", SAMPLE, "--by"],
+            "--by needs a value; there are scope, group, name, thread, heap, size and 4 more",
+        ),
+        (&["export", SAMPLE, "--to", "pprf"], "'pprf' is no value of --to; pprof is likely meant"),
+        (
+            &["report", SAMPLE, "--fail-if", "peak > 1"],
+            "there is no figure 'peak'; peak_bytes is likely meant",
+        ),
+        (&["run", "--stack", "--", "./x"], "there is no option --stack; --stacks is likely meant"),
+        (&["-x"], "unexpected argument '-x' found"),
+    ] {
+        let (status, out, err) = run(args);
+        assert_eq!((status, out.as_str()), (2, ""), "{args:?}: {err}");
+        let sentence = err.strip_suffix(" (--help has more)\n").expect(&err);
+        assert!(sentence.ends_with(says), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn what_users_guess_is_the_same_as_what_they_mean() {
+    let json = run(&["report", SAMPLE, "--format", "json"]);
+    assert_eq!(run(&["report", SAMPLE, "--json"]), json);
+    let [guessed, meant] = ["guessed.htm", "meant.html"].map(|name| file(name, b""));
+    run(&["report", SAMPLE, "--html", as_arg(&guessed)]);
+    run(&["report", SAMPLE, "-o", as_arg(&meant)]);
+    let page = fs::read(&guessed).expect("a page");
+    assert!(page.starts_with(b"<!doctype html>"));
+    assert_eq!(page, fs::read(&meant).expect("a page"));
+    assert_eq!(run(&["report", SAMPLE, "--json", "--html", "x.html"]).0, 2);
 }
 
 #[test]
@@ -270,7 +325,8 @@ fn a_condition_can_be_on_a_scope() {
     assert_eq!(check(r#"frees{thread="main"} >= 1"#).0, 3);
     let (status, err) = check(r#"peak_bytes{scope="befor"} > 4KiB"#);
     assert_eq!(status, 1, "what is not there does not pass");
-    assert!(err.contains("no scope \"befor\"; there are \"GlobalScope > before\", "), "{err}");
+    let meant = "no scope \"befor\"; \"GlobalScope > before\" is likely meant";
+    assert!(err.contains(meant), "{err}");
 }
 
 #[test]
@@ -340,7 +396,7 @@ fn each_format_of_the_library_is_chosen_by_its_name_and_by_its_endings() {
     run(&["report", SAMPLE, "-o", as_arg(&path)]);
     assert_eq!(fs::read_to_string(path).expect("the file"), run(&["report", SAMPLE]).1);
     let (status, _, err) = run(&["report", SAMPLE, "--format", "pdf"]);
-    assert!(status == 2 && err.contains("[possible values: text, json, html, "), "{err}");
+    assert!(status == 2 && err.contains("there are text, json, html, "), "{err}");
 }
 
 #[test]

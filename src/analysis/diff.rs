@@ -2,7 +2,7 @@
 //!
 //! Two runs of a program have other addresses, other ids of threads, and, after a change or at another level of
 //! optimisation, other frames and lines. What stays is names: of scopes, groups and threads, and of functions,
-//! also of those that were inlined. So rows are matched by these only; see [`stable_function`] for the parts of a
+//! also of those that were inlined. So rows are matched by these only, unless lines are asked for; see [`stable_function`] for the parts of a
 //! function's name that the compiler numbers, and `functions.rs` for functions of which one of the two has the last
 //! part of the name only.
 
@@ -30,19 +30,22 @@ pub enum DiffBy {
     Heap,
     /// Functions.
     Function,
+    /// Source lines: for two times of one run, or two runs of one build.
+    Line,
     /// Call stacks: the functions, without lines.
     Stack,
 }
 
 impl DiffBy {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scope,
         Self::Group,
         Self::Name,
         Self::Thread,
         Self::Heap,
         Self::Function,
+        Self::Line,
         Self::Stack,
     ];
 
@@ -55,13 +58,14 @@ impl DiffBy {
             Self::Thread => "thread",
             Self::Heap => "heap",
             Self::Function => "function",
+            Self::Line => "line",
             Self::Stack => "stack",
         }
     }
 
     /// Whether its rows are made from call stacks.
     pub fn is_of_calls(self) -> bool {
-        matches!(self, Self::Function | Self::Stack)
+        matches!(self, Self::Function | Self::Line | Self::Stack)
     }
 }
 
@@ -82,7 +86,7 @@ pub struct DiffSide {
 #[non_exhaustive]
 pub struct DiffRow {
     /// Names from the outermost inwards: scopes, groups, the groups and the name, the functions of a
-    /// stack; one name for threads, heaps and functions. Rows share the texts of functions.
+    /// stack; one name for threads, heaps, functions and lines. Rows share the texts of functions.
     pub path: Vec<Arc<str>>,
     /// Its figures in the old report.
     pub old: Option<DiffSide>,
@@ -101,6 +105,7 @@ impl Report {
         match by {
             DiffBy::Function | DiffBy::Stack => return by_calls([self, newer], by, all_frames),
             DiffBy::Thread => by_thread([self, newer], &mut rows),
+            DiffBy::Line => by_line([self, newer], all_frames, &mut rows),
             DiffBy::Scope | DiffBy::Group | DiffBy::Name | DiffBy::Heap => {
                 for (at, report) in [self, newer].into_iter().enumerate() {
                     add_paths(report, by, at, &mut rows);
@@ -173,6 +178,19 @@ fn by_thread(reports: [&Report; 2], rows: &mut Rows) {
             None => pattern,
         };
         rows.insert(vec![name], sides);
+    }
+}
+
+fn by_line(reports: [&Report; 2], all_frames: bool, rows: &mut Rows) {
+    for (at, report) in reports.into_iter().enumerate() {
+        for row in report.by_line(all_frames) {
+            let [own, inclusive] = match row.estimates() {
+                Some(estimates) => estimates.map(|estimates| estimates.values()),
+                None => [row.figures, row.inclusive],
+            };
+            let sides = rows.entry(vec![row.name]).or_default();
+            sides[at].get_or_insert_default().add(&own, &inclusive);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a recording begins, in four steps: validate the settings, wait until no thread of the
 //! program is inside the hook, build the sinks and the session, publish the recording.
 
-use super::config::{Config, Limit, OnFull, Worker};
+use super::config::{Config, Limit, OnFull, Watch, Worker};
 use super::control::{BoundControl, commands};
 use super::destinations::initial::{InitialDestinations, StartedDestination};
 use super::destinations::{DestinationSpec, add, filter};
@@ -89,11 +89,16 @@ pub(super) fn begin(
     state::set_option(state::FREE_SCOPES, plan.free_scope);
     let buffer_limit = plan.buffer_limit;
     let mut watched = None;
+    // Only who has asked for a watcher is told that there is none.
+    let no_watcher = |error: &dyn std::fmt::Display| {
+        if config.watch == Watch::Yes {
+            problems::add(format!("there is no watcher: {error}"));
+        }
+    };
     if config.watch.is_wanted() && !origin.for_measurements {
         let is_whole = plan.file_channels.is_none();
-        watched = watch::watched_file(outputs.file.as_mut(), is_whole)
-            .map_err(|error| problems::add(format!("there is no watcher: {error}")))
-            .ok();
+        let file = watch::watched_file(outputs.file.as_mut(), is_whole);
+        watched = file.map_err(|error| no_watcher(&error)).ok();
     }
     let own = watched.as_mut().and_then(|file| file.own.take());
     let shared = origin.inherited.as_mut().and_then(|from| from.shared.take());
@@ -105,7 +110,8 @@ pub(super) fn begin(
         build(plan, follow, outputs, own, origin, from_process_start);
     if let Some(file) = watched {
         let (session, descriptor) = (&mut new_session, file.descriptor);
-        recording.watch = watch::start(session, &mut recording, descriptor, buffer_limit);
+        let started = watch::start(session, &mut recording, descriptor, buffer_limit);
+        recording.watch = started.map_err(|error| no_watcher(&error)).ok();
     }
     if let Some((shared, descriptor, transport)) = followed {
         let report = recording.report.as_ref();

@@ -76,7 +76,7 @@ impl LedgerBuilder {
     /// SIGKILL, the system's out-of-memory killer, or `_exit`. Both then have all that was committed before the end: no event is lost.
     ///
     /// Call it while the process has no other thread; later, [`start`](Self::start) reports one sentence, and there is no watcher.
-    /// `MEMLEDGER_WATCH=1` starts one before `main`.
+    /// A report that is named in the environment (`MEMLEDGER_REPORT=..`) and `MEMLEDGER_WATCH=1` start one before `main`.
     ///
     /// If the trace goes to a regular file with all channels, the watcher completes that file. Otherwise the trace also goes to a file
     /// without a name in the folder for temporary files, which takes space there until the process has ended. The watcher sleeps until then; it has its own session, is no child of

@@ -11,7 +11,7 @@ use crate::platform::os;
 use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
-use crate::words::{nearest, system_text};
+use crate::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Once;
@@ -67,7 +67,6 @@ const SETTINGS: [Setting; 21] = [
         flag: "-tracethreadstacks=",
         apply: thread_stacks,
     },
-    Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
     Setting { variable: LIMIT, flag: "-tracelimit=", apply: limit },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
@@ -82,6 +81,8 @@ const SETTINGS: [Setting; 21] = [
         flag: "-tracereportlargestlive=",
         apply: report_largest_live,
     },
+    // Applied last: 0 takes back the watcher that a report or signals have wanted.
+    Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
 ];
 
 const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
@@ -346,11 +347,16 @@ fn follow_forks(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn report_on_signals(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.report_on_signals = is_on(value)?;
-    // NOTE: the setting of the watcher itself is applied later.
-    if config.report_on_signals && config.watch == Watch::No {
-        config.watch = Watch::IfPossible;
+    if config.report_on_signals {
+        watch_if_possible(config);
     }
     Ok(())
+}
+
+fn watch_if_possible(config: &mut Config) {
+    if config.watch == Watch::No {
+        config.watch = Watch::IfPossible;
+    }
 }
 
 fn watch(value: &OsStr, config: &mut Config) -> Result<(), String> {
@@ -420,6 +426,10 @@ pub(super) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
             ));
         }
     };
+    // Who names a report gets it however the program ends.
+    if config.report.is_some() {
+        watch_if_possible(config);
+    }
     Ok(())
 }
 
@@ -465,10 +475,7 @@ pub(super) fn report_unknown() {
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
-            let instead = match nearest(rest, rests) {
-                Some(meant) => format!("{PREFIX}{meant} is likely meant"),
-                None => format!("there are {}", known.join(", ")),
-            };
+            let instead = instead_as(rest, rests, |meant| format!("{PREFIX}{meant}"));
             problems::add(format!("{name} is set, but there is no such setting; {instead}"));
         }
     });

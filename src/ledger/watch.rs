@@ -137,22 +137,6 @@ pub(super) fn watched_file(
     Ok(WatchedFile { descriptor, own: Some(file) })
 }
 
-/// Starts the watcher of a recording that is about to run. `None`, which is reported, if there can be none.
-pub(super) fn start(
-    session: &mut Session,
-    recording: &mut Recording,
-    descriptor: RawFd,
-    buffer_limit: usize,
-) -> Option<Watching> {
-    match try_start(session, recording, descriptor, buffer_limit) {
-        Ok(watching) => Some(watching),
-        Err(error) => {
-            problems::add(format!("there is no watcher: {error}"));
-            None
-        }
-    }
-}
-
 /// The sizes of what is shared beside slots and buffers, in pages.
 const PARTS: [usize; 4] = [
     size_of::<Checkpoints>().next_multiple_of(4096),
@@ -161,7 +145,11 @@ const PARTS: [usize; 4] = [
     size_of::<SharedStacks>(),
 ];
 
-fn try_start(
+/// Starts the watcher of a recording that is about to run.
+///
+/// # Errors
+/// There can be none, and why.
+pub(super) fn start(
     session: &mut Session,
     recording: &mut Recording,
     descriptor: RawFd,

@@ -24,7 +24,8 @@ pub(crate) const CASES: &[Case] = &[
         ends_by(run.env("MEMLEDGER_WATCH", "0"), libc::SIGTERM);
     }),
     case("code can ask for it where the environment records", adds_to_environment, |run| {
-        ends_by(run.tracked(), libc::SIGTERM);
+        // A report that the environment names has a watcher, unless there is to be none.
+        ends_by(run.tracked().env("MEMLEDGER_WATCH", "0"), libc::SIGTERM);
     }),
     case("nothing runs after the wait that a signal ends", waits, |run| {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {

@@ -59,6 +59,35 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(outcome.stdout, "");
         assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
     }),
+    case("a report that the environment names starts a watcher", end, |run| {
+        let named = |way| {
+            let mut run = set(Run::of(&run), way, 8, true);
+            run.command.env_remove("MEMLEDGER_WATCH");
+            run
+        };
+        for way in ["TERM", "HUP", "_exit", "KILL"] {
+            check(&watched(named(way)), true);
+        }
+        // Not where it is not wanted, nor for a trace alone.
+        for (name, value) in [("MEMLEDGER_WATCH", "0"), ("MEMLEDGER_REPORT", "off")] {
+            let outcome = named("KILL").env(name, value).run();
+            let report = fs::read(outcome.path(REPORT)).unwrap_or_default();
+            assert_eq!((report.len(), &*outcome.stderr), (0, ""), "{name}={value}");
+            assert!(!outcome.trace(TRACE).0.trace.ended, "{name}={value}");
+        }
+    }),
+    case("who has not asked for a watcher is not told that there is none", end, |run| {
+        let without_room = |run| {
+            let run = set(run, "_exit", 1, false).env("MEMLEDGER_FILE", "");
+            run.env("TMPDIR", "/no/such/folder")
+        };
+        let stderr = without_room(Run::of(&run)).run().stderr;
+        assert!(stderr.starts_with("memledger: there is no watcher: "), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        let mut run = without_room(run);
+        run.command.env_remove("MEMLEDGER_WATCH");
+        assert_eq!(run.run().stderr, "");
+    }),
     case("a program that is killed at any moment loses nothing", at_any_moment, |run| {
         for seed in 0..30 {
             let mut running = Run::of(&run).tracked().env("MEMLEDGER_WATCH", "1").spawn();

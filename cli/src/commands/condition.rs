@@ -7,7 +7,7 @@ mod tests;
 
 use super::by::By;
 use super::completeness::outcome;
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
 use figures::{FigureType, Figures, Selector, row_figure};
 use memledger::analysis::Report;
@@ -305,29 +305,25 @@ fn judge_by(
     }
 }
 
-/// Reports that `selector` selects no row, and lists the existing rows, the most similar first.
+/// Reports that `selector` selects no row, and which row is likely meant or which there are.
 fn no_such_row(selector: &Selector, figures: &Figures) -> String {
-    const LISTED: usize = 10;
     let Selector { of, name, group } = selector;
     let what = of.name();
     let within = group.as_ref().map_or(String::new(), |group| format!(" in a group {group:?}"));
-    let mut labels: Vec<_> = figures.rows(*of).map(|(label, _)| label).collect();
+    let labels: Vec<_> = figures.rows(*of).map(|(label, _)| label).collect();
+    if labels.is_empty() && *of == By::Function {
+        return format!(
+            "the trace has no call stacks, so no {what} {name:?}: record it with --stacks"
+        );
+    }
     let separator = of.separator();
     let last = |label: &String| label.rsplit(separator).next().unwrap_or(label).to_owned();
     let names: Vec<_> = labels.iter().map(last).collect();
-    if let Some(nearest) = text::nearest(name, names.iter().map(String::as_str))
-        && let Some(place) = names.iter().position(|name| name == nearest)
-    {
-        labels[..=place].rotate_right(1);
-    }
-    let count = labels.len();
-    let listed: Vec<_> = labels.iter().take(LISTED).map(|label| format!("{label:?}")).collect();
-    let listed = listed.join(", ");
-    match count {
-        0 => format!("the trace has no {what} {name:?}{within}, nor any other"),
-        1..=LISTED => format!("the trace has no {what} {name:?}{within}; there are {listed}"),
-        _ => format!(
-            "the trace has no {what} {name:?}{within}; of its {count}, the first are {listed}"
-        ),
-    }
+    let near = text::nearest(name, names.iter().map(String::as_str));
+    let near = near.and_then(|near| names.iter().position(|name| name == near));
+    let instead = match near {
+        Some(place) => format!("{:?} is likely meant", labels[place]),
+        None => text::instead_as(name, &labels, quoted),
+    };
+    format!("the trace has no {what} {name:?}{within}; {instead}")
 }

@@ -1,6 +1,7 @@
 //! `memledger control`: steers a running program.
 
 use super::Format;
+use super::address::address_of;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
@@ -31,7 +32,7 @@ has chosen, and traces to this machine of its own or to hosts that it allows.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ControlArgs {
-    /// Where the program listens: HOST:PORT, a host, or a port of this machine
+    /// Where the program listens: HOST:PORT, a host, a port of this machine, or a process id
     #[arg(value_name = "ADDR")]
     address: String,
     /// The first line of this file is the token that the program wants
@@ -207,7 +208,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
     }
     let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
     let failed = |error: memledger::Error| CliError::Failed(error.to_string());
-    let mut client = Client::connect(&args.address).map_err(failed)?;
+    let mut client = Client::connect(&address_of(&args.address)?).map_err(failed)?;
     if let Some(token) = token {
         client.send(&Command::Token(token)).map_err(failed)?;
     }

@@ -1,6 +1,7 @@
-//! One file per command: its arguments, and a call of the library. Six files are shared by
-//! several commands: `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `observer_thread.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Seven files are shared by
+//! several commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `observer_thread.rs`, `store.rs`.
 
+mod address;
 mod by;
 mod completeness;
 pub mod condition;

@@ -7,12 +7,12 @@ use super::output::{unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
 use super::{Format, choice};
-use crate::error::{CliError, Outcome, usage_sentence};
+use crate::error::{CliError, Outcome, none_of, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
-use memledger::analysis::{Analyzer, Answer, Position, Query, Rule, Unanswered};
+use memledger::analysis::{Analyzer, Answer, Position, Query, Report, Rule, Unanswered};
 use memledger::dump::query::{Written, rows};
 use memledger::dump::text::{self, By};
 use memledger::trace::read::read;
@@ -21,22 +21,19 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger query run.utrace --rule alive-at-a --a peak       what was live at the peak
+  memledger query run.utrace                                  what was live at the peak
   memledger query run.utrace --rule grown --a 1s --b 2s       what came in that second and stayed
   memledger query run.utrace --rule leaked --a bookmark:open --b bookmark:close
                                                               ... and is still live at the end
   memledger query run.utrace --rule grown-and-declined --a 25% --b 75% --by function
   memledger query run.utrace --rule grown --in-each request   what each run of that scope left behind
   memledger query run.utrace --rule short-lived --a start --shorter-than 20ms --by name
-  memledger query run.utrace --rule alive-at-a --a end --longer-than 1min --blocks 20
+  memledger query run.utrace --rule live --a end --longer-than 1min --blocks 20
   memledger query run.utrace --rule freed-between --a 1s --b 2s --format json | jq .total
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME. The order of
 events decides: what is exactly at a time is before it. A reallocation ends a block and begins another.
 The times of events are those of the trace, which has one every 10 ms; peak and bookmarks are exact.";
-
-/// At most this many names are listed in a sentence.
-const LISTED: usize = 10;
 
 /// The most single blocks that can be listed.
 const MOST_BLOCKS: usize = 1000;
@@ -48,10 +45,10 @@ pub struct QueryArgs {
     /// The trace; - for standard input
     trace: PathBuf,
     /// Which blocks; the name that Unreal Insights has for a rule will do, too
-    #[arg(long, value_parser = rule_by_name())]
+    #[arg(long, default_value = "live", value_parser = rule_by_name())]
     rule: Rule,
-    /// The moment A [default with --in-each: start]
-    #[arg(long, value_name = "TIME", value_parser = moment, required_unless_present = "in_each")]
+    /// The moment A [default: peak for the rule live, else start]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     a: Option<(String, Moment)>,
     /// The moment B [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -72,9 +69,9 @@ pub struct QueryArgs {
     /// Only blocks that lived less than this
     #[arg(long, value_name = "TIME", value_parser = span)]
     shorter_than: Option<u64>,
-    /// What the rows are of
-    #[arg(long, default_value = "scope", value_parser = choice(&By::ALL, By::name))]
-    by: By,
+    /// What the rows are of [default: function if the trace has call stacks and no scopes, else scope]
+    #[arg(long, value_parser = choice(&By::ALL, By::name))]
+    by: Option<By>,
     /// What the rows are sorted by
     #[arg(long, value_enum, default_value = "bytes")]
     sort: Sort,
@@ -123,10 +120,10 @@ fn rule_by_name() -> impl TypedValueParser<Value = Rule> {
     let value = |rule: &Rule| {
         let help =
             format!("{} (Insights: {}, {})", rule.about(), rule.insights_title(), rule.insights());
-        PossibleValue::new(rule.name()).alias(rule.insights()).help(help)
+        PossibleValue::new(rule.name()).aliases(rule.aliases()).help(help)
     };
-    PossibleValuesParser::new(Rule::ALL.iter().map(value))
-        .try_map(|name| Rule::by_name(&name).ok_or_else(|| format!("there is no rule {name}")))
+    let parser = PossibleValuesParser::new(Rule::ALL.iter().map(value));
+    parser.try_map(|name| Rule::by_name(&name).ok_or_else(|| format!("there is no rule {name}")))
 }
 
 /// A moment, together with how it was written.
@@ -155,7 +152,10 @@ impl Asked {
         let args = command
             .try_get_matches_from(words)
             .and_then(|matches| QueryArgs::from_arg_matches(&matches))
-            .map_err(|error| CliError::Usage(usage_sentence(&error)))?;
+            .map_err(|error| {
+                let command = QueryArgs::augment_args(clap::Command::new("query"));
+                CliError::Usage(usage_sentence(&error, &command))
+            })?;
         let moments = args.moments()?;
         Ok(Self { rule: args.rule, moments })
     }
@@ -193,9 +193,11 @@ fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: 
 impl QueryArgs {
     /// The moments of the rule, as far as they are given.
     fn moments(&self) -> Result<Vec<(String, Moment)>, CliError> {
-        // Clap asks for A; without it there is --in-each.
-        let start = || ("start".to_owned(), Moment::Nanoseconds(0));
-        let a = self.a.clone().unwrap_or_else(start);
+        let unless_given = || match self.rule {
+            Rule::AliveAtA => ("peak".to_owned(), Moment::Peak),
+            _ => ("start".to_owned(), Moment::Nanoseconds(0)),
+        };
+        let a = self.a.clone().unwrap_or_else(unless_given);
         let given = [Some(&a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
         let (names, used) = (["--a", "--b", "--c", "--d"], self.rule.times());
         if let Some(more) = (used..given.len()).find(|&number| given[number].is_some()) {
@@ -272,7 +274,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if let Some((least, below)) = ages {
         query = query.ages(least, below);
     }
-    if args.by == By::Size {
+    if args.by == Some(By::Size) {
         query = query.by_size();
     }
     if let Some(scope) = &args.scope {
@@ -282,15 +284,16 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     let mut answer = analyzer.answer().map_err(|why| unanswered(why, &asked))?;
-    if args.by.is_of_calls() || args.blocks > 0 {
+    let by = args.by.unwrap_or_else(|| by_of(answer.report()));
+    if by.is_of_calls() || args.blocks > 0 {
         answer.symbolize(&mut symbolizer(&args.symbols));
     }
-    write(args, &answer, &asked, out)?;
+    write(args, by, &answer, &asked, out)?;
     for problem in analyzer.problems() {
         note(problem);
     }
     note_late(&answer, &moments);
-    note_unmatched(args, &answer);
+    note_unmatched(args, by, &answer);
     let incomplete = incomplete(&args.trace, answer.report(), &summary);
     Ok(outcome(incomplete, args.allow_incomplete))
 }
@@ -342,28 +345,20 @@ fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
     })
 }
 
-/// The trace has nothing of this kind with this name, but has these.
-fn none_of(kind: &str, name: &str, all: &[String]) -> String {
-    let no = format!("the trace has no {kind} {name:?}");
-    if all.is_empty() {
-        return format!("{no}, nor any other");
-    }
-    match text::nearest(name, all.iter().map(String::as_str)) {
-        Some(near) => format!("{no}; {near:?} is likely meant"),
-        None => {
-            let names: Vec<_> = all.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
-            format!("{no}; of its {} the first are {}", all.len(), names.join(", "))
-        }
-    }
+/// What the rows are of, if nothing else was asked for: what most says who allocates.
+fn by_of(report: &Report) -> By {
+    let has_scopes = report.by_scope.len() > 1;
+    if report.by_stack.is_empty() || has_scopes { By::Scope } else { By::Function }
 }
 
 fn write(
     args: &QueryArgs,
+    by: By,
     answer: &Answer,
     asked: &[String],
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
-    let mut options = options(args);
+    let mut options = options(args, by);
     let print = |options: &text::Options, out: &mut dyn Write| {
         let written = Written { answer, asked, options };
         match args.format {
@@ -382,9 +377,9 @@ fn write(
 }
 
 /// What the arguments say of the answer as text, for any terminal.
-fn options(args: &QueryArgs) -> text::Options {
+fn options(args: &QueryArgs, by: By) -> text::Options {
     let mut options = text::Options::default();
-    options.by = Some(args.by);
+    options.by = Some(by);
     options.top = args.top;
     options.width = args.width.unwrap_or(options.width);
     options.sort = match args.sort {
@@ -412,14 +407,14 @@ fn note_late(answer: &Answer, moments: &[(String, Moment)]) {
 }
 
 /// Lists the existing rows when `--filter` selects none of them.
-fn note_unmatched(args: &QueryArgs, answer: &Answer) {
+fn note_unmatched(args: &QueryArgs, by: By, answer: &Answer) {
     let Some(filter) = &args.filter else { return };
-    let mut options = options(args);
-    if !rows(answer, args.by, &options).is_empty() || args.by == By::Size {
+    let mut options = options(args, by);
+    if !rows(answer, by, &options).is_empty() || by == By::Size {
         return;
     }
     options.filter = None;
-    let all = rows(answer, args.by, &options);
+    let all = rows(answer, by, &options);
     let names = all.iter().map(|row| row.path.join(" > ")).collect();
     note_no_row(filter, &names);
 }

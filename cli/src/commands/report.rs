@@ -7,7 +7,7 @@ use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, Outcome, none_of, quoted};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use clap::ArgAction;
@@ -42,9 +42,6 @@ have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name
 figure takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as
 in \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole;
 on such a trace no other --fail-if passes.";
-
-/// At most this many names are listed in a sentence.
-const LISTED: usize = 10;
 
 /// Arguments of `memledger report`.
 #[derive(Debug, clap::Args)]
@@ -104,6 +101,12 @@ pub struct ReportArgs {
     /// The format of the report [default: by the ending of FILE, else text]
     #[arg(long, value_parser = format_by_name())]
     format: Option<Format>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// A page for a browser in this file: the same as --format html -o FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "json", "output"])]
+    html: Option<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
@@ -129,8 +132,16 @@ fn format_by_name() -> impl TypedValueParser<Value = Format> {
 impl ReportArgs {
     /// The format: as asked for, or else by the ending of the file's name.
     fn format(&self) -> &'static dyn ReportFormat {
+        let name = if self.json { Some("json") } else { self.html.as_ref().map(|_| "html") };
+        let by_name = || FORMATS.by_name(name?);
         let by_path = || FORMATS.by_path(self.output.as_ref()?);
-        self.format.map(|format| format.0).or_else(by_path).unwrap_or(FORMATS.default())
+        let format = self.format.map(|format| format.0);
+        format.or_else(by_name).or_else(by_path).unwrap_or(FORMATS.default())
+    }
+
+    /// The file that the report goes to, if it is not standard output.
+    fn output(&self) -> Option<&PathBuf> {
+        self.output.as_ref().or(self.html.as_ref())
     }
 }
 
@@ -203,13 +214,7 @@ pub(super) fn note_no_row(filter: &str, names: &BTreeSet<String>) {
     let parts = names.iter().flat_map(|name| name.split(" > ").flat_map(|part| part.split(" / ")));
     let instead = match text::nearest(filter, parts) {
         Some(near) => format!("{near:?} is likely meant"),
-        None if names.is_empty() => "there are no rows".to_owned(),
-        None => {
-            let first: Vec<_> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
-            let more = names.len().saturating_sub(LISTED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("there are {}{more}", first.join(", "))
-        }
+        None => text::instead_as(filter, names, quoted),
     };
     note(&format!("no row has {filter:?} in its name; {instead}"));
 }
@@ -301,14 +306,8 @@ pub(super) fn untils(trace: &Path, moments: &[(String, Moment)]) -> Result<Vec<U
 fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
     analyzer.bookmark_event(name).ok_or_else(|| {
         let set = analyzer.report().bookmarks;
-        let names = set.iter().take(10).map(|bookmark| format!("{:?}", bookmark.name));
-        let names = names.collect::<Vec<_>>().join(", ");
-        CliError::Failed(match set.len() {
-            0 => format!("the trace has no bookmark {name:?}, nor any other"),
-            count => {
-                format!("the trace has no bookmark {name:?}; of its {count} the first are {names}")
-            }
-        })
+        let names: Vec<_> = set.into_iter().map(|bookmark| bookmark.name).collect();
+        CliError::Failed(none_of("bookmark", name, &names))
     })
 }
 
@@ -362,7 +361,7 @@ fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    let Some(path) = &args.output else {
+    let Some(path) = args.output() else {
         let color =
             io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());

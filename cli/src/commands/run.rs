@@ -41,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   memledger run -- target/release/server --port 80        a report on stderr after it
   memledger run --stacks -- ./program                     with the functions that allocate
+  memledger run --findings -- ./program                   what to look at first, instead of tables
   memledger run --html run.html -- ./program              and a page for a browser
   memledger run --trace run.memledger --report run.json -- ./program
   memledger run --fail-if 'peak_bytes > 64MiB' -- ./program      for CI: exit 3 if it was more
@@ -49,8 +50,8 @@ Examples:
   memledger run --follow-children -- sh -c './a; ./b'     a report of each process
   memledger run --stacks -- python3 script.py             any program: what it gets from malloc
 
-The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program and
-126 if it cannot be run. If it is 0: 3 if a --fail-if held, and 1 if one could not be checked. The
+The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program, 126
+if it cannot be run and 125 if it cannot be tracked, so that it was not started. If it is 0: 3 if a --fail-if held, and 1 if one could not be checked. The
 program has the input, output and errors of this command; what it reads and writes is left alone. If it
 is killed, the report has all up to that moment: a watcher completes the trace (MEMLEDGER_WATCH=0: none).";
 
@@ -64,6 +65,8 @@ const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
 const WATCH: &str = "MEMLEDGER_WATCH";
 /// The loader's, with which it asks for thread-local memory when that is used first.
 const AUDIT: &str = "LD_AUDIT";
+/// The exit status for a program that was not started, because it cannot be tracked: that of `env` and `timeout`.
+const NOT_STARTED: u8 = 125;
 /// With these, a program has threads before it could have a watcher.
 const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
 
@@ -78,11 +81,14 @@ pub struct RunArgs {
     stacks: Option<String>,
     /// Where the report goes: stderr, off, or a file whose ending is its format; %p is the process id
     /// [default: MEMLEDGER_REPORT, else stderr]
-    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(ReportTo::parse))]
+    #[arg(short = 'o', long, visible_alias = "output", value_name = "FILE", value_parser = PathBufValueParser::new().try_map(ReportTo::parse))]
     report: Option<ReportTo>,
     /// A page for a browser in this file, beside the report; %p is the process id
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(page))]
     html: Option<PathBuf>,
+    /// What to look at first, with figures and a suggestion each, instead of tables
+    #[arg(long)]
+    findings: bool,
     /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_FILE, else a temporary
     /// file]
     #[arg(long, value_name = "FILE")]
@@ -104,15 +110,14 @@ pub struct RunArgs {
     /// after its end
     #[arg(long, conflicts_with = "top")]
     view: bool,
-    /// The library for programs without the tracker [default: libmemledger_preload.so beside this command
-    /// or in ../lib]
+    /// The library for programs without the tracker; off: record only programs that have it
+    /// [default: libmemledger_preload.so beside this command or in ../lib]
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    #[arg(value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -168,7 +173,13 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
         (None, None) => ReportTo::Stderr,
     };
-    let tracking = preload::tracking(&args.command, args.preload.as_deref())?;
+    let tracking = match preload::tracking(&args.command, args.preload.as_deref()) {
+        Ok(tracking) => tracking,
+        Err(sentence) => {
+            note(&sentence);
+            return Ok(Outcome::Status(NOT_STARTED));
+        }
+    };
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
     if args.follow_children {
         if let ReportTo::File(path) = &report_to {
@@ -286,10 +297,6 @@ fn report_on(
             Tracking::Unknown => {
                 format!("{program} does not use memledger::TrackingAllocator{more}")
             }
-            Tracking::NoLibrary => format!(
-                "{program} does not use memledger::TrackingAllocator, and the library for such programs, \
-                 libmemledger_preload.so, is neither beside this command nor in ../lib{more}"
-            ),
             Tracking::Preloaded(_) if std::env::var_os(AUDIT).is_some() => format!(
                 "{program} has left no trace: where {AUDIT} is set, its memory cannot be tracked{more}"
             ),
@@ -372,7 +379,7 @@ fn report_one(
     };
     let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
     let formats = || format.into_iter().chain(page);
-    let (mut report, summary) = analyze(path, formats())
+    let (mut report, summary) = analyze(path, formats(), args.findings)
         .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
     processes.push(Process::of(&report));
     let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
@@ -386,8 +393,8 @@ fn report_one(
     if let (Some(path), Some(page)) = (&args.html, page) {
         write_report(page, &report, path, trace.number)?;
     }
-    // The findings are those of the page only.
-    if format.is_some_and(|format| !format.shows_findings()) {
+    // Unless they were asked for, the findings are those of the page only.
+    if !args.findings && format.is_some_and(|format| !format.shows_findings()) {
         report.findings = None;
     }
     match (to, format) {
@@ -407,14 +414,16 @@ fn report_one(
     judge(&args.fail_if, &report, incomplete, args.fail_if.is_empty())
 }
 
-/// The report of a trace, with all that these formats show but functions, and the summary of reading.
+/// The report of a trace, with all that these formats show but functions, with findings if they are asked for, and the
+/// summary of reading.
 fn analyze<'a>(
     path: &Path,
     mut formats: impl Iterator<Item = &'a dyn ReportFormat> + Clone,
+    findings: bool,
 ) -> Result<(Report, Summary), CliError> {
     let unreadable = |error| unreadable(path, error);
     let source = open_watched(path)?;
-    if formats.clone().any(|format| format.shows_findings()) {
+    if findings || formats.clone().any(|format| format.shows_findings()) {
         let findings = ObserverThread::new(FindingsObserver::default());
         let mut analyzer = Analyzer::observing(findings).by_bucket();
         let summary = read(source, &mut analyzer).map_err(unreadable)?;

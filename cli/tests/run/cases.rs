@@ -36,6 +36,7 @@ trials![
     ignored_signals_stay_ignored,
     closed_streams_and_an_ignored_sigpipe_are_handed_on,
     what_cannot_run_is_127_or_126,
+    without_its_library_a_program_is_not_started,
     a_program_without_the_tracker,
     a_condition_fails_only_a_program_that_succeeded,
     a_condition_does_not_pass_on_part_of_a_trace,
@@ -59,6 +60,8 @@ trials![
     a_page_is_written_beside_the_report,
     a_page_is_served_until_ctrl_c_after_the_end,
     findings_say_what_to_look_at_first,
+    findings_of_a_run_are_those_of_its_trace,
+    a_terminal_that_goes_away_ends_the_program,
     wrong_options_are_one_sentence,
 ];
 
@@ -209,7 +212,7 @@ fn ignored_signals_stay_ignored() {
 fn closed_streams_and_an_ignored_sigpipe_are_handed_on() {
     let script = "trap '' PIPE; exec 0<&-; exec \"$0\" \"$@\"";
     let show = "[ -e /proc/self/fd/0 ] || echo closed; grep SigIgn /proc/self/status";
-    let mut run = Run::of(&["--report", "off"], &["sh", "-c", show]);
+    let mut run = Run::of(&["--report=off", "--preload=off"], &["sh", "-c", show]);
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script]).arg(run.command.get_program()).args(run.command.get_args());
     shell.current_dir(run.folder.path()).stdin(Stdio::null());
@@ -278,23 +281,43 @@ fn what_cannot_run_is_127_or_126() {
     Run::of(&[], &["/"]).run().exited(126);
 }
 
+/// There is no library beside the command of these tests.
+fn without_its_library_a_program_is_not_started() {
+    let ended = Run::of(&["--trace", "t.utrace"], &["sh", "-c", "echo > started"]).run();
+    ended.exited(125);
+    assert!(
+        ended.stderr.starts_with(
+            "memledger: sh cannot be tracked: it does not use memledger::TrackingAllocator, and \
+             libmemledger_preload.so is neither beside this command nor in ../lib; 'cargo build "
+        ),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!((ended.stderr.lines().count(), &*ended.stdout), (1, ""));
+    assert_eq!(ended.files(""), [""; 0], "nothing ran");
+    let ended = Run::of(&["--preload", "none.so"], &["true"]).run();
+    ended.exited(125);
+    assert!(ended.stderr.contains("none.so cannot be used: "), "{}", ended.stderr);
+}
+
 fn a_program_without_the_tracker() {
-    let ended = Run::of(&[], &["true"]).run();
+    let off = ["--preload", "off"];
+    let ended = Run::of(&off, &["true"]).run();
     ended.exited(0);
     assert_eq!(
         ended.stderr,
-        "memledger: true does not use memledger::TrackingAllocator, and the library for such programs, \
-         libmemledger_preload.so, is neither beside this command nor in ../lib; for programs that it \
-         starts there is --follow-children\n"
+        "memledger: true does not use memledger::TrackingAllocator; for programs that it starts there is \
+         --follow-children\n"
     );
-    Run::of(&[], &["sh", "-c", "exit 9"]).run().exited(9);
+    Run::of(&off, &["sh", "-c", "exit 9"]).run().exited(9);
     // A condition that cannot be checked does not pass.
-    let ended = Run::of(&["--fail-if", "live_blocks > 0"], &["true"]).run();
+    let condition = ["--preload", "off", "--fail-if", "live_blocks > 0"];
+    let ended = Run::of(&condition, &["true"]).run();
     ended.exited(1);
     assert!(ended.stderr.ends_with("so no --fail-if can be checked\n"), "{}", ended.stderr);
-    Run::of(&["--fail-if", "live_blocks > 0"], &["sh", "-c", "exit 9"]).run().exited(9);
+    Run::of(&condition, &["sh", "-c", "exit 9"]).run().exited(9);
     // An old trace of this name is no trace of the program.
-    let run = Run::of(&["--trace", "old.utrace"], &["true"]);
+    let run = Run::of(&["--preload", "off", "--trace", "old.utrace"], &["true"]);
     fs::write(run.folder.path().join("old.utrace"), "old").expect("a file");
     let ended = run.run();
     ended.exited(0);
@@ -355,7 +378,7 @@ fn only_the_program_itself_is_recorded() {
 
     let program = std::env::current_exe().expect("a path");
     let program = format!("TEST_SCENARIO=succeed {}; exit 0", program.display());
-    let ended = Run::of(&[], &["sh", "-c", &program]).run();
+    let ended = Run::of(&["--preload=off"], &["sh", "-c", &program]).run();
     ended.exited(0);
     assert!(ended.stderr.starts_with("memledger: sh does not use "), "{}", ended.stderr);
 }
@@ -378,10 +401,11 @@ fn children_are_followed_if_asked() {
 
     let program = std::env::current_exe().expect("a path");
     let program = format!("TEST_SCENARIO=succeed {}; exit 5", program.display());
-    let ended = Run::of(&["--follow-children"], &["sh", "-c", &program]).run();
+    let follow = ["--follow-children", "--preload=off"];
+    let ended = Run::of(&follow, &["sh", "-c", &program]).run();
     ended.exited(5);
     assert!(ended.stderr.starts_with("Memory of run-"), "{}", ended.stderr);
-    let ended = Run::of(&["--follow-children"], &["true"]).run();
+    let ended = Run::of(&follow, &["true"]).run();
     assert!(ended.stderr.contains("nor does a program that it has started"), "{}", ended.stderr);
 }
 
@@ -444,8 +468,8 @@ fn a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_
 fn what_the_tracker_reports_is_not_in_the_programs_errors() {
     let program = std::env::current_exe().expect("a path");
     let shell = ["sh", "-c", "exec \"$0\" 2>errors", program.to_str().expect("UTF-8")];
-    let run = Run::of(&["--report=off"], &shell).env(SCENARIO, "fail").env("MEMLEDGER_FIEL", "x");
-    let ended = run.run();
+    let run = Run::of(&["--report=off", "--preload=off"], &shell).env(SCENARIO, "fail");
+    let ended = run.env("MEMLEDGER_FIEL", "x").run();
     ended.exited(7);
     let errors = fs::read_to_string(ended.path("errors")).expect("the program's errors");
     assert_eq!(errors, "");
@@ -536,7 +560,7 @@ fn the_only_heap_of_a_program_is_that_of_rust() {
     assert!(ended.stderr.contains("live_bytes of Rust is 1"), "{}", ended.stderr);
     let ended = Run::tracked("succeed", &["--report=off", "--fail-if", &condition("C")]).run();
     ended.exited(1);
-    assert!(ended.stderr.contains("has no heap \"C\"; there are \"Rust\""), "{}", ended.stderr);
+    assert!(ended.stderr.contains("has no heap \"C\"; there is \"Rust\""), "{}", ended.stderr);
 }
 
 fn the_environment_has_the_defaults() {
@@ -696,7 +720,7 @@ fn a_page_is_served_until_ctrl_c_after_the_end() {
     ended.exited(7);
     assert_eq!(page["totals"], ended.report("report.json")["totals"]);
 
-    let ended = Run::of(&["--view"], &["true"]).run();
+    let ended = Run::of(&["--view", "--preload=off"], &["true"]).run();
     ended.exited(0);
     assert!(!ended.stderr.contains("http"), "{}", ended.stderr);
 }
@@ -770,4 +794,41 @@ fn wrong_options_are_one_sentence() {
         assert_eq!(ended.files(""), [""; 0], "nothing ran");
     }
     assert_eq!(Run::of(&[], &[]).run().exited(2).stderr.lines().count(), 1);
+    // What begins with - is an option, unless it is behind -- or the program.
+    let ended = Run::of(&["--stack"], &["true"]).run();
+    let expected =
+        "memledger: there is no option --stack; --stacks is likely meant (--help has more)\n";
+    assert_eq!(ended.exited(2).stderr, expected);
+    Run::of(&[], &["-x"]).run().exited(127);
+    let mut run = Run::tracked("succeed", &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    let program = std::env::current_exe().expect("a path");
+    command.args(["run", "-o", "r.json"]).arg(program).args(["--report=x.txt", "-x"]);
+    command.env(SCENARIO, "succeed").current_dir(run.folder.path()).stdin(Stdio::null());
+    command.env("TMPDIR", run.folder.path().join("tmp"));
+    run.command = command;
+    assert_eq!(run.run().exited(0).files(""), ["r.json"]);
+}
+
+fn findings_of_a_run_are_those_of_its_trace() {
+    let ended = Run::tracked("defects", &["--findings", "--trace=t.memledger"]).run();
+    ended.exited(0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    command.arg("report").arg(ended.path("t.memledger")).args(["--findings", "--width=80"]);
+    let output = command.output().expect("it runs");
+    assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), ended.stderr);
+    assert!(ended.stderr.contains("1. render, on main"), "{}", ended.stderr);
+}
+
+/// The kernel tells only the leader of a session that the terminal has gone.
+fn a_terminal_that_goes_away_ends_the_program() {
+    let mut run = Run::tracked("wait", &["--report", "report.json"]);
+    let terminal = terminal(&mut run);
+    let mut running = run.spawn();
+    let program = running.program();
+    drop(terminal);
+    let ended = running.wait();
+    ended.exited(128 + Signal::SIGHUP as i32);
+    assert_eq!(left(&ended.report("report.json"), LEFT), 1);
+    assert!(kill(program, None).is_err(), "the program has ended, too");
 }

@@ -243,8 +243,8 @@ fn run_shows_the_program_and_then_what_it_has_written() {
     // Its words, and the report.
     screen.wait_for(&["the program's own words", "live at end"]);
     assert!(screen.ended().success());
-    let mut untracked =
-        Screen::start(command(&["run", "--top", "--", "sh", "-c", "echo words; exit 3"]), 24, 100);
+    let untracked = ["run", "--top", "--preload=off", "--", "sh", "-c", "echo words; exit 3"];
+    let mut untracked = Screen::start(command(&untracked), 24, 100);
     untracked.wait_for(&["the program has ended with status 3"]);
     untracked.keys("q");
     untracked.wait_for(&["words", "does not use memledger::TrackingAllocator"]);

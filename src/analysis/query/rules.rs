@@ -65,6 +65,8 @@ pub enum Rule {
 /// What is said of a rule.
 struct Words {
     name: &'static str,
+    /// A second name.
+    alias: Option<&'static str>,
     /// Unreal Insights' name of the rule, and what its window calls it.
     insights: [&'static str; 2],
     about: &'static str,
@@ -85,8 +87,8 @@ const NEW_FREED: Part = Part { kind: Kind::Freed, begun_in: Some(1) };
 /// By rule, in the order of their declaration.
 #[rustfmt::skip]
 static WORDS: [Words; Rule::ALL.len()] = [
-    words("alive-at-a", ["aAf", "Active Allocs"], 1, &[LIVE],
-        "live at A"),
+    words("live", ["aAf", "Active Allocs"], 1, &[LIVE],
+        "live at A").or("alive-at-a"),
     words("freed-before", ["afA", "Before"], 1, &[FREED],
         "freed before A"),
     words("allocated-after", ["Aaf", "After"], 1, &[ALLOCATED],
@@ -100,7 +102,7 @@ static WORDS: [Words; Rule::ALL.len()] = [
     words("long-lived", ["aABf", "Long Living Allocs"], 2, &[OLD_LIVE],
         "allocated before A, live at B"),
     words("grown", ["AaBf", "Growth"], 2, &[NEW_LIVE],
-        "allocated between A and B, live at B"),
+        "allocated between A and B, live at B").or("growth"),
     words("declined", ["aAfB", "Decline"], 2, &[OLD_FREED],
         "live at A, freed between A and B"),
     words("grown-and-declined", ["aAfaBf", "Growth vs. Decline"], 2, &[NEW_LIVE, OLD_FREED],
@@ -122,7 +124,14 @@ const fn words(
     parts: &'static [Part],
     about: &'static str,
 ) -> Words {
-    Words { name, insights, about, parts, times }
+    Words { name, alias: None, insights, about, parts, times }
+}
+
+impl Words {
+    /// The same, with a second name.
+    const fn or(self, alias: &'static str) -> Self {
+        Self { alias: Some(alias), ..self }
+    }
 }
 
 impl Rule {
@@ -148,9 +157,14 @@ impl Rule {
         &WORDS[self as usize]
     }
 
-    /// Its name: `alive-at-a`.
+    /// Its name: `live`.
     pub fn name(self) -> &'static str {
         self.words().name
+    }
+
+    /// The names besides [`name`](Self::name) by which it is found.
+    pub fn aliases(self) -> impl Iterator<Item = &'static str> {
+        self.words().alias.into_iter().chain([self.insights()])
     }
 
     /// The short name that Unreal Insights has for the same rule: `aAf`.
@@ -204,9 +218,9 @@ impl Rule {
         self.parts().iter().all(|part| part.kind != Kind::Allocated)
     }
 
-    /// The rule with this name, in its own words or in those of Unreal Insights.
+    /// The rule with this name, or with this second name: an older one, or that of Unreal Insights.
     pub fn by_name(name: &str) -> Option<Self> {
-        let is_it = |rule: &&Self| rule.name() == name || rule.insights() == name;
+        let is_it = |rule: &&Self| rule.name() == name || rule.aliases().any(|alias| alias == name);
         Self::ALL.iter().find(is_it).copied()
     }
 }

@@ -113,7 +113,7 @@ impl Json for (DiffBy, DiffSide) {
         value.object(|object| {
             columns(object, &side.own)?;
             match by {
-                DiffBy::Scope | DiffBy::Group | DiffBy::Function => {
+                DiffBy::Scope | DiffBy::Group | DiffBy::Function | DiffBy::Line => {
                     object.entry("inclusive", &side.inclusive)
                 }
                 _ => Ok(()),

@@ -36,7 +36,7 @@ mod units;
 
 pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
-pub use crate::words::{escape, nearest};
+pub use crate::words::{escape, instead, instead_as, nearest};
 pub(crate) use column::Column;
 pub(super) use diff::diff;
 pub(super) use findings::within_global;

@@ -190,12 +190,7 @@ impl Handshake {
                     "its magic is byte-swapped, so a big-endian machine wrote it".into(),
                 ));
             }
-            other => {
-                return Err(Error::NotATrace(format!(
-                    "its first 4 bytes are {:02x} {:02x} {:02x} {:02x} instead of 32 43 52 54",
-                    other[0], other[1], other[2], other[3]
-                )));
-            }
+            other => return Err(Error::NotATrace(foreign(other))),
         }
         let size = usize::from(u16::from_le_bytes([start[4], start[5]]));
         let mut rest = vec![0; size + 2];
@@ -236,6 +231,27 @@ impl Handshake {
             magic,
         })
     }
+}
+
+/// How files begin that are no traces, and what they are.
+const FOREIGN: [(&[u8], &str); 8] = [
+    (b"<!DO", "it is an HTML page"),
+    (b"<!do", "it is an HTML page"),
+    (b"<htm", "it is an HTML page"),
+    (b"{", "it is a JSON document"),
+    (b"PK\x03\x04", "it is a zip file"),
+    (b"\x7fELF", "it is a program; 'memledger run --trace FILE -- PROGRAM' makes a trace"),
+    (b"\x1f\x8b", "it is compressed; 'zcat FILE | memledger report -' reads it"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed; 'zstdcat FILE | memledger report -' reads it"),
+];
+
+/// What a file is that begins with these bytes.
+fn foreign(start: &[u8]) -> String {
+    if let Some((_, what)) = FOREIGN.iter().find(|(bytes, _)| start.starts_with(bytes)) {
+        return (*what).to_owned();
+    }
+    let bytes: Vec<_> = start.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("its first 4 bytes are {} instead of 32 43 52 54", bytes.join(" "))
 }
 
 fn ends_inside(bytes: usize) -> Error {
@@ -344,7 +360,11 @@ mod tests {
     fn foreign_starts_are_named() {
         for (start, says) in [
             (&b"TRC2\x04\0\x02\0\xff\xff\x04\x06"[..], "big-endian"),
-            (b"\x7fELF\x02\x01\x01\0", "7f 45 4c 46"),
+            (b"OggS\0\x02\0\0", "its first 4 bytes are 4f 67 67 53 instead of 32 43 52 54"),
+            (b"\x7fELF\x02\x01\x01\0", "this is not a trace: it is a program; 'memledger run"),
+            (b"<!DOCTYPE html>", "this is not a trace: it is an HTML page"),
+            (b"{\"schema\": 1}", "it is a JSON document"),
+            (b"\x28\xb5\x2f\xfd\x04", "zstdcat"),
             (b"2CRT\0\0\x03\x07", "transport 3"),
             (
                 b"2CRT\0\0\x4d\x07",

@@ -120,7 +120,7 @@ fn a_pass_on_a_thread_gives_what_a_pass_gives() {
     assert_eq!(there.0.report(), here.0.report());
     assert_eq!(there.1.state, here.1.state);
     let failed = Pass::start(&b"no trace"[..], counter(false)).unwrap().wait();
-    assert!(failed.unwrap_err().to_string().contains("not an Unreal Trace stream"));
+    assert!(failed.unwrap_err().to_string().contains("not a trace"));
 }
 
 /// Gives the bytes that come through a channel.

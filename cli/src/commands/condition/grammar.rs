@@ -4,12 +4,17 @@ use super::figures::{FigureType, Selector, known_figures};
 use super::{Change, Comparison, Condition, PERCENT};
 use crate::commands::by::By;
 use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
+use memledger::dump::text;
 use std::str::FromStr;
 use winnow::Parser;
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, delimited, opt, preceded, repeat, separated, separated_pair};
 use winnow::error::{ContextError, StrContext, StrContextValue};
 use winnow::token::{any, none_of, rest, take_while};
+
+/// The figures that most conditions are about: an error names them first.
+const COMMON: [&str; 6] =
+    ["peak_bytes", "live_bytes", "live_blocks", "allocations", "allocated_bytes", "complete"];
 
 /// A parsed condition whose figure and value are not checked yet.
 type Unchecked<'a> = (&'a str, Vec<(By, String)>, Option<Change>, Comparison, &'a str);
@@ -95,8 +100,13 @@ impl FromStr for Condition {
         };
         let known = known_figures(selector.as_ref().map(|selector| selector.of));
         let Some((_, figure_type)) = known.iter().find(|(known, _)| known == key) else {
-            let keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
-            return Err(format!("there is no figure '{key}'; there are {}", keys.join(", ")));
+            // NOTE: a stable sort, by what most conditions are about.
+            let mut keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
+            keys.sort_by_key(|key| {
+                COMMON.iter().position(|one| one == key).unwrap_or(COMMON.len())
+            });
+            let instead = text::instead(key, keys);
+            return Err(format!("there is no figure '{key}'; {instead}"));
         };
         if let Some(change) = change {
             if *figure_type == FigureType::Flag {

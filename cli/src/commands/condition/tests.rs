@@ -57,6 +57,22 @@ fn conditions() {
         "scope, group, name, thread, function or heap is expected before 'thraed='x'} > 1'; write it like"
     ));
     assert!(error("live_bytes").starts_with("a comparison is expected at the end; "));
+    for (text, sentence) in [
+        ("peak > 1", "there is no figure 'peak'; peak_bytes is likely meant"),
+        ("live_byte > 1", "there is no figure 'live_byte'; live_bytes is likely meant"),
+        (
+            "heap_size > 1",
+            "there is no figure 'heap_size'; there are peak_bytes, live_bytes, live_blocks, allocations, allocated_bytes, ",
+        ),
+        (
+            "heap_size{scope='x'} > 1",
+            "there is no figure 'heap_size'; there are peak_bytes, live_bytes, ",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(sentence), "{error}");
+        assert!(error.matches(", ").count() < 6, "not all of them: {error}");
+    }
 }
 
 /// Two scopes `parse`, one of them within `request`; names, a group, and a thread without a name.
@@ -165,13 +181,13 @@ fn conditions_on_rows() {
     for (text, sentence) in [
         (
             "peak_bytes{scope='reqest'} > 1",
-            "the trace has no scope \"reqest\"; there are \"GlobalScope > request\", ",
+            "the trace has no scope \"reqest\"; \"GlobalScope > request\" is likely meant",
         ),
         // Not a whole path element.
         ("peak_bytes{scope='quest'} > 1", "the trace has no scope \"quest\"; there are "),
         (
             "frees{name='keys',group='Indx'} > 1",
-            "the trace has no name \"keys\" in a group \"Indx\"; there are \"All > ",
+            "the trace has no name \"keys\" in a group \"Indx\"; \"All > Index / keys\" is likely meant",
         ),
     ] {
         let error = check(text).expect_err(text);
@@ -179,5 +195,8 @@ fn conditions_on_rows() {
     }
     let none = "live_blocks{thread='x'} > 1".parse::<Condition>().expect("an expression");
     let error = none.check(&Figures::of(&Report::default())).expect_err("no thread");
-    assert!(error.ends_with("the trace has no thread \"x\", nor any other"), "{error}");
+    assert!(error.ends_with("the trace has no thread \"x\"; there are none"), "{error}");
+    let none = "live_blocks{function='x'} > 1".parse::<Condition>().expect("an expression");
+    let error = none.check(&Figures::of(&Report::default())).expect_err("no stacks");
+    assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
 }

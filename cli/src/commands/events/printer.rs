@@ -6,7 +6,7 @@ use super::stacks::Stacks;
 use super::{EventsArgs, json, text};
 use crate::commands::Format;
 use crate::terminal::note;
-use memledger::dump::text::{escape, nearest};
+use memledger::dump::text::{escape, instead, nearest};
 use memledger::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Value, Visitor};
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use wildmatch::WildMatch;
 
 /// At most this many names are listed in a sentence.
-const LISTED: usize = 12;
+const LISTED: usize = 6;
 /// At most this many damages are reported one by one.
 pub const NAMED_DAMAGES: u64 = 10;
 
@@ -91,18 +91,23 @@ impl<'a> Printer<'a> {
                 let names = self.names.iter().map(String::as_str);
                 let plain: String = filter.chars().filter(|c| !matches!(c, '*' | '?')).collect();
                 let loggers = names.clone().filter_map(|name| Some(name.split_once('.')?.0));
+                let all_of = |near: &str| {
+                    if near.contains('.') { near.to_owned() } else { format!("{near}.*") }
+                };
                 let instead = match nearest(&plain, names.clone().chain(loggers)) {
-                    Some(near) if near.contains('.') => format!("{near} is likely meant"),
-                    Some(near) => format!("{near}.* is likely meant"),
-                    None => format!("there are {}", list(names)),
+                    Some(near) => format!("{} is likely meant", all_of(near)),
+                    None => instead(&plain, names),
                 };
                 note(&format!("no type of events fits --filter {filter}; {instead}"));
             }
         }
         if let Some(thread) = self.args.thread.filter(|thread| !self.seen.contains(thread)) {
-            let threads: Vec<_> = self.seen.iter().map(u32::to_string).collect();
-            let threads = list(threads.iter().map(String::as_str));
-            note(&format!("no event is of thread {thread}; there are {threads}"));
+            let seen: Vec<_> = self.seen.iter().take(LISTED).map(u32::to_string).collect();
+            let more = match self.seen.len().saturating_sub(LISTED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            note(&format!("no event is of thread {thread}; there are {}{more}", seen.join(", ")));
         }
     }
 
@@ -191,16 +196,5 @@ impl Visitor for Printer<'_> {
                 None => damage.what.clone(),
             });
         }
-    }
-}
-
-/// The first names of a long list, for a sentence.
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<_> = names.collect();
-    let shown = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(LISTED) {
-        0 if names.is_empty() => "none".to_owned(),
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }

@@ -5,7 +5,8 @@
 //! job control and pipes into a pager work as without it. The terminal sends Ctrl-C, Ctrl-\ and Ctrl-Z
 //! to the whole group, the program included: these are not passed on, or the program would get them
 //! twice. Ctrl-Z stops both, and `fg` continues both. What a process sends to this command alone, as
-//! `kill PID` does, is passed on.
+//! `kill PID` does, is passed on. So is the SIGHUP of a terminal that goes away, if this command leads its
+//! session: only the leader gets it.
 //!
 //! The program starts with the descriptors and the ignored signals that this process got (`inherited.rs`).
 #![cfg_attr(
@@ -86,7 +87,7 @@ mod linux {
     use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
     use nix::sys::signal::{SigSet, Signal, kill, raise};
     use nix::sys::signalfd::{SfdFlags, SignalFd};
-    use nix::unistd::Pid;
+    use nix::unistd::{Pid, getsid};
     use rustix::process::{WaitOptions, WaitStatus, waitpid};
     use std::ffi::CString;
     use std::os::fd::{AsFd, AsRawFd};
@@ -200,12 +201,13 @@ mod linux {
                 problems.take();
             }
             while let Ok(Some(signal)) = arriving.read_signal() {
-                // What the kernel sends comes from the terminal, and reaches the whole process group.
+                // What the kernel sends comes from the terminal, and reaches the whole process group; but for
+                // SIGHUP, which reaches the leader of the session.
                 let is_from_process = signal.ssi_code <= 0;
                 let number = i32::try_from(signal.ssi_signo).ok();
                 let number = number.and_then(|number| Signal::try_from(number).ok());
                 if let Some(signal) = number.filter(|signal| PASSED_ON.contains(signal))
-                    && is_from_process
+                    && (is_from_process || signal == Signal::SIGHUP && leads_session())
                 {
                     // The program may just have ended. NOTE: the number is its own until `waitpid`
                     // returns a status.
@@ -218,6 +220,11 @@ mod linux {
                 return Ok(status);
             }
         }
+    }
+
+    /// Whether this process is the first one of its terminal.
+    fn leads_session() -> bool {
+        getsid(None).is_ok_and(|leader| leader == Pid::this())
     }
 
     /// Sends SIGINT to a program that has not been waited for yet.

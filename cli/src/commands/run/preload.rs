@@ -1,6 +1,5 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
-use crate::error::CliError;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
 use object::read::StringTable;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -15,6 +14,11 @@ pub const VARIABLE: &str = "LD_PRELOAD";
 
 /// The file of the library.
 const LIBRARY: &str = "libmemledger_preload.so";
+
+/// Why a program cannot be tracked without the library, and what cures it.
+const NO_LIBRARY: &str = "libmemledger_preload.so is neither beside this command nor in ../lib; 'cargo build --release \
+    --manifest-path preload/Cargo.toml --target-dir target/preload' in memledger's sources builds it, and --preload FILE \
+    names it (--preload off: only programs with the tracker are recorded)";
 
 /// Where the library is looked for, from the folder of this command.
 const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
@@ -36,12 +40,11 @@ const SANITIZERS: [(&[u8], &str); 5] = [
 pub enum Tracking {
     /// By the tracker that it has.
     Own,
-    /// By the tracker that it may have or start: its file is no program for this machine's loader.
+    /// By the tracker that it may have or start: its file is no program for this machine's loader, or the user
+    /// wants no library.
     Unknown,
     /// By a library: the value of [`VARIABLE`].
     Preloaded(OsString),
-    /// Not at all, unless it starts a program that has the tracker: the library is not there.
-    NoLibrary,
 }
 
 /// What the file of a program says.
@@ -58,27 +61,28 @@ enum Kind {
 }
 
 /// How the program of this command is tracked; `library` is what the user has given instead of the library
-/// beside this command.
+/// beside this command: a file, or `off`.
 ///
 /// # Errors
-/// Nothing can be loaded into the program.
-pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking, CliError> {
+/// A sentence, if nothing can be loaded into the program or the library is not there.
+pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking, String> {
     let Some((name, arguments)) = command.split_first() else { return Ok(Tracking::Unknown) };
     let Some(path) = find(name) else { return Ok(Tracking::Unknown) };
     let refused = |why: &str| {
-        Err(CliError::Failed(format!(
+        Err(format!(
             "{} cannot be tracked: it does not use memledger::TrackingAllocator, and {why}",
             name.to_string_lossy()
-        )))
+        ))
     };
     match kind(&path) {
         Kind::HasTracker => Ok(Tracking::Own),
         Kind::Other => Ok(Tracking::Unknown),
+        _ if library == Some(Path::new("off")) => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
         Kind::Loader => tracking(started_by_loader(arguments), library),
         Kind::Dynamic => match library.map(Path::to_owned).or_else(beside_this_command) {
             Some(library) => preloaded(&library),
-            None => Ok(Tracking::NoLibrary),
+            None => refused(NO_LIBRARY),
         },
     }
 }
@@ -107,16 +111,15 @@ fn started_by_loader(arguments: &[OsString]) -> &[OsString] {
 }
 
 /// The value of the loader's variable with the library before what it has.
-fn preloaded(library: &Path) -> Result<Tracking, CliError> {
+fn preloaded(library: &Path) -> Result<Tracking, String> {
     let shown = library.display();
-    let library = fs::canonicalize(library).map_err(|error| {
-        CliError::Failed(format!("the library {shown} cannot be used: {error}"))
-    })?;
+    let library = fs::canonicalize(library)
+        .map_err(|error| format!("the library {shown} cannot be used: {error}"))?;
     if library.to_string_lossy().contains([':', ' ']) {
-        return Err(CliError::Failed(format!(
+        return Err(format!(
             "the library {shown} cannot be used: the loader takes a colon or a space in its path for \
              the end of the path"
-        )));
+        ));
     }
     let mut value = library.into_os_string();
     if let Some(others) = std::env::var_os(VARIABLE).filter(|others| !others.is_empty()) {

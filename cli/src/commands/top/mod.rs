@@ -32,6 +32,7 @@ pub(super) mod source;
 mod table;
 mod theme;
 
+use super::address::address_of;
 use super::by::By;
 use super::choice;
 use crate::error::{CliError, Outcome};
@@ -48,6 +49,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   memledger top 1985                         a program that listens: MEMLEDGER_CONTROL=1985
+  memledger top $(pidof server)              the same, by its process id
   memledger top build-server:1985 --token-file token
   memledger top run.memledger                a trace, while it is written and after that
   memledger top 1985 --by function           of a program with MEMLEDGER_STACKS=on
@@ -64,7 +66,7 @@ const SHORTEST: f64 = 0.1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
-    /// Where a program listens (HOST:PORT, a host, or a port of this machine), or a trace
+    /// Where a program listens (HOST:PORT, a host, a port of this machine, or a process id), or a trace
     #[arg(value_name = "ADDR|TRACE")]
     of: PathBuf,
     /// The list to begin with
@@ -147,7 +149,7 @@ fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Sourc
         _ => Ok(()),
     };
     let token = args.token_file.as_deref().map(|path| read_token(path, check)).transpose()?;
-    let address = args.of.to_string_lossy().into_owned();
+    let address = address_of(&args.of.to_string_lossy())?;
     let program = Program { address, token };
     // NOTE: before the screen is there, so that what is wrong is said where the user looks afterwards.
     let first = program.first().map_err(CliError::Failed)?;

@@ -21,6 +21,7 @@ use crate::progress;
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
 use memledger::analysis::{Analyzer, QueryIndexer, Symbolizer};
+use memledger::trace::format::handshake::Handshake;
 use memledger::trace::read::Reader;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -72,9 +73,15 @@ struct Shared {
     keeping: Mutex<()>,
 }
 
-/// Whether the trace can be read.
+/// Whether the trace can be read. A file that is empty may be written yet.
 pub fn check(trace: &Path) -> Result<(), CliError> {
-    open(trace).map(drop)
+    let mut source = open(trace)?;
+    match fs::metadata(trace) {
+        Ok(file) if file.is_file() && file.len() > 0 => {
+            Handshake::decode(&mut source).map(drop).map_err(|error| unreadable(trace, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Reading {
