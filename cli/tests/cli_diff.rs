@@ -36,6 +36,22 @@ fn a_trace_does_not_differ_from_itself() {
 }
 
 #[test]
+fn a_report_from_a_time_to_a_time_is_what_has_changed_between_them() {
+    for options in [&["--by", "thread", "--top", "3"][..], &["--width", "60"]] {
+        let asked = run(&[&["report", SAMPLE, "--from", "25%", "--to", "75%"], options].concat());
+        assert_eq!(
+            asked,
+            run(&[&["diff", SAMPLE, "--at", "25%", "--at", "75%"], options].concat())
+        );
+        assert_eq!(asked.0, 0, "{}", asked.2);
+    }
+    let to_the_end = run(&["report", SAMPLE, "--from", "50%"]);
+    assert_eq!(to_the_end, run(&["diff", SAMPLE, "--at", "50%", "--at", "end"]));
+    let (status, _, err) = run(&["report", SAMPLE, "--from", "50%", "--at", "60%"]);
+    assert_eq!(status, 2, "{err}");
+}
+
+#[test]
 fn the_totals_are_those_of_the_reports_and_the_rows_add_up_to_them() {
     let document = json(&["diff", LATE, SAMPLE, "--by", "scope", "--sort", "allocated"]);
     let [old, new] = [LATE, SAMPLE].map(|trace| json(&["report", trace]));

@@ -42,6 +42,8 @@ export interface Place {
 
 export interface Finding {
   kind: string;
+  /** The kind in two words. */
+  heading: string;
   evidence: string;
   suggestion: string;
   bytes: number | null;

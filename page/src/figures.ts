@@ -10,7 +10,7 @@ export interface Metric {
 }
 
 export const METRICS: Metric[] = [
-  { name: "live", column: "live_bytes", blocks: "live_blocks", color: "live", about: "Bytes still live at the end" },
+  { name: "live", column: "live_bytes", blocks: "live_blocks", color: "live", about: "Bytes still live" },
   { name: "peak", column: "live_bytes_at_peak", blocks: "live_blocks_at_peak", color: "peak", about: "Bytes live when the whole program held most" },
   { name: "allocated", column: "allocated_bytes", blocks: "allocations", color: "allocated", about: "All bytes ever allocated" },
   { name: "count", column: "allocations", blocks: "allocations", color: "count", about: "Allocations" },
@@ -23,8 +23,8 @@ export const ANSWER_METRICS: Metric[] = [
 
 /** By column: its heading, and what it means. */
 export const COLUMNS: Record<string, [string, string]> = {
-  live_bytes: ["live", "Bytes still live at the end"],
-  live_blocks: ["live blocks", "Blocks still live at the end"],
+  live_bytes: ["live", "Bytes still live"],
+  live_blocks: ["live blocks", "Blocks still live"],
   live_bytes_at_peak: ["at peak", "Bytes live when the whole program held most"],
   live_blocks_at_peak: ["blocks at peak", "Blocks live when the whole program held most"],
   peak_bytes: ["own peak", "The most bytes that this row held at any time"],

@@ -1,4 +1,4 @@
-// What to look at first.
+// What to look at first, and what is cheap to speed up.
 
 import { byId, el, fill } from "./dom";
 import type { Finding } from "./document";
@@ -6,31 +6,39 @@ import type { Link, Overview } from "./messages";
 import { change } from "./state";
 import { percent, short, visible } from "./text";
 
-const KINDS: Record<string, [string, string]> = {
-  grows: ["grows step by step", "allocated"], reallocates: ["reallocates often", "allocated"], short_lived: ["short-lived", "count"],
-  shrinks: ["gives back", "allocated"], left_behind: ["left behind", "live"], only_grows: ["only grows", "live"],
-  one_size: ["many of one size", "peak"], rounds_up: ["rounds up", "peak"], freed_elsewhere: ["freed by other threads", "freed"],
-};
+/** By what a finding is a share of: its colour, of what costs time. Other findings are of memory that is held. */
+const OF_TIME: Record<string, string> = { calls: "count", allocations: "count", allocated_bytes: "allocated" };
 
 const OF: Record<string, string> = {
   allocated_bytes: "of all allocated bytes", allocations: "of all allocations", peak_bytes: "of the peak", calls: "of all calls",
+  rss_bytes: "of the resident memory",
 };
+
+/** What holds memory comes before what costs time. */
+const GROUPS: [string, (finding: Finding) => boolean][] = [
+  ["Look at first", ({ weight_of }) => !(weight_of in OF_TIME)],
+  ["Cheap to speed up", ({ weight_of }) => weight_of in OF_TIME],
+];
 
 export function showFindings({ findings, hasStacks }: Overview, follow: (link: Link) => void): void {
   const section = byId("findings");
   section.hidden = !findings;
   if (!findings) return;
-  const cards = findings.map((finding) => card(finding, hasStacks, follow));
+  const groups = GROUPS.map(([title, is]) => ({ title, cards: findings.filter(is).map((finding) => card(finding, hasStacks, follow)) }));
+  const [first, ...rest] = groups.filter(({ cards }) => cards.length);
+  const list = (title: string, cards: HTMLElement[]) => el("ol", { "aria-label": title }, ...cards);
   fill(
     section,
-    el("div", { class: "bar" }, el("h2", { id: "findings-title" }, "What to look at first")),
-    cards.length ? el("ol", { class: "cards", tabindex: "0", "aria-label": "Findings" }, ...cards) : el("p", { class: "empty" }, "Nothing that weighs 1 % of the program was found."),
+    el("div", { class: "bar" }, el("h2", { id: "findings-title" }, first?.title ?? "Findings")),
+    first
+      ? el("div", { class: "cards", tabindex: "0" }, list(first.title, first.cards), ...rest.flatMap(({ title, cards }) => [el("h2", {}, title), list(title, cards)]))
+      : el("p", { class: "empty" }, "Nothing that weighs 1 % of the program was found."),
   );
 }
 
 function card(finding: Finding, hasStacks: boolean, follow: (link: Link) => void): HTMLElement {
   const { place } = finding;
-  const [kind, colour] = KINDS[finding.kind] ?? [finding.kind.replaceAll("_", " "), "freed"];
+  const colour = OF_TIME[finding.weight_of] ?? "peak";
   const scope = place.path.join(" > ");
   const tag = place.name && place.name !== "Unnamed" ? [...(place.group ?? []), place.name].join(" / ") : "";
   const name = place.function ?? (tag || scope || "the program");
@@ -39,11 +47,11 @@ function card(finding: Finding, hasStacks: boolean, follow: (link: Link) => void
     if (place.function && hasStacks) change({ by: "stack", pivot: -1, focus: [], search: place.function, direction: "down" });
     else follow({ by: "scope", focus: place.path });
   };
-  const where = (of: (name: string) => string) => [visible(source), place.callers.slice(0, 2).map((caller) => `< ${of(caller)}`).join(" "), place.function && scope ? `in ${of(scope)}` : "", tag && place.function ? of(tag) : "", place.thread ? `thread ${of(place.thread)}` : ""].filter(Boolean);
+  const where = (of: (name: string) => string) => [visible(source), place.callers.slice(0, 2).map((caller) => `< ${of(caller)}`).join(" "), place.function && place.path.length > 1 ? `in ${of(scope)}` : "", tag && place.function ? of(tag) : "", place.thread ? `thread ${of(place.thread)}` : ""].filter(Boolean);
   return el(
     "li",
     { class: `card ${colour}` },
-    el("p", { class: "kind" }, el("b", {}, kind), ` ${percent(finding.weight_millionths, 1e6)} ${OF[finding.weight_of] ?? `of ${finding.weight_of.replaceAll("_", " ")}`}${finding.of_sample ? ", of the sample" : ""}`),
+    el("p", { class: "kind" }, el("b", {}, visible(finding.heading)), ` ${percent(finding.weight_millionths, 1e6)} ${OF[finding.weight_of] ?? `of ${finding.weight_of.replaceAll("_", " ")}`}${finding.of_sample ? ", of the sample" : ""}`),
     el("h3", {}, el("button", { type: "button", title: `Show in the graph: ${visible(name)}`, onclick: show }, el("bdi", {}, short(name)))),
     el("p", { class: "source", title: where(visible).join("\n") }, el("bdi", {}, where(short).join(" "))),
     el("p", {}, visible(dotted(finding.evidence))),
@@ -53,5 +61,5 @@ function card(finding: Finding, hasStacks: boolean, follow: (link: Link) => void
 
 const dotted = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
-/** The last parts of a path: from the crate on. */
-const shortPath = (path: string) => path.replace(/^.*\/registry\/src\/[^/]+\//, "").replace(/^\/rustc\/[^/]+\//, "").replace(/^\/(?:[^/]+\/)*(?=[^/]+\/[^/]+\/[^/]+$)/, "");
+/** A path from the folder above its innermost `src` on, or its last two parts, as in the text report. */
+const shortPath = (path: string) => (/^(?:.*\/)?([^/]*\/src\/.*)$/.exec(path) ?? /^(?:.*\/)?([^/]*\/[^/]*)$/.exec(path))?.[1].replace(/^\.?\//, "") ?? path;

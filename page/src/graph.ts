@@ -41,7 +41,7 @@ const look = (): Look => ({
 /** What is looked at first, where the address does not say it. */
 export function setDefaults(overview: Overview): void {
   if (!state.by || (!overview.hasStacks && /stack|crate/.test(state.by))) {
-    state.by = overview.hasStacks ? "stack" : overview.rows.scopes > 1 || overview.rows.groups < 2 ? "scope" : "group";
+    state.by = overview.isOfFunctions ? "stack" : overview.rows.scopes > 1 || overview.rows.groups < 2 ? "scope" : "group";
   }
   if (!metrics().some(({ name }) => name === state.metric)) state.metric = metrics()[1].name;
 }
@@ -176,7 +176,7 @@ const newest = latest<Layout>((made) => {
 
 function emptySentence(): string {
   if (Object.keys(state.filter).length) return "Nothing passes the filter.";
-  return metric().name === "live" ? "Nothing is live at the end." : "There is nothing to show.";
+  return metric().name === "live" ? "Nothing is live." : "There is nothing to show.";
 }
 
 const viewKey = () => JSON.stringify([state.graph, state.by, state.direction, state.focus, state.pivot, state.frames, state.lines, dataset]);

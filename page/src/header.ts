@@ -61,8 +61,8 @@ const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) 
 
 const RSS_PARTS: [string, string][] = [
   ["live_bytes", "live blocks"],
-  ["allocator_bytes", "allocator"],
-  ["anonymous_bytes", "other anonymous"],
+  ["allocator_bytes", "kept by the allocator"],
+  ["anonymous_bytes", "mapped without live blocks"],
   ["tracker_bytes", "tracker"],
   ["stack_bytes", "stacks"],
   ["binary_bytes", "binaries"],

@@ -145,6 +145,8 @@ export interface Overview {
   /** Readings of the resident memory. */
   rssSeries: { at_ns: Float64Array; rss_bytes: Float64Array } | null;
   hasStacks: boolean;
+  /** Whether functions say who allocates, and neither scopes nor tags do. */
+  isOfFunctions: boolean;
   rows: Record<TableName, number>;
   /** Names that are too long, with what is shown of each. */
   shorts: [string, string][];

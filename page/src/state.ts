@@ -17,7 +17,8 @@ export interface State {
   table: TableName | "";
   sort: string;
   ascending: boolean;
-  own: boolean;
+  /** Whether rows have their own figures only; empty: where what they call has rows of its own. */
+  own: "" | "on" | "off";
   find: string;
   chart: "bytes" | "blocks" | "stacked" | "lines";
   /** Whether the resident memory is drawn; empty: if live bytes can be seen beside it. */
@@ -31,7 +32,7 @@ export interface State {
 
 const DEFAULTS: State = {
   graph: "icicle", by: "", metric: "", direction: "down", order: "heavy", focus: [], pivot: -1, filter: {}, search: "",
-  frames: false, lines: false, table: "", sort: "", ascending: false, own: false, find: "", chart: "bytes", rss: "", from: -1, to: -1, rule: "",
+  frames: false, lines: false, table: "", sort: "", ascending: false, own: "", find: "", chart: "bytes", rss: "", from: -1, to: -1, rule: "",
   a: "", b: "",
 };
 
@@ -42,6 +43,7 @@ const VALUES: Record<string, string[]> = {
   order: ["heavy", "time"],
   chart: ["bytes", "blocks", "stacked", "lines"],
   rss: ["on", "off"],
+  own: ["on", "off"],
   table: ["scopes", "groups", "names", "threads", "sizes", "functions", "stacks", "crates", "blocks", "tags"],
 };
 

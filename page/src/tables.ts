@@ -39,13 +39,13 @@ export function showTables(overview: Overview, onLink: (link: Link) => void): vo
   // A trace of Unreal 4 can have what the engine counted, and no blocks: then nothing else has figures.
   const isOfTags = has("tags") && !totals.allocations;
   if (isOfTags) byId("timeline").before(section);
-  if (!state.table || !has(state.table)) state.table = overview.hasStacks ? "functions" : isOfTags ? "tags" : (tables[0]?.[0] ?? "scopes");
+  if (!state.table || !has(state.table)) state.table = overview.isOfFunctions ? "functions" : isOfTags ? "tags" : (tables[0]?.[0] ?? "scopes");
   const tabs = choice("Table", tables.map(([name, text]) => [name, text] as const), () => state.table as TableName, (table) => change({ table, sort: "", ascending: false }));
   const find = el("input", {
     type: "search", id: "table-search", placeholder: "Find rows", "aria-label": "Find rows of the table", spellcheck: "false", value: state.find,
     oninput: settled(120, () => change({ find: find.value })),
   });
-  const own = el("input", { type: "checkbox", onchange: () => change({ own: !own.checked }) });
+  const own = el("input", { type: "checkbox", onchange: () => change({ own: own.checked ? "off" : "on" }) });
   const ownLabel = el("label", { class: "check", title: "Also what is in the scopes and groups inside, and what a function called allocated" }, own, "with all inside");
   info = el("output", { class: "sum", for: "table-search" });
   head = el("div", { class: "head", role: "row" });
@@ -60,7 +60,7 @@ export function showTables(overview: Overview, onLink: (link: Link) => void): vo
   );
   const update = () => {
     tabs.update();
-    own.checked = !state.own;
+    own.checked = !isOwn();
     ownLabel.hidden = !/scopes|groups|functions|crates/.test(state.table);
     if (document.activeElement !== find) find.value = state.find;
     restart();
@@ -74,6 +74,9 @@ export function showTables(overview: Overview, onLink: (link: Link) => void): vo
   new ResizeObserver(perFrame(render)).observe(scroller);
   update();
 }
+
+/** Whether rows have their own figures only: functions at first, since each that they call has a row, too. */
+const isOwn = () => (state.own ? state.own === "on" : /functions|crates/.test(state.table));
 
 /** Rows are asked for anew: the figures are others. */
 export function restart(): void {
@@ -91,7 +94,7 @@ const sortKey = () => state.sort || ({ blocks: "bytes", tags: "last_bytes" }[sta
 function query(from: number, to: number): TableQuery {
   return {
     dataset: currentDataset(), table: state.table as TableName, filter: state.filter, search: state.find, sort: sortKey(),
-    descending: !state.ascending, inclusive: !state.own, allFrames: state.frames, from, to,
+    descending: !state.ascending, inclusive: !isOwn(), allFrames: state.frames, from, to,
   };
 }
 

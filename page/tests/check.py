@@ -41,11 +41,11 @@ def small(page, folder):
     page.js("document.querySelector('#graph-title').scrollIntoView()")
     left, rows = -canvas.size["width"] // 2, -canvas.size["height"] // 2
     ActionChains(page.driver).move_to_element_with_offset(canvas, left + 30, rows + 28).perform()
-    page.wait("document.querySelector('#details h3')?.textContent === 'GlobalScope'", "details")
+    page.wait("document.querySelector('#details h3')?.textContent === '(whole program)'", "details")
     outer = next(row for row in document["by_scope"] if row["path"] == ["GlobalScope"])["inclusive"]
     for key in KEYS:
         title = page.js("document.querySelector(`#details [data-key=${arguments[0]}]`).parentElement.title", key)
-        check(number(title.split(": ")[1]), outer[key], f"details of GlobalScope, {key}")
+        check(number(title.split(": ")[1]), outer[key], f"details of the whole program, {key}")
     for metric, key in (("live", "live_bytes"), ("allocated", "allocated_bytes"), ("count", "allocations"), ("peak", "peak_bytes")):
         page.click(f"#graph .metrics [data-value={metric}]")
         total = document["totals"][key]
@@ -325,7 +325,7 @@ def differences(page, document):
     rows = document["diff"]["tables"][0]["rows"]
     own = [(row["path"], (row["old"] or {}).get("live_bytes_at_peak", 0), (row["new"] or {}).get("live_bytes_at_peak", 0)) for row in rows]
     shown = page.js("[...document.querySelectorAll('.difference button')].map((part) => [part.firstChild.textContent.trim(), part.className, part.style.width, part.title])")
-    outermost = next(part for part in shown if part[0] == "GlobalScope")
+    outermost = next(part for part in shown if part[0] == "(whole program)")
     inside = [(old, new) for path, old, new in own if path[0] == "GlobalScope"]
     width = sum(abs(new - old) for old, new in inside) / sum(abs(new - old) for _, old, new in own)
     check(abs(float(outermost[2].rstrip("%")) - 100 * width) < 0.01, True, f"the width {outermost} is {100 * width} %")

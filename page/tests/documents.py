@@ -227,7 +227,7 @@ def nasty():
         for name in NASTY
     ]
     document["findings"] = [
-        {"kind": "grows", "evidence": f"evidence {name}", "suggestion": f"suggestion {name}", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
+        {"kind": "grows", "heading": "grows stepwise", "evidence": f"evidence {name}", "suggestion": f"suggestion {name}", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
          "weight_of": "allocated_bytes", "of_sample": False,
          "place": {"function": name, "file": name, "line": 1, "callers": [name], "path": [name], "group": [name], "name": name, "thread": name}}
         for name in NASTY[:6]
@@ -248,7 +248,7 @@ def long_names():
     shorts = [shown, f"{shown} #2", f"{shown} #3"]
     document = made.document(short={"string": coded(made.numbers[whole] for whole in wholes), "text": shorts})
     document["findings"] = [
-        {"kind": "grows", "evidence": "it grew", "suggestion": "reserve", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
+        {"kind": "grows", "heading": "grows stepwise", "evidence": "it grew", "suggestion": "reserve", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
          "weight_of": "allocated_bytes", "of_sample": False,
          "place": {"function": whole, "file": "src/expression.cpp", "line": 9, "callers": [wholes[0]], "path": ["GlobalScope"], "group": None, "name": None, "thread": None}}
         for whole in wholes

@@ -84,6 +84,11 @@ def number(title):
     return int(re.match(r"-?[\d,]+", title).group().replace(",", "")) if title else 0
 
 
+def shown_path(path):
+    """A scope stack as the page shows it."""
+    return " > ".join("(whole program)" if at == 0 and name == "GlobalScope" else name for at, name in enumerate(path))
+
+
 def document_of(path):
     data = re.search(r'id="memledger-data">([^<]*)<', pathlib.Path(path).read_text()).group(1)
     return json.loads(gzip.decompress(base64.b64decode(data)))
@@ -96,7 +101,7 @@ def figures_are_those_of(page, document, what):
         title = page.element(f"#tiles [data-metric={metric}]").get_attribute("title")
         check(number(title.split(": ")[1]), totals[key], f"{what}: the tile {metric}")
     for table, rows, name in (
-        ("scopes", "by_scope", lambda row: " > ".join(row["path"])),
+        ("scopes", "by_scope", lambda row: shown_path(row["path"])),
         ("groups", "by_group", lambda row: " > ".join(row["group"])),
         ("names", "by_name", lambda row: f"{' > '.join(row['group'])} / {row['name']}"),
         ("threads", "by_thread", lambda row: f"{row['name']} ({row['id']})" if row["name"] else f"thread {row['id']}"),

@@ -97,7 +97,7 @@ pub use report::{
     LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
     ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
     ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
-    UntrackedReason, Weighed,
+    UntrackedReason, Weighed, short_path,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "enable")]

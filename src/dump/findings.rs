@@ -2,6 +2,7 @@
 
 use super::text::{bytes, count, counted, duration, is_untagged, within_global};
 use crate::analysis::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, WeightOf};
+use std::borrow::Cow;
 
 impl Finding {
     /// What was seen, with the figures: one or two sentences without their last full stop.
@@ -164,6 +165,22 @@ impl Finding {
         let place = &self.place;
         let tag = |name: &String| !is_untagged(&place.group, name);
         place.function.is_some() || place.name.as_ref().is_some_and(tag)
+    }
+
+    /// Its kind in two words, as a heading.
+    pub fn heading(&self) -> Cow<'static, str> {
+        match self.kind_name() {
+            "grows" => "grows stepwise".into(),
+            "reallocates" => "reallocates often".into(),
+            "shrinks" => "shrinks again".into(),
+            "short_lived" => "short-lived blocks".into(),
+            kind => kind.replace('_', " ").into(),
+        }
+    }
+
+    /// Whether it is about memory that is held, and not about time.
+    pub fn is_of_peak(&self) -> bool {
+        !matches!(self.weight_of, WeightOf::Calls | WeightOf::AllocatedBytes)
     }
 
     /// Its kind as one word, as in JSON.

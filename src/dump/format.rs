@@ -35,7 +35,7 @@ pub trait ReportFormat: Sync {
 
     /// Whether it shows [findings](Report::findings) without being asked for them. A report that does not
     /// have them is written without.
-    fn shows_findings(&self) -> bool {
+    fn shows_findings(&self, _options: &Options) -> bool {
         false
     }
 

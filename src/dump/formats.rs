@@ -184,7 +184,7 @@ mod tests {
         let written = String::from_utf8(written).unwrap();
         let header = written.lines().find(|line| line.starts_with("By scope")).unwrap();
         assert!(header.ends_with("reallocations  odd sizes"), "{written}");
-        let row = written.lines().find(|line| line.starts_with("  GlobalScope")).unwrap();
+        let row = written.lines().find(|line| line.starts_with("  (whole program)")).unwrap();
         assert!(row.ends_with(" 2"), "{written}");
     }
 

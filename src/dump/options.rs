@@ -139,6 +139,10 @@ pub struct Options {
     pub filter: Option<String>,
     /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
     pub moment: Option<String>,
+    /// Whether to show all findings, instead of the first of them and tables.
+    pub findings: bool,
+    /// The name of the trace, for commands that the text suggests; without it they have `RUN` in its place.
+    pub trace: Option<String>,
     /// Whether to show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and
     /// the accuracy of times as well.
     pub verbose: bool,
@@ -165,6 +169,8 @@ impl Default for Options {
             all_frames: false,
             filter: None,
             moment: None,
+            findings: false,
+            trace: None,
             verbose: false,
             largest_live: None,
             columns: None,

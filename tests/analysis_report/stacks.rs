@@ -96,6 +96,105 @@ fn a_block_counts_in_its_stack_and_ids_with_the_same_frames_are_one() {
     assert_eq!(report.largest_live[0].stack, Some(0));
 }
 
+/// A program whose libraries were compiled into it, with the paths of their sources.
+#[test]
+fn lines_and_findings_are_of_the_programs_own_code() {
+    struct OfProgram(bool);
+    impl Symbolizer for OfProgram {
+        fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
+            let (function, file) = match offset {
+                0x0f => (
+                    "serde_json::to_vec",
+                    "/home/a/.cargo/registry/src/index-1/serde_json-1.0.1/src/ser.rs",
+                ),
+                0x1f => ("demo::save", "/home/a/demo/src/store/save.rs"),
+                _ => ("demo::main", "/home/a/demo/src/main.rs"),
+            };
+            let (file, line) = (Some(file.to_owned()), Some(offset as u32));
+            let (file, line) = if self.0 { (file, line) } else { (None, None) };
+            vec![SourceFrame { function: function.to_owned(), file, line }]
+        }
+    }
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.thread(2, 1, "main");
+    feed.module("/home/a/demo/target/release/demo", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020, 0x1030]);
+    (1..=5_000).for_each(|at| feed.alloc_at(2, at * 0x100, 100, 1));
+    (1..=5_000).for_each(|at| feed.free(2, at * 0x100));
+    (1..=5_000).for_each(|at| {
+        feed.alloc_at(2, at * 0x100, 100, 1);
+        feed.free(2, at * 0x100);
+    });
+    let mut report = feed.report();
+    let mut without = report.clone();
+    report.symbolize(&mut OfProgram(true));
+    without.symbolize(&mut OfProgram(false));
+    let first = |all_frames: bool| {
+        let rows = report.by_line(all_frames).into_iter();
+        let mut rows = rows.filter(|row| row.figures.allocations > 0);
+        (rows.next().expect("a line"), rows.next())
+    };
+    let (own, rest) = first(false);
+    assert_eq!(
+        (own.file.as_deref(), own.line, rest),
+        (Some("/home/a/demo/src/store/save.rs"), Some(0x1f), None)
+    );
+    assert!(first(true).0.name.contains("serde_json"), "all frames");
+    assert_eq!(report.by_function(false)[0].name, "serde_json::to_vec", "functions are all code's");
+    assert_eq!(report.brief_findings()[0].place.function.as_deref(), Some("demo::save"));
+
+    let lines = printed(&report, |options| options.by = Some(text::By::Line));
+    assert!(lines.contains("\n  demo/src/store/save.rs:31 "), "{lines}");
+    assert!(!lines.contains("no line numbers"), "{lines}");
+    let lines = printed(&without, |options| options.by = Some(text::By::Line));
+    assert!(lines.contains("\n  no line numbers: build with [profile.release] debug"), "{lines}");
+
+    let screen = printed(&report, |_| ());
+    let (_, found) = screen.split_once("\n\nCheap to speed up\n").expect("findings");
+    assert!(found.starts_with("  1. short-lived blocks: demo::save\n"), "{screen}");
+    assert!(found.contains("\n\nBy function") && !screen.contains("alloc_scope!"), "{screen}");
+    let narrow = printed(&report, |options| options.width = 60);
+    assert!(narrow.contains("\n  a wider text also has: "), "{narrow}");
+}
+
+/// What a program of Python tells of itself, and of which functions it consists, if that is known.
+#[test]
+fn an_interpreter_is_folded_where_its_scripts_have_names() {
+    struct Python(bool);
+    impl Symbolizer for Python {
+        fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
+            let function = match offset {
+                0x0f => "_PyObject_Malloc",
+                0x1f => "unicode_format",
+                _ => "_PyEval_EvalFrameDefault",
+            };
+            vec![SourceFrame { function: function.into(), file: None, line: None }]
+        }
+
+        fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+            assert_eq!((pid, address), (77, 0x9_ffff));
+            let file = Some("/home/a/keep.py".to_owned());
+            let script = SourceFrame { function: "keep.load".into(), file, line: None };
+            self.0.then_some(script).into_iter().collect()
+        }
+    }
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.thread(2, 1, "main");
+    feed.module("/usr/bin/python3.12", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020, 0x1030, 0xa_0000]);
+    feed.alloc_at(2, 0x100, 100, 1);
+    for (has_scripts, function) in [(false, "unicode_format"), (true, "keep.load")] {
+        let mut report = feed.report();
+        report.trace.pid = Some(77);
+        report.symbolize(&mut Python(has_scripts));
+        assert_eq!(report.by_function(false)[0].name, function);
+        assert_eq!(report.by_line(false)[0].name, function);
+        let lines = printed(&report, |options| options.by = Some(text::By::Line));
+        let is_said = lines.contains("Python's own functions are not named");
+        assert_eq!((is_said, lines.contains("no line numbers")), (!has_scripts, false), "{lines}");
+    }
+}
+
 /// A library that has no symbols, called by a program that has some.
 #[test]
 fn a_library_without_names_does_not_hide_its_caller() {

@@ -215,7 +215,7 @@ fn a_program_that_is_not_rust_is_told_of_stacks_and_not_of_scopes() {
     let mut report = feed.report();
     for (heaps, says) in [
         (["C", "Mapped"], "all of it: `memledger run --stacks` names functions"),
-        (["Rust", "C"], "all of it: there are no scopes and no tags. alloc_scope!"),
+        (["Rust", "C"], "all of it: MEMLEDGER_STACKS=on names functions, and"),
     ] {
         report.by_heap.iter_mut().zip(heaps).for_each(|(row, name)| row.name = name.to_owned());
         let text = text(&report, &Options::default());

@@ -47,6 +47,11 @@ impl By {
         self.is_tree() || self == Self::Function
     }
 
+    /// Whether rows are shown with all that is inside them at first. A function is not: what it calls allocates itself.
+    pub fn begins_inclusive(self) -> bool {
+        self.is_tree()
+    }
+
     /// Whether the accounts have the peaks of rows. A function is a sum over stacks.
     pub fn has_peak(self) -> bool {
         self != Self::Function

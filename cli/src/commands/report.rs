@@ -3,20 +3,22 @@
 use super::choice;
 use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
+use super::diff::DiffArgs;
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
-use crate::error::{CliError, Outcome, none_of, quoted};
+use crate::error::{CliError, Outcome, none_of, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
-use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, FromArgMatches};
 use memledger::analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
 use memledger::dump::text::By;
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -29,8 +31,9 @@ Examples:
   memledger report run.utrace --filter texture        only rows with that in their name
   memledger report run.utrace --by stack              the call stacks, from main inwards
   memledger report run.utrace --by line --scope load  which lines fill the scope load
-  memledger report run.utrace --findings              what to look at first, and why
+  memledger report run.utrace --findings              all findings: what holds memory, what costs time
   memledger report run.utrace --at 1.5s               the report as it stood then
+  memledger report run.utrace --from 1s --to 2s       what has grown and shrunk from then to then
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
   memledger report run.utrace -o run.json             JSON, by the ending of the file
@@ -58,25 +61,32 @@ pub struct ReportArgs {
     /// The tree of stacks from the functions that allocate to their callers
     #[arg(long)]
     bottom_up: bool,
-    /// Show frames of the standard library and of allocation machinery, too
+    /// Show frames of the standard library and of allocation machinery, and lines of others' code, too
     #[arg(long)]
     all_frames: bool,
     /// Stacks, functions, lines, crates and findings only of scopes with this text in their path
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
-    /// Whether scopes and groups hold what is inside them (they do; =false: each for itself)
+    /// Whether scopes and groups hold what is inside them (they do; =false: own only)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     inclusive: bool,
     /// Only rows with this text in their name
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// What to look at first, with figures and a suggestion each, instead of tables
+    /// All findings, instead of the first three and tables
     #[arg(long)]
     findings: bool,
     /// The report as it stood at this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<(String, Moment)>,
+    /// What has changed from this time on, as memledger diff TRACE --at FROM --at TO says it
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(conflicts_with_all = ["at", "findings", "verbose", "scope", "fail_if", "format", "bottom_up", "sort", "inclusive"])]
+    from: Option<(String, Moment)>,
+    /// The end of that time [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "from")]
+    to: Option<(String, Moment)>,
     /// Show threads, sizes, the largest blocks, bookmarks and how accurate times are, too
     #[arg(short, long)]
     verbose: bool,
@@ -173,6 +183,9 @@ impl From<Sort> for text::Sort {
 
 /// Reads the trace and prints its report to `out`, or into the file of `-o`.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    if let Some(from) = &args.from {
+        return super::diff::run(&changes(args, from)?, out);
+    }
     let until = until(args)?;
     let (report, summary, problems) = analyze(args, until)?;
     write(args, &report, out)?;
@@ -183,6 +196,43 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 
     let incomplete = incomplete_unless(args.allow_untracked, &args.trace, &report, &summary);
     judge(&args.fail_if, &report, incomplete, args.allow_incomplete)
+}
+
+/// What `--from` and `--to` ask for: two times of one trace, to be compared.
+fn changes(args: &ReportArgs, (from, _): &(String, Moment)) -> Result<DiffArgs, CliError> {
+    let to = args.to.as_ref().map_or("end", |(to, _)| to);
+    let mut words: Vec<OsString> = vec![
+        "diff".into(),
+        args.trace.clone().into(),
+        format!("--at={from}").into(),
+        format!("--at={to}").into(),
+    ];
+    let mut add = |name: &str, value: Option<&OsStr>| {
+        if let Some(value) = value {
+            words.extend([name.into(), value.to_owned()]);
+        }
+    };
+    let number = |number: Option<usize>| number.map(|number| number.to_string());
+    let (top, width) = (number(args.top), number(args.width));
+    add("--by", args.by.map(|by| by.name().as_ref()));
+    add("--filter", args.filter.as_ref().map(AsRef::as_ref));
+    add("--top", top.as_ref().map(AsRef::as_ref));
+    add("--width", width.as_ref().map(AsRef::as_ref));
+    add("--output", args.output.as_ref().map(|path| path.as_os_str()));
+    for folder in &args.symbols.folders {
+        add("--symbols", Some(folder.as_os_str()));
+    }
+    let flags = [
+        ("--all-frames", args.all_frames),
+        ("--allow-incomplete", args.allow_incomplete),
+        ("--no-debuginfod", args.symbols.no_debuginfod),
+    ];
+    words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
+    let command = DiffArgs::augment_args(clap::Command::new("diff"));
+    let parsed = command.clone().try_get_matches_from(words);
+    parsed
+        .and_then(|matches| DiffArgs::from_arg_matches(&matches))
+        .map_err(|error| CliError::Usage(usage_sentence(&error, &command)))
 }
 
 /// Lists the existing rows when a flag selects none of them.
@@ -313,8 +363,7 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    // A page always shows the findings.
-    if !args.findings && !args.format().shows_findings() {
+    if !args.findings && !args.format().shows_findings(&options(args)) {
         let (summary, analyzer) = read_with(Analyzer::new(), args, until)?;
         let problems = analyzer.problems().to_vec();
         let (mut report, _) = analyzer.into_report();
@@ -391,6 +440,9 @@ fn options(args: &ReportArgs) -> text::Options {
     (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
     options.by = args.by;
+    let is_file = !is_stdin(&args.trace);
+    (options.findings, options.trace) =
+        (args.findings, is_file.then(|| args.trace.display().to_string()));
     options.sort = args.sort.into();
     options.inclusive = args.inclusive;
     (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);

@@ -379,22 +379,24 @@ fn report_one(
     };
     let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
     let formats = || format.into_iter().chain(page);
-    let (mut report, summary) = analyze(path, formats(), args.findings)
+    let mut options = text::Options::default();
+    (options.findings, options.trace) = (args.findings, traces.kept(path));
+    let needs_symbols = args.fail_if.iter().any(Condition::needs_symbols);
+    let symbolize = |report: &mut Report| {
+        if needs_symbols || formats().any(|format| format.shows_functions(report, &options)) {
+            symbols.find(report);
+        }
+    };
+    let (mut report, summary) = analyze(path, formats(), &options, symbolize)
         .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
     processes.push(Process::of(&report));
     let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
     let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
-    let mut options = text::Options::default();
-    if args.fail_if.iter().any(Condition::needs_symbols)
-        || formats().any(|format| format.shows_functions(&report, &options))
-    {
-        symbols.find(&mut report);
-    }
     if let (Some(path), Some(page)) = (&args.html, page) {
         write_report(page, &report, path, trace.number)?;
     }
     // Unless they were asked for, the findings are those of the page only.
-    if !args.findings && format.is_some_and(|format| !format.shows_findings()) {
+    if !args.findings && format.is_some_and(|format| !format.shows_findings(&options)) {
         report.findings = None;
     }
     match (to, format) {
@@ -414,20 +416,21 @@ fn report_one(
     judge(&args.fail_if, &report, incomplete, args.fail_if.is_empty())
 }
 
-/// The report of a trace, with all that these formats show but functions, with findings if they are asked for, and the
-/// summary of reading.
+/// The report of a trace, with all that these formats show, with findings if they are asked for, and the summary of reading. `symbolize` finds functions.
 fn analyze<'a>(
     path: &Path,
     mut formats: impl Iterator<Item = &'a dyn ReportFormat> + Clone,
-    findings: bool,
+    options: &text::Options,
+    symbolize: impl FnOnce(&mut Report),
 ) -> Result<(Report, Summary), CliError> {
     let unreadable = |error| unreadable(path, error);
     let source = open_watched(path)?;
-    if findings || formats.clone().any(|format| format.shows_findings()) {
+    if options.findings || formats.clone().any(|format| format.shows_findings(options)) {
         let findings = ObserverThread::new(FindingsObserver::default());
         let mut analyzer = Analyzer::observing(findings).by_bucket();
         let summary = read(source, &mut analyzer).map_err(unreadable)?;
         let mut report = analyzer.report();
+        symbolize(&mut report);
         let analyzer = analyzer.map_observer(ObserverThread::into_observer);
         report.findings = Some(analyzer.find(&report, None));
         return Ok((report, summary));
@@ -437,7 +440,9 @@ fn analyze<'a>(
         analyzer = analyzer.by_bucket();
     }
     let summary = read(source, &mut analyzer).map_err(unreadable)?;
-    Ok((analyzer.report(), summary))
+    let mut report = analyzer.report();
+    symbolize(&mut report);
+    Ok((report, summary))
 }
 
 /// Writes the report to a file, in whose name %p is the process id. It is numbered as the trace is.

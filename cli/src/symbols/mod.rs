@@ -98,6 +98,10 @@ impl<S: Symbolizer> Symbolizer for Known<'_, S> {
         }
     }
 
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        self.other.made_at_run_time(pid, address)
+    }
+
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
         self.other.code(module)
     }
@@ -133,6 +137,10 @@ impl Symbolizer for WithProgress {
             self.progress.hidden(|| note(&sentence));
         }
         frames
+    }
+
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        self.binaries.made_at_run_time(pid, address)
     }
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {

@@ -92,7 +92,7 @@ fn a_program_is_watched_marked_and_seen_to_grow() {
     let mut program = Served::start(&[]);
     let mut screen =
         Screen::start(command(&["top", &program.address, "--interval", "0.1"]), 30, 100);
-    screen.wait_for(&["(process", "loading", "5.0 MiB", "GlobalScope"]);
+    screen.wait_for(&["(process", "loading", "5.0 MiB", "(whole program)"]);
     assert!(screen.has_colour());
     screen.keys("m");
     screen.wait_for(&["since the mark no change"]);

@@ -38,12 +38,24 @@ export function loadNow(base64: string): Overview {
 function read(text: string): Overview {
   const doc = JSON.parse(text) as PageDocument;
   if (!doc.schema?.startsWith("memledger.page/")) throw new Error("This document is not one of memledger.page/1.");
+  nameOutermost(doc);
   const model = new Model(doc);
   const forests = new Forests(model);
   loaded = { model, forests, tables: new Tables(model, forests) };
   graph = null;
   views.length = 0;
   return overview(model);
+}
+
+/** The name of the outermost scope, and what the page shows of it, as the text report does. */
+const OUTERMOST = "GlobalScope";
+const WHOLE_PROGRAM = "(whole program)";
+
+/** Has the outermost scope shown as what it is. */
+function nameOutermost({ by_scope, largest_live, findings = [], diff }: PageDocument): void {
+  const changes = diff?.tables.filter(({ by }) => by === "scope").flatMap(({ rows }) => rows) ?? [];
+  const rows: { path?: string[] }[] = [by_scope, largest_live, findings.map(({ place }) => place), changes].flat();
+  for (const { path } of rows) if (path?.[0] === OUTERMOST) path[0] = WHOLE_PROGRAM;
 }
 
 function overview(model: Model): Overview {
@@ -83,6 +95,7 @@ function overview(model: Model): Overview {
       ? { at_ns: numbers(doc.rss_timeline.at_ns), rss_bytes: numbers(doc.rss_timeline.rss_bytes) }
       : null,
     hasStacks,
+    isOfFunctions: hasStacks && rows.scopes < 2 && rows.names < 2,
     shorts: doc.short ? [...numbers(doc.short.string)].map((of, at) => [doc.strings[of], doc.short!.text[at]]) : [],
     rows,
     buckets: model.buckets,

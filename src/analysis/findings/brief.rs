@@ -4,7 +4,7 @@ use super::rules::{is_share, millionths};
 use super::thresholds::{MIN_CALLS, MIN_WEIGHT, SHORT_LIVED};
 use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analysis::columns::Figures;
-use crate::analysis::report::{CallKind, Report};
+use crate::analysis::report::Report;
 
 /// Reallocations at one place are a finding from this share of its allocations on, in percent: one for
 /// every second block. Without single blocks, it is not known which of them grow.
@@ -48,9 +48,9 @@ pub(super) fn find(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// Lines of code. In a sampled trace: without the blocks that have no stack.
+/// Functions of the program's own code. In a sampled trace: without the blocks that have no stack.
 fn lines(report: &Report) -> Vec<(Place, Figures)> {
-    let rows = report.by_call(CallKind::Function, false).into_iter();
+    let rows = report.by_own_function().into_iter();
     let rows = rows.filter(|row| !row.name.starts_with('('));
     rows.map(|row| (Place { function: Some(row.name), ..Place::default() }, row.figures)).collect()
 }

@@ -143,9 +143,10 @@ impl Builder<'_> {
         Some(number)
     }
 
-    /// The innermost call that is shown of a stack.
+    /// The innermost call of the program's own code of a stack; the calls from there on are in `shown`.
     fn call(&mut self, stack: usize) -> Option<u32> {
         self.calls.shown(self.report.by_stack.get(stack)?, &mut self.shown);
+        self.calls.start_at_own(&mut self.shown);
         self.shown.first().copied()
     }
 

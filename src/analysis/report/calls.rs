@@ -1,11 +1,15 @@
 //! Functions, lines and crates, made from stacks.
 //!
 //! A frame is one call, or several where functions were inlined. Calls of the standard library and of
-//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. A row is named by the first
-//! call of a stack that is shown, from the innermost one.
+//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. So are those of an
+//! interpreter in a stack that has its scripts. A row is named by the first call of a stack that is shown, from the innermost one; a line, by
+//! the first one of the program's own code, if there is one.
 
 use super::build::order;
-use super::crates::{crate_of, crate_of_file, is_allocation_entry, is_folded, with_module};
+use super::crates::{
+    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, with_module,
+};
+use super::own::Whose;
 use super::rows::{BucketRow, Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
@@ -67,6 +71,15 @@ impl CallRow {
     }
 }
 
+/// What call stacks do not say of the program's own code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unnamed {
+    /// Functions have names, and none has a line.
+    pub(crate) lines: bool,
+    /// Python runs functions that have no names here.
+    pub(crate) scripts: bool,
+}
+
 /// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
@@ -76,6 +89,7 @@ pub(crate) struct Call<'a> {
     /// The crate, or the name of the module's file.
     owner: Cow<'a, str>,
     folded: bool,
+    whose: Whose,
     /// Whether all calls that it makes are the allocator's.
     is_entry: bool,
 }
@@ -85,11 +99,14 @@ impl<'a> Call<'a> {
     fn of(report: &'a Report, frame: &Frame, found: &'a SourceFrame) -> Self {
         let function = found.function.as_str();
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
+        let module = frame.module.and_then(|module| report.modules.get(module));
+        let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
         Self {
             function: with_module(function, found.file.as_deref()),
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
-            folded: is_folded(owner, function),
+            folded: is_folded(owner, function) || in_module(),
+            whose: Whose::of(module, Some(found)),
             is_entry: is_allocation_entry(function, found.file.as_deref()),
         }
     }
@@ -105,7 +122,8 @@ impl<'a> Call<'a> {
         // Who called the library says more.
         let module = frame.module.and_then(|module| report.modules.get(module));
         let folded = module.is_some_and(Module::is_library);
-        Self { function, found: None, owner, folded, is_entry: false }
+        let whose = Whose::of(module, None);
+        Self { function, found: None, owner, folded, whose, is_entry: false }
     }
 
     /// Its function, as a report names it.
@@ -139,7 +157,7 @@ impl<'a> Call<'a> {
         match (kind, self.source()) {
             (CallKind::Crate, _) => Cow::Borrowed(&self.owner),
             (CallKind::Line, Some((file, line))) => Cow::Owned(format!("{file}:{line}")),
-            (CallKind::Function | CallKind::Line, _) => Cow::Borrowed(&self.function),
+            _ => Cow::Borrowed(&self.function),
         }
     }
 }
@@ -176,6 +194,19 @@ impl<'a> Calls<'a> {
             by_frame.push(start..of_number.len() as u32);
         }
         Self { different, of_number, by_frame, all_frames }
+    }
+
+    /// What of the program's own code has no names or lines.
+    pub(crate) fn unnamed(&self) -> Unnamed {
+        let of = |whose: Whose| self.different.iter().filter(move |call| call.whose == whose);
+        let own = of(Whose::Own).filter_map(|call| call.found);
+        let has_lines = own.clone().any(|found| found.line.is_some());
+        let is_interpreted =
+            of(Whose::Interpreter).any(|call| call.function.starts_with("_PyEval_"));
+        Unnamed {
+            lines: own.count() > 0 && !has_lines && !is_interpreted,
+            scripts: is_interpreted && of(Whose::Script).next().is_none(),
+        }
     }
 
     /// All different calls: those with one number in [`index`](Self::index) are one.
@@ -225,12 +256,14 @@ impl<'a> Calls<'a> {
     pub(crate) fn fold(&self, shown: &mut Vec<u32>) {
         let entry = shown.iter().rposition(|&number| self.get(number).is_entry);
         shown.drain(..entry.unwrap_or(0));
+        let has_script = shown.iter().any(|&number| self.get(number).whose == Whose::Script);
         let mut kept = 0;
         for at in 0..shown.len() {
             let call = self.get(shown[at]);
             // The function `main` that the compiler makes calls the runtime of std.
             let is_in_std = || at > 0 && self.get(shown[at - 1]).owner == "std";
-            if !(call.folded || call.function == "main" && is_in_std()) {
+            let runs_script = has_script && call.whose == Whose::Interpreter;
+            if !(call.folded || runs_script || call.function == "main" && is_in_std()) {
                 // NOTE: `kept` is at most `at`, so the call before the next one is still in its place.
                 shown[kept] = shown[at];
                 kept += 1;
@@ -242,6 +275,14 @@ impl<'a> Calls<'a> {
         // What std does for itself says more than how it allocates.
         let by_std = shown.iter().position(|&number| self.get(number).owner == "std");
         shown.drain(..by_std.unwrap_or(0));
+    }
+
+    /// Leaves those from the innermost call of the program's own code on, if there is one: a library allocates for who
+    /// calls it. All are left if all frames are wanted.
+    pub(crate) fn start_at_own(&self, shown: &mut Vec<u32>) {
+        let is_own = |number: &u32| self.get(*number).whose != Whose::Others;
+        let own = shown.iter().position(is_own).filter(|_| !self.all_frames);
+        shown.drain(..own.unwrap_or(0));
     }
 }
 
@@ -296,7 +337,8 @@ impl Report {
         self.by_call(CallKind::Function, all_frames)
     }
 
-    /// By source line, as [`by_function`](Self::by_function).
+    /// By source line, as [`by_function`](Self::by_function). Of each stack: the innermost line of the program's own code, or
+    /// of any code if there is none, and the lines that it was called from.
     pub fn by_line(&self, all_frames: bool) -> Vec<CallRow> {
         self.by_call(CallKind::Line, all_frames)
     }
@@ -327,7 +369,17 @@ impl Report {
         names.chain(labels).collect()
     }
 
+    /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
+    pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
+        self.summed(CallKind::Function, false, true)
+    }
+
     pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
+        self.summed(kind, all_frames, kind == CallKind::Line)
+    }
+
+    /// `from_own`: from the innermost call of the program's own code on.
+    fn summed(&self, kind: CallKind, all_frames: bool, from_own: bool) -> Vec<CallRow> {
         let calls = Calls::of(self, all_frames);
         let mut table = CallTable::default();
         // PERF: by call: its row. A name is made once for each call, not for each stack.
@@ -339,6 +391,9 @@ impl Report {
                 table.add(row, number, stack, true);
             }
             calls.shown(stack, &mut shown);
+            if from_own {
+                calls.start_at_own(&mut shown);
+            }
             for (depth, &call) in shown.iter().enumerate() {
                 let row = *row_of[calls.index(call)].get_or_insert_with(|| {
                     let call = calls.get(call);

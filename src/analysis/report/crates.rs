@@ -1,4 +1,5 @@
-//! The crate of a function, by its demangled name, and which functions a report folds.
+//! The crate of a function, by its demangled name, and which functions a report folds; `own.rs` says which code is the
+//! program's own.
 
 use std::borrow::Cow;
 
@@ -8,6 +9,7 @@ const FOLDED_CRATES: &[&str] = &[
     "core",
     "alloc",
     "hashbrown",
+    "serde_core",
     "memledger",
     "__rustc",
     "mimalloc",
@@ -29,6 +31,18 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "valloc",
     "strdup",
     "strndup",
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xstrdup",
+    "g_malloc",
+    "g_malloc0",
+    "g_realloc",
+    "g_strdup",
+    "CRYPTO_malloc",
+    "CRYPTO_zalloc",
+    "CRYPTO_realloc",
+    "__cxa_allocate_exception",
     "_start",
     "start_thread",
     "clone",
@@ -50,6 +64,51 @@ const ENTRY_PREFIXES: &[&str] = &[
     "__libc_calloc",
     "__libc_realloc",
     "operator new",
+];
+
+/// Functions of one kind of module that allocate for others: how the names of the modules begin, and those of the
+/// functions.
+const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
+    (
+        &["python", "libpython"],
+        &[
+            "PyMem_",
+            "_PyMem_",
+            "PyObject_Malloc",
+            "PyObject_Calloc",
+            "PyObject_Realloc",
+            "_PyObject_Malloc",
+            "_PyObject_Calloc",
+            "_PyObject_Realloc",
+            "_PyObject_Arena",
+            "_PyObject_New",
+            "_PyObject_GC_",
+            "PyType_GenericAlloc",
+            "_PyType_AllocNoTrack",
+            "_PyArena_",
+            "pymalloc_alloc",
+            "new_arena",
+            "allocate_from_new_pool",
+            "block_new",
+            "arena_map_",
+            "gc_alloc",
+            "list_resize",
+            "list_preallocate_exact",
+            "resize_compact",
+        ],
+    ),
+    (
+        &["_multiarray_umath"],
+        &[
+            "PyDataMem_",
+            "PyArray_NewFromDescr",
+            "default_malloc",
+            "default_calloc",
+            "default_realloc",
+            "npy_alloc_cache",
+            "_npy_alloc_cache",
+        ],
+    ),
 ];
 
 /// The crate of a function, or the outermost namespace of C++; `None` of a function of C.
@@ -236,6 +295,14 @@ pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
                 || is_allocation_entry(function, None)
         }
     }
+}
+
+/// Whether a report folds a function of the module with this file name, as one that allocates for others there.
+pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
+    let begins = |name: &str, with: &[&str]| with.iter().any(|start| name.starts_with(start));
+    ALLOCATORS_IN_MODULES
+        .iter()
+        .any(|(modules, functions)| begins(module, modules) && begins(function, functions))
 }
 
 /// Whether a report folds a function, by its demangled name alone. Allocates nothing.

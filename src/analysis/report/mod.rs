@@ -20,6 +20,7 @@ mod calls;
 mod crates;
 mod largest;
 mod llm;
+mod own;
 mod rows;
 mod rss;
 mod series;
@@ -36,6 +37,7 @@ pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, w
 #[cfg(feature = "enable")]
 pub(crate) use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
+pub use own::short_path;
 pub use rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
     StackRow, ThreadRow,

@@ -96,6 +96,8 @@ impl Report {
             {
                 frame.functions = symbolizer.frames(module, frame.offset);
                 is_asked_for[number] = true;
+            } else if let (None, Some(pid)) = (frame.module, self.trace.pid) {
+                frame.functions = symbolizer.made_at_run_time(pid, frame.offset);
             }
         }
         self.code.retain(|(module, _)| !is_asked_for[*module]);

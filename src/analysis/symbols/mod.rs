@@ -66,6 +66,12 @@ pub trait Symbolizer {
     /// For a return address, `offset` is that of the byte before it, which is part of the call.
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame>;
 
+    /// The function at an address in no module, in code that the process with this id has made at run time. Empty if
+    /// nothing is known.
+    fn made_at_run_time(&mut self, _pid: u32, _address: u64) -> Vec<SourceFrame> {
+        Vec::new()
+    }
+
     /// The parts of the module's file that are loaded as code. Empty if the file is not known.
     fn code(&mut self, _module: &Module) -> Vec<CodeRange> {
         Vec::new()

@@ -3,7 +3,7 @@
 use super::{Diff, DiffOptions, column};
 use crate::analysis::{DiffBy, DiffRow, DiffSide, Figures, Report};
 use crate::dump::options::Sort;
-use crate::dump::text::{bytes_briefly, count, percent, short};
+use crate::dump::text::{bytes_briefly, count, percent, short, shown_heap, shown_scope};
 use std::cmp::Reverse;
 
 /// How a row has changed in the column that is compared.
@@ -72,9 +72,8 @@ impl<'a> Changed<'a> {
         const FUNCTIONS: usize = 6;
         let path = &self.row.path;
         match by {
-            DiffBy::Scope => {
-                path.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(path).join(" > ")
-            }
+            DiffBy::Scope => shown_scope(path),
+            DiffBy::Heap => shown_heap(&path.concat()).to_owned(),
             DiffBy::Name => match path.split_last() {
                 Some((name, group)) => format!("{} / {name}", group.join(" > ")),
                 None => String::new(),

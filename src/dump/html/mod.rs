@@ -99,7 +99,7 @@ impl ReportFormat for Format {
         true
     }
 
-    fn shows_findings(&self) -> bool {
+    fn shows_findings(&self, _options: &Options) -> bool {
         true
     }
 

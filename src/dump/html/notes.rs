@@ -2,7 +2,7 @@
 
 use crate::analysis::Report;
 use crate::dump::buckets;
-use crate::dump::text::{count, counted, duration, llm};
+use crate::dump::text::{count, counted, duration, llm, unnamed};
 
 /// The sentences, the most important first.
 pub(super) fn notes(report: &Report) -> Vec<String> {
@@ -44,6 +44,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend(unnamed(report).map(str::to_owned));
     if !trace.scopes_off.is_empty() {
         notes.push(
             "the channel scope was off for a while: allocations made then count in the outermost \

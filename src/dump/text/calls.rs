@@ -7,11 +7,15 @@
 use super::column::{Cells, Column};
 use super::names;
 use super::sections::more;
-use super::table::{Row, Table};
-use crate::analysis::{CallKind, Calls, Estimates, Figures, Report, StackRow, Weights, column};
+use super::style::Style;
+use super::table::{Row, Table, wrapped};
+use crate::analysis::{
+    CallKind, CallRow, Calls, Estimates, Figures, Report, StackRow, Weights, column, short_path,
+};
 use crate::dump::options::{Options, Sort};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
 
 const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
 const LIVE: Column = Column::Of(&column::live_bytes);
@@ -84,7 +88,8 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     let names: Vec<_> = match kind {
         _ if options.verbose => whole.map(str::to_owned).collect(),
         CallKind::Function => names::apart(whole),
-        _ => whole.map(|name| in_table.name(name)).collect(),
+        CallKind::Line => lines(rows.iter().map(|(row, ..)| *row)),
+        CallKind::Crate => whole.map(|name| in_table.name(name)).collect(),
     };
     let rows = rows.iter().zip(names);
     let shown = rows.map(|((_, [figures, inclusive], estimates), name)| {
@@ -99,6 +104,50 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
         rows: shown.collect(),
         footer: more(options, sort, left, rest, all),
     }
+}
+
+/// What is shown of lines: short paths, but whole ones where two files have one short path.
+fn lines<'a>(rows: impl Iterator<Item = &'a CallRow> + Clone) -> Vec<String> {
+    let mut in_table = names::InTable::default();
+    let mut files = HashMap::<&str, HashSet<&str>>::new();
+    for file in rows.clone().filter_map(|row| row.file.as_deref()) {
+        files.entry(short_path(file)).or_default().insert(file);
+    }
+    let shown = rows.map(|row| match (&row.file, row.line) {
+        (Some(file), Some(line)) if files[short_path(file)].len() == 1 => {
+            format!("{}:{line}", short_path(file))
+        }
+        _ => in_table.name(&row.name),
+    });
+    shown.collect()
+}
+
+/// What call stacks do not say of the program's own code, and how it can be had.
+pub(in crate::dump) fn unnamed(report: &Report) -> impl Iterator<Item = &'static str> {
+    let unnamed = Calls::of(report, false).unnamed();
+    let sentences = [
+        (
+            unnamed.lines,
+            "no line numbers: build with [profile.release] debug = \"line-tables-only\" (C, C++: -g)",
+        ),
+        (
+            unnamed.scripts,
+            "Python's own functions are not named: python3 -X perf names them (Python 3.12 and later)",
+        ),
+    ];
+    sentences.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence)
+}
+
+/// Writes [`unnamed`].
+pub(super) fn write_unnamed(
+    report: &Report,
+    options: &Options,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let room = options.width.saturating_sub(2);
+    let mut lines = unnamed(report).flat_map(|sentence| wrapped(sentence, room, room));
+    lines.try_for_each(|line| writeln!(out, "{}", style.dim(&format!("  {line}"))))
 }
 
 /// Whether figures by stack are estimates of the whole. NOTE: those of a query are of the sample.

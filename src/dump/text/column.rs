@@ -45,7 +45,7 @@ pub(super) struct Cells<'a> {
 }
 
 /// Shown in a table instead of 0, so that other figures are easy to see.
-const NONE: &str = "-";
+pub(super) const NONE: &str = "-";
 
 impl Column {
     /// The header. `moment` says whether the report is of a moment before the end.
@@ -61,7 +61,7 @@ impl Column {
             Self::Change => "change",
             Self::Share => "share",
             Self::Largest => "largest",
-            Self::AtOnce => "freed at once",
+            Self::AtOnce => "short-lived",
             Self::Entries => "entries",
             Self::Each => "each",
             Self::Inclusive(_) => "with callees",

@@ -1,28 +1,30 @@
-//! Findings: in full, and as the few lines of the first screen.
+//! Findings: all of them, or the first ones on the first screen. Those that hold memory come first, then those that cost
+//! time.
 
+use super::calls;
 use super::names;
-use super::sections::{is_untagged, tag};
+use super::over_time::argument;
+use super::sections::{is_untagged, shown_scope, tag};
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use super::units::{bytes, count, percent};
-use crate::analysis::{Finding, FreedIn, Place};
+use crate::analysis::{Finding, FreedIn, Place, Report, short_path};
 use crate::dump::options::Options;
 use crate::words::escape;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 /// How many findings the first screen has.
-pub(super) const FIRST: usize = 3;
+const FIRST: usize = 3;
 /// The place of a finding that has no function, no tag and no scope: of a program without the tracker, for one.
 const WHOLE: &str = "the program";
+/// The headings: of what holds memory, and of what costs time.
+const OF_PEAK: &str = "Look at first";
+const OF_TIME: &str = "Cheap to speed up";
 /// Columns of a finding's number.
 const NUMBER: usize = 5;
-
-/// One finding of the first screen: where, and what.
-pub(super) fn briefly(finding: &Finding) -> String {
-    format!("{}: {}", at(&finding.place, None), finding.evidence())
-}
 
 /// What is shown of functions.
 type Names<'a> = HashMap<&'a str, String>;
@@ -39,9 +41,9 @@ fn names_in<'a>(findings: &[&'a Finding], options: &Options) -> Names<'a> {
     }
 }
 
-/// Where it is; with `names` of functions in full, with its line and all that is known.
-fn at(place: &Place, names: Option<&Names<'_>>) -> String {
-    let shown = |name: &str| match names.and_then(|names| names.get(name)) {
+/// Where it is, with its line and all that is known; `names` are those of functions.
+fn at(place: &Place, names: &Names<'_>) -> String {
+    let shown = |name: &str| match names.get(name) {
         Some(shown) => escape(shown),
         None => escape(&names::short(name)),
     };
@@ -50,16 +52,13 @@ fn at(place: &Place, names: Option<&Names<'_>>) -> String {
     let mut text = match &place.function {
         Some(function) => shown(function),
         None if is_tagged => escape(&tag(&place.group, place.name.as_deref().unwrap_or_default())),
-        None => escape(&scope().join(" > ")),
+        // The outermost scope alone is the whole program.
+        None if place.scope.len() > 1 => escape(&scope().join(" > ")),
+        None => WHOLE.to_owned(),
     };
-    if text.is_empty() {
-        text += WHOLE;
-    }
-    if names.is_none() {
-        return text;
-    }
-    if let (Some(file), Some(line)) = (&place.file, place.line) {
-        text += &format!(" ({}:{line})", escape(from_crate(file)));
+    if let Some(file) = &place.file {
+        let line = place.line.map_or(String::new(), |line| format!(":{line}"));
+        text += &format!(" ({}{line})", escape(short_path(file)));
     }
     if !place.callers.is_empty() {
         let callers: Vec<_> = place.callers.iter().map(|name| shown(name)).collect();
@@ -87,12 +86,6 @@ pub(in crate::dump) fn within_global(path: &[String]) -> &[String] {
     path.get(1..).filter(|path| !path.is_empty()).unwrap_or(path)
 }
 
-/// A path from the folder of its crate on, if cargo has fetched that: `syn-3.0.9/src/buffer.rs`.
-fn from_crate(file: &str) -> &str {
-    let fetched = file.split_once("/registry/src/").and_then(|(_, path)| path.split_once('/'));
-    fetched.map_or(file, |(_, path)| path)
-}
-
 /// Whether the options select it.
 fn is_shown(finding: &Finding, options: &Options) -> bool {
     let place = &finding.place;
@@ -102,50 +95,74 @@ fn is_shown(finding: &Finding, options: &Options) -> bool {
     [&*path, &*name, function, finding.kind_name()].iter().any(|text| options.shows(text))
 }
 
-/// All findings that the options select, one below the other.
+/// The findings that the options select, one below the other: all of them, or the first on the first screen. A report
+/// without those of single blocks has those of its rows.
 pub(super) fn write(
-    found: &[Finding],
+    report: &Report,
     options: &Options,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let brief = || Cow::Owned(report.brief_findings());
+    let found = report.findings.as_deref().map_or_else(brief, Cow::Borrowed);
     let shown: Vec<_> = found.iter().filter(|finding| is_shown(finding, options)).collect();
-    let left = shown.len().saturating_sub(options.top);
-    let title = match (found.len(), shown.len()) {
-        (0, _) => "Findings: none. Nothing above 1 % of the program stands out",
-        (_, 0) => "Findings: none with that in its place",
-        _ => "Findings, those that would save most first",
-    };
-    writeln!(out, "\n{}", style.bold(title))?;
-    let room = options.width.saturating_sub(NUMBER);
+    if shown.is_empty() && options.findings {
+        let title = match found.len() {
+            0 => "Findings: none. Nothing above 1 % of the program stands out",
+            _ => "Findings: none with that in its place",
+        };
+        return writeln!(out, "\n{}", style.bold(title));
+    }
+    let most = if options.findings { options.top } else { FIRST };
+    let (peak, time): (Vec<_>, Vec<_>) = shown.iter().partition(|finding| finding.is_of_peak());
     let names = names_in(&shown, options);
-    for (number, finding) in shown.iter().take(options.top).enumerate() {
-        let mut lines = wrapped(&at(&finding.place, Some(&names)), room, room).into_iter();
-        let first = format!("{:>3}. {}", number + 1, lines.next().unwrap_or_default());
-        writeln!(out, "{}", style.bold(&first))?;
-        for line in lines {
-            writeln!(out, "{:NUMBER$}{line}", "")?;
-        }
-        let share = percent(finding.weight, 1_000_000);
-        let evidence = format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence());
-        let suggestion = format!("{}.", finding.suggestion());
-        for text in [evidence, suggestion] {
-            for line in wrapped(&text, room, room) {
-                writeln!(out, "{:NUMBER$}{line}", "")?;
+    let mut numbers = 1..=most.min(shown.len());
+    for (title, list) in [(OF_PEAK, &peak), (OF_TIME, &time)] {
+        for (at, (&finding, number)) in list.iter().zip(numbers.by_ref()).enumerate() {
+            if at == 0 {
+                writeln!(out, "\n{}", style.bold(title))?;
             }
+            one(finding, number, &names, options, style, out)?;
         }
     }
+    let left = shown.len().saturating_sub(most);
     if left > 0 {
-        let flag = if options.flags { format!(" (--top {})", shown.len()) } else { String::new() };
+        let flag = match &options.trace {
+            _ if !options.flags => String::new(),
+            _ if options.findings => format!(" (--top {})", shown.len()),
+            Some(trace) => format!(" (memledger report {} --findings)", argument(trace)),
+            None => " (--findings)".to_owned(),
+        };
         writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
     }
-    Ok(())
+    if shown.is_empty() { Ok(()) } else { calls::write_unnamed(report, options, style, out) }
+}
+
+/// One finding: its kind, its place, what was seen, and what to do.
+fn one(
+    finding: &Finding,
+    number: usize,
+    names: &Names<'_>,
+    options: &Options,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let room = options.width.saturating_sub(NUMBER);
+    let title = format!("{}: {}", finding.heading(), at(&finding.place, names));
+    let mut lines = wrapped(&title, room, room).into_iter();
+    let first = format!("{number:>3}. {}", lines.next().unwrap_or_default());
+    writeln!(out, "{}", style.bold(&first))?;
+    let share = percent(finding.weight, 1_000_000);
+    let evidence = format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence());
+    let texts = [evidence, format!("{}.", finding.suggestion())];
+    let rest = texts.iter().flat_map(|text| wrapped(text, room, room));
+    lines.chain(rest).try_for_each(|line| writeln!(out, "{:NUMBER$}{line}", ""))
 }
 
 /// In which scopes blocks were freed, below the scopes that allocated them: those first of whose blocks
 /// most were freed in other scopes.
 pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
-    let name = |path: &[String]| within_global(path).join(" > ");
+    let name = |path: &[String]| shown_scope(path);
     let cells = |blocks: u64, size: u64| vec![count(blocks), bytes(size)];
     let mut by_scope = BTreeMap::<&[String], Vec<&FreedIn>>::new();
     for row in rows {
@@ -193,11 +210,10 @@ mod tests {
 
     #[test]
     fn a_finding_without_a_place_is_of_the_program() {
-        let finding = Finding::default();
-        assert!(briefly(&finding).starts_with("the program: "), "{}", briefly(&finding));
-        assert_eq!(at(&finding.place, Some(&Names::new())), "the program");
         let scope = vec!["GlobalScope".to_owned()];
-        assert_eq!(at(&Place { scope, ..Place::default() }, None), "GlobalScope");
+        for place in [Place::default(), Place { scope, ..Place::default() }] {
+            assert_eq!(at(&place, &Names::new()), "the program");
+        }
     }
 
     #[test]
@@ -210,12 +226,13 @@ mod tests {
         let found = [of(name("A")), of(name("B"))];
         let shown = |options: &Options| {
             let mut text = Vec::new();
-            write(&found, options, Style { color: false }, &mut text).unwrap();
+            let report = Report { findings: Some(found.to_vec()), ..Report::default() };
+            write(&report, options, Style { color: false }, &mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
         let text = shown(&Options::default());
-        assert!(text.contains("1. a::Expression<…>::evaluate\n"), "{text}");
-        assert!(text.contains("2. a::Expression<…>::evaluate #2\n"), "{text}");
+        assert!(text.contains("1. reallocates often: a::Expression<…>::evaluate\n"), "{text}");
+        assert!(text.contains("2. reallocates often: a::Expression<…>::evaluate #2\n"), "{text}");
         let whole = shown(&Options { verbose: true, ..Options::default() });
         let whole = whole.replace(['\n', ' '], "");
         assert!(whole.contains(&name("A")) && whole.contains(&name("B")));

@@ -4,6 +4,7 @@
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
+//! over_time.rs how live bytes went
 //! findings.rs  what to look at first
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
 //! diff.rs      what has changed between two reports
@@ -25,6 +26,7 @@ mod findings;
 mod holders;
 pub(super) mod llm;
 mod names;
+mod over_time;
 pub(super) mod query;
 mod rss;
 mod screen;
@@ -37,6 +39,8 @@ mod units;
 pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, instead, instead_as, nearest};
+#[cfg(feature = "html")]
+pub(super) use calls::unnamed;
 pub(crate) use column::Column;
 pub(super) use diff::diff;
 pub(super) use findings::within_global;
@@ -47,7 +51,7 @@ pub(super) use names::InTable;
 pub use names::apart;
 pub(super) use names::short;
 pub(super) use sections::is_untagged;
-pub use sections::tag;
+pub use sections::{shown_heap, shown_scope, tag};
 pub use table::{fit, fit_ends};
 #[cfg(feature = "enable")]
 pub(crate) use units::Bytes;
@@ -75,8 +79,10 @@ use style::Style;
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let style = Style { color: options.color };
     screen::write(report, options, style, out)?;
-    if let Some(found) = &report.findings {
-        findings::write(found, options, style, out)?;
+    if options.findings || options.by.is_none() {
+        findings::write(report, options, style, out)?;
+    }
+    if options.findings {
         let matrix = findings::matrix(&report.freed_in, options);
         if !matrix.rows.is_empty() {
             matrix.write(style, options.width, out)?;
@@ -94,7 +100,10 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     for table in tables {
         table.write(style, options.width, out)?;
     }
-    Ok(())
+    match options.by {
+        Some(By::Line) => calls::write_unnamed(report, options, style, out),
+        _ => Ok(()),
+    }
 }
 
 /// As text.
@@ -119,6 +128,10 @@ impl ReportFormat for Format {
 
     fn shows_functions(&self, report: &Report, options: &Options) -> bool {
         sections::shows_functions(report, options)
+    }
+
+    fn shows_findings(&self, options: &Options) -> bool {
+        options.findings || options.by.is_none()
     }
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use super::{findings, llm, rss};
+use super::{llm, over_time, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
 use crate::dump::missing::{lacks, untracked, untracked_briefly};
 use crate::dump::options::Options;
@@ -44,6 +44,10 @@ pub(super) fn write(
     if let Some(text) = rss::line(report, options) {
         lines.write("resident", &text)?;
     }
+    if let Some((line, by_whom)) = over_time::lines(report, options) {
+        lines.write("over time", &line)?;
+        by_whom.map_or(Ok(()), |command| lines.write("by whom", &command))?;
+    }
     if report.untracked.is_beside
         && let Some(sentence) = untracked(report)
     {
@@ -51,7 +55,6 @@ pub(super) fn write(
     }
     mismatches(report, &mut lines)?;
     stacks(report, &mut lines)?;
-    look_at(report, options, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
             "slow",
@@ -146,7 +149,7 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
             "allocated",
             totals.allocated_bytes,
             totals.allocations,
-            format!("{reallocations}, {at_once} freed at once"),
+            format!("{reallocations}, {at_once} freed before the next allocation"),
         ),
     ];
     let rows = rows.map(|(name, size, blocks, note)| (name, bytes(size), count(blocks), note));
@@ -160,26 +163,27 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
             lines.write_with(name, &format!("{size:>sizes$} in {blocks:>counts$} {unit}"), note)?;
         }
     }
-    let share = percent(totals.unnamed_bytes_at_peak, totals.peak_bytes);
-    match totals.unnamed_bytes_at_peak {
-        0 => Ok(()),
-        // A program without the tracker can have neither.
-        _ if report.by_heap.iter().all(|heap| OF_ANY_PROGRAM.contains(&&*heap.name)) => {
-            match report.by_stack.len() {
-                0 => {
-                    lines.write("not named", "all of it: `memledger run --stacks` names functions")
-                }
-                _ => Ok(()),
-            }
+    not_named(report, lines)
+}
+
+/// How much of the peak is in no scope and has no tag; where there is neither, and no call stack, how to name memory.
+fn not_named(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+    let totals = &report.totals;
+    let has_names = report.by_scope.len() > 1 || report.by_name.len() > 1;
+    // A program without the tracker can have neither.
+    let is_any = report.by_heap.iter().all(|heap| OF_ANY_PROGRAM.contains(&&*heap.name));
+    let text = match totals.unnamed_bytes_at_peak {
+        0 => return Ok(()),
+        bytes if has_names => {
+            let share = percent(bytes, totals.peak_bytes);
+            format!("{share} of the peak is in no scope and has no tag")
         }
-        _ if report.by_scope.len() == 1 && report.by_name.len() == 1 => lines.write(
-            "not named",
-            "all of it: there are no scopes and no tags. alloc_scope!(\"name\") makes a scope",
-        ),
-        _ => {
-            lines.write("not named", &format!("{share} of the peak is in no scope and has no tag"))
-        }
-    }
+        _ if !report.by_stack.is_empty() => return Ok(()),
+        _ if is_any => "all of it: `memledger run --stacks` names functions".to_owned(),
+        _ => "all of it: MEMLEDGER_STACKS=on names functions, and alloc_scope!(\"name\") in the program its parts"
+            .to_owned(),
+    };
+    lines.write("not named", &text)
 }
 
 /// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose
@@ -239,8 +243,8 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             lines.write(
                 "no scopes",
                 &format!(
-                    "from {from} to {to}{more}: what was allocated then counts in GlobalScope, \
-                     since the channel \"scope\" was off"
+                    "from {from} to {to}{more}: what was allocated then counts in no scope, since the \
+                     channel \"scope\" was off"
                 ),
             )
         }
@@ -285,20 +289,6 @@ fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             lines.write("stacks", &text)
         }
     }
-}
-
-/// The first findings, unless all are asked for, or one table only.
-fn look_at(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
-    if report.findings.is_some() || options.by.is_some() {
-        return Ok(());
-    }
-    let found = report.brief_findings();
-    let mut title = "look at";
-    for finding in found.iter().take(findings::FIRST) {
-        lines.write(title, &findings::briefly(finding))?;
-        title = "";
-    }
-    Ok(())
 }
 
 /// Lines shown on request only.

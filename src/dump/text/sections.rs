@@ -7,7 +7,7 @@ use super::rss;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{Answer, CallKind, Figures, LiveBlock, Report, column};
+use crate::analysis::{Answer, CallKind, Figures, HeapRow, LiveBlock, Report, column};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
     if let Some(by) = options.by {
         all.push(one(by));
     } else {
-        if report.by_heap.len() > 1 {
+        if options.verbose && report.by_heap.len() > 1 || has_heaps(report) {
             let heaps = heaps(report).collect();
             all.push(held(report, options, heaps, "Who held the peak, by heap"));
         }
@@ -58,12 +58,13 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         if has_tags {
             all.push(held(report, options, names(report), "Who held the peak, by name"));
         }
-        if !has_scopes && !has_tags && report.by_thread.len() > 1 {
+        let has_stacks = !report.by_stack.is_empty();
+        if !has_scopes && !has_tags && !has_stacks && report.by_thread.len() > 1 {
             let threads = threads(report).collect();
             all.push(held(report, options, threads, "Who held the peak, by thread"));
         }
         // Functions say more exactly than scopes which code allocates.
-        if !report.by_stack.is_empty() {
+        if has_stacks {
             let top = if has_scopes { options.top.div_ceil(2) } else { options.top };
             let options = Options { top, ..options.clone() };
             all.push(calls::rows(report, &options, CallKind::Function));
@@ -82,6 +83,13 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
     }
     all.retain(|table| !table.rows.is_empty());
     all
+}
+
+/// Whether several heaps have more than next to nothing of the peak.
+fn has_heaps(report: &Report) -> bool {
+    let peak = report.totals.peak_bytes;
+    let is_some = |row: &&HeapRow| row.figures.live_bytes_at_peak > peak / 100;
+    report.by_heap.iter().filter(is_some).count() > 1
 }
 
 /// The table of all rows by `by`.
@@ -271,17 +279,43 @@ fn scopes(report: &Report) -> Vec<Node<'_>> {
     let rows = report.by_scope.iter();
     rows.map(|row| Node {
         entries: row.entries,
-        ..node(texts(&row.path), &row.figures, &row.inclusive)
+        ..node(scope_names(&row.path), &row.figures, &row.inclusive)
     })
     .collect()
+}
+
+/// The name of the outermost scope, and what texts show of it.
+const OUTERMOST: &str = "GlobalScope";
+const WHOLE_PROGRAM: &str = "(whole program)";
+
+/// A scope stack as texts show it.
+fn scope_names(path: &[String]) -> Vec<Cow<'_, str>> {
+    let mut names = texts(path);
+    if let Some(outermost) = names.first_mut().filter(|name| **name == OUTERMOST) {
+        *outermost = Cow::Borrowed(WHOLE_PROGRAM);
+    }
+    names
+}
+
+/// The name of a heap as texts show it: `C` is what the program has from `malloc`.
+pub fn shown_heap(name: &str) -> &str {
+    if name == "C" { "malloc" } else { name }
+}
+
+/// A scope stack in a line; the outermost scope is left out, unless that is all.
+pub fn shown_scope<S: AsRef<str>>(path: &[S]) -> String {
+    match path {
+        [outermost] if outermost.as_ref() == OUTERMOST => WHOLE_PROGRAM.to_owned(),
+        [] | [_] => path.iter().map(AsRef::as_ref).collect(),
+        [_, inner @ ..] => inner.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" > "),
+    }
 }
 
 /// Scopes without those inside them, each with its path from the outermost scope, which is left
 /// out.
 fn flat_scopes(report: &Report) -> Vec<Node<'_>> {
     let rows = report.by_scope.iter().map(|row| {
-        let path = row.path.get(1..).filter(|path| !path.is_empty()).unwrap_or(&row.path);
-        let name = vec![Cow::Owned(path.join(" > "))];
+        let name = vec![Cow::Owned(shown_scope(&row.path))];
         Node { largest: row.largest_live_bytes, ..node(name, &row.figures, &row.figures) }
     });
     rows.collect()
@@ -320,7 +354,7 @@ fn threads(report: &Report) -> impl Iterator<Item = Node<'_>> {
 }
 
 fn heaps(report: &Report) -> impl Iterator<Item = Node<'_>> {
-    let name = |name: &String| vec![Cow::Owned(name.clone())];
+    let name = |name: &String| vec![Cow::Owned(shown_heap(name).to_owned())];
     report.by_heap.iter().map(move |row| node(name(&row.name), &row.figures, &row.figures))
 }
 
@@ -354,7 +388,7 @@ struct BlockNames<'a> {
 
 impl BlockNames<'_> {
     fn name(&self, block: &LiveBlock) -> String {
-        let scope = block.path.join(" > ");
+        let scope = shown_scope(&block.path);
         let name = match is_untagged(&block.group, &block.name) {
             true => scope,
             false => format!("{} in {scope}", tag(&block.group, &block.name)),

@@ -1,8 +1,9 @@
 //! A table: one name on the left, figures on the right.
 //!
 //! Names are shown whole. If a line has no room for the name and all figures, the last columns are
-//! left out first; a name that is still too long has lines of its own, above its figures.
+//! left out first, and named below; a name that is still too long has lines of its own, above its figures.
 
+use super::column::NONE;
 use super::style::Style;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -57,12 +58,22 @@ impl Table {
             let mut cells = row.cells.iter().map(String::as_str);
             writeln!(out, "{}", layout.line(*indent, name, &mut cells))?;
         }
-        if let Some(footer) = &self.footer {
-            for row in wrapped(footer, width - 2, width - 2) {
-                writeln!(out, "{}", style.dim(&format!("  {row}")))?;
-            }
+        let footers = self.footer.iter().cloned().chain(self.left_out(&layout));
+        for row in footers.flat_map(|footer| wrapped(&footer, width - 2, width - 2)) {
+            writeln!(out, "{}", style.dim(&format!("  {row}")))?;
         }
         Ok(())
+    }
+
+    /// A line about the columns that have figures and no room.
+    fn left_out(&self, layout: &Layout) -> Option<String> {
+        let has_figures = |column: &usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.cells.get(*column));
+            cells.any(|cell| !cell.is_empty() && cell != NONE)
+        };
+        let columns = (layout.figures.len()..self.headers.len()).filter(has_figures);
+        let headers: Vec<_> = columns.map(|column| self.headers[column]).collect();
+        (!headers.is_empty()).then(|| format!("a wider text also has: {}", headers.join(", ")))
     }
 
     /// Selects the figures that fit beside names of these widths.

@@ -196,6 +196,13 @@ impl Traces {
         std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
     }
 
+    /// The name of the trace at `path` in the working folder, if it is kept.
+    pub fn kept(&self, path: &Path) -> Option<String> {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let name = path.strip_prefix(folder).unwrap_or(path);
+        self.temporary.is_none().then(|| name.display().to_string())
+    }
+
     /// A sentence about the trace at `path`, without the name of a file that is removed soon.
     pub fn sentence(&self, path: &Path, sentence: &str, report: Option<&Report>) -> String {
         if self.temporary.is_none() {

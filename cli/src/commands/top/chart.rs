@@ -50,23 +50,46 @@ pub fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
             buffer.set_string(x, y, symbol, theme.style(meaning));
         }
     }
-    let Some((first, last)) = model.history.span(now.at_ns) else { return };
-    let y = bars.bottom();
-    let (start, end) = (duration(first), duration(last));
-    let [start_width, end_width] = [&start, &end].map(|text| text.chars().count() as u16);
-    // Beside the first time, if the bars have not grown that far.
-    let end_at = bars.right().saturating_sub(end_width).max(bars.x + start_width + 2);
-    buffer.set_string(bars.x, y, start, faint);
-    if points > 1 {
-        buffer.set_string(end_at, y, &end, faint);
-    }
+    times(model, theme, Rect { y: bars.bottom(), height: 1, ..bars }, area.right(), buffer);
+}
+
+/// The times below the bars, and the mark. A time is left out where the mark is.
+fn times(model: &Model, theme: Theme, bars: Rect, right: u16, buffer: &mut Buffer) {
+    let Some((at_ns, (first, last))) =
+        model.now().and_then(|now| Some((now.at_ns, model.history.span(now.at_ns)?)))
+    else {
+        return;
+    };
+    let mut texts = Vec::new();
     if let Some(mark) = model.mark() {
-        let at = place(first, last, mark.at_ns, bars.width.into()) as u16;
+        let at = bars.x + place(first, last, mark.at_ns, bars.width.into()) as u16;
         // To the left of its place where there is no room on the right.
-        let has_room = at + 6 < area.width - SCALE;
-        let (text, shift) = if has_room { ("▲ mark", 0) } else { ("mark ▲", 5) };
-        buffer.set_string(bars.x + at.saturating_sub(shift), y, text, theme.bold(Meaning::Plain));
+        let (text, x) = match at + 6 < right {
+            true => ("▲ mark", at),
+            false => ("mark ▲", at.saturating_sub(5)),
+        };
+        texts.push((x, text.to_owned(), theme.bold(Meaning::Plain)));
     }
+    let faint = theme.style(Meaning::Faint);
+    let (start, end) = (duration(first), duration(last));
+    // Beside the first time, if the bars have not grown that far.
+    let end_at = bars.right().saturating_sub(width(&end)).max(bars.x + width(&start) + 2);
+    texts.push((bars.x, start, faint));
+    if model.history.points(at_ns) > 1 {
+        texts.push((end_at, end, faint));
+    }
+    let mut taken: Vec<(u16, u16)> = Vec::new();
+    for (x, text, style) in texts {
+        let end = x + width(&text);
+        if taken.iter().all(|&(from, to)| end < from || to < x) {
+            buffer.set_string(x, bars.y, &text, style);
+            taken.push((x, end));
+        }
+    }
+}
+
+fn width(text: &str) -> u16 {
+    text.chars().count() as u16
 }
 
 /// The height of a bar in eighths of a character. What is more than nothing is seen.

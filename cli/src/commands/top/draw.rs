@@ -8,7 +8,7 @@
 //!        0 ████████
 //! [1 scope] 2 group 3 name 4 function 5 thread 6 heap              sorted by live
 //! name                                            live      peak      rate
-//! ▾ GlobalScope                                7.1 MiB   9.0 MiB   3.4 MiB/s      table.rs
+//! ▾ (whole program)                            7.1 MiB   9.0 MiB   3.4 MiB/s      table.rs
 //! ? help  q quit  ...                                    or what is wrong, or the filter
 //! ```
 
@@ -207,7 +207,12 @@ fn views(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
         };
         left.push(Span::styled(text, style));
     }
-    let each = if model.by.has_inclusive() && !model.inclusive { "each for itself  " } else { "" };
+    let each = match (model.by.has_inclusive(), model.is_inclusive()) {
+        (false, _) => "",
+        (true, false) => "own only  ",
+        (true, true) if model.by.is_tree() => "",
+        (true, true) => "with callees  ",
+    };
     let filter = match model.filter.as_str() {
         "" => String::new(),
         filter => format!("filter {}  ", fit(&escape(filter), 20)),

@@ -40,4 +40,8 @@ impl Symbolizer for Functions {
         self.known.entry(module.clone()).or_default().insert(offset, found.clone());
         found
     }
+
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        self.binaries.made_at_run_time(pid, address)
+    }
 }

@@ -82,7 +82,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("1 2 3 4 5 6, Tab", "by scope, group, name, function, thread, heap"),
     ("l p a c r d", "sort: live, peak, allocated, count, rate, change"),
     ("s, S", "the next of these; the smallest first"),
-    ("i", "each row for itself, or with all inside it"),
+    ("i", "own only, or with all inside it or called by it"),
     ("/", "filter by a text; Enter keeps it, Esc ends it"),
     ("m, u", "mark: what has changed since then; unmark"),
     ("Space", "pause; continue with the latest figures"),

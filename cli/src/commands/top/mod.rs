@@ -69,9 +69,9 @@ pub struct TopArgs {
     /// Where a program listens (HOST:PORT, a host, a port of this machine, or a process id), or a trace
     #[arg(value_name = "ADDR|TRACE")]
     of: PathBuf,
-    /// The list to begin with
-    #[arg(long, default_value = "scope", value_parser = choice(&By::ALL, By::name))]
-    by: By,
+    /// The list to begin with [default: function where only call stacks say who allocates, else scope]
+    #[arg(long, value_parser = choice(&By::ALL, By::name))]
+    by: Option<By>,
     /// What the rows are sorted by at first
     #[arg(long, value_enum, default_value = "live")]
     sort: Sort,
@@ -172,8 +172,9 @@ pub(super) struct OfProgram {
 impl OfProgram {
     /// Starts to follow the trace. What the result has of [`Wishes`] is for the end of the program.
     pub(super) fn start(self) -> io::Result<(Model, Source)> {
-        let model = Model::new(self.program, By::Scope, Sort::default());
+        let model = Model::new(self.program, None, Sort::default());
         let wishes = Arc::new(Wishes::new(Duration::from_secs(1), false));
+        wishes.set_functions(model.wants_functions());
         let (find, folders) = (self.find, self.symbols);
         let source = Source::start(wishes, move |wishes, to| {
             follow::follow(find, Functions::new(&folders), wishes, to);

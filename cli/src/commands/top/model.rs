@@ -100,9 +100,12 @@ pub struct Moment {
 pub struct Model {
     pub title: String,
     pub by: By,
+    /// Whether the list was chosen: by an option, a key, or by the first figures.
+    is_chosen: bool,
     pub sort: Sort,
     pub reverse: bool,
-    pub inclusive: bool,
+    /// Whether rows are shown the other way than they are at first: own figures, or with all that is inside.
+    is_switched: bool,
     pub filter: String,
     /// Whether the filter is being typed; then, what it was before.
     pub typing: Option<String>,
@@ -127,13 +130,15 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(title: String, by: By, sort: Sort) -> Self {
+    /// Without a list, the first figures decide: functions if there are any and no scopes and tags, else scopes.
+    pub fn new(title: String, by: Option<By>, sort: Sort) -> Self {
         Self {
             title,
-            by,
+            by: by.unwrap_or(By::Scope),
+            is_chosen: by.is_some(),
             sort,
             reverse: false,
-            inclusive: true,
+            is_switched: false,
             filter: String::new(),
             typing: None,
             help: false,
@@ -171,12 +176,26 @@ impl Model {
             (None, _) => sample.duration_ns,
         };
         self.history.add(Point { at_ns, live: sample.total.live });
+        if sample.has_functions {
+            self.take_functions(&sample);
+        }
         let moment = Moment { sample: Arc::new(sample), at_ns };
         if self.paused && self.now.is_some() {
             self.latest = Some((last, moment));
         } else {
             (self.before, self.now) = (last, Some(moment));
             self.refresh();
+        }
+    }
+
+    /// Uses figures that have functions, for what they were asked for.
+    fn take_functions(&mut self, sample: &Sample) {
+        if !std::mem::replace(&mut self.is_chosen, true) && sample.is_of_functions_only() {
+            self.by = By::Function;
+        }
+        // A mark without functions has those of the next figures.
+        if let Some(mark) = self.mark.as_mut().filter(|mark| !mark.sample.has_functions) {
+            Arc::make_mut(&mut mark.sample).take_functions(sample);
         }
     }
 
@@ -230,7 +249,13 @@ impl Model {
 
     /// Whether call stacks are needed for what is shown.
     pub fn wants_functions(&self) -> bool {
-        self.by == By::Function
+        let mark_lacks_them = self.mark.as_ref().is_some_and(|mark| !mark.sample.has_functions);
+        self.by == By::Function || !self.is_chosen || mark_lacks_them
+    }
+
+    /// Whether rows are shown with all that is inside them.
+    pub fn is_inclusive(&self) -> bool {
+        self.by.begins_inclusive() != self.is_switched
     }
 
     /// Does what the user asks for.
@@ -261,7 +286,7 @@ impl Model {
                 }
             }
             Action::Reverse => self.reverse = !self.reverse,
-            Action::Inclusive => self.inclusive = !self.inclusive,
+            Action::Inclusive => self.is_switched = !self.is_switched,
             Action::Mark => self.mark = self.now.clone(),
             Action::Unmark => {
                 self.mark = None;
@@ -295,6 +320,7 @@ impl Model {
     }
 
     fn show(&mut self, by: By) {
+        self.is_chosen = true;
         if self.by != by {
             self.by = by;
             (self.selected, self.offset) = (None, 0);
@@ -345,7 +371,7 @@ impl Model {
             by: self.by,
             sort: self.sort,
             reverse: self.reverse,
-            inclusive: self.inclusive || !self.by.has_inclusive(),
+            inclusive: self.is_inclusive() || !self.by.has_inclusive(),
             filter: &self.filter,
             collapsed: self.collapsed.get(&self.by).unwrap_or(&none),
             now,

@@ -2,7 +2,7 @@
 
 use crate::commands::by::By;
 use memledger::analysis::{Figures, Report};
-use memledger::dump::text::{apart, tag};
+use memledger::dump::text::{apart, shown_heap, shown_scope, tag};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.
@@ -91,7 +91,8 @@ impl Sample {
         };
         let in_tree = |path: &[String], figures: &Figures, inclusive: &Figures| Row {
             path: path.to_vec(),
-            label: None,
+            // The outermost scope.
+            label: (path.len() == 1).then(|| shown_scope(path)).filter(|name| *name != path[0]),
             own: figures.into(),
             inclusive: inclusive.into(),
         };
@@ -117,7 +118,10 @@ impl Sample {
         });
         sample.add(By::Thread, threads);
         let heaps = report.by_heap.iter();
-        let heaps = heaps.map(|row| flat(row.name.clone(), None, &row.figures, &row.figures));
+        let heaps = heaps.map(|row| {
+            let label = Some(shown_heap(&row.name).to_owned()).filter(|label| *label != row.name);
+            flat(row.name.clone(), label, &row.figures, &row.figures)
+        });
         sample.add(By::Heap, heaps);
         if has_functions {
             let functions = report.by_function(false);
@@ -143,6 +147,20 @@ impl Sample {
         let rows: Vec<_> = rows.collect();
         let by_path = rows.iter().enumerate().map(|(at, row)| (row.path.clone(), at)).collect();
         self.rows.insert(by, Table { rows, by_path });
+    }
+
+    /// Whether functions say who allocates, and neither scopes nor tags do.
+    pub fn is_of_functions_only(&self) -> bool {
+        let has_names = [By::Scope, By::Name].iter().any(|by| self.rows(*by).len() > 1);
+        !has_names && !self.rows(By::Function).is_empty()
+    }
+
+    /// Takes the functions of other figures.
+    pub fn take_functions(&mut self, of: &Self) {
+        self.has_functions = of.has_functions;
+        if let Some(functions) = of.rows.get(&By::Function) {
+            self.rows.insert(By::Function, functions.clone());
+        }
     }
 
     pub fn rows(&self, by: By) -> &[Row] {

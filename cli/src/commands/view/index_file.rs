@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-const KIND: Kind = Kind { magic: b"memledger.index\0", suffix: ".index", version: 2 };
+const KIND: Kind = Kind { magic: b"memledger.index\0", suffix: ".index", version: 3 };
 
 /// How often what is in a file may be larger than the file.
 const MAX_RATIO: u64 = 200;

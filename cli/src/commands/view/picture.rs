@@ -2,7 +2,10 @@
 
 use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
-use memledger::analysis::{Analyzer, Position, QueryIndex, QueryIndexer, Report, Symbolizer};
+use memledger::analysis::{
+    Analyzer, BlockChange, BlockEvent, BlockObserver, FindingsObserver, Position, QueryIndex,
+    QueryIndexer, Report, Symbolizer,
+};
 use memledger::dump::html::Page;
 use memledger::dump::text;
 
@@ -28,38 +31,93 @@ pub struct Picture {
     pub notes: Vec<String>,
 }
 
+/// What sees each block of a trace that is read: for queries, and for findings.
+#[derive(Default)]
+pub struct Seen {
+    index: QueryIndexer,
+    findings: FindingsObserver,
+}
+
+impl BlockObserver for Seen {
+    #[inline]
+    fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
+        self.index.observe(event, change);
+        self.findings.observe(event, change);
+    }
+
+    fn begin_era(&mut self, events: u64) {
+        self.index.begin_era(events);
+        self.findings.begin_era(events);
+    }
+
+    fn bookmark(&mut self, event: u64) {
+        self.index.bookmark(event);
+        self.findings.bookmark(event);
+    }
+
+    /// NOTE: findings are of what the analyzer has at the end.
+    fn stop(&mut self, live: &mut dyn Iterator<Item = BlockEvent>) {
+        self.index.stop(live);
+    }
+}
+
+/// The analyzer of a trace that is read.
+pub type Reading = Analyzer<ObserverThread<Seen>>;
+
 impl Picture {
-    /// The picture of what `analyzer` has read, and its report.
-    pub fn of(
-        analyzer: &mut Analyzer<ObserverThread<QueryIndexer>>,
+    /// The picture of what `analyzer` has read of a trace that grows: with the findings that any report has.
+    pub fn of_growing(
+        analyzer: &mut Reading,
         symbolizer: &mut dyn Symbolizer,
-    ) -> Result<(Self, Report), CliError> {
-        let index = analyzer.query_index(ObserverThread::observer);
-        let mut report = analyzer.report();
-        report.symbolize(symbolizer);
+    ) -> Result<Self, CliError> {
+        let (index, mut report) = read(analyzer, symbolizer);
         report.findings = Some(report.brief_findings());
+        let picture = Self::of(index, &report, analyzer.peak_event())?;
+        Ok(Self { is_growing: true, ..picture })
+    }
+
+    /// The picture of all of a trace, its report, and the contradictions in it.
+    pub fn of_whole(
+        mut analyzer: Reading,
+        symbolizer: &mut dyn Symbolizer,
+    ) -> Result<(Self, Report, Vec<String>), CliError> {
+        let (index, mut report) = read(&mut analyzer, symbolizer);
+        let analyzer = analyzer.map_observer(|thread| thread.into_observer().findings);
+        report.findings = Some(analyzer.find(&report, None));
+        let picture = Self::of(index, &report, analyzer.peak_event())?;
+        Ok((picture, report, analyzer.problems().to_vec()))
+    }
+
+    fn of(index: QueryIndex, report: &Report, peak_event: u64) -> Result<Self, CliError> {
         let mut page = Vec::new();
-        Page::new(&report, &text::Options::default())
+        Page::new(report, &text::Options::default())
             .write_json(&mut page)
             .map_err(|error| CliError::Failed(format!("the page cannot be made: {error}")))?;
-        let picture = Self {
+        Ok(Self {
             page,
             program: report.trace.program.clone(),
             index,
             threads: report.by_bucket.iter().map(|bucket| bucket.thread as u32).collect(),
             thread_names: report.by_thread.iter().map(|row| thread(&row.name, row.id)).collect(),
-            peak_event: analyzer.peak_event(),
+            peak_event,
             duration_ns: report.trace.duration_ns,
             is_growing: false,
             notes: Vec::new(),
-        };
-        Ok((picture, report))
+        })
     }
 
     /// The position of the end of what this is about: a pass may read more.
     pub fn end(&self) -> Position {
         Position::Event(self.index.steps.last().map_or(0, |step| step.before.event))
     }
+}
+
+/// What was read so far.
+fn read(analyzer: &mut Reading, symbolizer: &mut dyn Symbolizer) -> (QueryIndex, Report) {
+    let index = analyzer.query_index(|thread| &mut thread.observer().index);
+    let mut report = analyzer.report();
+    report.symbolize(symbolizer);
+    (index, report)
 }
 
 /// The name of a thread, which may have none.

@@ -12,7 +12,7 @@
 use super::index_file;
 use super::kept::Identity;
 use super::lives_file::{self, LivesFile};
-use super::picture::Picture;
+use super::picture::{Picture, Seen};
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{open, unreadable};
 use crate::commands::observer_thread::ObserverThread;
@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::progress;
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
-use memledger::analysis::{Analyzer, QueryIndexer, Symbolizer};
+use memledger::analysis::{Analyzer, Symbolizer};
 use memledger::trace::format::handshake::Handshake;
 use memledger::trace::read::Reader;
 use std::fs::{self, File, Metadata};
@@ -192,8 +192,8 @@ impl Follower {
     ) -> Result<Ended, CliError> {
         let mut identity = Identity::of(&self.trace);
         let Some(mut reader) = self.open_reader(file, before)? else { return Ok(Ended::Stopped) };
-        let indexer = ObserverThread::new(QueryIndexer::default());
-        let mut analyzer = Analyzer::observing(indexer).by_bucket();
+        let seen = ObserverThread::new(Seen::default());
+        let mut analyzer = Analyzer::observing(seen).by_bucket();
         let mut pictures = Pictures::default();
         let seen = loop {
             let mut packets = 0_u32;
@@ -213,8 +213,7 @@ impl Follower {
                 break now;
             }
             if packets > 0 && pictures.is_due() {
-                let (mut picture, _) = Picture::of(&mut analyzer, symbolizer)?;
-                picture.is_growing = true;
+                let picture = Picture::of_growing(&mut analyzer, symbolizer)?;
                 self.publish(Arc::new(picture));
                 pictures.made();
             }
@@ -229,12 +228,12 @@ impl Follower {
         // What is left is no whole packet: it is damage now.
         while reader.packet(&mut analyzer) {}
         let summary = reader.finish(&mut analyzer);
-        let (mut picture, report) = Picture::of(&mut analyzer, symbolizer)?;
+        let (mut picture, report, problems) = Picture::of_whole(analyzer, symbolizer)?;
         picture.notes.extend(incomplete(&self.trace, &report, &summary));
-        picture.notes.extend(analyzer.problems().iter().cloned());
+        picture.notes.extend(problems);
         let picture = Arc::new(picture);
         self.publish(Arc::clone(&picture));
-        drop((report, analyzer));
+        drop(report);
         let identity = identity.or_else(|| Identity::of(&self.trace));
         self.keep(identity.filter(|identity| identity.bytes == summary.input_bytes), &picture);
         Ok(Ended::Read(seen))

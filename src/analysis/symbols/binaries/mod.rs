@@ -9,18 +9,22 @@
 //! dwarf.rs         its debug information
 //! symbol_table.rs  its symbols
 //! go_functions.rs  what Go's runtime knows of its functions
+//! perf_map.rs      functions that a process has made at run time
 //! ```
 
 mod dwarf;
 mod go_functions;
 mod object_file;
+mod perf_map;
 mod search;
 mod symbol_table;
 
 use crate::analysis::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use dwarf::Dwarf;
 use object_file::ObjectFile;
+use perf_map::PerfMap;
 use search::{Found, Search};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use symbol_table::SymbolTable;
@@ -47,6 +51,8 @@ use symbol_table::SymbolTable;
 pub struct Binaries {
     search: Search,
     modules: HashMap<Key, Option<Binary>>,
+    /// By process: the functions that it has made at run time.
+    made: HashMap<u32, PerfMap>,
     notes: Vec<String>,
 }
 
@@ -98,14 +104,24 @@ impl std::fmt::Debug for Binaries {
 
 impl Symbolizer for Binaries {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
-        let Self { search, modules, notes } = self;
+        let Self { search, modules, notes, .. } = self;
         let binary =
             modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
         binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
     }
 
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        let map = self.made.entry(pid).or_default();
+        let known = map.frame(address);
+        let found = known.or_else(|| {
+            map.update(pid);
+            map.frame(address)
+        });
+        found.into_iter().collect()
+    }
+
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
-        let Self { search, modules, notes } = self;
+        let Self { search, modules, notes, .. } = self;
         let binary =
             modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
         binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
@@ -219,5 +235,46 @@ fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
     if !ENCODED.iter().any(|start| name.starts_with(start)) {
         return name.to_owned();
     }
-    addr2line::demangle_auto(name.into(), language).into_owned()
+    match addr2line::demangle_auto(name.into(), language) {
+        decoded if *decoded == *name => function_alone(name).unwrap_or_else(|| name.to_owned()),
+        decoded => decoded.into_owned(),
+    }
+}
+
+/// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
+///
+/// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which `make_shared` has.
+fn function_alone(name: &str) -> Option<String> {
+    /// How many shorter names are tried.
+    const TRIES: usize = 64;
+    let name = name
+        .strip_prefix("__Z")
+        .map_or(Cow::Borrowed(name), |rest| Cow::Owned(format!("_Z{rest}")));
+    // The name of a function in a namespace, and that of a template, end with an E; the types follow.
+    let ends = name.match_indices('E').map(|(at, _)| at + 1).collect::<Vec<_>>();
+    ends.into_iter().rev().take(TRIES).find_map(|end| {
+        let without_arguments = format!("{}v", &name[..end]);
+        let decoded = addr2line::demangle(&without_arguments, gimli::DW_LANG_C_plus_plus)?;
+        let function = decoded.strip_suffix("()").unwrap_or(&decoded);
+        // An empty list of arguments leaves its comma.
+        Some(function.strip_prefix("void ").unwrap_or(function).replace(", >", ">"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_cpp_has_a_name_though_its_types_cannot_be_decoded() {
+        let make_shared = "_ZSt11make_sharedI6AnswerJEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES4_E4typeEEDpOT0_";
+        for (name, expected) in [
+            (make_shared, "std::make_shared<Answer>"),
+            ("_ZN5scene4loadEi", "scene::load(int)"),
+            ("_Znot_a_name", "_Znot_a_name"),
+            ("h", "h"),
+        ] {
+            assert_eq!(demangled(name, None), expected);
+        }
+    }
 }

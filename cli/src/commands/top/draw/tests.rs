@@ -14,7 +14,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn model() -> Model {
-    let mut model = Model::new("1985".into(), By::Scope, Sort::Live);
+    let mut model = Model::new("1985".into(), Some(By::Scope), Sort::Live);
     for second in 1..=40_u64 {
         model.status = Status::Live;
         let cache = second * 300 * KIB;
@@ -100,9 +100,31 @@ fn screens_say_what_is_not_as_it_should_be() {
     model.act(Action::Accept);
     model.act(Action::Pause);
     assert_golden("80x24-paused", &mut model, 80, 24);
-    let mut empty = Model::new("x.memledger".into(), By::Group, Sort::Live);
+    let mut empty = Model::new("x.memledger".into(), Some(By::Group), Sort::Live);
     empty.status = Status::Reading(0.42);
     assert_golden("80x24-reading", &mut empty, 80, 24);
+}
+
+#[test]
+fn times_below_the_bars_are_whole_or_left_out_beside_the_mark() {
+    for marked in 1..=9_u64 {
+        let mut model = Model::new("1985".into(), Some(By::Scope), Sort::Live);
+        for second in 1..=9 {
+            model.add(
+                sample(1, second, &[("GlobalScope", second * MIB, second * MIB)]),
+                Some(SECOND),
+            );
+            if second == marked {
+                model.act(Action::Mark);
+            }
+        }
+        let shown = text(&drawn(&mut model, Theme::Plain, 80, 24));
+        let line = shown.iter().find(|line| line.contains('▲')).expect("a mark");
+        let times = line.replace("▲ mark", "|").replace("mark ▲", "|");
+        let times: Vec<_> =
+            times.split('|').map(str::trim).filter(|time| !time.is_empty()).collect();
+        assert!(times.iter().all(|time| ["1.00 s", "9.00 s"].contains(time)), "{line}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::commands::top::lines::Change;
 use crate::commands::top::sample::{Row, Values};
-use memledger::analysis::{Report, ScopeRow, ThreadRow};
+use memledger::analysis::{Frame, Report, ScopeRow, SourceFrame, StackRow, ThreadRow};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -40,7 +40,7 @@ pub fn sample(pid: u32, seconds: u64, rows: &[(&str, u64, u64)]) -> Sample {
 }
 
 fn model() -> Model {
-    Model::new("server".into(), By::Scope, Sort::Live)
+    Model::new("server".into(), Some(By::Scope), Sort::Live)
 }
 
 /// The names that are shown, indented by their level.
@@ -188,7 +188,7 @@ fn another_process_at_the_same_place_begins_anew() {
 
 #[test]
 fn what_a_list_lacks_is_not_sorted_by() {
-    let mut model = Model::new("x".into(), By::Scope, Sort::Peak);
+    let mut model = Model::new("x".into(), Some(By::Scope), Sort::Peak);
     model.add(sample(1, 1, FIRST), None);
     model.act(Action::Show(By::Function));
     assert_eq!((model.sort, model.lines().len()), (Sort::Live, 0));
@@ -303,4 +303,70 @@ fn the_largest_figures_do_not_overflow() {
     assert_eq!(row.values(true), row.values(false));
     let change = Change::between(Some(&most), &Values::default());
     assert_eq!((change.live, change.allocated), (-i128::from(u64::MAX), 0));
+}
+
+/// Figures with functions, each with its own live bytes and those with callees.
+fn with_functions(seconds: u64, scopes: &[(&str, u64, u64)], functions: &[(&str, u64)]) -> Sample {
+    let mut report = Report::default();
+    let calls = functions.iter().map(|(name, _)| SourceFrame {
+        function: (*name).to_owned(),
+        file: None,
+        line: None,
+    });
+    for (number, (call, (_, live))) in calls.zip(functions).enumerate() {
+        let mut frame = Frame::default();
+        frame.functions.push(call);
+        report.frames.push(frame);
+        let mut row = StackRow::default();
+        // Each is called by those before it.
+        row.frames = (0..=number as u32).rev().collect();
+        row.figures.live_bytes = *live;
+        report.by_stack.push(row);
+    }
+    let mut functions = Sample::of(&report, true);
+    let scopes = sample(1, seconds, scopes);
+    functions.duration_ns = scopes.duration_ns;
+    let mut both = scopes;
+    both.take_functions(&functions);
+    both
+}
+
+#[test]
+fn a_program_with_stacks_and_no_scopes_opens_on_its_functions_own_figures_first() {
+    let functions = [("app::main", 5), ("app::load", 7)];
+    let opened = |by, scopes: &[_]| {
+        let mut model = Model::new("server".into(), by, Sort::Live);
+        assert_eq!(model.wants_functions(), by.is_none());
+        model.add(with_functions(1, scopes, &functions), None);
+        model
+    };
+    let mut model = opened(None, &FIRST[..1]);
+    assert_eq!(
+        (model.by, names(&model)),
+        (By::Function, ["app::load", "app::main"].map(str::to_owned).into())
+    );
+    assert_eq!(model.lines()[1].values.live, 5);
+    model.act(Action::Inclusive);
+    assert_eq!(model.lines()[0].values.live, 12, "with callees");
+
+    assert_eq!(opened(None, FIRST).by, By::Scope, "scopes say more");
+    assert!(!opened(None, FIRST).wants_functions());
+    assert_eq!(opened(Some(By::Thread), &FIRST[..1]).by, By::Thread);
+    let mut model = Model::new("server".into(), None, Sort::Live);
+    model.act(Action::Show(By::Thread));
+    model.add(with_functions(1, &FIRST[..1], &functions), None);
+    assert_eq!(model.by, By::Thread, "a key has chosen");
+}
+
+#[test]
+fn functions_change_from_a_mark_on_that_was_set_in_another_list() {
+    let mut model = model();
+    model.add(sample(1, 1, FIRST), None);
+    model.act(Action::Mark);
+    assert!(model.wants_functions(), "the mark has none");
+    model.add(with_functions(2, FIRST, &[("app::load", 100)]), None);
+    assert!(!model.wants_functions());
+    model.add(with_functions(3, FIRST, &[("app::load", 175)]), None);
+    model.act(Action::Show(By::Function));
+    assert_eq!(model.lines()[0].change.map(|change| change.live), Some(75));
 }
