@@ -5,7 +5,7 @@ use super::sections::{is_untagged, tag};
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use super::units::{bytes, count, percent};
-use crate::analysis::{Finding, FreedIn, Place};
+use crate::analysis::{Finding, FindingKind, FreedIn, Place};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::cmp::Reverse;
@@ -126,8 +126,14 @@ pub(super) fn write(
         for line in lines {
             writeln!(out, "{:NUMBER$}{line}", "")?;
         }
-        let share = percent(finding.weight, 1_000_000);
-        let evidence = format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence());
+        let evidence = match finding.kind {
+            // Its shares are in the sentence.
+            FindingKind::HoldsPeak { .. } => format!("{}.", finding.evidence()),
+            _ => {
+                let share = percent(finding.weight, 1_000_000);
+                format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence())
+            }
+        };
         let suggestion = format!("{}.", finding.suggestion());
         for text in [evidence, suggestion] {
             for line in wrapped(&text, room, room) {
