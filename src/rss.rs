@@ -1,7 +1,7 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
-//! The first is read at an interval. The second takes milliseconds in a large program, so it is read only where
-//! the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
+//! The first is read at an interval, and between two readings where live bytes took it to a new peak. The second takes
+//! milliseconds in a large program, so it is read only where the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
 //! only, and for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
 //! for four million.
 
@@ -24,6 +24,12 @@ use std::time::{Duration, Instant};
 
 /// The time from one reading of RSS to the next, by default.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time from one look for a new peak of RSS to the next: a look takes some 20 µs. A peak that lasts less is seen in
+/// `MostBytes` only.
+const PEAK_INTERVAL: Duration = Duration::from_millis(50);
+/// A new peak is of interest from this share of the last one on.
+const PEAK_GROWTH: u64 = 16;
 
 /// How much memory is resident, in bytes, how much was at most, and how much the control groups of the process
 /// allow: the largest number if that is not limited.
@@ -92,8 +98,11 @@ const SHORT_REST: u32 = 20;
 /// Reads the resident memory.
 pub(crate) struct RssEvents {
     interval: Duration,
-    /// When RSS was read last.
+    /// When RSS was read last for an event, and when it was last looked at.
     read_at: Option<Instant>,
+    looked_at: Option<Instant>,
+    /// The largest RSS of all events.
+    peak: u64,
     /// The RSS in the last event.
     bytes: u64,
     /// How much it may be.
@@ -113,7 +122,12 @@ impl RssEvents {
     /// Reads RSS at this interval, in cycles of the worker.
     pub(crate) fn every(interval: Duration) -> Self {
         let parts = Parts { at: Instant::now(), took: Duration::ZERO, most: 0 };
-        Self { interval, read_at: None, bytes: 0, limit: None, parts }
+        Self { interval, read_at: None, looked_at: None, peak: 0, bytes: 0, limit: None, parts }
+    }
+
+    /// Whether `rss` bytes are a new peak that is of interest.
+    fn is_peak(&self, rss: u64) -> bool {
+        rss > self.peak.saturating_add(self.peak / PEAK_GROWTH)
     }
 }
 
@@ -255,12 +269,18 @@ impl EventProvider for RssEvents {
     fn announce(&mut self, _: &mut Importants) {}
 
     fn readings(&mut self, is_end: bool, events: &mut Vec<Vec<u8>>) {
-        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= self.interval);
-        if !is_due && !is_end {
+        let is_over = |since: Option<Instant>, time| since.is_none_or(|at| at.elapsed() >= time);
+        let is_due = is_end || is_over(self.read_at, self.interval);
+        if !is_due && !is_over(self.looked_at, PEAK_INTERVAL) {
             return;
         }
-        let is_first = self.read_at.replace(Instant::now()).is_none();
+        self.looked_at = Some(Instant::now());
         let Some((bytes, most)) = os::rss_now_and_most() else { return };
+        if !is_due && !self.is_peak(bytes) {
+            return;
+        }
+        self.peak = self.peak.max(bytes);
+        let is_first = self.read_at.replace(Instant::now()).is_none();
         if is_first || is_end {
             self.limit = os::memory_limit();
         }
@@ -293,6 +313,13 @@ mod tests {
     fn what_allocators_say_costs_a_hundredth() {
         let of = |millis| allocators_time(Duration::from_millis(millis)).as_millis();
         assert_eq!([of(0), of(1_000), of(20_000)], [10, 10, 200]);
+    }
+
+    #[test]
+    fn a_peak_is_of_interest_from_a_sixteenth_on() {
+        let events = RssEvents { peak: 1_600, ..RssEvents::every(DEFAULT_INTERVAL) };
+        assert!(!events.is_peak(1_700));
+        assert!(events.is_peak(1_701));
     }
 
     #[test]

@@ -77,7 +77,8 @@ pub use cutoff::{Position, Reached, Until};
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 pub use findings::{
-    Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, LiveAt, Place, WeightOf,
+    Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place,
+    WeightOf,
 };
 #[cfg(feature = "html")]
 pub(crate) use hash::IntMap;

@@ -59,6 +59,11 @@ impl RssHistory {
         self.mapped[heap % HEAPS] = true;
     }
 
+    /// Whether the program has mapped addresses in this root heap.
+    pub(super) fn is_mapped(&self, heap: u8) -> bool {
+        self.mapped[usize::from(heap) % HEAPS]
+    }
+
     /// RSS was read: what it is, was at most, and may be.
     pub(super) fn read(&mut self, point: RssPoint, most: u64, limit: u64) {
         self.rss.most_bytes = self.rss.most_bytes.max(most).max(point.bytes);

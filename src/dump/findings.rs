@@ -1,7 +1,10 @@
 //! Findings as sentences: what was seen, and what to do about it.
 
-use super::text::{bytes, count, counted, duration, is_untagged, within_global};
-use crate::analysis::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, WeightOf};
+use super::text::{bytes, count, counted, duration, is_untagged, percent, short, within_global};
+use crate::analysis::{
+    Finding, FindingKind, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+};
+use crate::words::escape;
 use std::borrow::Cow;
 
 impl Finding {
@@ -63,14 +66,68 @@ impl Finding {
                 };
                 let live = counted(*blocks, "block is", "blocks are");
                 format!(
-                    "{live} live at the end with {}, {} old on average, while {} others were freed, \
+                    "{live} still live with {}, {} old on average, while {} others were freed, \
                      95 % of them after {within}",
                     bytes(*size),
                     duration(*mean_age_ns),
                     count(*freed),
                 )
             }
-            FindingKind::OnlyGrows { moments, blocks } => only_grows(moments, *blocks),
+            FindingKind::OnlyGrows { moments, blocks, until } => {
+                only_grows(moments, *blocks, *until)
+            }
+            FindingKind::HoldsPeak { first, second } => {
+                let all = self.bytes_of_whole();
+                let part = |of: &PeakPart| percent(of.bytes, all);
+                format!(
+                    "{} of the peak is below {}, and {} below {}: both are live at once, and all of the \
+                     second came while the first stayed",
+                    part(first),
+                    at_line(&first.name, first.file.as_deref(), first.line),
+                    part(second),
+                    at_line(&second.name, second.file.as_deref(), second.line),
+                )
+            }
+            FindingKind::StaysAfterPeak {
+                bytes: stays,
+                blocks,
+                live_bytes,
+                peak_bytes,
+                peak_at_ns,
+            } => format!(
+                "live bytes fell from {} at the peak ({}) to {}; {} of these came with the peak in {}, and stay",
+                bytes(*peak_bytes),
+                duration(*peak_at_ns),
+                bytes(*live_bytes),
+                bytes(*stays),
+                counted(*blocks, "block", "blocks"),
+            ),
+            FindingKind::KeptByMalloc {
+                kept_bytes,
+                returnable_bytes,
+                resident_bytes,
+                live_bytes,
+                blocks,
+                pages,
+            } => {
+                let between = match blocks {
+                    0 => String::new(),
+                    _ => format!(
+                        ". It lies between {} of {} in {}",
+                        counted(*blocks, "live block", "live blocks"),
+                        place_of(&self.place),
+                        counted(*pages, "page", "pages"),
+                    ),
+                };
+                format!(
+                    "malloc keeps {} that was freed, of {} resident, with {} live; about {} of it could be \
+                     returned (malloc_trim){between}",
+                    bytes(*kept_bytes),
+                    bytes(*resident_bytes),
+                    bytes(*live_bytes),
+                    bytes(*returnable_bytes),
+                )
+            }
             FindingKind::OneSize { size, blocks, of, at_peak, overhead_bytes } => format!(
                 "{} have {size} bytes, and {} were live at the peak; glibc adds about {} to these",
                 of_all(*blocks, *of, "block", "blocks"),
@@ -88,22 +145,29 @@ impl Finding {
                 count(*at_peak),
                 bytes(at_peak.saturating_mul(class - size)),
             ),
-            FindingKind::FreedElsewhere { blocks, of, freed_by, freed_in } => {
-                let mut others = freed_by.iter().filter(|row| !row.is_own);
-                let who = others.next().map_or(String::new(), |row| format!(": {}", freed(row)));
-                let rest: Vec<_> = others.map(|row| row.blocks).collect();
-                let more = match rest.len() as u64 {
-                    0 => String::new(),
-                    threads => format!(
-                        ", and {} by {}",
-                        count(rest.iter().sum()),
-                        counted(threads, "other thread", "other threads")
-                    ),
-                };
-                let scopes = scopes(freed_in);
+            FindingKind::FreedElsewhere {
+                blocks,
+                of,
+                waiting,
+                waiting_bytes,
+                median_ns,
+                freed_by,
+                freed_in,
+            } => {
+                let by = freed_by.iter().find(|row| !row.is_own);
+                let to = by
+                    .map_or(String::new(), |row| format!(" to {}", thread(row.thread, &row.name)));
+                let from = self.place.thread.as_ref();
+                let from =
+                    from.map_or(String::new(), |(id, name)| format!(" from {}", thread(*id, name)));
                 format!(
-                    "{} were freed by another thread than the one that allocated them{who}{more}{scopes}",
-                    of_all(*blocks, *of, "freed block", "freed blocks")
+                    "{} were passed{from}{to}, which freed them{}; {} ({}) waited at once at the peak, and half \
+                     of all lived longer than {}",
+                    of_all(*blocks, *of, "freed block", "freed blocks"),
+                    scopes(freed_in),
+                    count(*waiting),
+                    bytes(*waiting_bytes),
+                    duration(*median_ns),
                 )
             }
         };
@@ -144,6 +208,21 @@ impl Finding {
                 "If it is a cache or a queue, give it a limit; if it is the result, all is well"
                     .to_owned()
             }
+            FindingKind::HoldsPeak { first, .. } => format!(
+                "Free {} before that, or make both piece by piece",
+                escape(&short(&first.name))
+            ),
+            FindingKind::StaysAfterPeak { .. } => {
+                "Shrink it when most of what it was for is gone, or make it anew".to_owned()
+            }
+            FindingKind::KeptByMalloc { kept_bytes, returnable_bytes, blocks, .. } => {
+                if *blocks == 0 || returnable_bytes.saturating_mul(2) >= *kept_bytes {
+                    "Call malloc_trim(0) after such a phase, or keep less at once".to_owned()
+                } else {
+                    "Give the blocks that stay a pool of their own, or allocate them before the others"
+                        .to_owned()
+                }
+            }
             FindingKind::OneSize { .. } => {
                 "Keep them in one Vec or an arena instead of a block each".to_owned()
             }
@@ -154,10 +233,15 @@ impl Finding {
                 )
             }
             FindingKind::FreedElsewhere { .. } => {
-                "Give the blocks back to the thread that allocates them, to be used again"
-                    .to_owned()
+                "Bound the queue between them, or make its reader faster".to_owned()
             }
         }
+    }
+
+    /// What its bytes are a share of.
+    fn bytes_of_whole(&self) -> u64 {
+        let whole = u128::from(self.bytes) * 1_000_000 / u128::from(self.weight.max(1));
+        u64::try_from(whole).unwrap_or(u64::MAX)
     }
 
     /// Whether its place says more than the scope: one line of code, or one tag.
@@ -192,6 +276,9 @@ impl Finding {
             FindingKind::Shrinks { .. } => "shrinks",
             FindingKind::LeftBehind { .. } => "left_behind",
             FindingKind::OnlyGrows { .. } => "only_grows",
+            FindingKind::HoldsPeak { .. } => "holds_peak",
+            FindingKind::KeptByMalloc { .. } => "kept_by_malloc",
+            FindingKind::StaysAfterPeak { .. } => "stays_after_peak",
             FindingKind::OneSize { .. } => "one_size",
             FindingKind::RoundsUp { .. } => "rounds_up",
             FindingKind::FreedElsewhere { .. } => "freed_elsewhere",
@@ -206,15 +293,17 @@ impl WeightOf {
             Self::Calls => "of all allocations and reallocations",
             Self::AllocatedBytes => "of all allocated bytes",
             Self::Peak => "of the peak",
+            Self::Resident => "of the resident memory",
         }
     }
 
-    /// The key of this figure in the totals of the JSON.
+    /// The key of this figure in the totals of the JSON, if it is one of these.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Calls => "calls",
             Self::AllocatedBytes => "allocated_bytes",
             Self::Peak => "peak_bytes",
+            Self::Resident => "resident_memory",
         }
     }
 }
@@ -227,11 +316,24 @@ fn of_all(part: u64, of: u64, one: &str, several: &str) -> String {
     }
 }
 
-fn only_grows(moments: &[LiveAt], blocks: u64) -> String {
+fn only_grows(moments: &[LiveAt], blocks: u64, until: GrowsUntil) -> String {
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return String::new() };
+    let (end, note) = match until {
+        GrowsUntil::End { youngest_ns, median_ns } => (
+            format!("after {}", duration(last.at_ns)),
+            format!(
+                "all are live still: the youngest is {} old, and half are older than {}",
+                duration(youngest_ns),
+                duration(median_ns)
+            ),
+        ),
+        GrowsUntil::Peak => (
+            format!("at the peak ({})", duration(last.at_ns)),
+            "freed only when the program ended".to_owned(),
+        ),
+    };
     format!(
-        "live bytes rose at each of {} moments, from {} at {} to {} in {} at the end",
-        moments.len(),
+        "rose throughout the run, from {} at {} to {} in {} {end}; {note}",
         bytes(first.live_bytes),
         duration(first.at_ns),
         bytes(last.live_bytes),
@@ -239,204 +341,41 @@ fn only_grows(moments: &[LiveAt], blocks: u64) -> String {
     )
 }
 
+/// A function with the place of its call in the last part of the path, such as `clean (main.rs:29)`.
+fn at_line(name: &str, file: Option<&str>, line: Option<u32>) -> String {
+    let name = escape(&short(name));
+    match file.zip(line) {
+        Some((file, line)) => {
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{name} ({}:{line})", escape(file))
+        }
+        None => name,
+    }
+}
+
+/// The function of a place with its line, or its scope.
+fn place_of(place: &Place) -> String {
+    match &place.function {
+        Some(function) => at_line(function, place.file.as_deref(), place.line),
+        None => escape(&within_global(&place.scope).join(" > ")),
+    }
+}
+
 /// In which scope most were freed, if that is known, and not the one they were allocated in.
 fn scopes(freed_in: &[FreedIn]) -> String {
     let Some(most) = freed_in.iter().find(|row| !row.is_same()) else { return String::new() };
-    let path = |path: &[String]| crate::words::escape(&within_global(path).join(" > "));
+    let path = |path: &[String]| escape(&within_global(path).join(" > "));
     let (from, to) = (path(&most.allocated_in), path(&most.freed_in));
     format!("; {} of {from} were freed in {to}", count(most.blocks))
 }
 
-fn freed(row: &FreedBy) -> String {
-    let thread = match row.name.as_str() {
-        "" => format!("thread {}", row.thread),
-        name => format!("{} ({})", crate::words::escape(name), row.thread),
-    };
-    format!("{} by {thread}", count(row.blocks))
+/// A thread by its name and number.
+fn thread(id: u32, name: &str) -> String {
+    match name {
+        "" => format!("thread {id}"),
+        name => escape(name),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn said(kind: FindingKind) -> [String; 2] {
-        let finding = Finding { kind, calls: 120, ..Finding::default() };
-        [finding.evidence(), finding.suggestion()]
-    }
-
-    #[test]
-    fn each_kind_is_said_in_sentences() {
-        let freed_by = |thread, name: &str, blocks, is_own| FreedBy {
-            name: name.to_owned(),
-            thread,
-            blocks,
-            bytes: 100,
-            is_own,
-        };
-        let path = |name: &str| vec!["GlobalScope".to_owned(), name.to_owned()];
-        let freed_in = |to: &str, blocks| FreedIn {
-            allocated_in: path("read"),
-            freed_in: path(to),
-            blocks,
-            bytes: 100,
-        };
-        let live_at = |at_ns, live_bytes| LiveAt { event: at_ns, at_ns, live_bytes };
-        for (kind, expected) in [
-            (
-                FindingKind::Grows {
-                    blocks: 20,
-                    growths: 130,
-                    moved: 100,
-                    copied_bytes: 4096,
-                    largest_bytes: 2048,
-                    reserve_bytes: 1024,
-                },
-                [
-                    "20 blocks grew 130 times; 100 times to another address, copying up to 4.0 KiB. \
-                     The largest became 2.0 KiB",
-                    "Reserve what they need when they are made: 1.0 KiB is enough for 9 in 10. A \
-                     recording with call stacks says which they are",
-                ],
-            ),
-            (
-                FindingKind::Grows {
-                    blocks: 1,
-                    growths: 1,
-                    moved: 0,
-                    copied_bytes: 0,
-                    largest_bytes: 16,
-                    reserve_bytes: 16,
-                },
-                [
-                    "1 block grew 1 time, each time in place. The largest became 16 B",
-                    "Reserve what they need when they are made: 16 B is enough for 9 in 10. A \
-                     recording with call stacks says which they are",
-                ],
-            ),
-            (
-                FindingKind::Reallocates { reallocations: 1200, allocations: 7 },
-                [
-                    "1,200 reallocations, and 7 allocations",
-                    "Reserve the size that is needed when the block is made",
-                ],
-            ),
-            (
-                FindingKind::Reallocates { reallocations: 1200, allocations: 0 },
-                ["1,200 reallocations", "Reserve the size that is needed when the block is made"],
-            ),
-            (
-                FindingKind::ShortLived { blocks: 1500, of: 2000, bytes: Some(15_000) },
-                [
-                    "1,500 of 2,000 blocks ended before their thread allocated again, 10 B each on average",
-                    "Reuse one buffer, or do without the block",
-                ],
-            ),
-            (
-                FindingKind::ShortLived { blocks: 2000, of: 2000, bytes: None },
-                [
-                    "all 2,000 blocks ended before their thread allocated again",
-                    "Reuse one buffer, or do without the block",
-                ],
-            ),
-            (
-                FindingKind::Shrinks { blocks: 2, bytes_before: 4096, bytes_after: 1024 },
-                [
-                    "2 blocks were made smaller at the end, on average from 2.0 KiB to 512 B: 3.0 KiB \
-                     given back",
-                    "Allocate the size that is needed, if it is known before",
-                ],
-            ),
-            (
-                FindingKind::LeftBehind {
-                    blocks: 12,
-                    bytes: 1200,
-                    freed: 3000,
-                    mean_age_ns: 3_000_000_000,
-                    freed_within_ns: 20_000_000,
-                },
-                [
-                    "12 blocks are live at the end with 1.2 KiB, 3.00 s old on average, while 3,000 others \
-                     were freed, 95 % of them after less than 20.0 ms",
-                    "Look for who still holds them: unless they are meant to stay, they are a leak",
-                ],
-            ),
-            (
-                FindingKind::OnlyGrows {
-                    moments: vec![live_at(1_000_000, 1024), live_at(9_000_000, 4096)],
-                    blocks: 7,
-                },
-                [
-                    "live bytes rose at each of 2 moments, from 1.0 KiB at 1.0 ms to 4.0 KiB in 7 blocks \
-                     at the end",
-                    "If it is a cache or a queue, give it a limit; if it is the result, all is well",
-                ],
-            ),
-            (
-                FindingKind::OneSize {
-                    size: 24,
-                    blocks: 5000,
-                    of: 5000,
-                    at_peak: 1024,
-                    overhead_bytes: 8192,
-                },
-                [
-                    "all 5,000 blocks have 24 bytes, and 1,024 were live at the peak; glibc adds about \
-                     8.0 KiB to these",
-                    "Keep them in one Vec or an arena instead of a block each",
-                ],
-            ),
-            (
-                FindingKind::RoundsUp {
-                    size: 4097,
-                    class_below: 4096,
-                    class: 5120,
-                    blocks: 1200,
-                    of: 1201,
-                    at_peak: 1024,
-                },
-                [
-                    "1,200 of 1,201 blocks have 4,097 bytes, 1 more than the size class of 4,096. An \
-                     allocator with four classes in each doubling, such as jemalloc, gives each 5,120; \
-                     the 1,024 that were live at the peak waste 1023.0 KiB",
-                    "Keep the block within 4,096 bytes, with any header that is part of it",
-                ],
-            ),
-            (
-                FindingKind::FreedElsewhere {
-                    blocks: 50,
-                    of: 60,
-                    freed_by: vec![
-                        freed_by(3, "consumer", 40, false),
-                        freed_by(1, "main", 10, true),
-                        freed_by(4, "", 10, false),
-                    ],
-                    freed_in: vec![freed_in("read", 10), freed_in("merge", 50)],
-                },
-                [
-                    "50 of 60 freed blocks were freed by another thread than the one that allocated \
-                     them: 40 by consumer (3), and 10 by 1 other thread; 50 of read were freed in merge",
-                    "Give the blocks back to the thread that allocates them, to be used again",
-                ],
-            ),
-        ] {
-            assert_eq!(said(kind), expected);
-        }
-    }
-
-    #[test]
-    fn one_container_is_told_what_it_saves() {
-        let kind = FindingKind::Grows {
-            blocks: 20,
-            growths: 130,
-            moved: 0,
-            copied_bytes: 0,
-            largest_bytes: 2048,
-            reserve_bytes: 1024,
-        };
-        let mut finding = Finding { kind, calls: 120, is_of_sample: true, ..Finding::default() };
-        finding.place.function = Some("read".to_owned());
-        let expected = "Reserve 1.0 KiB when it is made, which is enough for 9 in 10; this saves 120 reallocations";
-        assert_eq!(finding.suggestion(), expected);
-        assert!(finding.evidence().starts_with("In the sample of blocks: 20 blocks grew"));
-    }
-}
+mod tests;

@@ -1,7 +1,9 @@
 //! Findings in the JSON of a report.
 
 use super::pretty::{Json, Object, Value};
-use crate::analysis::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, Place};
+use crate::analysis::{
+    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place,
+};
 use std::io;
 
 impl Json for Finding {
@@ -81,10 +83,50 @@ impl Json for FindingKind {
                     ("freed_within_ns", *freed_within_ns),
                 ],
             ),
-            Self::OnlyGrows { moments, blocks } => {
+            Self::OnlyGrows { moments, blocks, until } => {
                 numbers(object, &[("blocks", *blocks)])?;
+                match until {
+                    GrowsUntil::End { youngest_ns, median_ns } => {
+                        object.entry("until", "end")?;
+                        object.entry("youngest_ns", youngest_ns)?;
+                        object.entry("median_ns", median_ns)?;
+                    }
+                    GrowsUntil::Peak => object.entry("until", "peak")?,
+                }
                 object.entry("moments", moments)
             }
+            Self::HoldsPeak { first, second } => {
+                object.entry("first", first)?;
+                object.entry("second", second)
+            }
+            Self::StaysAfterPeak { bytes, blocks, live_bytes, peak_bytes, peak_at_ns } => numbers(
+                object,
+                &[
+                    ("bytes", *bytes),
+                    ("blocks", *blocks),
+                    ("live_bytes", *live_bytes),
+                    ("peak_bytes", *peak_bytes),
+                    ("peak_at_ns", *peak_at_ns),
+                ],
+            ),
+            Self::KeptByMalloc {
+                kept_bytes,
+                returnable_bytes,
+                resident_bytes,
+                live_bytes,
+                blocks,
+                pages,
+            } => numbers(
+                object,
+                &[
+                    ("kept_bytes", *kept_bytes),
+                    ("returnable_bytes", *returnable_bytes),
+                    ("resident_bytes", *resident_bytes),
+                    ("live_bytes", *live_bytes),
+                    ("blocks", *blocks),
+                    ("pages", *pages),
+                ],
+            ),
             Self::OneSize { size, blocks, of, at_peak, overhead_bytes } => numbers(
                 object,
                 &[
@@ -106,8 +148,25 @@ impl Json for FindingKind {
                     ("at_peak", *at_peak),
                 ],
             ),
-            Self::FreedElsewhere { blocks, of, freed_by, freed_in } => {
-                numbers(object, &[("blocks", *blocks), ("of", *of)])?;
+            Self::FreedElsewhere {
+                blocks,
+                of,
+                waiting,
+                waiting_bytes,
+                median_ns,
+                freed_by,
+                freed_in,
+            } => {
+                numbers(
+                    object,
+                    &[
+                        ("blocks", *blocks),
+                        ("of", *of),
+                        ("waiting", *waiting),
+                        ("waiting_bytes", *waiting_bytes),
+                        ("median_ns", *median_ns),
+                    ],
+                )?;
                 object.entry("freed_by", freed_by)?;
                 object.entry("freed_in", freed_in)
             }
@@ -117,6 +176,18 @@ impl Json for FindingKind {
 
 fn numbers(object: &mut Object<'_, '_>, entries: &[(&str, u64)]) -> io::Result<()> {
     entries.iter().try_for_each(|(key, number)| object.entry(key, number))
+}
+
+impl Json for PeakPart {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("name", &self.name)?;
+            object.entry("file", &self.file)?;
+            object.entry("line", &self.line)?;
+            object.entry("bytes", &self.bytes)?;
+            object.entry("blocks", &self.blocks)
+        })
+    }
 }
 
 impl Json for LiveAt {

@@ -2,11 +2,15 @@
 
 mod brief;
 mod corrections;
+mod over_time;
 mod places;
 mod thresholds;
 
 use crate::feed::{Feed, V::N, V::S};
-use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, Report};
+use memledger::analysis::{
+    Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, GrowsUntil, PeakPart, Report,
+    WeightOf,
+};
 use memledger::dump::text::{self, Options};
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -38,6 +42,12 @@ enum Act {
     Handoff {
         scope: usize,
         size: u64,
+    },
+    /// Another thread frees when this many wait.
+    Queue {
+        scope: usize,
+        size: u64,
+        lag: usize,
     },
     /// Frees after some other blocks; one in so many is never freed.
     Late {
@@ -89,7 +99,8 @@ struct Model {
     /// By scope, after each event: live bytes.
     live: ByScope,
     history: Vec<(u64, ByScope)>,
-    at_peak: (u64, ByScope),
+    /// The peak; by scope: blocks and bytes.
+    at_peak: (u64, ByScope, ByScope),
 }
 
 impl Model {
@@ -123,7 +134,7 @@ impl Model {
             for block in self.blocks.iter().filter(|block| block.freed.is_none()) {
                 blocks[block.scope] += 1;
             }
-            self.at_peak = (total, blocks);
+            self.at_peak = (total, blocks, live);
         }
     }
 
@@ -214,6 +225,15 @@ impl Model {
                 let block = self.alloc(scope, size);
                 self.free(block, 3);
             }
+            Act::Queue { scope, size, lag } => {
+                let block = self.alloc(scope, size);
+                let queue = self.queues.entry(number).or_default();
+                queue.push(block);
+                if queue.len() > lag {
+                    let block = queue.remove(0);
+                    self.free(block, 3);
+                }
+            }
             Act::Late { scope, size, lag, leak } => {
                 let block = self.alloc(scope, size);
                 let queue = self.queues.entry(number).or_default();
@@ -286,9 +306,9 @@ impl Model {
         self
     }
 
-    /// Time passes.
+    /// Time passes: 65,536 times as much, so that a thousand steps are a run of some seconds.
     fn pass(&mut self, ns: u64) {
-        self.now += ns;
+        self.now += ns << 16;
         let now = self.now;
         self.feed().emit("Memory.Marker", 2, &[N(now)]);
     }
@@ -299,7 +319,8 @@ impl Model {
         let freed_in = self.feed().analyzer.freed_in(&report, None);
         assert_eq!(freed_in, self.freed_in(None));
         found.iter().for_each(|finding| check(&report, finding, self));
-        assert!(found.is_sorted_by_key(|finding| Reverse(finding.weight)));
+        let is_held = |finding: &Finding| finding.weight_of == WeightOf::Peak;
+        assert!(found.is_sorted_by_key(|finding| Reverse((is_held(finding), finding.weight))));
         (report, found)
     }
 
@@ -369,15 +390,40 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             assert!(young * 100 >= *freed * 95, "{young} of {freed}");
             assert!(*freed >= *b * 20);
         }
-        FindingKind::OnlyGrows { moments, blocks: b } => {
-            assert_eq!(*b, count(&|b| b.freed.is_none()));
+        FindingKind::OnlyGrows { moments, blocks: b, until } => {
             let (end, rest) = moments.split_last().expect("some");
-            assert_eq!(end.live_bytes, model.live[scope]);
+            match until {
+                GrowsUntil::End { youngest_ns, median_ns } => {
+                    let live = blocks.iter().filter(|block| block.freed.is_none());
+                    let mut ages: Vec<_> = live.map(|block| model.now - block.born).collect();
+                    ages.sort_unstable();
+                    assert_eq!((*b, end.live_bytes), (ages.len() as u64, model.live[scope]));
+                    assert_eq!((*youngest_ns, *median_ns), (ages[0], ages[ages.len() / 2]));
+                }
+                GrowsUntil::Peak => {
+                    let (_, at_peak, bytes) = model.at_peak;
+                    assert_eq!((*b, end.live_bytes), (at_peak[scope], bytes[scope]));
+                }
+                other => panic!("{other:?} is new"),
+            }
             for moment in rest {
                 let before = model.history.iter().rev().find(|(event, _)| *event < moment.event);
                 assert_eq!(moment.live_bytes, before.map_or(0, |(_, live)| live[scope]));
             }
             assert!(moments.windows(2).all(|pair| pair[0].live_bytes < pair[1].live_bytes));
+        }
+        FindingKind::HoldsPeak { first, second } => {
+            let is_right = |part: &PeakPart| {
+                let scope =
+                    SCOPES.iter().position(|(_, of)| *of == part.name).expect("one of these");
+                (part.blocks, part.bytes) == (model.at_peak.1[scope], model.at_peak.2[scope])
+            };
+            assert!(is_right(first) && is_right(second), "{finding:?}");
+            assert!((first.bytes + second.bytes) * 2 >= model.at_peak.0, "{finding:?}");
+        }
+        FindingKind::StaysAfterPeak { bytes, live_bytes, peak_bytes, .. } => {
+            assert_eq!(*peak_bytes, model.at_peak.0);
+            assert!(*bytes >= model.live[scope] && *live_bytes >= *bytes, "{finding:?}");
         }
         FindingKind::OneSize { size, blocks: b, of, at_peak, overhead_bytes } => {
             assert_eq!((*b, *of), (count(&|b| b.first == *size), of_all));
@@ -395,10 +441,22 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             assert_eq!((Some(class_below), Some(class)), (below.iter().max(), above.iter().min()));
             assert_eq!(finding.bytes, at_peak * (class - size));
         }
-        FindingKind::FreedElsewhere { blocks: b, of, freed_by, freed_in } => {
+        FindingKind::FreedElsewhere {
+            blocks: b,
+            of,
+            waiting,
+            waiting_bytes,
+            median_ns,
+            freed_by,
+            freed_in,
+        } => {
             assert_eq!(*freed_in, model.freed_in(Some(scope)));
             let by = |stream: u16| count(&|b| b.freed.is_some_and(|freed| freed.stream == stream));
             assert_eq!((*b, *of), (by(3), by(2) + by(3)));
+            let (_, at_peak, bytes) = model.at_peak;
+            assert_eq!((*waiting, *waiting_bytes), (at_peak[scope], bytes[scope]));
+            let long = |b: &Block| b.freed.is_some_and(|freed| freed.at - b.born >= *median_ns);
+            assert!(count(&long) * 2 >= *of);
             for row in freed_by {
                 assert_eq!(row.blocks, by(if row.thread == 1 { 2 } else { 3 }));
                 assert_eq!(row.is_own, row.thread == 1);
@@ -406,10 +464,7 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
         }
         other => panic!("{other:?} is new"),
     }
-    assert!(
-        finding.weight
-            >= if matches!(finding.kind, FindingKind::LeftBehind { .. }) { 0 } else { 10_000 }
-    );
+    assert!(finding.weight >= 10_000);
 }
 
 fn act() -> impl Strategy<Value = (Act, u64)> {
@@ -425,6 +480,11 @@ fn act() -> impl Strategy<Value = (Act, u64)> {
         ),
         (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Keep { scope, size }),
         (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Handoff { scope, size }),
+        (scope.clone(), size.clone(), 0..200_usize).prop_map(|(scope, size, lag)| Act::Queue {
+            scope,
+            size,
+            lag
+        }),
         (scope, size, 0..9_usize, 2..200_u64).prop_map(|(scope, size, lag, leak)| Act::Late {
             scope,
             size,
@@ -471,8 +531,9 @@ fn each_defect_is_found_and_nothing_else() {
     assert_eq!(kinds(&grow(false)), ["grows", "short_lived"]);
     assert_eq!(kinds(&grow(true)), ["grows", "short_lived"]);
     assert_eq!(kinds(&[(Act::Churn { scope: 1, size: 100 }, 2_000)]), ["short_lived"]);
-    assert_eq!(kinds(&[(Act::Handoff { scope: 1, size: 100 }, 2_000)]), ["freed_elsewhere"]);
-    let late = |leak| (Act::Late { scope: 1, size: 100, lag: 3, leak }, 2_000);
+    let queue = Act::Queue { scope: 1, size: 1_000, lag: 100 };
+    assert_eq!(kinds(&[(queue, 2_000)]), ["freed_elsewhere"]);
+    let late = |leak| (Act::Late { scope: 1, size: 8_000, lag: 3, leak }, 2_000);
     assert_eq!(kinds(&[late(100)]), ["left_behind"]);
     assert_eq!(kinds(&[late(10_000)]), [""; 0]);
     let keep = |size, count| (Act::Keep { scope: 2, size }, count);

@@ -1,7 +1,7 @@
 //! Programs with one defect each, which is found; and one without any.
 
 use crate::harness::{Case, Outcome, TRACE, case};
-use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver};
+use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, GrowsUntil};
 use memledger::trace::read::read;
 use memledger::{alloc_scope, bookmark};
 use std::collections::VecDeque;
@@ -38,12 +38,39 @@ pub(crate) const CASES: &[Case] = &[
         let FindingKind::LeftBehind { blocks, bytes, freed, .. } = found.kind else {
             panic!("{found:?}")
         };
-        assert_eq!((blocks, bytes, freed), (60, 60 * 200, 2_940));
+        assert_eq!((blocks, bytes, freed), (60, 60 * 2_000, 2_940));
     }),
     case("a cache that only grows is found", only_grows, |run| {
         let found = one(&run.tracked().run(), "only_grows", "cache");
-        let FindingKind::OnlyGrows { moments, .. } = &found.kind else { panic!("{found:?}") };
+        let FindingKind::OnlyGrows { moments, until, .. } = &found.kind else {
+            panic!("{found:?}")
+        };
         assert_eq!(moments.len(), 8);
+        assert!(matches!(until, GrowsUntil::End { .. }), "{found:?}");
+    }),
+    case("a cache that the end of the program frees has grown", gives_all_back, |run| {
+        let found = one(&run.tracked().run(), "only_grows", "cache");
+        let FindingKind::OnlyGrows { until, .. } = &found.kind else { panic!("{found:?}") };
+        assert_eq!(*until, GrowsUntil::Peak);
+        let text = found.evidence();
+        assert!(text.ends_with("freed only when the program ended"), "{text}");
+    }),
+    case("a copy of all there is makes the peak", copies, |run| {
+        let found = found(&run.tracked().run());
+        let first = found.first().unwrap();
+        let FindingKind::HoldsPeak { first, second } = &first.kind else { panic!("{found:#?}") };
+        assert_eq!([&*first.name, &*second.name], ["read", "clean"]);
+    }),
+    case("what malloc keeps is found between what is live", fragments, |run| {
+        let found = found(&run.tracked().run());
+        let first = found.first().unwrap();
+        assert_eq!(first.place.scope.last().unwrap(), "add", "{found:#?}");
+        let FindingKind::KeptByMalloc { kept_bytes, blocks, returnable_bytes, .. } = first.kind
+        else {
+            panic!("{found:#?}")
+        };
+        assert!(kept_bytes > 30 << 20 && returnable_bytes < kept_bytes / 2, "{first:?}");
+        assert!(blocks >= 10_000, "{first:?}");
     }),
     case("many small boxes of one size are found", boxes, |run| {
         let found = one(&run.tracked().run(), "one_size", "tree");
@@ -59,12 +86,13 @@ pub(crate) const CASES: &[Case] = &[
         };
         assert_eq!((size, class_below, class), (4097, 4096, 5120));
     }),
-    case("blocks that another thread frees are found", hands_off, |run| {
+    case("blocks that wait for another thread are found", hands_off, |run| {
         let found = one(&run.tracked().run(), "freed_elsewhere", "produce");
-        let FindingKind::FreedElsewhere { blocks, of, freed_by, .. } = &found.kind else {
+        let FindingKind::FreedElsewhere { blocks, of, freed_by, waiting, .. } = &found.kind else {
             panic!("{found:?}")
         };
         assert_eq!((*blocks, *of), (3_000, 3_000));
+        assert!(*waiting >= 200, "{found:?}");
         assert_eq!((freed_by[0].name.as_str(), freed_by[0].blocks), ("consumer", 3_000));
     }),
     case("a program that does all of it well has no finding", clean, |run| {
@@ -140,9 +168,10 @@ fn leaks() {
     for round in 0..3_000 {
         if round % 100 == 0 {
             bookmark!("another hundred");
+            std::thread::sleep(Duration::from_millis(30));
         }
         alloc_scope!("connection");
-        let connection = Box::new([0_u8; 200]);
+        let connection = Box::new([0_u8; 2_000]);
         if round % 50 == 0 {
             std::mem::forget(connection);
         } else {
@@ -154,14 +183,27 @@ fn leaks() {
 }
 
 fn only_grows() {
-    let cache = Box::leak(Box::new(Vec::with_capacity(1 << 16)));
+    std::mem::forget(cache_that_grows());
+    bookmark!("the end");
+}
+
+fn gives_all_back() {
+    let cache = cache_that_grows();
+    bookmark!("the last one");
+    drop(cache);
+    bookmark!("the end");
+}
+
+/// Grows for more than a second.
+fn cache_that_grows() -> Vec<Vec<u8>> {
+    let mut cache = Vec::with_capacity(1 << 20);
     let mut ring = Ring::new();
     let (start, mut grown) = (Instant::now(), Vec::with_capacity(1 << 16));
     // NOTE: what grows only in the first half of the time is no finding. So it grows until it has grown
     // in the second half, however long the system did not run it.
-    while cache.len() < 3_000 || !grew_late(&grown) {
+    while start.elapsed() < Duration::from_millis(1_200) || !grew_late(&grown) {
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(1) {
+        while begun.elapsed() < Duration::from_millis(10) {
             std::hint::spin_loop();
         }
         bookmark!("a hundred more");
@@ -172,7 +214,7 @@ fn only_grows() {
         }
         grown.push((start.elapsed(), cache.len()));
     }
-    bookmark!("the end");
+    cache
 }
 
 /// Whether half of it came in the second half of the time.
@@ -201,15 +243,51 @@ fn rounds_up() {
 }
 
 fn hands_off() {
-    let (sender, receiver) = mpsc::sync_channel::<Box<[u8; 500]>>(4);
+    let (sender, receiver) = mpsc::channel::<Box<[u8; 500]>>();
+    let (go, may_go) = mpsc::sync_channel(0);
     let consumer = std::thread::Builder::new().name("consumer".to_owned());
-    let consumer = consumer.spawn(move || receiver.into_iter().for_each(drop)).unwrap();
-    for _ in 0..3_000 {
+    let consumer = consumer.spawn(move || {
+        // It begins when 300 wait, and then takes one for each that comes.
+        let () = may_go.recv().unwrap();
+        receiver.into_iter().for_each(drop);
+    });
+    for number in 0..3_000 {
         let block = alloc_scope!("produce", { Box::new([1; 500]) });
         sender.send(block).unwrap();
+        if number % 100 == 0 {
+            bookmark!("another hundred");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if number == 300 {
+            go.send(()).unwrap();
+        }
     }
     drop(sender);
-    consumer.join().unwrap();
+    consumer.unwrap().join().unwrap();
+    bookmark!("the end");
+}
+
+fn copies() {
+    let text = |number: usize| format!("entry {number:>200}");
+    let read = alloc_scope!("read", { (0..20_000).map(text).collect::<Vec<_>>() });
+    let clean =
+        alloc_scope!("clean", { read.iter().map(|text| text.to_uppercase()).collect::<Vec<_>>() });
+    black_box((read, clean));
+}
+
+fn fragments() {
+    let mut orders = Vec::with_capacity(10_000);
+    let mut offers = Vec::with_capacity(30_000);
+    for number in 0..30_000_usize {
+        alloc_scope!("offer", { offers.push(vec![1_u8; 1_500 + number % 300]) });
+        if number % 3 == 0 {
+            alloc_scope!("add", { orders.push(Box::new(number)) });
+        }
+    }
+    drop(offers);
+    // What is freed just before the end is no finding: so it stays a while.
+    std::thread::sleep(Duration::from_millis(300));
+    std::mem::forget(orders);
 }
 
 fn clean() {

@@ -3,6 +3,7 @@
 
 use super::Analyzer;
 use crate::analysis::cutoff::Reached;
+use crate::analysis::live_set::Block;
 use crate::analysis::observer::{BlockEvent, BlockObserver};
 use crate::analysis::report::build::Sources;
 
@@ -66,6 +67,16 @@ impl<O: BlockObserver> Analyzer<O> {
             self.stop_counting();
             self.cutoff.stop_here();
         }
+    }
+
+    /// Heaps, addresses and blocks of all that is live. NOTE: in an order that differs from run to run.
+    pub(in crate::analysis) fn live_blocks(&self) -> impl Iterator<Item = (u8, u64, Block)> {
+        self.model.heaps().iter()
+    }
+
+    /// Whether the program has mapped addresses in this root heap.
+    pub(in crate::analysis) fn is_mapped_heap(&self, heap: u8) -> bool {
+        self.rss.is_mapped(heap)
     }
 
     /// Passes the live blocks on to the observer. The caller has flushed everything.

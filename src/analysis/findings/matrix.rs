@@ -1,6 +1,7 @@
 //! In which scopes blocks of which scopes are freed.
 
-use super::observer::{FindingsObserver, Freed};
+use super::observer::FindingsObserver;
+use super::shutdown::Freed;
 use super::types::FreedIn;
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::observer::Actor;

@@ -3,32 +3,42 @@
 //!
 //! ```text
 //! observer.rs  what is collected of single blocks while a trace is read
+//! moments.rs   the live bytes of buckets at some moments of a run
+//! shutdown.rs  what a program frees when it ends
 //! places.rs    buckets that are one place: a line of code, or a scope with a name
 //! matrix.rs    in which scopes blocks of which scopes are freed
 //! rules.rs     when something at a place is a finding, and its figures
+//! peak.rs      when the peak is that of two parts of the program at once
+//! kept.rs      when the allocator keeps what was freed
 //! brief.rs     findings from the figures of a report alone
 //! ```
 
 mod brief;
+mod kept;
 mod matrix;
+mod moments;
 mod observer;
+mod peak;
 mod places;
 mod rules;
+mod shutdown;
 mod thresholds;
 mod types;
 
 pub use observer::FindingsObserver;
-pub use types::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, Place, WeightOf};
+pub use types::{
+    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+};
 
 use super::analyzer::Analyzer;
-use super::report::Report;
+use super::report::{Calls, Report};
 use matrix::Matrix;
 use places::{Places, is_in};
 use std::cmp::Reverse;
 
 impl Analyzer<FindingsObserver> {
     /// The findings of everything that `report` has, which is this analyzer's own with
-    /// [`by_bucket`](Self::by_bucket). Those that would save most come first. If `scope` is given: only
+    /// [`by_bucket`](Self::by_bucket). Those that would save most come first: of the memory that is held, then of calls. If `scope` is given: only
     /// of blocks that were allocated in scopes with this text in their path, in upper or lower case.
     ///
     /// Functions are those of the report, so [`Report::symbolize`] comes first. In a trace with sampled
@@ -37,8 +47,12 @@ impl Analyzer<FindingsObserver> {
     /// Costs time in proportion to buckets, stacks and sizes, as a report does. The figures are
     /// explained with each [`FindingKind`]; `docs/findings.md` has the thresholds.
     pub fn find(&self, report: &Report, scope: Option<&str>) -> Vec<Finding> {
-        let places = Places::of(self, report, scope);
-        let mut found = rules::find(report, &places);
+        let calls = Calls::of(report, false);
+        let mut places = Places::of(self, (report, &calls), scope);
+        rules::add_ages(&mut places, self);
+        let mut found = rules::find(&places);
+        found.extend(peak::find(self, (report, &calls), &places));
+        found.extend(kept::find(self, report, &places));
         sort(&mut found);
         found
     }
@@ -58,7 +72,7 @@ impl Analyzer<FindingsObserver> {
                 && let Some(allocated) = report.by_scope.get(row.scope)
                 && is_in(&allocated.path, scope.as_deref())
             {
-                matrix.add(row.scope, by, freed);
+                matrix.add(row.scope, by, freed.all);
             }
         }
         matrix.rows(self, report)
@@ -75,10 +89,14 @@ impl Report {
     }
 }
 
-/// Puts those first that would save most.
+/// Puts those first that would save most: of what is held, then of what is done.
 fn sort(found: &mut [Finding]) {
     found.sort_by(|a, b| {
-        let key = |finding: &Finding| Reverse((finding.weight, finding.bytes, finding.calls));
+        let is_held =
+            |finding: &Finding| matches!(finding.weight_of, WeightOf::Peak | WeightOf::Resident);
+        let key = |finding: &Finding| {
+            Reverse((is_held(finding), finding.weight, finding.bytes, finding.calls))
+        };
         key(a).cmp(&key(b)).then_with(|| a.place.cmp(&b.place))
     });
 }

@@ -1,12 +1,10 @@
 //! What findings need to know of single blocks.
 
+use super::moments::{CLOCKS, Moment, Moments};
+use super::shutdown::{FreedBlocks, LastFrees, Shutdown};
 use crate::analysis::hash::IntMap;
 use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 
-/// Blocks are looked at again after this many events; the distance doubles when [`MOMENTS`] are kept.
-const FIRST_DISTANCE: u64 = 256;
-/// The maximum number of moments that are kept, with the live bytes of each bucket.
-const MOMENTS: usize = 32;
 /// The maximum number of pairs that are kept: a bucket, and a thread that frees its blocks. What other
 /// pairs have freed is missing in the findings about them.
 const MAX_PAIRS: usize = 1 << 16;
@@ -16,7 +14,7 @@ const MAX_PENDING: usize = 1 << 16;
 
 /// Collects what findings need: [`Analyzer::find`](crate::analysis::Analyzer::find) makes them.
 ///
-/// Memory: about 500 bytes for each bucket, 64 for each live block that was reallocated, and at most
+/// Memory: about 1,100 bytes for each bucket, 64 for each live block that was reallocated, and at most
 /// 5 MiB for who frees what.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
@@ -25,8 +23,11 @@ pub struct FindingsObserver {
     chains: Chains,
     /// Blocks between the two halves of a reallocation, by the number of the first.
     pending: IntMap<u64, Chain>,
-    pairs: IntMap<(u32, Actor), Freed>,
+    pairs: IntMap<(u32, Actor), FreedBlocks>,
     moments: Moments,
+    last_frees: LastFrees,
+    /// The sum of all sizes that were allocated.
+    allocated_bytes: u64,
 }
 
 /// The number of classes of lifetimes: none, and then each up to 16 times as long as the one before.
@@ -69,7 +70,7 @@ pub(super) struct Bucket {
     live_chains: u64,
     /// Who freed the last of its blocks, and what that actor has freed since another one did.
     freed_by: Actor,
-    freed: Freed,
+    freed: FreedBlocks,
     ended: Option<Box<Ended>>,
 }
 
@@ -89,20 +90,6 @@ impl Bucket {
     /// The sizes that are counted, with the number of blocks.
     pub(super) fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.sizes.into_iter().map(u64::from).zip(self.counts).filter(|(_, count)| *count > 0)
-    }
-}
-
-/// A number of freed blocks, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Freed {
-    pub(super) blocks: u64,
-    pub(super) bytes: u64,
-}
-
-impl Freed {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.blocks = self.blocks.wrapping_add(other.blocks);
-        self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 }
 
@@ -240,42 +227,27 @@ pub(super) fn size_bits(bytes: u64) -> u32 {
     u64::BITS - bytes.saturating_sub(1).leading_zeros()
 }
 
-/// Moments at equal distances, counted in events.
-#[derive(Clone, Debug, Default)]
-struct Moments {
-    distance: u64,
-    next: u64,
-    taken: Vec<Moment>,
-}
-
-/// The live bytes of each bucket at one moment.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
-    /// The number of the next event.
-    pub(super) event: u64,
-    pub(super) at_ns: u64,
-    pub(super) live_bytes: Vec<u64>,
-}
-
-impl Moments {
-    #[cold]
-    #[inline(never)]
-    fn take(&mut self, event: &BlockEvent, buckets: &[Bucket]) {
-        self.distance = self.distance.max(FIRST_DISTANCE);
-        if self.taken.len() == MOMENTS {
-            let distance = self.distance;
-            self.distance = distance.saturating_mul(2);
-            self.taken.retain(|moment| (moment.event / distance).is_multiple_of(2));
-        }
-        let live_bytes = buckets.iter().map(|bucket| bucket.live_bytes).collect();
-        self.taken.push(Moment { event: event.number, at_ns: event.at_ns, live_bytes });
-        self.next = (event.number / self.distance).saturating_add(1).saturating_mul(self.distance);
-    }
-}
-
 impl FindingsObserver {
-    pub(super) fn moments(&self) -> &[Moment] {
-        &self.moments.taken
+    /// The moments at the distances of one clock.
+    pub(super) fn moments(&self, clock: usize) -> &[Moment] {
+        self.moments.of(clock)
+    }
+
+    /// What was freed last, if that ended a program which ran until `end_ns`.
+    pub(super) fn shutdown(&self, end_ns: u64) -> Option<Shutdown> {
+        self.last_frees.shutdown(end_ns)
+    }
+
+    /// The sum of all sizes that were allocated.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes
+    }
+
+    /// A block has got this size.
+    #[inline(always)]
+    fn allocate(&mut self, bytes: u64) {
+        self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
+        self.last_frees.allocated(bytes);
     }
 
     /// By bucket: the reallocations of its blocks, also of those still live.
@@ -290,7 +262,7 @@ impl FindingsObserver {
     }
 
     /// Who has freed blocks of which bucket, in no particular order.
-    pub(super) fn freed(&self) -> Vec<(u32, Actor, Freed)> {
+    pub(super) fn freed(&self) -> Vec<(u32, Actor, FreedBlocks)> {
         let mut pairs = self.pairs.clone();
         for (number, bucket) in (0_u32..).zip(&self.buckets) {
             add_pair(&mut pairs, number, bucket);
@@ -332,6 +304,7 @@ impl FindingsObserver {
     #[inline(always)]
     fn freed_block(&mut self, event: &BlockEvent, by: Actor, short_lived: bool) {
         let bytes = event.bytes;
+        let number = self.last_frees.freed(bytes, event.at_ns);
         let bucket = self.end(event, event.bucket, bytes);
         bucket.short_lived_bytes =
             bucket.short_lived_bytes.wrapping_add(if short_lived { bytes } else { 0 });
@@ -340,10 +313,9 @@ impl FindingsObserver {
         *class = class.saturating_add(1);
         let has_chains = bucket.live_chains > 0;
         if bucket.freed_by == by {
-            bucket.freed.blocks += 1;
-            bucket.freed.bytes = bucket.freed.bytes.wrapping_add(bytes);
+            bucket.freed.count(bytes, number);
         } else {
-            self.freed_by_another(event, by);
+            self.freed_by_another(event, by, number);
         }
         if has_chains {
             self.end_chain(event);
@@ -351,11 +323,12 @@ impl FindingsObserver {
     }
 
     #[inline(never)]
-    fn freed_by_another(&mut self, event: &BlockEvent, by: Actor) {
+    fn freed_by_another(&mut self, event: &BlockEvent, by: Actor, number: u32) {
         let bucket = &mut self.buckets[event.bucket as usize];
         add_pair(&mut self.pairs, event.bucket, bucket);
         bucket.freed_by = by;
-        bucket.freed = Freed { blocks: 1, bytes: event.bytes };
+        bucket.freed = FreedBlocks::default();
+        bucket.freed.count(event.bytes, number);
     }
 
     /// The reallocations of a block are complete.
@@ -390,6 +363,7 @@ impl FindingsObserver {
 
     #[inline(never)]
     fn end_realloc(&mut self, event: &BlockEvent, begun: u64, from: u64, bytes_before: u64) {
+        self.allocate(event.bytes);
         self.begin(event);
         let mut chain = match self.pending.remove(&begun) {
             Some(chain) => {
@@ -439,8 +413,8 @@ impl FindingsObserver {
 }
 
 /// Adds what the actor that frees blocks of this bucket has freed, if there is room.
-fn add_pair(pairs: &mut IntMap<(u32, Actor), Freed>, number: u32, bucket: &Bucket) {
-    if bucket.freed.blocks == 0 {
+fn add_pair(pairs: &mut IntMap<(u32, Actor), FreedBlocks>, number: u32, bucket: &Bucket) {
+    if bucket.freed.all.blocks == 0 {
         return;
     }
     let key = (number, bucket.freed_by);
@@ -452,11 +426,13 @@ fn add_pair(pairs: &mut IntMap<(u32, Actor), Freed>, number: u32, bucket: &Bucke
 impl BlockObserver for FindingsObserver {
     #[inline(always)]
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
-        if event.number >= self.moments.next {
-            self.moments.take(event, &self.buckets);
+        let at: [u64; CLOCKS] = [event.number, event.at_ns, self.allocated_bytes];
+        if self.moments.is_due(at) {
+            self.moments.take(at, &self.buckets);
         }
         match change {
             BlockChange::Allocated => {
+                self.allocate(event.bytes);
                 self.begin(event);
                 self.buckets[event.bucket as usize].count_size(event.bytes);
             }
@@ -479,29 +455,5 @@ impl BlockObserver for FindingsObserver {
             }
             BlockChange::Returned => self.begin(event),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_trace_has_no_more_moments() {
-        let mut observer = FindingsObserver::default();
-        for number in 0..100_000 {
-            let (at_ns, address, allocated_at_ns) = (number, number << 4, number);
-            let (bytes, bucket, stream, heap) = (1, 0, 0, 0);
-            let event =
-                BlockEvent { number, at_ns, address, bytes, allocated_at_ns, bucket, stream, heap };
-            observer.observe(&event, BlockChange::Allocated);
-        }
-        let moments = observer.moments();
-        assert!((MOMENTS / 2..=MOMENTS).contains(&moments.len()), "{}", moments.len());
-        // At equal distances, up to the end.
-        let distance = moments[1].event - moments[0].event;
-        assert!(moments.windows(2).all(|pair| pair[1].event - pair[0].event == distance));
-        assert!(moments.last().is_some_and(|last| last.event + distance > 99_999));
-        assert!(moments.iter().all(|moment| moment.live_bytes.iter().sum::<u64>() == moment.event));
     }
 }

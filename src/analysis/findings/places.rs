@@ -1,8 +1,11 @@
 //! Buckets that are one place: a line of code if the trace has stacks, otherwise a scope with a name.
 
 use super::matrix::Matrix;
+use super::moments::{CLOCKS, EVENTS, Moment};
 use super::observer::{Ended, FindingsObserver, LIFETIMES};
-use super::types::{FreedBy, FreedIn, LiveAt, Place};
+use super::shutdown::{Freed, Shutdown};
+use super::thresholds::MIN_BYTES;
+use super::types::{FreedBy, FreedIn, Place};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
 use crate::analysis::hash::IntMap;
@@ -20,6 +23,43 @@ pub(super) struct Places {
     pub(super) whole: Figures,
     pub(super) peak_bytes: u64,
     pub(super) is_of_sample: bool,
+    /// By bucket: its place, if there are findings of it.
+    pub(super) place_of: Vec<Option<usize>>,
+    pub(super) clocks: Clocks,
+    pub(super) shutdown: Option<Shutdown>,
+}
+
+/// What clocks say at the moments of the observer.
+#[derive(Default)]
+pub(super) struct Clocks {
+    /// By clock: the moments at its distances.
+    pub(super) moments: [Vec<[u64; CLOCKS]>; CLOCKS],
+    /// The live bytes of the whole program at them.
+    pub(super) live: [Vec<u64>; CLOCKS],
+    /// At the peak.
+    pub(super) peak: [u64; CLOCKS],
+    /// At the end.
+    pub(super) end: [u64; CLOCKS],
+}
+
+impl Clocks {
+    fn of(analyzer: &Analyzer<FindingsObserver>, report: &Report) -> Self {
+        let observer = analyzer.observer();
+        let at = |clock| observer.moments(clock).iter().map(|moment| moment.at).collect();
+        let moments: [Vec<[u64; CLOCKS]>; CLOCKS] = std::array::from_fn(at);
+        let all = || moments.iter().flatten();
+        let last = all().map(|at| at[EVENTS]).max().unwrap_or(0);
+        let end =
+            [report.trace.events.max(last), report.trace.duration_ns, observer.allocated_bytes()];
+        // What was allocated up to the peak is known of the moments only.
+        let event = analyzer.peak_event();
+        let before = all().filter(|at| at[EVENTS] <= event).max_by_key(|at| at[EVENTS]);
+        let allocated = before.map_or(0, |[.., allocated]| *allocated);
+        let sum =
+            |moment: &Moment| moment.live_bytes.iter().fold(0, |a: u64, b| a.wrapping_add(*b));
+        let live = std::array::from_fn(|clock| observer.moments(clock).iter().map(sum).collect());
+        Self { moments, live, peak: [event, report.totals.peak_bytes_at_ns, allocated], end }
+    }
 }
 
 /// What was seen of the blocks of one place.
@@ -35,9 +75,15 @@ pub(super) struct Seen {
     pub(super) ended: Ended,
     /// The size that most blocks were allocated with, and their number.
     pub(super) size: (u64, u64),
-    pub(super) moments: Vec<LiveAt>,
+    /// By clock: live bytes at its moments; empty if there never are enough of them.
+    pub(super) live: [Vec<u64>; CLOCKS],
+    /// The ages of the youngest live block, and of the one in the middle, if they were looked at.
+    pub(super) ages: (u64, u64),
+    /// Without what was freed when the program ended.
     pub(super) freed_by: Vec<FreedBy>,
     pub(super) freed_in: Vec<FreedIn>,
+    /// What was freed when it ended.
+    pub(super) freed_at_shutdown: Freed,
     sizes: IntMap<u64, u64>,
     /// The calls of its largest bucket, and the stack of that.
     most: (u64, Option<usize>),
@@ -53,7 +99,7 @@ enum Key {
 /// Makes places of buckets.
 struct Builder<'a> {
     report: &'a Report,
-    calls: Calls<'a>,
+    calls: &'a Calls<'a>,
     scope: Option<String>,
     by_key: HashMap<Key, usize>,
     /// PERF: by call: its place. Its key is made once for each call, not for each bucket.
@@ -65,14 +111,14 @@ struct Builder<'a> {
 impl Places {
     pub(super) fn of(
         analyzer: &Analyzer<FindingsObserver>,
-        report: &Report,
+        (report, calls): (&Report, &Calls<'_>),
         scope: Option<&str>,
     ) -> Self {
         let is_of_sample = report.stack_sampling_bytes.is_some();
         let mut builder = Builder {
             report,
             by_call: Vec::new(),
-            calls: Calls::of(report, false),
+            calls,
             scope: scope.map(str::to_lowercase),
             by_key: HashMap::new(),
             all: Vec::new(),
@@ -82,7 +128,8 @@ impl Places {
             report.by_bucket.iter().map(|row| builder.place(row, is_of_sample)).collect();
         builder.add_callers();
         let mut all = builder.all;
-        add_seen(&mut all, &place_of, analyzer, report);
+        let shutdown = analyzer.observer().shutdown(report.trace.duration_ns);
+        add_seen(&mut all, &place_of, analyzer, (report, shutdown));
         let mut whole = Figures::default();
         let counted = |row: &&BucketRow| !is_of_sample || has_stack(report, row);
         let rows = report.by_bucket.iter().filter(counted);
@@ -90,7 +137,8 @@ impl Places {
         // In all scopes, also if findings are wanted of some.
         let peak_bytes =
             if is_of_sample { whole.live_bytes_at_peak } else { report.totals.peak_bytes };
-        Self { all, whole, peak_bytes, is_of_sample }
+        let clocks = Clocks::of(analyzer, report);
+        Self { all, whole, peak_bytes, is_of_sample, place_of, clocks, shutdown }
     }
 }
 
@@ -219,7 +267,7 @@ fn add_seen(
     all: &mut [Seen],
     place_of: &[Option<usize>],
     analyzer: &Analyzer<FindingsObserver>,
-    report: &Report,
+    (report, shutdown): (&Report, Option<Shutdown>),
 ) {
     let observer = analyzer.observer();
     let place = |bucket: usize| place_of.get(bucket).copied().flatten();
@@ -244,18 +292,33 @@ fn add_seen(
         let most = seen.sizes.drain().max_by_key(|&(bytes, count)| (count, bytes));
         seen.size = most.unwrap_or_default();
     }
-    for moment in observer.moments() {
-        for seen in &mut *all {
-            let (event, at_ns) = (moment.event, moment.at_ns);
-            seen.moments.push(LiveAt { event, at_ns, live_bytes: 0 });
+    add_moments(all, place_of, observer);
+    add_freed(all, place, analyzer, (report, shutdown));
+}
+
+/// Adds how many bytes were live at each moment.
+fn add_moments(all: &mut [Seen], place_of: &[Option<usize>], observer: &FindingsObserver) {
+    // PERF: most places never have enough live bytes for a finding about them.
+    let has_enough =
+        |seen: &Seen| seen.figures.live_bytes.max(seen.figures.live_bytes_at_peak) >= MIN_BYTES;
+    let large: Vec<_> = all.iter().map(has_enough).collect();
+    let buckets = place_of.iter().enumerate();
+    let buckets: Vec<_> = buckets
+        .filter_map(|(bucket, place)| Some((bucket, place.filter(|place| large[*place])?)))
+        .collect();
+    for clock in 0..CLOCKS {
+        let moments = observer.moments(clock);
+        for (seen, _) in all.iter_mut().zip(&large).filter(|(_, large)| **large) {
+            seen.live[clock] = vec![0; moments.len()];
         }
-        for (bucket, &bytes) in moment.live_bytes.iter().enumerate() {
-            if let Some(last) = place(bucket).and_then(|place| all[place].moments.last_mut()) {
-                last.live_bytes = last.live_bytes.wrapping_add(bytes);
+        for (number, moment) in moments.iter().enumerate() {
+            for &(bucket, place) in &buckets {
+                let sum = &mut all[place].live[clock][number];
+                let bytes = moment.live_bytes.get(bucket).copied().unwrap_or(0);
+                *sum = sum.wrapping_add(bytes);
             }
         }
     }
-    add_freed(all, place, analyzer, report);
 }
 
 /// Adds which threads have freed the blocks of each place, and in which scopes.
@@ -263,7 +326,7 @@ fn add_freed(
     all: &mut [Seen],
     place: impl Fn(usize) -> Option<usize>,
     analyzer: &Analyzer<FindingsObserver>,
-    report: &Report,
+    (report, shutdown): (&Report, Option<Shutdown>),
 ) {
     let mut rows = HashMap::<(usize, u32, bool), FreedBy>::new();
     let mut matrices: Vec<_> = all.iter().map(|_| Matrix::default()).collect();
@@ -272,6 +335,11 @@ fn add_freed(
         else {
             continue;
         };
+        all[place].freed_at_shutdown.add(&freed.at_shutdown(shutdown));
+        let freed = freed.before(shutdown);
+        if freed.blocks == 0 {
+            continue;
+        }
         matrices[place].add(row.scope, by, freed);
         let (thread, name) = analyzer.thread_of(by);
         let is_own = report.by_thread.get(row.thread).is_some_and(|row| row.id == thread);

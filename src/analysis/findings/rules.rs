@@ -1,10 +1,11 @@
 //! When something at a place is a finding, and its figures.
 
-use super::observer::{Grown, lifetime_end, size_bits};
+use super::moments::{CLOCKS, EVENTS, TIME};
+use super::observer::{FindingsObserver, Grown, lifetime_end, size_bits};
 use super::places::{Places, Seen};
 use super::thresholds::*;
-use super::types::{Finding, FindingKind, LiveAt, WeightOf};
-use crate::analysis::report::Report;
+use super::types::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
+use crate::analysis::analyzer::Analyzer;
 
 /// The figures that a finding is weighed with.
 #[derive(Clone, Copy, Default)]
@@ -24,25 +25,48 @@ impl Weight {
     }
 }
 
-/// All findings, in no particular order.
-pub(super) fn find(report: &Report, places: &Places) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut events = report.trace.events;
-    for seen in &places.all {
-        events = events.max(seen.moments.last().map_or(0, |moment| moment.event));
+/// Adds the ages of live blocks at places that grow up to the end.
+pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver>) {
+    let grows = |seen| Whole { places: &*places, seen }.grows_to_end().is_some();
+    let mut ages: Vec<_> = places.all.iter().map(|seen| grows(seen).then(Vec::new)).collect();
+    if ages.iter().all(Option::is_none) {
+        return;
     }
-    let end = LiveAt { event: events, at_ns: report.trace.duration_ns, live_bytes: 0 };
+    for (.., block) in analyzer.live_blocks() {
+        let place = places.place_of.get(block.bucket as usize).copied().flatten();
+        if let Some(ages) = place.and_then(|place| ages[place].as_mut()) {
+            ages.push(places.clocks.end[TIME].saturating_sub(block.allocated_at));
+        }
+    }
+    for (seen, ages) in places.all.iter_mut().zip(ages) {
+        let Some(mut ages) = ages.filter(|ages| !ages.is_empty()) else { continue };
+        let middle = ages.len() / 2;
+        let (younger, median, _) = ages.select_nth_unstable(middle);
+        let median = *median;
+        seen.ages = (younger.iter().copied().min().unwrap_or(median), median);
+    }
+}
+
+/// All findings of places, in no particular order.
+pub(super) fn find(places: &Places) -> Vec<Finding> {
+    let mut found = Vec::new();
     for seen in &places.all {
-        let whole = Whole { places, seen, end };
+        let whole = Whole { places, seen };
+        let waits = whole.freed_elsewhere();
+        let left = whole.left_behind();
+        // What waits grows as well, and so does what is left behind: one finding of the same blocks is enough.
+        let is_said = waits.is_some() || left.is_some();
+        let grows = if is_said { None } else { whole.only_grows() };
         let kinds = [
             whole.grows(),
             whole.short_lived(),
             whole.shrinks(),
-            whole.left_behind(),
-            whole.only_grows(),
+            left,
+            grows,
             whole.one_size(),
             whole.rounds_up(),
-            whole.freed_elsewhere(),
+            waits,
+            whole.stays_after_peak(),
         ];
         found.extend(kinds.into_iter().flatten().map(|(kind, weight)| Finding {
             kind,
@@ -72,7 +96,6 @@ pub(super) fn is_share(part: u64, whole: u64, percent: u64) -> bool {
 struct Whole<'a> {
     places: &'a Places,
     seen: &'a Seen,
-    end: LiveAt,
 }
 
 type Found = Option<(FindingKind, Weight)>;
@@ -164,40 +187,146 @@ impl Whole<'_> {
         })?;
         // The end of the class: all in it are younger.
         let freed_within_ns = lifetime_end(class);
-        let age = u128::from(self.end.at_ns) * u128::from(blocks);
+        let age = u128::from(self.places.clocks.end[TIME]) * u128::from(blocks);
         let age = age.saturating_sub(self.seen.live_since) / u128::from(blocks);
         let mean_age_ns = u64::try_from(age).unwrap_or(u64::MAX);
-        let is_old = mean_age_ns / AGE_FACTOR >= freed_within_ns;
+        let is_old = mean_age_ns >= MIN_AGE_NS && mean_age_ns / AGE_FACTOR >= freed_within_ns;
         let freed = figures.frees;
         let kind = FindingKind::LeftBehind { blocks, bytes, freed, mean_age_ns, freed_within_ns };
-        is_old.then(|| (kind, self.held(bytes)))
+        let weight = self.held(bytes);
+        let is_enough = bytes >= MIN_BYTES && weight.share >= MIN_WEIGHT;
+        (is_old && is_enough).then_some((kind, weight))
     }
 
     fn only_grows(&self) -> Found {
-        let end = LiveAt { live_bytes: self.seen.figures.live_bytes, ..self.end };
-        let taken = &self.seen.moments;
-        if taken.is_empty() || end.live_bytes < MIN_BYTES {
+        let (youngest_ns, median_ns) = self.seen.ages;
+        let to_end = || Some((self.grows_to_end()?, GrowsUntil::End { youngest_ns, median_ns }));
+        let to_peak = || Some((self.grows_to_peak()?, GrowsUntil::Peak));
+        let (moments, until) = to_end().or_else(to_peak)?;
+        let (first, last) = (moments.first()?.live_bytes, moments.last()?.live_bytes);
+        let weight = self.held(last.saturating_sub(first));
+        let figures = &self.seen.figures;
+        let blocks = match until {
+            GrowsUntil::End { .. } => figures.live_blocks,
+            GrowsUntil::Peak => figures.live_blocks_at_peak,
+        };
+        let kind = FindingKind::OnlyGrows { moments, blocks, until };
+        (weight.share >= MIN_WEIGHT).then_some((kind, weight))
+    }
+
+    /// The moments up to the end, if it has more live bytes at each.
+    fn grows_to_end(&self) -> Option<Vec<LiveAt>> {
+        self.grows_to(self.places.clocks.end, self.seen.figures.live_bytes)
+    }
+
+    /// The same up to the peak, if that was in the second half of the run, and hardly anything of it was freed
+    /// before the end.
+    fn grows_to_peak(&self) -> Option<Vec<LiveAt>> {
+        let (peak, end) = (self.places.clocks.peak, self.places.clocks.end);
+        let at_peak = self.seen.figures.live_bytes_at_peak;
+        let held = self.held_to_end();
+        let is_held = peak[TIME] >= end[TIME] / 2 && is_share(held, at_peak, HELD_TO_END);
+        is_held.then(|| self.grows_to(peak, at_peak)).flatten()
+    }
+
+    /// What is live before the program begins to end.
+    fn held_to_end(&self) -> u64 {
+        self.seen.figures.live_bytes.saturating_add(self.seen.freed_at_shutdown.bytes)
+    }
+
+    /// What came with the peak and is still there when most of that was freed.
+    fn stays_after_peak(&self) -> Found {
+        let (clocks, peak) = (&self.places.clocks, self.places.peak_bytes);
+        let at_shutdown = self.places.shutdown.map_or(0, |shutdown| shutdown.bytes);
+        let live_bytes = self.places.whole.live_bytes.saturating_add(at_shutdown);
+        let bytes = self.held_to_end();
+        let at_peak = self.seen.figures.live_bytes_at_peak;
+        let is_enough = bytes >= MIN_HELD && is_share(bytes, live_bytes, STAYS_OF_LIVE);
+        let is_over = clocks.end[TIME] >= MIN_GROWTH_NS
+            && clocks.peak[TIME] < clocks.end[TIME] / 2
+            && is_share(peak, live_bytes, FALLEN_TO);
+        if !is_enough
+            || !is_over
+            || !is_share(bytes, at_peak, STAYS)
+            || !self.comes_with_peak(bytes)
+        {
             return None;
         }
-        let at = |part: usize| {
-            let event = u128::from(end.event) * part as u128 / MOMENTS as u128;
-            taken.iter().min_by_key(|moment| u128::from(moment.event).abs_diff(event))
+        let weight = self.held(bytes);
+        let kind = FindingKind::StaysAfterPeak {
+            bytes,
+            blocks: self.seen.figures.live_blocks + self.seen.freed_at_shutdown.blocks,
+            live_bytes,
+            peak_bytes: peak,
+            peak_at_ns: clocks.peak[TIME],
         };
-        let mut moments: Vec<_> = (1..MOMENTS).filter_map(at).copied().collect();
-        moments.push(end);
+        (weight.share >= MIN_WEIGHT).then_some((kind, weight))
+    }
+
+    /// Whether hardly any of these bytes were there before all else that is live at the peak.
+    fn comes_with_peak(&self, bytes: u64) -> bool {
+        let rest_at_peak =
+            self.places.peak_bytes.saturating_sub(self.seen.figures.live_bytes_at_peak);
+        let before = (0..CLOCKS).flat_map(|clock| {
+            let whole = self.places.clocks.live[clock].iter();
+            self.moments(clock, self.places.clocks.peak).zip(whole)
+        });
+        let begins = before.filter(|((_, live), whole)| {
+            let rest = whole.saturating_sub(*live);
+            !is_share(rest, rest_at_peak, TO_COME)
+        });
+        let last = begins.max_by_key(|((at, _), _)| at[EVENTS]);
+        last.is_some_and(|((_, live), _)| !is_share(live, bytes, STAYS))
+    }
+
+    /// Moments up to this one, if there are more live bytes at each, by any of the clocks.
+    fn grows_to(&self, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
+        if live_bytes < MIN_BYTES || end[TIME] < MIN_GROWTH_NS {
+            return None;
+        }
+        // Half of the run by events, and half of it by time.
+        let half = self.live_at_half(end, EVENTS).max(self.live_at_half(end, TIME));
+        let late = live_bytes.saturating_sub(half);
+        let rises = |clock| self.rises(clock, end, live_bytes);
+        is_share(late, live_bytes, GROWN_LATE).then(|| (0..CLOCKS).find_map(rises)).flatten()
+    }
+
+    /// The moments at the distances of a clock, up to the event of one.
+    fn moments(
+        &self,
+        clock: usize,
+        end: [u64; CLOCKS],
+    ) -> impl Iterator<Item = ([u64; CLOCKS], u64)> {
+        let moments = self.places.clocks.moments[clock].iter().zip(&self.seen.live[clock]);
+        let moments = moments.map(|(at, live_bytes)| (*at, *live_bytes));
+        moments.filter(move |(at, _)| at[EVENTS] < end[EVENTS])
+    }
+
+    /// The live bytes at the last moment in the first half of a run, as a clock counts.
+    fn live_at_half(&self, end: [u64; CLOCKS], clock: usize) -> u64 {
+        let all = (0..CLOCKS).flat_map(|of| self.moments(of, end));
+        let half = all.filter(|(at, _)| at[clock] <= end[clock] / 2);
+        half.max_by_key(|(at, _)| at[EVENTS]).map_or(0, |(_, live_bytes)| live_bytes)
+    }
+
+    /// Moments that are evenly distributed by a clock, if there are more live bytes at each.
+    fn rises(&self, clock: usize, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
+        let taken: Vec<_> = self.moments(clock, end).collect();
+        let at = |part: usize| {
+            let wanted = u128::from(end[clock]) * part as u128 / MOMENTS as u128;
+            taken.iter().min_by_key(|(at, _)| u128::from(at[clock]).abs_diff(wanted))
+        };
+        let moment = |part| {
+            let &([event, at_ns, _], live_bytes) = at(part)?;
+            Some(LiveAt { event, at_ns, live_bytes })
+        };
+        let mut moments: Vec<_> = (1..MOMENTS).filter_map(moment).collect();
+        moments.push(LiveAt { event: end[EVENTS], at_ns: end[TIME], live_bytes });
+        let is_long = moments[0].at_ns <= end[TIME] / 2;
         let rises = moments
             .windows(2)
             .all(|pair| pair[0].live_bytes < pair[1].live_bytes && pair[0].event < pair[1].event);
-        // Half of the run by events, and half of it by time.
-        let half = moments[MOMENTS / 2 - 1].live_bytes;
-        let in_time = taken.iter().take_while(|moment| moment.at_ns <= end.at_ns / 2);
-        let half = half.max(in_time.last().map_or(0, |moment| moment.live_bytes));
-        let late = end.live_bytes.saturating_sub(half);
-        let weight = self.held(end.live_bytes.saturating_sub(moments[0].live_bytes));
-        let is_enough = rises && weight.share >= MIN_WEIGHT;
-        let blocks = self.seen.figures.live_blocks;
-        (is_enough && is_share(late, end.live_bytes, GROWN_LATE))
-            .then_some((FindingKind::OnlyGrows { moments, blocks }, weight))
+        (moments.len() == MOMENTS && is_long && rises).then_some(moments)
     }
 
     /// The size that most blocks have: with their number, and the blocks that are live at the peak.
@@ -233,17 +362,39 @@ impl Whole<'_> {
     }
 
     fn freed_elsewhere(&self) -> Found {
-        let (freed_by, freed_in) = (self.seen.freed_by.clone(), self.seen.freed_in.clone());
         let sum = |own: bool| {
-            let rows = freed_by.iter().filter(|row| row.is_own == own);
+            let rows = self.seen.freed_by.iter().filter(|row| row.is_own == own);
             rows.map(|row| row.blocks).sum::<u64>()
         };
         let blocks = sum(false);
         let of = blocks + sum(true);
-        let weight = self.calls(blocks);
-        let kind = FindingKind::FreedElsewhere { blocks, of, freed_by, freed_in };
-        let is_enough = blocks >= MIN_CALLS && weight.share >= MIN_WEIGHT;
-        (is_enough && is_share(blocks, of, FREED_BY_OTHERS)).then_some((kind, weight))
+        let figures = &self.seen.figures;
+        let (waiting, waiting_bytes) = (figures.live_blocks_at_peak, figures.live_bytes_at_peak);
+        let median_ns = self.median_lifetime();
+        let weight = self.held(waiting_bytes);
+        let is_enough = waiting_bytes >= MIN_BYTES && weight.share >= MIN_WEIGHT;
+        let waits = waiting >= MIN_WAITING && median_ns >= MIN_WAIT_NS;
+        let kind = || FindingKind::FreedElsewhere {
+            blocks,
+            of,
+            waiting,
+            waiting_bytes,
+            median_ns,
+            freed_by: self.seen.freed_by.clone(),
+            freed_in: self.seen.freed_in.clone(),
+        };
+        (is_enough && waits && is_share(blocks, of, FREED_BY_OTHERS)).then(|| (kind(), weight))
+    }
+
+    /// Half of the freed blocks lived at least this long.
+    fn median_lifetime(&self) -> u64 {
+        let freed: u64 = self.seen.lifetimes.iter().sum();
+        let mut within = 0;
+        let median = self.seen.lifetimes.iter().position(|count| {
+            within += count;
+            within * 2 > freed
+        });
+        median.and_then(|class| class.checked_sub(1)).map_or(0, lifetime_end)
     }
 }
 

@@ -37,12 +37,21 @@ pub(super) const FREED_FOR_EACH_LEFT_IN_SCOPE: u64 = 20;
 /// siblings reached.
 pub(super) const AGE_FACTOR: u64 = 4;
 
+/// The mean age of blocks that are left behind is at least this: a program that ends in less need not free anything.
+pub(super) const MIN_AGE_NS: u64 = 250_000_000;
+
 /// The percentage of freed blocks that were younger than what is called their lifetime.
 pub(super) const LIFETIME_COVERS: u64 = 95;
 
 /// The number of moments at which live bytes are compared. If they move at random, one in 5,040 places rises at
 /// each of the last seven.
 pub(super) const MOMENTS: usize = 8;
+
+/// The shortest run in which something grows: what a program builds in less is its result, not what would go on.
+pub(super) const MIN_GROWTH_NS: u64 = 1_000_000_000;
+
+/// What grows up to the peak has not been freed while the program ran but for the rest, in percent.
+pub(super) const HELD_TO_END: u64 = 90;
 
 /// Of the live bytes at the end, at least this share came in the second half of the run, in percent:
 /// what is filled at the start and then stays is a table.
@@ -63,3 +72,33 @@ pub(super) const MIN_ROUNDED: u64 = 512;
 
 /// Other threads free at least this share of the blocks, in percent.
 pub(super) const FREED_BY_OTHERS: u64 = 50;
+
+/// The fewest blocks that wait for another thread: channels with a bound have fewer.
+pub(super) const MIN_WAITING: u64 = 64;
+
+/// Half of the blocks that wait live at least this long: less is on the way, and does not wait.
+pub(super) const MIN_WAIT_NS: u64 = 1_000_000;
+
+/// Each of two parts of the program that make the peak together has at least this share of it, in percent.
+pub(super) const HALF_OF_PEAK: u64 = 25;
+
+/// A part of the program stays as it was while it has at least this share of what it has at the peak, in percent.
+pub(super) const UNCHANGED: u64 = 95;
+
+/// The other one has yet to come while it has at most this share of it, in percent.
+pub(super) const TO_COME: u64 = 10;
+
+/// The fewest bytes that a copy, or what the allocator keeps, is a finding from: a program begins with as much.
+pub(super) const MIN_HELD: u64 = 2 << 20;
+
+/// What the allocator keeps is at least this share of the resident memory, in percent.
+pub(super) const KEPT: u64 = 33;
+
+/// After the peak, live bytes fall at least by this factor times 100, for what stays to be of interest.
+pub(super) const FALLEN_TO: u64 = 200;
+
+/// What stays is at least this share of what is live then, in percent.
+pub(super) const STAYS_OF_LIVE: u64 = 50;
+
+/// It is at least this share of what its place has at the peak, and was not there before the peak began to come, in percent.
+pub(super) const STAYS: u64 = 50;

@@ -31,6 +31,8 @@ pub enum WeightOf {
     AllocatedBytes,
     /// Of the peak of the program.
     Peak,
+    /// Of its resident memory.
+    Resident,
 }
 
 /// Where a finding is.
@@ -119,10 +121,48 @@ pub enum FindingKind {
     },
     /// Live bytes were more at each of these moments than at the one before.
     OnlyGrows {
-        /// The moments, at equal numbers of events.
+        /// The moments, at equal numbers of events, after equal times, or after equal numbers of allocated bytes.
         moments: Vec<LiveAt>,
-        /// How many blocks are live at the end.
+        /// How many blocks are live at the last of them.
         blocks: u64,
+        /// What the last moment is.
+        until: GrowsUntil,
+    },
+    /// Most of what is live at the peak is of two parts of the program: one stayed as it was while all of
+    /// the other came.
+    HoldsPeak {
+        /// The one that was there first.
+        first: PeakPart,
+        /// The one that came.
+        second: PeakPart,
+    },
+    /// Most of what was live at the peak was freed soon after it; what came with it at this place stays.
+    StaysAfterPeak {
+        /// The bytes that stay.
+        bytes: u64,
+        /// The blocks.
+        blocks: u64,
+        /// All live bytes at the end, before the program freed what it had.
+        live_bytes: u64,
+        /// The peak of the program.
+        peak_bytes: u64,
+        /// When that was, in nanoseconds.
+        peak_at_ns: u64,
+    },
+    /// What was freed while the program ran is resident still, because the allocator has kept it.
+    KeptByMalloc {
+        /// The bytes that are kept.
+        kept_bytes: u64,
+        /// Of these, what is in pages without a live block: an estimate of what could be returned to the system.
+        returnable_bytes: u64,
+        /// The resident memory of the program.
+        resident_bytes: u64,
+        /// Its live blocks.
+        live_bytes: u64,
+        /// The live blocks of the place, which is the one with blocks in most pages.
+        blocks: u64,
+        /// These pages.
+        pages: u64,
     },
     /// Most blocks have one small size, and many are live at once.
     OneSize {
@@ -153,12 +193,18 @@ pub enum FindingKind {
         /// Blocks of the place that were live at the peak of the program.
         at_peak: u64,
     },
-    /// Blocks are freed by other threads than the one that allocated them.
+    /// Blocks wait for other threads, which free them. What was freed when the program ended is left out.
     FreedElsewhere {
         /// Blocks that other threads freed.
         blocks: u64,
         /// All blocks of the place that were freed.
         of: u64,
+        /// Blocks of the place that were live at the peak of the program.
+        waiting: u64,
+        /// Their bytes.
+        waiting_bytes: u64,
+        /// Half of the blocks lived at least this long.
+        median_ns: u64,
         /// Who freed blocks of this place, the most first.
         freed_by: Vec<FreedBy>,
         /// In which scopes, the most first; empty in a trace without the scopes of frees.
@@ -170,6 +216,37 @@ impl Default for FindingKind {
     fn default() -> Self {
         Self::Reallocates { reallocations: 0, allocations: 0 }
     }
+}
+
+/// Up to when live bytes rose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrowsUntil {
+    /// To the end, where the blocks are live.
+    End {
+        /// The age of the youngest of them.
+        youngest_ns: u64,
+        /// Half of them are at least this old.
+        median_ns: u64,
+    },
+    /// To the peak of the program. Nearly all of the blocks were freed when it ended, or are still live.
+    Peak,
+}
+
+/// A function or a scope, with all below it, and what of it is live at the peak of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeakPart {
+    /// The function, if the trace has call stacks, otherwise the scope.
+    pub name: String,
+    /// The source file of its call with the most bytes, if symbols say it.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The bytes.
+    pub bytes: u64,
+    /// The blocks.
+    pub blocks: u64,
 }
 
 /// Live bytes at one moment.

@@ -24,6 +24,17 @@ pub struct Rss {
     pub timeline: Vec<RssPoint>,
 }
 
+impl Rss {
+    /// What was freed, and is resident at the end because glibc's malloc keeps it; `None` if malloc did not say what it
+    /// has. Of what it has free, at most what is resident beside live blocks.
+    pub fn freed_bytes(&self) -> Option<u64> {
+        let glibc = self.allocators.iter().find(|found| found.allocator == "glibc")?;
+        let free = glibc.figures.iter().find(|(name, _)| name == "free")?.1;
+        let end = self.end.as_ref()?;
+        Some(free.min(end.allocator_bytes.saturating_add(end.anonymous_bytes)))
+    }
+}
+
 /// The resident memory at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RssPoint {

@@ -8,7 +8,7 @@ use super::sections::{is_untagged, shown_scope, tag};
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use super::units::{bytes, count, percent};
-use crate::analysis::{Finding, FreedIn, Place, Report, short_path};
+use crate::analysis::{Finding, FindingKind, FreedIn, Place, Report, short_path};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::borrow::Cow;
@@ -152,8 +152,14 @@ fn one(
     let mut lines = wrapped(&title, room, room).into_iter();
     let first = format!("{number:>3}. {}", lines.next().unwrap_or_default());
     writeln!(out, "{}", style.bold(&first))?;
-    let share = percent(finding.weight, 1_000_000);
-    let evidence = format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence());
+    let evidence = match finding.kind {
+        // Its shares are in the sentence.
+        FindingKind::HoldsPeak { .. } => format!("{}.", finding.evidence()),
+        _ => {
+            let share = percent(finding.weight, 1_000_000);
+            format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence())
+        }
+    };
     let texts = [evidence, format!("{}.", finding.suggestion())];
     let rest = texts.iter().flat_map(|text| wrapped(text, room, room));
     lines.chain(rest).try_for_each(|line| writeln!(out, "{:NUMBER$}{line}", ""))

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 /// The names of [`ResidentMemory::parts`], briefly and whole.
 const PARTS: [(&str, &str); 9] = [
     ("live blocks", "live blocks"),
-    ("allocator", "allocator: free, rounding"),
-    ("other anonymous", "anonymous, no live block in it"),
+    ("kept by the allocator", "kept by the allocator: free, rounding"),
+    ("mapped without live blocks", "mapped by libraries or freed as a whole"),
     ("tracker", "tracker"),
     ("stacks", "stacks of threads"),
     ("binaries", "binaries: code, statics"),
@@ -19,8 +19,10 @@ const PARTS: [(&str, &str); 9] = [
     ("kernel", "kernel"),
 ];
 
-/// The number of live blocks among them.
+/// The numbers of some among them.
 const LIVE: usize = 0;
+const ALLOCATOR: usize = 1;
+const ANONYMOUS: usize = 2;
 
 /// The numbers of the parts that are anything, the largest first.
 fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
@@ -30,28 +32,71 @@ fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
     numbers
 }
 
-/// The resident memory in a line; `None` if the trace has no figures.
+/// How many parts the line names; the others are one.
+const NAMED: usize = 3;
+
+/// The resident memory in a line, as the sum of its parts; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     let rss = report.rss.as_ref()?;
     let end = rss.end.as_ref()?;
     let all = end.rss_bytes();
-    let part = |number: usize| {
-        let share = percent(end.parts()[number].1, all);
-        format!("{share} {}", PARTS[number].0)
-    };
-    let numbers = largest_first(end).into_iter();
-    let parts = numbers.filter(|&part| end.parts()[part].1 >= all / 100).map(part);
+    let unit = Unit::of(all);
+    let mut parts = parts(rss, end);
+    let (live, _) = parts.remove(LIVE);
+    parts.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    let is_named = |number: usize, bytes: u64| number < NAMED && bytes >= all / 100;
+    let named = parts.iter().enumerate().filter(|(number, (bytes, _))| is_named(*number, *bytes));
+    let named: Vec<_> = named.map(|(_, part)| *part).collect();
+    let rest: u64 = parts[named.len()..].iter().map(|(bytes, _)| bytes).sum();
+    let mut sum = format!("{} live", unit.amount(live));
+    for (bytes, name) in named.into_iter().chain((rest > 0).then_some((rest, "other"))) {
+        sum += &format!(" + {} {name}", unit.amount(bytes));
+    }
     let when = if options.moment.is_some() { "then" } else { "at end" };
     let limit = match rss.limit_bytes {
         Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
         None => String::new(),
     };
-    Some(format!(
-        "{} {when} (RSS), {} at most{limit}: {}",
-        bytes(all),
-        bytes(rss.most_bytes),
-        parts.collect::<Vec<_>>().join(", ")
-    ))
+    let (now, most) = (unit.amount(all), bytes(rss.most_bytes));
+    Some(format!("{now} {} {when} (RSS) = {sum}; {most} at most{limit}", unit.name))
+}
+
+/// The unit of all amounts in a sum.
+struct Unit {
+    name: &'static str,
+    shift: u32,
+}
+
+impl Unit {
+    /// MiB, or another one for what is much less or more.
+    fn of(all: u64) -> Self {
+        match all >> 20 {
+            0 => Self { name: "KiB", shift: 10 },
+            1..10_240 => Self { name: "MiB", shift: 20 },
+            _ => Self { name: "GiB", shift: 30 },
+        }
+    }
+
+    fn amount(&self, bytes: u64) -> String {
+        let digits = usize::from(bytes < 10 << self.shift);
+        format!("{:.digits$}", bytes as f64 / (1_u64 << self.shift) as f64)
+    }
+}
+
+/// The parts of the resident memory, live blocks first, with what they are called in a sum. What the allocator has is
+/// divided if malloc says how much of it was freed.
+fn parts(rss: &Rss, end: &ResidentMemory) -> Vec<(u64, &'static str)> {
+    let mut parts: Vec<_> =
+        end.parts().into_iter().zip(PARTS).map(|((_, bytes), (name, _))| (bytes, name)).collect();
+    let is_end = rss.end.as_ref() == Some(end);
+    if let Some(freed) = rss.freed_bytes().filter(|_| is_end) {
+        let of_allocator = freed.min(parts[ALLOCATOR].0);
+        parts[ALLOCATOR].0 -= of_allocator;
+        parts[ALLOCATOR].1 = "rounding of malloc";
+        parts[ANONYMOUS].0 -= freed - of_allocator;
+        parts.push((freed, "freed but kept by malloc"));
+    }
+    parts
 }
 
 /// The table, in the order of what the memory was at the end; without rows if the trace has no figures.

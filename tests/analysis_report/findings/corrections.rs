@@ -128,27 +128,29 @@ fn the_age_of_what_is_left_is_that_of_live_blocks() {
         feed.free(2, 0x8000);
         feed.free(2, 0x9000);
         if (1..=10).contains(&block) {
-            pass(&mut feed, 1_000);
-            feed.alloc(2, address(block), 100);
+            pass(&mut feed, 100_000_000);
+            feed.alloc(2, address(block), 8_000);
         }
     }
-    // At 10 µs: one block ends below another, and one is a heap for a while.
-    feed.alloc(2, address(1), 100);
+    // At 1 s: one block ends below another, and one is a heap for a while.
+    feed.alloc(2, address(1), 8_000);
     feed.emit("Memory.HeapMarkAlloc", 2, &[N(address(2)), N(1), N(16)]);
-    pass(&mut feed, 10_000);
+    pass(&mut feed, 1_000_000_000);
     feed.emit("Memory.HeapUnmarkAlloc", 2, &[N(address(2)), N(16)]);
     feed.leave(2);
-    // At 20 µs: one gets another name.
-    within(&mut feed, PLANTS, |feed| feed.alloc(2, address(11), 100));
+    // At 2 s: one gets another name.
+    within(&mut feed, PLANTS, |feed| feed.alloc(2, address(11), 8_000));
     within(&mut feed, TREES, |feed| retag(feed, address(11)));
-    pass(&mut feed, 10_000);
+    pass(&mut feed, 1_000_000_000);
     let FindingKind::LeftBehind { blocks, mean_age_ns, .. } =
         only(found(&mut feed, None).1, "left_behind").kind
     else {
         panic!("another kind")
     };
-    // Now it is 30 µs: allocated at 2 to 10 µs, at 10 µs again, and at 20 µs.
-    let ages = (2..=10).map(|at| 30_000 - at * 1_000).sum::<u64>() + 20_000 + 10_000;
+    // Now it is 3 s: allocated at 0.2 to 1 s, at 1 s again, and at 2 s.
+    let ages = (2..=10).map(|at| 3_000_000_000 - at * 100_000_000).sum::<u64>()
+        + 2_000_000_000
+        + 1_000_000_000;
     assert_eq!((blocks, mean_age_ns), (11, ages / 11));
 }
 
@@ -174,7 +176,7 @@ fn live_bytes_at_the_moments_are_those_of_blocks_of_the_program() {
         }
         expected.push(live);
         if block % 10 == 0 {
-            feed.marker(block * 1_000);
+            feed.marker(block * 1_000_000);
         }
     }
     let FindingKind::OnlyGrows { moments, .. } = only(found(&mut feed, None).1, "only_grows").kind

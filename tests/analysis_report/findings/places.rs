@@ -148,20 +148,20 @@ fn in_a_sample_the_whole_is_the_sample() {
     feed.enter(2, 103);
     for block in 1..=100_u64 {
         // One of five is left behind.
-        feed.alloc_at(2, block << 16, 100, 3);
+        feed.alloc_at(2, block << 16, 4_000, 3);
         if block % 5 > 0 {
             feed.free(3, block << 16);
         }
     }
     churn(&mut feed, 2, 1_000, 1);
     churn(&mut feed, 2, 9_000, 0);
-    feed.marker(1_000_000);
+    feed.marker(1_000_000_000);
     feed.alloc(2, 1 << 40, 1 << 20);
     feed.leave(2);
     let (_, found) = found(&mut feed, None);
     let [left, short] = &found[..] else { panic!("{found:#?}") };
     assert!(
-        matches!(left.kind, FindingKind::LeftBehind { blocks: 20, bytes: 2_000, freed: 80, .. }),
+        matches!(left.kind, FindingKind::LeftBehind { blocks: 20, bytes: 80_000, freed: 80, .. }),
         "{left:?}"
     );
     // What is left is all that the sample has at the peak; the short-lived blocks are 1,000 of its 1,100.

@@ -1,0 +1,161 @@
+//! What a program frees when it ends: that says nothing of how long a block is needed, nor of who needs it.
+
+/// Frees end a program if what is allocated beside them is less than this share of them: a line of a log for what is closed.
+const ALLOCATED_SHARE: u64 = 16;
+/// What may be allocated when they begin, and the most that may be allocated between two of them.
+const FIRST_CREDIT: u64 = 4 << 10;
+const MOST_CREDIT: u64 = 64 << 10;
+/// Fewer bytes than that are no end.
+const MIN_BYTES: u64 = 64 << 10;
+/// The end of a program takes at most this share of its run: a queue that is emptied takes longer.
+const SHARE_OF_RUN: u64 = 5;
+
+/// The last frees so far, with hardly an allocation between them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastFrees {
+    /// Counts them: the frees of an earlier number were not the last ones.
+    number: u32,
+    freed_bytes: u64,
+    /// How many bytes may be allocated before these frees are not the last ones.
+    credit: u64,
+    began_ns: u64,
+}
+
+impl Default for LastFrees {
+    fn default() -> Self {
+        Self { number: 0, freed_bytes: 0, credit: FIRST_CREDIT, began_ns: 0 }
+    }
+}
+
+/// The frees that ended the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shutdown {
+    number: u32,
+    /// What they freed.
+    pub(super) bytes: u64,
+}
+
+impl LastFrees {
+    #[inline(always)]
+    pub(super) fn allocated(&mut self, bytes: u64) {
+        match self.credit.checked_sub(bytes) {
+            Some(credit) => self.credit = credit,
+            None => *self = Self { number: self.number.wrapping_add(1), ..Self::default() },
+        }
+    }
+
+    /// A block was freed; returns which frees this one is of.
+    #[inline(always)]
+    pub(super) fn freed(&mut self, bytes: u64, at_ns: u64) -> u32 {
+        if self.freed_bytes == 0 {
+            self.began_ns = at_ns;
+        }
+        self.freed_bytes = self.freed_bytes.saturating_add(bytes);
+        self.credit = (self.credit + bytes / ALLOCATED_SHARE).min(MOST_CREDIT);
+        self.number
+    }
+
+    /// Whether these frees ended a program that ran until `end_ns`.
+    pub(super) fn shutdown(&self, end_ns: u64) -> Option<Shutdown> {
+        let is_short = end_ns.saturating_sub(self.began_ns) <= end_ns / SHARE_OF_RUN;
+        let is_end = self.freed_bytes >= MIN_BYTES && is_short;
+        is_end.then_some(Shutdown { number: self.number, bytes: self.freed_bytes })
+    }
+}
+
+/// A number of freed blocks, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Freed {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
+}
+
+impl Freed {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.blocks = self.blocks.wrapping_add(other.blocks);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    fn less(&self, other: &Self) -> Self {
+        Self {
+            blocks: self.blocks.wrapping_sub(other.blocks),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+        }
+    }
+}
+
+/// Freed blocks, and how many of them the last frees have freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FreedBlocks {
+    pub(super) all: Freed,
+    last: Freed,
+    /// Which frees were the last ones when `last` was counted.
+    number: u32,
+}
+
+impl FreedBlocks {
+    /// A block was freed by these frees.
+    #[inline(always)]
+    pub(super) fn count(&mut self, bytes: u64, number: u32) {
+        if self.number != number {
+            (self.last, self.number) = (Freed::default(), number);
+        }
+        let freed = Freed { blocks: 1, bytes };
+        self.all.add(&freed);
+        self.last.add(&freed);
+    }
+
+    /// Adds blocks that were freed later.
+    pub(super) fn add(&mut self, later: &Self) {
+        if self.number != later.number {
+            (self.last, self.number) = (Freed::default(), later.number);
+        }
+        self.all.add(&later.all);
+        self.last.add(&later.last);
+    }
+
+    /// What the end of the program has freed of them.
+    pub(super) fn at_shutdown(&self, shutdown: Option<Shutdown>) -> Freed {
+        let is_last = shutdown.is_some_and(|shutdown| shutdown.number == self.number);
+        if is_last { self.last } else { Freed::default() }
+    }
+
+    /// What was freed while the program ran.
+    pub(super) fn before(&self, shutdown: Option<Shutdown>) -> Freed {
+        self.all.less(&self.at_shutdown(shutdown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_frees_are_those_with_hardly_an_allocation_between_them() {
+        let mut last = LastFrees::default();
+        let mut blocks = FreedBlocks::default();
+        for at_ns in 0..1_000 {
+            last.allocated(1_000);
+            blocks.count(1_000, last.freed(1_000, at_ns));
+        }
+        assert_eq!(last.shutdown(1_000), None);
+        (0..100).for_each(|_| last.allocated(1_000));
+        for at_ns in 1_000..1_100 {
+            blocks.count(1_000, last.freed(1_000, at_ns));
+            // What an end allocates is little.
+            last.allocated(60);
+        }
+        let shutdown = last.shutdown(1_100);
+        assert_eq!(shutdown.map(|shutdown| shutdown.bytes), Some(100_000));
+        assert_eq!(blocks.at_shutdown(shutdown), Freed { blocks: 100, bytes: 100_000 });
+        assert_eq!(blocks.before(shutdown), Freed { blocks: 1_000, bytes: 1_000_000 });
+        // A third of the run is no end of it, and what is allocated later shows that it was none.
+        assert_eq!(last.shutdown(1_500), None);
+        (0..1_000).for_each(|_| last.allocated(60));
+        assert_eq!(last.shutdown(1_100), None);
+        let mut sum = FreedBlocks::default();
+        sum.count(5, 0);
+        sum.add(&blocks);
+        assert_eq!((sum.all.blocks, sum.at_shutdown(shutdown).blocks), (1_101, 100));
+    }
+}
