@@ -48,9 +48,19 @@ pub fn address_of(text: &str) -> Result<String, CliError> {
 }
 
 /// The ports at which a process listens, sorted.
+///
+/// NOTE: by thread, because the tracker's threads have a table of descriptors of their own.
 fn ports_of(process: &Path) -> io::Result<Vec<u16>> {
-    let descriptors = fs::read_dir(process.join("fd"))?;
-    let targets = descriptors.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let mut descriptors = Vec::new();
+    for thread in fs::read_dir(process.join("task"))?.flatten() {
+        match fs::read_dir(thread.path().join("fd")) {
+            Ok(its) => descriptors.extend(its.flatten()),
+            // It has just ended.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let targets = descriptors.into_iter().filter_map(|entry| fs::read_link(entry.path()).ok());
     let targets: HashSet<_> =
         targets.filter_map(|target| target.into_os_string().into_string().ok()).collect();
     let is_its = |(_, inode): &(u16, String)| targets.contains(&format!("socket:[{inode}]"));

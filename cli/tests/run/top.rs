@@ -29,6 +29,7 @@ pub fn all() -> Vec<Trial> {
         the_text_of_a_panic_is_seen,
         a_trace_is_followed_until_it_is_cut,
         run_shows_the_program_and_then_what_it_has_written,
+        a_program_is_found_by_its_process,
         without_a_terminal_one_screen_is_text,
         a_program_that_wants_a_token_gets_it,
     ]
@@ -249,6 +250,19 @@ fn run_shows_the_program_and_then_what_it_has_written() {
     untracked.keys("q");
     untracked.wait_for(&["words", "does not use memledger::TrackingAllocator"]);
     assert_eq!(untracked.ended().code(), Some(3));
+}
+
+fn a_program_is_found_by_its_process() {
+    let mut served = Served::start(&[]);
+    let pid = served.child.id().to_string();
+    let top = command(&["top", &pid, "--once"]).output().expect("it runs");
+    assert!(top.status.success(), "{top:?}");
+    let status = command(&["control", &pid, "status"]).output().expect("it runs");
+    let of_port = command(&["control", &served.address, "status"]).output().expect("it runs");
+    let program = |output: &[u8]| String::from_utf8_lossy(output).lines().next().map(str::to_owned);
+    assert!(status.status.success(), "{status:?}");
+    assert_eq!(program(&status.stdout), program(&of_port.stdout));
+    served.end();
 }
 
 fn without_a_terminal_one_screen_is_text() {
