@@ -99,7 +99,6 @@ def healthy(folder):
         ("git-status", ["git", "-C", repository, "status"], False),
         ("sqlite3", ["sqlite3", ":memory:", table], False),
         ("cc1", [*compiler("cc1"), SOURCES / "error_path.c"], False),
-        ("cc1plus", [*compiler("cc1plus"), "-D_GNU_SOURCE", SOURCES / "leak.cpp"], True),
         ("python3", ["python3", "-c", "pass"], False),
         ("sort", ["sort", "-n", text], False),
         ("tar", ["tar", "-cf", folder / "all.tar", "-C", repository, "."], False),

@@ -269,7 +269,7 @@ fn hands_off() {
 
 fn copies() {
     let text = |number: usize| format!("entry {number:>200}");
-    let read = alloc_scope!("read", { (0..20_000).map(text).collect::<Vec<_>>() });
+    let read = alloc_scope!("read", { (0..60_000).map(text).collect::<Vec<_>>() });
     let clean =
         alloc_scope!("clean", { read.iter().map(|text| text.to_uppercase()).collect::<Vec<_>>() });
     black_box((read, clean));

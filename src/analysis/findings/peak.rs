@@ -9,7 +9,7 @@ use super::moments::{CLOCKS, EVENTS};
 use super::observer::FindingsObserver;
 use super::places::Places;
 use super::rules::{is_share, millionths};
-use super::thresholds::{HALF_OF_PEAK, MIN_HELD, TO_COME, UNCHANGED};
+use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
 use super::types::{Finding, FindingKind, PeakPart, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::report::{Calls, Report};
@@ -67,8 +67,8 @@ pub(super) fn find(
     places: &Places,
 ) -> Option<Finding> {
     let peak = places.peak_bytes;
-    let is_half = |bytes: u64| bytes >= MIN_HELD && is_share(bytes, peak, HALF_OF_PEAK);
-    if peak < 2 * MIN_HELD {
+    let is_half = |bytes: u64| bytes >= MIN_COPY && is_share(bytes, peak, HALF_OF_PEAK);
+    if peak < 2 * MIN_COPY {
         return None;
     }
     let mut held = held(report, calls, places);

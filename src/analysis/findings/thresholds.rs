@@ -82,13 +82,16 @@ pub(super) const MIN_WAIT_NS: u64 = 1_000_000;
 /// Each of two parts of the program that make the peak together has at least this share of it, in percent.
 pub(super) const HALF_OF_PEAK: u64 = 25;
 
+/// The fewest bytes of each of them: an interpreter has as much when it has begun, and what it runs is no copy of that.
+pub(super) const MIN_COPY: u64 = 8 << 20;
+
 /// A part of the program stays as it was while it has at least this share of what it has at the peak, in percent.
 pub(super) const UNCHANGED: u64 = 95;
 
 /// The other one has yet to come while it has at most this share of it, in percent.
 pub(super) const TO_COME: u64 = 10;
 
-/// The fewest bytes that a copy, or what the allocator keeps, is a finding from: a program begins with as much.
+/// The fewest bytes that stay, or that the allocator keeps: a program begins with as much.
 pub(super) const MIN_HELD: u64 = 2 << 20;
 
 /// What the allocator keeps is at least this share of the resident memory, in percent.

@@ -1,6 +1,7 @@
 //! What sentences say.
 
 use super::*;
+use crate::analysis::FreedBy;
 
 fn said(kind: FindingKind) -> [String; 2] {
     let finding = Finding { kind, calls: 120, ..Finding::default() };

@@ -110,9 +110,9 @@ fn growth_is_seen_beside_a_million_events_at_the_start() {
 fn a_copy_of_what_stays_is_found() {
     let copied = |blocks: u64| {
         let mut model = Model::new(true);
-        let first: Vec<_> = (0..2_000).map(|_| model.alloc(0, 2_000)).collect();
+        let first: Vec<_> = (0..2_000).map(|_| model.alloc(0, 5_000)).collect();
         model.pass(100);
-        let second: Vec<_> = (0..blocks).map(|_| model.alloc(2, 4_000_000 / blocks)).collect();
+        let second: Vec<_> = (0..blocks).map(|_| model.alloc(2, 10_000_000 / blocks)).collect();
         model.pass(100);
         first.into_iter().chain(second).for_each(|block| model.free(block, 2));
         model.found().1
@@ -129,8 +129,8 @@ fn a_copy_of_what_stays_is_found() {
 fn two_parts_that_come_together_are_no_copy() {
     let mut model = Model::new(true);
     for _ in 0..2_000 {
-        model.alloc(0, 2_000);
-        model.alloc(2, 2_000);
+        model.alloc(0, 5_000);
+        model.alloc(2, 5_000);
     }
     let found = model.found().1;
     assert!(found.iter().all(|finding| finding.kind_name() != "holds_peak"), "{found:#?}");
