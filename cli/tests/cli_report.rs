@@ -163,7 +163,7 @@ fn what_there_is_not_names_the_nearest_or_six() {
         ),
         (
             &["report", SAMPLE, "--leaks"],
-            "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 15 more",
+            "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 17 more",
         ),
         (&["report", SAMPLE, "--by", "scop"], "'scop' is no value of --by; scope is likely meant"),
         (

@@ -103,6 +103,7 @@ fn a_report_of_tags_alone_has_their_values_and_says_so() {
             "  Total > Textures                    0 B  8.0 MiB   3.00 s       0 B      0 B",
             "  Total                           4.0 MiB  4.0 MiB   5.00 s   4.0 MiB  4.0 MiB",
             "  Total > Meshes                 -1.0 MiB  3.0 MiB   1.00 s  -1.0 MiB  3.0 MiB",
+            "  a wider text also has: values",
         ]
     );
     assert!(out(&["report", &trace, "--width", "100"]).contains("first  values\n"));

@@ -57,8 +57,8 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("a copy of all there is makes the peak", copies, |run| {
         let found = found(&run.tracked().run());
-        let first = found.first().unwrap();
-        let FindingKind::HoldsPeak { first, second } = &first.kind else { panic!("{found:#?}") };
+        let one = &found.first().unwrap().kind;
+        let FindingKind::HoldsPeak { first, second } = one else { panic!("{found:#?}") };
         assert_eq!([&*first.name, &*second.name], ["read", "clean"]);
     }),
     case("what malloc keeps is found between what is live", fragments, |run| {
@@ -91,9 +91,10 @@ pub(crate) const CASES: &[Case] = &[
         let FindingKind::FreedElsewhere { blocks, of, freed_by, waiting, .. } = &found.kind else {
             panic!("{found:?}")
         };
-        assert_eq!((*blocks, *of), (3_000, 3_000));
+        // The last ones are freed as the program ends.
+        assert!((2_600..=3_000).contains(blocks) && blocks == of, "{found:?}");
         assert!(*waiting >= 200, "{found:?}");
-        assert_eq!((freed_by[0].name.as_str(), freed_by[0].blocks), ("consumer", 3_000));
+        assert_eq!(freed_by[0].name, "consumer");
     }),
     case("a program that does all of it well has no finding", clean, |run| {
         let found = found(&run.tracked().run());
@@ -166,8 +167,9 @@ fn shrinks() {
 fn leaks() {
     let mut ring = Ring::new();
     for round in 0..3_000 {
-        if round % 100 == 0 {
-            bookmark!("another hundred");
+        // Fewer than 5 in 100 blocks that are freed live as long as this.
+        if round % 200 == 0 {
+            bookmark!("another two hundred");
             std::thread::sleep(Duration::from_millis(30));
         }
         alloc_scope!("connection");
@@ -179,6 +181,8 @@ fn leaks() {
         }
     }
     drop(ring);
+    // What is left behind has an age.
+    std::thread::sleep(Duration::from_millis(300));
     bookmark!("the end");
 }
 
@@ -244,11 +248,11 @@ fn rounds_up() {
 
 fn hands_off() {
     let (sender, receiver) = mpsc::channel::<Box<[u8; 500]>>();
-    let (go, may_go) = mpsc::sync_channel(0);
+    let (go, may_take) = mpsc::sync_channel(0);
     let consumer = std::thread::Builder::new().name("consumer".to_owned());
     let consumer = consumer.spawn(move || {
         // It begins when 300 wait, and then takes one for each that comes.
-        let () = may_go.recv().unwrap();
+        may_take.into_iter().for_each(|()| drop(receiver.recv().unwrap()));
         receiver.into_iter().for_each(drop);
     });
     for number in 0..3_000 {
@@ -258,11 +262,11 @@ fn hands_off() {
             bookmark!("another hundred");
             std::thread::sleep(Duration::from_millis(2));
         }
-        if number == 300 {
+        if number >= 300 {
             go.send(()).unwrap();
         }
     }
-    drop(sender);
+    drop((sender, go));
     consumer.unwrap().join().unwrap();
     bookmark!("the end");
 }
@@ -272,7 +276,7 @@ fn copies() {
     let read = alloc_scope!("read", { (0..60_000).map(text).collect::<Vec<_>>() });
     let clean =
         alloc_scope!("clean", { read.iter().map(|text| text.to_uppercase()).collect::<Vec<_>>() });
-    black_box((read, clean));
+    std::mem::forget((read, clean));
 }
 
 fn fragments() {

@@ -824,7 +824,7 @@ fn findings_of_a_run_are_those_of_its_trace() {
     command.arg("report").arg(ended.path("t.memledger")).args(["--findings", "--width=80"]);
     let output = command.output().expect("it runs");
     assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), ended.stderr);
-    assert!(ended.stderr.contains("1. render, on main"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1. short-lived blocks: render, on main"), "{}", ended.stderr);
 }
 
 /// The kernel tells only the leader of a session that the terminal has gone.
