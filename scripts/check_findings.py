@@ -56,12 +56,11 @@ def recorded(name, command, folder, **options):
 
 
 def findings(trace):
-    """The findings as they are in JSON, and the lines of the text."""
-    report = [os.environ["memledger"], "report", trace, "--findings"]
-    read = lambda more: subprocess.run([*report, *more], stdout=subprocess.PIPE, check=True, timeout=DEADLINE).stdout
-    text = read([]).decode()
-    lines = text[text.index("\nFindings") + 1 :].splitlines()
-    return json.loads(read(["--format", "json"]))["findings"], lines
+    """The findings as they are in JSON, and the lines of the first screen."""
+    report = [os.environ["memledger"], "report", trace.name]
+    options = {"stdout": subprocess.PIPE, "check": True, "timeout": DEADLINE, "cwd": trace.parent}
+    read = lambda *more: subprocess.run([*report, *more], **options).stdout
+    return json.loads(read("--findings", "--format", "json"))["findings"], read().decode().splitlines()
 
 
 def check_problem(source, kinds, function, folder):

@@ -7,7 +7,7 @@ using Lines = std::vector<std::string>;
 
 static Lines read_lines() {
     Lines lines;
-    for (int number = 0; number < 100'000; ++number)
+    for (int number = 0; number < 200'000; ++number)
         lines.push_back("  line " + std::to_string(number) + " of a file, with spaces before it");
     return lines;
 }

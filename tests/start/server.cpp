@@ -26,6 +26,6 @@ int main() {
         if (page_for(session).empty())
             return 1;
         if (session % 100 == 0)
-            usleep(10'000); // waits for requests
+            usleep(20'000); // waits for requests
     }
 }

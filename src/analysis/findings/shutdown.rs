@@ -9,6 +9,9 @@ const MOST_CREDIT: u64 = 64 << 10;
 const MIN_BYTES: u64 = 64 << 10;
 /// The end of a program takes at most this share of its run: a queue that is emptied takes longer.
 const SHARE_OF_RUN: u64 = 5;
+/// It may take this share if the last free is in the last part of the run of the other share.
+const LONG_SHARE: u64 = 2;
+const LAST_PART: u64 = 20;
 
 /// The last frees so far, with hardly an allocation between them.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +22,12 @@ pub(super) struct LastFrees {
     /// How many bytes may be allocated before these frees are not the last ones.
     credit: u64,
     began_ns: u64,
+    last_ns: u64,
 }
 
 impl Default for LastFrees {
     fn default() -> Self {
-        Self { number: 0, freed_bytes: 0, credit: FIRST_CREDIT, began_ns: 0 }
+        Self { number: 0, freed_bytes: 0, credit: FIRST_CREDIT, began_ns: 0, last_ns: 0 }
     }
 }
 
@@ -50,6 +54,7 @@ impl LastFrees {
         if self.freed_bytes == 0 {
             self.began_ns = at_ns;
         }
+        self.last_ns = at_ns;
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
         self.credit = (self.credit + bytes / ALLOCATED_SHARE).min(MOST_CREDIT);
         self.number
@@ -57,8 +62,10 @@ impl LastFrees {
 
     /// Whether these frees ended a program that ran until `end_ns`.
     pub(super) fn shutdown(&self, end_ns: u64) -> Option<Shutdown> {
-        let is_short = end_ns.saturating_sub(self.began_ns) <= end_ns / SHARE_OF_RUN;
-        let is_end = self.freed_bytes >= MIN_BYTES && is_short;
+        let is_after = |at_ns: u64, share: u64| end_ns.saturating_sub(at_ns) <= end_ns / share;
+        let is_last = is_after(self.began_ns, SHARE_OF_RUN)
+            || is_after(self.began_ns, LONG_SHARE) && is_after(self.last_ns, LAST_PART);
+        let is_end = self.freed_bytes >= MIN_BYTES && is_last;
         is_end.then_some(Shutdown { number: self.number, bytes: self.freed_bytes })
     }
 }
@@ -149,8 +156,9 @@ mod tests {
         assert_eq!(shutdown.map(|shutdown| shutdown.bytes), Some(100_000));
         assert_eq!(blocks.at_shutdown(shutdown), Freed { blocks: 100, bytes: 100_000 });
         assert_eq!(blocks.before(shutdown), Freed { blocks: 1_000, bytes: 1_000_000 });
-        // A third of the run is no end of it, and what is allocated later shows that it was none.
+        // Frees that are followed by a third of the run are no end of it, unless they go on; and what is allocated later shows that they were none.
         assert_eq!(last.shutdown(1_500), None);
+        assert!(LastFrees { last_ns: 1_490, ..last }.shutdown(1_500).is_some());
         (0..1_000).for_each(|_| last.allocated(60));
         assert_eq!(last.shutdown(1_100), None);
         let mut sum = FreedBlocks::default();
