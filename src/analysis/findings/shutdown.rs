@@ -8,10 +8,10 @@ const MOST_CREDIT: u64 = 64 << 10;
 /// Fewer bytes than that are no end.
 const MIN_BYTES: u64 = 64 << 10;
 /// The end of a program takes at most this share of its run: a queue that is emptied takes longer.
-const SHARE_OF_RUN: u64 = 5;
-/// It may take this share if the last free is in the last part of the run of the other share.
-const LONG_SHARE: u64 = 2;
-const LAST_PART: u64 = 20;
+const LAST_SHARE: u64 = 5;
+/// If it takes no longer than this, it may take this share.
+const SHORT_NS: u64 = 1_000_000_000;
+const SHORT_SHARE: u64 = 2;
 
 /// The last frees so far, with hardly an allocation between them.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +63,9 @@ impl LastFrees {
     /// Whether these frees ended a program that ran until `end_ns`.
     pub(super) fn shutdown(&self, end_ns: u64) -> Option<Shutdown> {
         let is_after = |at_ns: u64, share: u64| end_ns.saturating_sub(at_ns) <= end_ns / share;
-        let is_last = is_after(self.began_ns, SHARE_OF_RUN)
-            || is_after(self.began_ns, LONG_SHARE) && is_after(self.last_ns, LAST_PART);
+        let is_short = end_ns.saturating_sub(self.began_ns) <= SHORT_NS;
+        let share = if is_short { SHORT_SHARE } else { LAST_SHARE };
+        let is_last = is_after(self.began_ns, share) && is_after(self.last_ns, LAST_SHARE);
         let is_end = self.freed_bytes >= MIN_BYTES && is_last;
         is_end.then_some(Shutdown { number: self.number, bytes: self.freed_bytes })
     }
