@@ -259,7 +259,7 @@ def inherited():
     for closed in ["", "<&-", ">&-", "2>&-", "<&- >&- 2>&-"]:
         for ignored in ["", "PIPE", "HUP PIPE"]:
             found = []
-            for command in [[], [MEMLEDGER, "run", "--report", "off", "--"]]:
+            for command in [[], [MEMLEDGER, "run", "--preload", "off", "--report", "off", "--"]]:
                 path = os.path.join(FOLDER, "inherited.txt")
                 script = f"{f'trap {chr(39)}{chr(39)} {ignored};' if ignored else ''} exec {closed}; exec \"$@\""
                 end(["sh", "-c", script, "sh", *command, "/usr/bin/env", "-i", sys.executable, "-S", "-c", show, path])
