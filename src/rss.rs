@@ -1,7 +1,7 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
 //! The first is read at an interval, and between two readings where live bytes took it to a new peak. The second takes
-//! milliseconds in a large program, so it is read only where the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
+//! milliseconds in a large program, so it is read only at the interval, where the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
 //! only, and for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
 //! for four million.
 
@@ -98,7 +98,7 @@ const SHORT_REST: u32 = 20;
 /// Reads the resident memory.
 pub(crate) struct RssEvents {
     interval: Duration,
-    /// When RSS was read last for an event, and when it was last looked at.
+    /// When the interval began, and when RSS was last looked at.
     read_at: Option<Instant>,
     looked_at: Option<Instant>,
     /// The largest RSS of all events.
@@ -280,7 +280,10 @@ impl EventProvider for RssEvents {
             return;
         }
         self.peak = self.peak.max(bytes);
-        let is_first = self.read_at.replace(Instant::now()).is_none();
+        let is_first = self.read_at.is_none();
+        if is_due {
+            self.read_at = Some(Instant::now());
+        }
         if is_first || is_end {
             self.limit = os::memory_limit();
         }
@@ -299,7 +302,8 @@ impl EventProvider for RssEvents {
         if is_end {
             events.extend(allocators());
         }
-        if is_end || self.parts.is_due(bytes) {
+        // NOTE: not while memory grows to a peak: blocks that come while its pages are looked at would be in none.
+        if is_end || is_due && self.parts.is_due(bytes) {
             events.extend(self.parts.read(bytes));
         }
     }

@@ -23,7 +23,7 @@ static UNTRACKED: Declaration = Declaration {
 
 static TYPES: &[&Declaration] = &[&UNTRACKED];
 
-/// Looks once for such allocators, when a recording begins; and tells of those that were found since, in libraries that came later.
+/// Looks for such allocators when a recording begins. Later it adds those in libraries that the program opens.
 pub(crate) struct OtherAllocators {
     announced: bool,
     /// How many of [`redirected::Outcome::allocators`] were announced.

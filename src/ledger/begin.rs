@@ -89,7 +89,7 @@ pub(super) fn begin(
     state::set_option(state::FREE_SCOPES, plan.free_scope);
     let buffer_limit = plan.buffer_limit;
     let mut watched = None;
-    // Only who has asked for a watcher is told that there is none.
+    // That there is no watcher is said if one was asked for by name.
     let no_watcher = |error: &dyn std::fmt::Display| {
         if config.watch == Watch::Yes {
             problems::add(format!("there is no watcher: {error}"));

@@ -44,7 +44,6 @@ struct Locks {
     problems: MutexGuard<'static, Vec<String>>,
     queues: MutexGuard<'static, Vec<Arc<Queue>>>,
     importants: MutexGuard<'static, important::Cache>,
-    /// Released by its drop alone.
     #[cfg(redirects)]
     redirected: MutexGuard<'static, redirected::Outcome>,
 }
@@ -156,10 +155,13 @@ pub(super) fn in_child() -> bool {
         mut queues,
         importants,
         #[cfg(redirects)]
-        redirected,
+        mut redirected,
     } = locks;
     #[cfg(redirects)]
-    drop(redirected);
+    {
+        redirected.forget_threads();
+        drop(redirected);
+    }
     let (Some(mut old), Some(old_session)) = (recording.take(), session.take()) else {
         return false;
     };

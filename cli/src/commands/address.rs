@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The variable with which a program is told where to listen.
+/// The setting of a program that says where it listens.
 const CONTROL: &str = "MEMLEDGER_CONTROL";
 /// The state of a socket that listens, in `/proc/PID/net/tcp`.
 const LISTENS: &str = "0A";
@@ -83,7 +83,7 @@ fn listeners(process: &Path) -> Vec<(u16, String)> {
     tables.iter().flatten().flat_map(|table| table.lines()).filter_map(socket).collect()
 }
 
-/// The port that the process was told to listen at.
+/// The port in that setting of a process.
 fn configured_port(process: &Path) -> Option<u16> {
     let environment = fs::read(process.join("environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);

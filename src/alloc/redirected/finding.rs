@@ -150,9 +150,14 @@ impl Outcome {
         target.is_some_and(|target| self.moved.iter().any(|it| it.pages.contains(&target)))
     }
 
+    /// In the child of a fork: the threads that load libraries are the parent's.
+    pub(crate) fn forget_threads(&mut self) {
+        self.opening.clear();
+    }
+
     /// Forgets objects that were unloaded: another one is where they were.
-    fn forget((from, to): (usize, usize), moved: &mut Vec<Moved>) {
-        moved.retain(|old| {
+    fn forget_in(&mut self, (from, to): (usize, usize)) {
+        self.moved.retain(|old| {
             let is_there = old.object.0 < to && from < old.object.1;
             if is_there {
                 redirect::give_back(old.pages.clone());
@@ -231,7 +236,7 @@ fn redirect_in(
     if all.values().all(|wanted| outcome.is_redirected(wanted.function)) {
         return Ok(());
     }
-    Outcome::forget(object.addresses, &mut outcome.moved);
+    outcome.forget_in(object.addresses);
     if !is_alone() {
         return Err("a library has started a thread before".to_owned());
     }

@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(shutdown.map(|shutdown| shutdown.bytes), Some(100_000));
         assert_eq!(blocks.at_shutdown(shutdown), Freed { blocks: 100, bytes: 100_000 });
         assert_eq!(blocks.before(shutdown), Freed { blocks: 1_000, bytes: 1_000_000 });
-        // Frees that are followed by a third of the run are no end of it, unless they go on; and what is allocated later shows that they were none.
+        // They are no end if more than a fifth of the run follows, or if the program allocates again.
         assert_eq!(last.shutdown(1_500), None);
         assert!(LastFrees { last_ns: 1_490, ..last }.shutdown(1_500).is_some());
         (0..1_000).for_each(|_| last.allocated(60));

@@ -47,7 +47,7 @@ pub(super) const LIFETIME_COVERS: u64 = 95;
 /// each of the last seven.
 pub(super) const MOMENTS: usize = 8;
 
-/// The shortest run in which something grows: what a program builds in less is its result, not what would go on.
+/// The shortest run in which something grows. A shorter program ends before it can be told whether the growth would go on.
 pub(super) const MIN_GROWTH_NS: u64 = 1_000_000_000;
 
 /// What grows up to the peak has not been freed while the program ran but for the rest, in percent.

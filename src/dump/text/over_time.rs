@@ -20,7 +20,7 @@ enum Shape {
     Other,
 }
 
-/// The line, and the command that compares two moments of the rise, if there is one and if the report says by whom
+/// The line. Below it, if live bytes rose, the command that compares two moments of the rise, if the report says by whom
 /// memory was allocated. `None` if the times of the trace are too few.
 pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Option<String>)> {
     let points = &report.timeline.points;
