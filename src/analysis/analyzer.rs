@@ -246,9 +246,9 @@ impl<O: BlockObserver> Analyzer<O> {
         report
     }
 
-    /// The same report and the observer, of an analyzer that has read all that it will. Costs less than
+    /// The same report, of an analyzer that has read all that it will, once. Costs less than
     /// [`report`](Self::report), which copies all rows of a trace that is whole.
-    pub fn into_report(mut self) -> (Report, O) {
+    pub fn take_report(&mut self) -> Report {
         let taken = self.cutoff.take_report();
         let sources = self.sources();
         let mut report = taken.map_or_else(|| sources.build(), |report| *report);
@@ -256,7 +256,7 @@ impl<O: BlockObserver> Analyzer<O> {
         if !self.symbols.is_empty() {
             report.symbolize(&mut &self.symbols);
         }
-        (report, self.observer)
+        report
     }
 
     /// The stack that events refer to by `id` (`CallstackId`): a report of this one stack, without

@@ -6,7 +6,6 @@ use super::condition::{Condition, judge};
 use super::diff::DiffArgs;
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
-use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome, none_of, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
@@ -364,18 +363,15 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
     if !args.findings && !args.format().shows_findings(&options(args)) {
-        let (summary, analyzer) = read_with(Analyzer::new(), args, until)?;
-        let problems = analyzer.problems().to_vec();
-        let (mut report, _) = analyzer.into_report();
+        let (summary, mut analyzer) = read_with(Analyzer::new(), args, until)?;
+        let mut report = analyzer.take_report();
         symbolize_if_shown(&mut report, args);
-        return Ok((report, summary, problems));
+        return Ok((report, summary, analyzer.problems().to_vec()));
     }
-    let findings = ObserverThread::new(FindingsObserver::default());
-    let analyzer = Analyzer::observing(findings).by_bucket();
-    let (summary, analyzer) = read_with(analyzer, args, until)?;
-    let mut report = analyzer.report();
+    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+    let (summary, mut analyzer) = read_with(analyzer, args, until)?;
+    let mut report = analyzer.take_report();
     symbolize_if_shown(&mut report, args);
-    let analyzer = analyzer.map_observer(ObserverThread::into_observer);
     report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
     report.freed_in = analyzer.freed_in(&report, args.scope.as_deref());
     Ok((report, summary, analyzer.problems().to_vec()))

@@ -13,7 +13,6 @@ mod viewed;
 use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
-use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
 use super::quantity;
 use super::top::OfProgram;
@@ -426,12 +425,10 @@ fn analyze<'a>(
     let unreadable = |error| unreadable(path, error);
     let source = open_watched(path)?;
     if options.findings || formats.clone().any(|format| format.shows_findings(options)) {
-        let findings = ObserverThread::new(FindingsObserver::default());
-        let mut analyzer = Analyzer::observing(findings).by_bucket();
+        let mut analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
         let summary = read(source, &mut analyzer).map_err(unreadable)?;
-        let mut report = analyzer.report();
+        let mut report = analyzer.take_report();
         symbolize(&mut report);
-        let analyzer = analyzer.map_observer(ObserverThread::into_observer);
         report.findings = Some(analyzer.find(&report, None));
         return Ok((report, summary));
     }
@@ -440,7 +437,7 @@ fn analyze<'a>(
         analyzer = analyzer.by_bucket();
     }
     let summary = read(source, &mut analyzer).map_err(unreadable)?;
-    let mut report = analyzer.report();
+    let mut report = analyzer.take_report();
     symbolize(&mut report);
     Ok((report, summary))
 }

@@ -37,7 +37,7 @@ pub(super) fn name_alike(reports: &mut [Calls<'_>; 2]) {
             known.whole = (known.wholes == 1).then(|| whole.into_owned());
         }
     }
-    for call in reports.iter_mut().flat_map(Calls::different_mut) {
+    let rename = |call: &mut Call<'_>| {
         let short = short_name(call);
         match short.as_ref().and_then(|short| by_short.get(short)) {
             Some(Short { is_alone: true, whole: Some(whole), .. }) => call.rename(whole.clone()),
@@ -46,7 +46,8 @@ pub(super) fn name_alike(reports: &mut [Calls<'_>; 2]) {
             }
             _ => call.function = stable_function(&call.function).into_owned().into(),
         }
-    }
+    };
+    reports.iter_mut().for_each(|calls| calls.change(rename));
 }
 
 /// Whether the debug information has the last part of the name only.

@@ -1,7 +1,5 @@
 //! Moments of a run, with the live bytes of each bucket.
 
-use super::observer::Bucket;
-
 /// What distances between moments are counted in: events, nanoseconds, and allocated bytes. A program that
 /// starts with a million small events grows later, as events count; one that waits for hours grows at once.
 pub(super) const CLOCKS: usize = 3;
@@ -45,7 +43,7 @@ impl Moments {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn take(&mut self, at: [u64; CLOCKS], buckets: &[Bucket]) {
+    pub(super) fn take(&mut self, at: [u64; CLOCKS], live_bytes: &[u64]) {
         for clock in 0..CLOCKS {
             if at[clock] < self.next[clock] {
                 continue;
@@ -57,8 +55,7 @@ impl Moments {
                 taken.dedup_by_key(|moment| moment.at[clock] / *distance);
             }
             self.next[clock] = (at[clock] / *distance).saturating_add(1).saturating_mul(*distance);
-            let live_bytes = buckets.iter().map(|bucket| bucket.live_bytes).collect();
-            self.taken[clock].push(Moment { at, live_bytes });
+            self.taken[clock].push(Moment { at, live_bytes: live_bytes.to_vec() });
         }
     }
 }

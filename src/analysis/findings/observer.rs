@@ -4,9 +4,10 @@ use super::moments::{CLOCKS, Moment, Moments};
 use super::shutdown::{FreedBlocks, LastFrees, Shutdown};
 use crate::analysis::hash::IntMap;
 use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
+use std::borrow::Cow;
 
-/// The maximum number of pairs that are kept: a bucket, and a thread that frees its blocks. What other
-/// pairs have freed is missing in the findings about them.
+/// The maximum number of pairs that are kept beside the last one of each bucket: a bucket, and a thread that frees its
+/// blocks. What other pairs have freed is missing in the findings about them.
 const MAX_PAIRS: usize = 1 << 16;
 /// The maximum number of reallocations that are half done: a program has one for each thread. The
 /// blocks of further ones count as freed.
@@ -14,11 +15,15 @@ const MAX_PENDING: usize = 1 << 16;
 
 /// Collects what findings need: [`Analyzer::find`](crate::analysis::Analyzer::find) makes them.
 ///
-/// Memory: about 1,100 bytes for each bucket, 64 for each live block that was reallocated, and at most
+/// Memory: about 700 bytes for each bucket, 64 for each live block that was reallocated, and at most
 /// 5 MiB for who frees what.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
     pub(super) buckets: Vec<Bucket>,
+    /// By bucket.
+    ///
+    /// PERF: beside the buckets, because a moment copies them all.
+    live_bytes: Vec<u64>,
     /// Live blocks that were reallocated.
     chains: Chains,
     /// Blocks between the two halves of a reallocation, by the number of the first.
@@ -54,7 +59,6 @@ pub(super) fn lifetime_end(class: usize) -> u64 {
 /// What was seen of the blocks of one bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
-    pub(super) live_bytes: u64,
     /// The sum of the times at which its live blocks were allocated.
     pub(super) live_since: u128,
     /// The bytes of its short-lived blocks.
@@ -250,30 +254,30 @@ impl FindingsObserver {
         self.last_frees.allocated(bytes);
     }
 
-    /// By bucket: the reallocations of its blocks, also of those still live.
-    pub(super) fn ended(&self) -> Vec<Option<Box<Ended>>> {
-        let mut ended: Vec<_> = self.buckets.iter().map(|bucket| bucket.ended.clone()).collect();
-        for chain in self.chains.values().chain(self.pending.values()) {
-            if let Some(of) = ended.get_mut(chain.bucket as usize) {
-                of.get_or_insert_default().add(chain);
-            }
-        }
-        ended
+    /// The reallocations of blocks, also of those still live, with the buckets of these; a bucket may come several times.
+    pub(super) fn ended(&self) -> impl Iterator<Item = (usize, Cow<'_, Ended>)> {
+        let of_live = self.chains.values().chain(self.pending.values()).map(|chain| {
+            let mut ended = Ended::default();
+            ended.add(chain);
+            (chain.bucket as usize, Cow::Owned(ended))
+        });
+        let buckets = self.buckets.iter().enumerate();
+        let ended = buckets.filter_map(|(number, bucket)| Some((number, bucket.ended.as_ref()?)));
+        ended.map(|(number, ended)| (number, Cow::Borrowed(&**ended))).chain(of_live)
     }
 
-    /// Who has freed blocks of which bucket, in no particular order.
-    pub(super) fn freed(&self) -> Vec<(u32, Actor, FreedBlocks)> {
-        let mut pairs = self.pairs.clone();
-        for (number, bucket) in (0_u32..).zip(&self.buckets) {
-            add_pair(&mut pairs, number, bucket);
-        }
-        pairs.into_iter().map(|((bucket, by), freed)| (bucket, by, freed)).collect()
+    /// Who has freed blocks of which bucket, in no particular order; a pair may come twice.
+    pub(super) fn freed(&self) -> impl Iterator<Item = (u32, Actor, FreedBlocks)> {
+        let last = (0_u32..).zip(&self.buckets).filter(|(_, bucket)| bucket.freed.all.blocks > 0);
+        let last = last.map(|(number, bucket)| (number, bucket.freed_by, bucket.freed));
+        self.pairs.iter().map(|(&(bucket, by), &freed)| (bucket, by, freed)).chain(last)
     }
 
     #[cold]
     #[inline(never)]
     fn grow(&mut self, number: usize) {
         self.buckets.resize_with(number + 1, Bucket::default);
+        self.live_bytes.resize(number + 1, 0);
     }
 
     #[inline(always)]
@@ -288,17 +292,19 @@ impl FindingsObserver {
     #[inline(always)]
     fn begin(&mut self, event: &BlockEvent) {
         let bucket = self.bucket(event.bucket);
-        bucket.live_bytes = bucket.live_bytes.wrapping_add(event.bytes);
         bucket.live_since = bucket.live_since.wrapping_add(u128::from(event.allocated_at_ns));
+        let live_bytes = &mut self.live_bytes[event.bucket as usize];
+        *live_bytes = live_bytes.wrapping_add(event.bytes);
     }
 
     /// A block of bucket `number`, which had `bytes`, is no longer live.
     #[inline(always)]
     fn end(&mut self, event: &BlockEvent, number: u32, bytes: u64) -> &mut Bucket {
         let bucket = self.bucket(number);
-        bucket.live_bytes = bucket.live_bytes.wrapping_sub(bytes);
         bucket.live_since = bucket.live_since.wrapping_sub(u128::from(event.allocated_at_ns));
-        bucket
+        let live_bytes = &mut self.live_bytes[number as usize];
+        *live_bytes = live_bytes.wrapping_sub(bytes);
+        &mut self.buckets[number as usize]
     }
 
     #[inline(always)]
@@ -428,7 +434,7 @@ impl BlockObserver for FindingsObserver {
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
         let at: [u64; CLOCKS] = [event.number, event.at_ns, self.allocated_bytes];
         if self.moments.is_due(at) {
-            self.moments.take(at, &self.buckets);
+            self.moments.take(at, &self.live_bytes);
         }
         match change {
             BlockChange::Allocated => {

@@ -87,6 +87,8 @@ pub(super) struct Seen {
     sizes: IntMap<u64, u64>,
     /// The calls of its largest bucket, and the stack of that.
     most: (u64, Option<usize>),
+    /// The rows of scope, name and thread of the bucket that was added last.
+    last: (usize, usize, usize),
 }
 
 /// What buckets of one place have in common.
@@ -235,7 +237,8 @@ impl Builder<'_> {
             place.file = line.as_ref().map(|(file, _)| file.clone());
             place.line = line.as_ref().map(|(_, line)| *line);
         }
-        Some(Seen { place, is_named, ..Seen::default() })
+        let last = (row.scope, row.name, row.thread);
+        Some(Seen { place, is_named, last, ..Seen::default() })
     }
 
     /// Adds a bucket to its place.
@@ -245,6 +248,11 @@ impl Builder<'_> {
         let calls = row.figures.allocations.wrapping_add(row.figures.reallocations);
         if calls >= seen.most.0 {
             seen.most = (calls, row.stack);
+        }
+        // PERF: that what is the same stays the same is seen without a look at its names.
+        let rows = (row.scope, row.name, row.thread);
+        if std::mem::replace(&mut seen.last, rows) == rows {
+            return;
         }
         let place = &mut seen.place;
         let path = &report.by_scope[row.scope].path;
@@ -283,9 +291,9 @@ fn add_seen(
             }
         }
     }
-    for (bucket, ended) in observer.ended().iter().enumerate() {
-        if let (Some(place), Some(ended)) = (place(bucket), ended) {
-            all[place].ended.sum(ended);
+    for (bucket, ended) in observer.ended() {
+        if let Some(place) = place(bucket) {
+            all[place].ended.sum(&ended);
         }
     }
     for seen in &mut *all {

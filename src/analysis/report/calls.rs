@@ -88,10 +88,19 @@ pub(crate) struct Call<'a> {
     found: Option<&'a SourceFrame>,
     /// The crate, or the name of the module's file.
     owner: Cow<'a, str>,
+    marks: Marks,
+}
+
+/// What folding asks of a call.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
     folded: bool,
     whose: Whose,
     /// Whether all calls that it makes are the allocator's.
     is_entry: bool,
+    /// Whether it is a function `main`, which the compiler makes where it calls the runtime of std.
+    is_main: bool,
+    is_in_std: bool,
 }
 
 impl<'a> Call<'a> {
@@ -105,9 +114,13 @@ impl<'a> Call<'a> {
             function: with_module(function, found.file.as_deref()),
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
-            folded: is_folded(owner, function) || in_module(),
-            whose: Whose::of(module, Some(found)),
-            is_entry: is_allocation_entry(function, found.file.as_deref()),
+            marks: Marks {
+                folded: is_folded(owner, function) || in_module(),
+                whose: Whose::of(module, Some(found)),
+                is_entry: is_allocation_entry(function, found.file.as_deref()),
+                is_main: function == "main",
+                is_in_std: owner == Some("std"),
+            },
         }
     }
 
@@ -123,7 +136,8 @@ impl<'a> Call<'a> {
         let module = frame.module.and_then(|module| report.modules.get(module));
         let folded = module.is_some_and(Module::is_library);
         let whose = Whose::of(module, None);
-        Self { function, found: None, owner, folded, whose, is_entry: false }
+        let marks = Marks { folded, whose, is_entry: false, is_main: false, is_in_std: false };
+        Self { function, found: None, owner, marks }
     }
 
     /// Its function, as a report names it.
@@ -134,7 +148,7 @@ impl<'a> Call<'a> {
     /// Gives it another name, from which its crate follows.
     pub(crate) fn rename(&mut self, function: String) {
         let owner = crate_of(&function).map(str::to_owned);
-        self.folded = is_folded(owner.as_deref(), &function);
+        self.marks.folded = is_folded(owner.as_deref(), &function);
         if let Some(owner) = owner {
             self.owner = Cow::Owned(owner);
         }
@@ -166,6 +180,10 @@ impl<'a> Call<'a> {
 pub(crate) struct Calls<'a> {
     /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
     different: Vec<Call<'a>>,
+    /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
+    marks: Vec<Marks>,
+    /// Whether a call of a script is among them.
+    has_scripts: bool,
     /// By number: its call, an index of `different`.
     of_number: Vec<u32>,
     /// By frame: the numbers of its calls, innermost first.
@@ -176,7 +194,7 @@ pub(crate) struct Calls<'a> {
 impl<'a> Calls<'a> {
     /// The calls of `report`; folded ones are shown only if `all_frames` are wanted.
     pub(crate) fn of(report: &'a Report, all_frames: bool) -> Self {
-        let (mut different, mut of_number) = (Vec::new(), Vec::new());
+        let (mut different, mut of_number) = (Vec::<Call<'_>>::new(), Vec::new());
         let mut known = HashMap::new();
         let mut by_frame = Vec::with_capacity(report.frames.len());
         for frame in &report.frames {
@@ -193,19 +211,21 @@ impl<'a> Calls<'a> {
             }
             by_frame.push(start..of_number.len() as u32);
         }
-        Self { different, of_number, by_frame, all_frames }
+        let marks: Vec<_> = different.iter().map(|call| call.marks).collect();
+        let has_scripts = marks.iter().any(|marks| marks.whose == Whose::Script);
+        Self { different, marks, has_scripts, of_number, by_frame, all_frames }
     }
 
     /// What of the program's own code has no names or lines.
     pub(crate) fn unnamed(&self) -> Unnamed {
-        let of = |whose: Whose| self.different.iter().filter(move |call| call.whose == whose);
+        let of = |whose: Whose| self.different.iter().filter(move |call| call.marks.whose == whose);
         let own = of(Whose::Own).filter_map(|call| call.found);
         let has_lines = own.clone().any(|found| found.line.is_some());
         let is_interpreted =
             of(Whose::Interpreter).any(|call| call.function.starts_with("_PyEval_"));
         Unnamed {
             lines: own.count() > 0 && !has_lines && !is_interpreted,
-            scripts: is_interpreted && of(Whose::Script).next().is_none(),
+            scripts: is_interpreted && !self.has_scripts,
         }
     }
 
@@ -214,9 +234,12 @@ impl<'a> Calls<'a> {
         &self.different
     }
 
-    /// The same, to be changed.
-    pub(crate) fn different_mut(&mut self) -> &mut [Call<'a>] {
-        &mut self.different
+    /// Has `change` change each of the different calls.
+    pub(crate) fn change(&mut self, change: impl FnMut(&mut Call<'a>)) {
+        self.different.iter_mut().for_each(change);
+        for (marks, call) in self.marks.iter_mut().zip(&self.different) {
+            *marks = call.marks;
+        }
     }
 
     /// The call with this number, as an index of [`different`](Self::different).
@@ -254,16 +277,17 @@ impl<'a> Calls<'a> {
 
     /// Leaves those of all calls of a stack that are shown.
     pub(crate) fn fold(&self, shown: &mut Vec<u32>) {
-        let entry = shown.iter().rposition(|&number| self.get(number).is_entry);
+        let marks = |number: u32| self.marks[self.index(number)];
+        let entry = shown.iter().rposition(|&number| marks(number).is_entry);
         shown.drain(..entry.unwrap_or(0));
-        let has_script = shown.iter().any(|&number| self.get(number).whose == Whose::Script);
+        let is_script = |&number: &u32| marks(number).whose == Whose::Script;
+        let has_script = self.has_scripts && shown.iter().any(is_script);
         let mut kept = 0;
         for at in 0..shown.len() {
-            let call = self.get(shown[at]);
-            // The function `main` that the compiler makes calls the runtime of std.
-            let is_in_std = || at > 0 && self.get(shown[at - 1]).owner == "std";
+            let call = marks(shown[at]);
+            let is_in_std = || at > 0 && marks(shown[at - 1]).is_in_std;
             let runs_script = has_script && call.whose == Whose::Interpreter;
-            if !(call.folded || runs_script || call.function == "main" && is_in_std()) {
+            if !(call.folded || runs_script || call.is_main && is_in_std()) {
                 // NOTE: `kept` is at most `at`, so the call before the next one is still in its place.
                 shown[kept] = shown[at];
                 kept += 1;
@@ -273,14 +297,14 @@ impl<'a> Calls<'a> {
             return shown.truncate(kept);
         }
         // What std does for itself says more than how it allocates.
-        let by_std = shown.iter().position(|&number| self.get(number).owner == "std");
+        let by_std = shown.iter().position(|&number| marks(number).is_in_std);
         shown.drain(..by_std.unwrap_or(0));
     }
 
     /// Leaves those from the innermost call of the program's own code on, if there is one: a library allocates for who
     /// calls it. All are left if all frames are wanted.
     pub(crate) fn start_at_own(&self, shown: &mut Vec<u32>) {
-        let is_own = |number: &u32| self.get(*number).whose != Whose::Others;
+        let is_own = |&number: &u32| self.marks[self.index(number)].whose != Whose::Others;
         let own = shown.iter().position(is_own).filter(|_| !self.all_frames);
         shown.drain(..own.unwrap_or(0));
     }

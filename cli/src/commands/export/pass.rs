@@ -30,10 +30,13 @@ pub fn pass<O: BlockObserver>(
 }
 
 /// The report with symbols, and the observer.
-pub fn symbolized<O: BlockObserver>(analyzer: Analyzer<O>, symbols: &SymbolArgs) -> (Report, O) {
-    let (mut report, observer) = analyzer.into_report();
+pub fn symbolized<O: BlockObserver>(
+    mut analyzer: Analyzer<O>,
+    symbols: &SymbolArgs,
+) -> (Report, O) {
+    let mut report = analyzer.take_report();
     symbols::symbolize(&mut report, symbols);
-    (report, observer)
+    (report, analyzer.into_observer())
 }
 
 /// The outcome of an export of all that could be read.

@@ -156,9 +156,10 @@ fn write<W: TableWriter>(
     finish: impl FnOnce(W) -> io::Result<()>,
 ) -> Result<Outcome, CliError> {
     let observer = ToTables::new(tables);
-    let (analyzer, summary) = pass(&args.trace, observer, ToTables::has_failed)?;
+    let (mut analyzer, summary) = pass(&args.trace, observer, ToTables::has_failed)?;
     let actors = actors(&analyzer);
-    let (mut report, observer) = analyzer.into_report();
+    let mut report = analyzer.take_report();
+    let observer = analyzer.into_observer();
     let failed = |error| unwritable(&args.output, error);
     let rest = observer.write_stacks(&report, actors).map_err(failed)?;
     symbols::symbolize(&mut report, &args.symbols);
