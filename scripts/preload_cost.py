@@ -26,6 +26,19 @@ update t set b = b || 'x' where a % 3 = 0; delete from t where a % 5 = 0; select
 NUMPY = "import numpy; of = numpy.random.default_rng(1).random(3_000_000); of.sort(); print(of[0] < of[-1])"
 JSON = "import json; text = json.dumps([{'a': i, 'b': [str(i)] * 5} for i in range(60000)]); " \
        "print(sum(len(json.loads(text)) for _ in range(4)))"
+# 20 million pairs over 1,000 live blocks, and hardly anything else.
+ALLOCATES = """#include <stdlib.h>
+int main(void) {
+    static char *blocks[1000];
+    unsigned number = 1;
+    for (int i = 0; i < 20000000; i++) {
+        number = number * 1103515245 + 12345;
+        char **block = &blocks[(number >> 8) % 1000];
+        free(*block);
+        if (!(*block = malloc(16 + (number >> 20) % 240))) return 1;
+        **block = 1;
+    }
+}"""
 
 
 def programs(folder):
@@ -41,6 +54,10 @@ def programs(folder):
     if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
         yield "Python: import numpy, sort", [python, "-c", NUMPY], None
     yield "Python: JSON", [python, "-c", JSON], None
+    if shutil.which("gcc"):
+        allocates = os.path.join(folder, "allocates")
+        subprocess.run(["gcc", "-O2", "-xc", "-", "-o", allocates], input=ALLOCATES, check=True, text=True)
+        yield "C: malloc and free, no more", [allocates], None
     yield "true", ["/bin/true"], None
 
 

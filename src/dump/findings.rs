@@ -7,6 +7,9 @@ use crate::analysis::{
 use crate::words::escape;
 use std::borrow::Cow;
 
+/// Blocks of which at least this share of the peak is, in millionths, need no advice to be larger.
+const MUCH_OF_PEAK: u64 = 250_000;
+
 impl Finding {
     /// What was seen, with the figures: one or two sentences without their last full stop.
     pub fn evidence(&self) -> String {
@@ -184,12 +187,17 @@ impl Finding {
                  with call stacks says which they are",
                 bytes(*reserve_bytes)
             ),
-            FindingKind::Grows { reserve_bytes, .. } => {
-                let size = bytes(*reserve_bytes);
-                let saves = calls(self.calls);
+            // What is too large is not to be made so from the start.
+            FindingKind::Grows { peak_millionths, .. } if *peak_millionths >= MUCH_OF_PEAK => {
                 format!(
-                    "Reserve {size} when it is made, which is enough for 9 in 10; this saves {saves}"
+                    "Its blocks are {} of the peak: shrink them when a burst is over; reserve only what is always needed",
+                    percent(*peak_millionths, 1_000_000)
                 )
+            }
+            FindingKind::Grows { reserve_bytes, blocks, .. } => {
+                let size = bytes(*reserve_bytes);
+                let enough = if *blocks == 1 { "" } else { ", which is enough for 9 in 10" };
+                format!("Reserve {size} when it is made{enough}; this saves {}", calls(self.calls))
             }
             FindingKind::Reallocates { .. } => {
                 "Reserve the size that is needed when the block is made".to_owned()
@@ -342,7 +350,7 @@ fn only_grows(moments: &[LiveAt], blocks: u64, until: GrowsUntil) -> String {
 }
 
 /// A function with the place of its call in the last part of the path, such as `clean (main.rs:29)`.
-fn at_line(name: &str, file: Option<&str>, line: Option<u32>) -> String {
+pub(super) fn at_line(name: &str, file: Option<&str>, line: Option<u32>) -> String {
     let name = escape(&short(name));
     match file.zip(line) {
         Some((file, line)) => {

@@ -45,19 +45,26 @@ impl Json for Place {
 impl Json for FindingKind {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| match self {
-            Self::Grows { blocks, growths, moved, copied_bytes, largest_bytes, reserve_bytes } => {
-                numbers(
-                    object,
-                    &[
-                        ("blocks", *blocks),
-                        ("growths", *growths),
-                        ("moved", *moved),
-                        ("copied_bytes", *copied_bytes),
-                        ("largest_bytes", *largest_bytes),
-                        ("reserve_bytes", *reserve_bytes),
-                    ],
-                )
-            }
+            Self::Grows {
+                blocks,
+                growths,
+                moved,
+                copied_bytes,
+                largest_bytes,
+                reserve_bytes,
+                peak_millionths,
+            } => numbers(
+                object,
+                &[
+                    ("blocks", *blocks),
+                    ("growths", *growths),
+                    ("moved", *moved),
+                    ("copied_bytes", *copied_bytes),
+                    ("largest_bytes", *largest_bytes),
+                    ("reserve_bytes", *reserve_bytes),
+                    ("peak_millionths", *peak_millionths),
+                ],
+            ),
             Self::Reallocates { reallocations, allocations } => {
                 numbers(object, &[("reallocations", *reallocations), ("allocations", *allocations)])
             }

@@ -8,7 +8,7 @@ use super::thresholds::{KEPT, MIN_HELD};
 use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::hash::IntMap;
-use crate::analysis::report::Report;
+use crate::analysis::report::{Calls, Report};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
@@ -55,7 +55,7 @@ impl Pages {
 /// The finding of what the allocator keeps, if that is much of the resident memory.
 pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
-    report: &Report,
+    (report, calls): (&Report, &Calls<'_>),
     places: &Places,
 ) -> Option<Finding> {
     let rss = report.rss.as_ref()?;
@@ -88,7 +88,8 @@ pub(super) fn find(
             blocks: seen.map_or(0, |seen| seen.figures.live_blocks),
             pages: most.map_or(0, |(_, pages)| pages),
         },
-        place: seen.map_or_else(Place::default, |seen| seen.place.clone()),
+        place: seen
+            .map_or_else(Place::default, |seen| seen.place(WeightOf::Resident, report, calls)),
         bytes: kept_bytes,
         calls: 0,
         weight: millionths(kept_bytes, resident_bytes),

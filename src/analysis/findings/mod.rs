@@ -5,7 +5,7 @@
 //! observer.rs  what is collected of single blocks while a trace is read
 //! moments.rs   the live bytes of buckets at some moments of a run
 //! shutdown.rs  what a program frees when it ends
-//! places.rs    buckets that are one place: a line of code, or a scope with a name
+//! places.rs    buckets that are one place: a function, or a scope with a name
 //! matrix.rs    in which scopes blocks of which scopes are freed
 //! rules.rs     when something at a place is a finding, and its figures
 //! peak.rs      when the peak is that of two parts of the program at once
@@ -50,9 +50,9 @@ impl Analyzer<FindingsObserver> {
         let calls = Calls::of(report, false);
         let mut places = Places::of(self, (report, &calls), scope);
         rules::add_ages(&mut places, self);
-        let mut found = rules::find(&places);
+        let mut found = rules::find((report, &calls), &places);
         found.extend(peak::find(self, (report, &calls), &places));
-        found.extend(kept::find(self, report, &places));
+        found.extend(kept::find(self, (report, &calls), &places));
         sort(&mut found);
         found
     }

@@ -1,11 +1,11 @@
-//! Buckets that are one place: a line of code if the trace has stacks, otherwise a scope with a name.
+//! Buckets that are one place: a function if the trace has stacks, otherwise a scope with a name.
 
 use super::matrix::Matrix;
 use super::moments::{CLOCKS, EVENTS, Moment};
 use super::observer::{Ended, FindingsObserver, LIFETIMES};
 use super::shutdown::{Freed, Shutdown};
 use super::thresholds::MIN_BYTES;
-use super::types::{FreedBy, FreedIn, Place};
+use super::types::{FreedBy, FreedIn, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
 use crate::analysis::hash::IntMap;
@@ -65,7 +65,9 @@ impl Clocks {
 /// What was seen of the blocks of one place.
 #[derive(Default)]
 pub(super) struct Seen {
-    pub(super) place: Place,
+    /// Without a line.
+    place: Place,
+    lines: Vec<Line>,
     pub(super) figures: Figures,
     /// Whether the place is one piece of code: a stack, a scope, or a tag.
     pub(super) is_named: bool,
@@ -85,16 +87,66 @@ pub(super) struct Seen {
     /// What was freed when it ended.
     pub(super) freed_at_shutdown: Freed,
     sizes: IntMap<u64, u64>,
-    /// The calls of its largest bucket, and the stack of that.
-    most: (u64, Option<usize>),
     /// The rows of scope, name and thread of the bucket that was added last.
     last: (usize, usize, usize),
+}
+
+/// A line of a function that allocates.
+struct Line {
+    /// Its call, as [`Calls::index`] numbers them.
+    call: usize,
+    /// Allocations and reallocations.
+    calls: u64,
+    /// Bytes that are live at the peak, or at the end if that is more.
+    held_bytes: u64,
+    /// Its stack with the most calls, and how many these are.
+    stack: (u64, usize),
+}
+
+impl Seen {
+    /// Whether it is a function, and not a scope.
+    pub(super) fn has_function(&self) -> bool {
+        self.place.function.is_some()
+    }
+
+    /// The place, with the line that has most of what a finding is weighed by, and who calls it there.
+    pub(super) fn place(&self, of: WeightOf, report: &Report, calls: &Calls<'_>) -> Place {
+        let weight = |line: &&Line| match of {
+            WeightOf::Peak | WeightOf::Resident => (line.held_bytes, line.calls),
+            WeightOf::Calls | WeightOf::AllocatedBytes => (line.calls, line.held_bytes),
+        };
+        let mut place = self.place.clone();
+        let Some(line) = self.lines.iter().max_by_key(weight) else { return place };
+        if let Some((file, line)) = calls.different()[line.call].source() {
+            (place.file, place.line) = (Some(file.to_owned()), Some(line));
+        }
+        let mut shown = Vec::new();
+        own_calls(report, calls, line.stack.1, &mut shown);
+        // Functions that call one another recur.
+        let mut names: Vec<&str> = Vec::new();
+        for name in shown.iter().map(|&call| calls.get(call).name_of_function()) {
+            if names.len() <= CALLERS && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        place.callers = names.into_iter().skip(1).map(str::to_owned).collect();
+        place
+    }
+}
+
+/// Puts the calls of a stack from the innermost one of the program's own code on into `shown`.
+fn own_calls(report: &Report, calls: &Calls<'_>, stack: usize, shown: &mut Vec<u32>) {
+    shown.clear();
+    if let Some(stack) = report.by_stack.get(stack) {
+        calls.shown(stack, shown);
+        calls.start_at_own(shown);
+    }
 }
 
 /// What buckets of one place have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
-    Call { function: String, line: Option<(String, u32)> },
+    Function { name: String, file: Option<String> },
     Name { scope: usize, name: usize },
 }
 
@@ -128,7 +180,6 @@ impl Places {
         };
         let place_of: Vec<_> =
             report.by_bucket.iter().map(|row| builder.place(row, is_of_sample)).collect();
-        builder.add_callers();
         let mut all = builder.all;
         let shutdown = analyzer.observer().shutdown(report.trace.duration_ns);
         add_seen(&mut all, &place_of, analyzer, (report, shutdown));
@@ -166,7 +217,8 @@ impl Builder<'_> {
         {
             return None;
         }
-        let call = row.stack.filter(|_| has_stack).and_then(|stack| self.call(stack));
+        let stack = row.stack.filter(|_| has_stack);
+        let call = stack.and_then(|stack| self.call(stack));
         let known = call.and_then(|call| self.by_call.get(call as usize).copied().flatten());
         let number = match (known, call) {
             (Some(number), _) => number,
@@ -180,6 +232,9 @@ impl Builder<'_> {
             (None, None) => self.by_key(Key::Name { scope: row.scope, name: row.name }, row)?,
         };
         self.add(number, row);
+        if let (Some(call), Some(stack)) = (call, stack) {
+            self.add_line(number, self.calls.index(call), stack, row);
+        }
         Some(number)
     }
 
@@ -195,28 +250,14 @@ impl Builder<'_> {
 
     /// The innermost call of the program's own code of a stack; the calls from there on are in `shown`.
     fn call(&mut self, stack: usize) -> Option<u32> {
-        self.calls.shown(self.report.by_stack.get(stack)?, &mut self.shown);
-        self.calls.start_at_own(&mut self.shown);
+        own_calls(self.report, self.calls, stack, &mut self.shown);
         self.shown.first().copied()
     }
 
     fn key(&self, call: u32) -> Key {
         let call = self.calls.get(call);
-        let line = call.source().map(|(file, line)| (file.to_owned(), line));
-        Key::Call { function: call.function.clone().into_owned(), line }
-    }
-
-    /// Names the callers in the largest stack of each place.
-    fn add_callers(&mut self) {
-        for place in 0..self.all.len() {
-            if self.all[place].most.1.and_then(|stack| self.call(stack)).is_some()
-                && self.all[place].place.function.is_some()
-            {
-                let callers = self.shown.iter().skip(1).take(CALLERS);
-                let name = |&call: &u32| self.calls.get(call).function.clone().into_owned();
-                self.all[place].place.callers = callers.map(name).collect();
-            }
-        }
+        let file = call.source().map(|(file, _)| file.to_owned());
+        Key::Function { name: call.name_of_function().to_owned(), file }
     }
 
     fn new_place(&self, key: &Key, row: &BucketRow) -> Option<Seen> {
@@ -231,24 +272,33 @@ impl Builder<'_> {
             ..Place::default()
         };
         let mut is_named = scope.path.len() > 1 || name.group != ["Unknown"];
-        if let Key::Call { function, line } = key {
+        if let Key::Function { name, .. } = key {
             is_named = true;
-            place.function = Some(function.clone());
-            place.file = line.as_ref().map(|(file, _)| file.clone());
-            place.line = line.as_ref().map(|(_, line)| *line);
+            place.function = Some(name.clone());
         }
         let last = (row.scope, row.name, row.thread);
         Some(Seen { place, is_named, last, ..Seen::default() })
+    }
+
+    /// Adds a bucket to the line that its blocks are allocated in.
+    fn add_line(&mut self, number: usize, call: usize, stack: usize, row: &BucketRow) {
+        let lines = &mut self.all[number].lines;
+        let at = lines.iter().position(|line| line.call == call).unwrap_or_else(|| {
+            lines.push(Line { call, calls: 0, held_bytes: 0, stack: (0, stack) });
+            lines.len() - 1
+        });
+        let (line, figures) = (&mut lines[at], &row.figures);
+        let calls = figures.allocations.wrapping_add(figures.reallocations);
+        line.calls = line.calls.wrapping_add(calls);
+        let held = figures.live_bytes_at_peak.max(figures.live_bytes);
+        line.held_bytes = line.held_bytes.wrapping_add(held);
+        line.stack = line.stack.max((calls, stack));
     }
 
     /// Adds a bucket to its place.
     fn add(&mut self, number: usize, row: &BucketRow) {
         let (report, seen) = (self.report, &mut self.all[number]);
         seen.figures.add(&row.figures);
-        let calls = row.figures.allocations.wrapping_add(row.figures.reallocations);
-        if calls >= seen.most.0 {
-            seen.most = (calls, row.stack);
-        }
         // PERF: that what is the same stays the same is seen without a look at its names.
         let rows = (row.scope, row.name, row.thread);
         if std::mem::replace(&mut seen.last, rows) == rows {

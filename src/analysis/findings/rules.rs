@@ -6,6 +6,7 @@ use super::places::{Places, Seen};
 use super::thresholds::*;
 use super::types::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
 use crate::analysis::analyzer::Analyzer;
+use crate::analysis::report::{Calls, Report};
 
 /// The figures that a finding is weighed with.
 #[derive(Clone, Copy, Default)]
@@ -48,7 +49,7 @@ pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver
 }
 
 /// All findings of places, in no particular order.
-pub(super) fn find(places: &Places) -> Vec<Finding> {
+pub(super) fn find((report, calls): (&Report, &Calls<'_>), places: &Places) -> Vec<Finding> {
     let mut found = Vec::new();
     for seen in &places.all {
         let whole = Whole { places, seen };
@@ -70,7 +71,7 @@ pub(super) fn find(places: &Places) -> Vec<Finding> {
         ];
         found.extend(kinds.into_iter().flatten().map(|(kind, weight)| Finding {
             kind,
-            place: seen.place.clone(),
+            place: seen.place(weight.of, report, calls),
             bytes: weight.bytes,
             calls: weight.calls,
             weight: weight.share,
@@ -145,6 +146,7 @@ impl Whole<'_> {
             copied_bytes: all.copied_bytes,
             largest_bytes: all.largest,
             reserve_bytes,
+            peak_millionths: self.held(self.seen.figures.live_bytes_at_peak).share,
         };
         is_enough.then(|| (kind, calls.or(copied)))
     }
@@ -174,8 +176,11 @@ impl Whole<'_> {
     fn left_behind(&self) -> Found {
         let figures = &self.seen.figures;
         let (blocks, bytes) = (figures.live_blocks, figures.live_bytes);
-        let has_stack = self.seen.place.function.is_some();
-        let for_each = if has_stack { FREED_FOR_EACH_LEFT } else { FREED_FOR_EACH_LEFT_IN_SCOPE };
+        let for_each = if self.seen.has_function() {
+            FREED_FOR_EACH_LEFT
+        } else {
+            FREED_FOR_EACH_LEFT_IN_SCOPE
+        };
         if !self.seen.is_named || blocks < MIN_LEFT || figures.frees / for_each < blocks {
             return None;
         }

@@ -43,9 +43,9 @@ pub struct Place {
     pub function: Option<String>,
     /// The source file of its call, if symbols say it.
     pub file: Option<String>,
-    /// The line in it.
+    /// The line in it that has most of what the finding is weighed by.
     pub line: Option<u32>,
-    /// The functions that call it, from the inside, of the stack with the most blocks; no more than
+    /// The functions that call it, from the inside, of the stack of that line with the most blocks; no more than
     /// three.
     pub callers: Vec<String>,
     /// The scope stack, outermost first: the part that is the same for all blocks.
@@ -80,6 +80,8 @@ pub enum FindingKind {
         /// A power of two of bytes, or `largest_bytes`: at least nine in ten of the blocks never needed
         /// more.
         reserve_bytes: u64,
+        /// What is live at the peak of the program of all blocks of the place, in millionths of that peak.
+        peak_millionths: u64,
     },
     /// The same in a report without single blocks.
     Reallocates {

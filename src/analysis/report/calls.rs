@@ -110,13 +110,19 @@ impl<'a> Call<'a> {
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         let module = frame.module.and_then(|module| report.modules.get(module));
         let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
+        let folded = is_folded(owner, function) || in_module();
+        let whose = match Whose::of(module, Some(found)) {
+            // Without a file, the crate says that it is the standard library's.
+            Whose::Own if folded && owner.is_some() => Whose::Others,
+            whose => whose,
+        };
         Self {
             function: with_module(function, found.file.as_deref()),
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
             marks: Marks {
-                folded: is_folded(owner, function) || in_module(),
-                whose: Whose::of(module, Some(found)),
+                folded,
+                whose,
                 is_entry: is_allocation_entry(function, found.file.as_deref()),
                 is_main: function == "main",
                 is_in_std: owner == Some("std"),
@@ -143,6 +149,11 @@ impl<'a> Call<'a> {
     /// Its function, as a report names it.
     pub(crate) fn name_of_function(&self) -> &str {
         &self.function
+    }
+
+    /// Its crate, or the name of the module's file.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// Gives it another name, from which its crate follows.
@@ -218,7 +229,11 @@ impl<'a> Calls<'a> {
 
     /// What of the program's own code has no names or lines.
     pub(crate) fn unnamed(&self) -> Unnamed {
-        let of = |whose: Whose| self.different.iter().filter(move |call| call.marks.whose == whose);
+        // Folded ones are the tracker's.
+        let of = |whose: Whose| {
+            let is = move |marks: &Marks| marks.whose == whose && !marks.folded;
+            self.different.iter().filter(move |call| is(&call.marks))
+        };
         let own = of(Whose::Own).filter_map(|call| call.found);
         let has_lines = own.clone().any(|found| found.line.is_some());
         let is_interpreted =
@@ -301,11 +316,15 @@ impl<'a> Calls<'a> {
         shown.drain(..by_std.unwrap_or(0));
     }
 
+    /// Whether the call with this number is of the program's own code.
+    pub(crate) fn is_own(&self, number: u32) -> bool {
+        self.marks[self.index(number)].whose != Whose::Others
+    }
+
     /// Leaves those from the innermost call of the program's own code on, if there is one: a library allocates for who
     /// calls it. All are left if all frames are wanted.
     pub(crate) fn start_at_own(&self, shown: &mut Vec<u32>) {
-        let is_own = |&number: &u32| self.marks[self.index(number)].whose != Whose::Others;
-        let own = shown.iter().position(is_own).filter(|_| !self.all_frames);
+        let own = shown.iter().position(|&number| self.is_own(number)).filter(|_| !self.all_frames);
         shown.drain(..own.unwrap_or(0));
     }
 }

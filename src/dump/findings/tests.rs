@@ -34,6 +34,7 @@ fn each_kind_is_said_in_sentences() {
                 copied_bytes: 4096,
                 largest_bytes: 2048,
                 reserve_bytes: 1024,
+                peak_millionths: 0,
             },
             [
                 "20 blocks grew 130 times; 100 times to another address, copying up to 4.0 KiB. \
@@ -50,6 +51,7 @@ fn each_kind_is_said_in_sentences() {
                 copied_bytes: 0,
                 largest_bytes: 16,
                 reserve_bytes: 16,
+                peak_millionths: 0,
             },
             [
                 "1 block grew 1 time, each time in place. The largest became 16 B",
@@ -257,10 +259,17 @@ fn one_container_is_told_what_it_saves() {
         copied_bytes: 0,
         largest_bytes: 2048,
         reserve_bytes: 1024,
+        peak_millionths: 249_999,
     };
     let mut finding = Finding { kind, calls: 120, is_of_sample: true, ..Finding::default() };
     finding.place.function = Some("read".to_owned());
     let expected = "Reserve 1.0 KiB when it is made, which is enough for 9 in 10; this saves 120 reallocations";
     assert_eq!(finding.suggestion(), expected);
     assert!(finding.evidence().starts_with("In the sample of blocks: 20 blocks grew"));
+    // Where they make the peak, a larger size from the start would make it larger.
+    if let FindingKind::Grows { peak_millionths, .. } = &mut finding.kind {
+        *peak_millionths = 990_000;
+    }
+    let expected = "Its blocks are 99 % of the peak: shrink them when a burst is over; reserve only what is always needed";
+    assert_eq!(finding.suggestion(), expected);
 }

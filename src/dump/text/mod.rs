@@ -4,6 +4,7 @@
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
+//! peak_by.rs   below which function most of the peak was allocated
 //! over_time.rs how live bytes went
 //! findings.rs  what to look at first
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
@@ -27,6 +28,7 @@ mod holders;
 pub(super) mod llm;
 mod names;
 mod over_time;
+mod peak_by;
 pub(super) mod query;
 mod rss;
 mod screen;

@@ -6,6 +6,8 @@ use crate::dump::options::Options;
 
 /// Parts that the time is divided into, each with the most bytes that were live in it.
 const PARTS: usize = 24;
+/// A jump takes no more of these parts.
+const JUMP_PARTS: u64 = 4;
 /// With fewer different times the parts would say nothing.
 const MIN_TIMES: usize = 8;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -17,6 +19,11 @@ enum Shape {
     Rising,
     /// They rose to the peak, and have fallen since.
     RisingToPeak,
+    /// They at least doubled, to nearly the peak, in a short part of the run.
+    Jumping {
+        from_ns: u64,
+        to_ns: u64,
+    },
     Other,
 }
 
@@ -39,24 +46,27 @@ pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Optio
         Shape::Rising if options.moment.is_some() => ", still rising then".to_owned(),
         Shape::Rising => ", still rising at the end".to_owned(),
         Shape::RisingToPeak => format!(", rising until {}", duration(peak_ns)),
+        Shape::Jumping { from_ns, to_ns } => {
+            format!(", jumped from {} to {}", duration(from_ns), duration(to_ns))
+        }
         Shape::Other => String::new(),
     };
     let from = if first.at_ns == 0 { "0".to_owned() } else { duration(first.at_ns) };
     let line = format!("{bars}  {from} to {}{words}", duration(last.at_ns));
     let end = || options.moment.clone().unwrap_or_else(|| "end".to_owned());
+    let half = |until_ns: u64| time(first.at_ns + (until_ns - first.at_ns) / 2);
     let rise = match shape {
-        Shape::Rising => Some((last.at_ns, end())),
-        Shape::RisingToPeak => Some((peak_ns, "peak".to_owned())),
+        Shape::Rising => Some((half(last.at_ns), end())),
+        Shape::RisingToPeak => Some((half(peak_ns), "peak".to_owned())),
+        // Times are cut off, so the second is one later.
+        Shape::Jumping { from_ns, to_ns } => Some((time(from_ns), time(to_ns + 10_000_000))),
         Shape::Other => None,
     };
     let says_by_whom =
         !report.by_stack.is_empty() || report.by_scope.len() > 1 || report.by_name.len() > 1;
-    let rise = rise.filter(|_| says_by_whom).map(|(until_ns, to)| {
-        let half = time(first.at_ns + (until_ns - first.at_ns) / 2);
-        match &options.trace {
-            Some(trace) => format!("memledger diff {} --at {half} --at {to}", argument(trace)),
-            None => format!("memledger diff RUN --at {half} --at {to}, where RUN is a trace of it"),
-        }
+    let rise = rise.filter(|_| says_by_whom).map(|(from, to)| match &options.trace {
+        Some(trace) => format!("memledger diff {} --at {from} --at {to}", argument(trace)),
+        None => format!("memledger diff RUN --at {from} --at {to}, where RUN is a trace of it"),
     });
     Some((line, rise))
 }
@@ -92,7 +102,23 @@ fn shape(points: &[TimePoint], peak_ns: u64, peak_bytes: u64) -> Shape {
     {
         return Shape::Rising;
     }
-    if rises(points, peak_ns, peak_bytes) { Shape::RisingToPeak } else { Shape::Other }
+    if rises(points, peak_ns, peak_bytes) {
+        return Shape::RisingToPeak;
+    }
+    jump(points, peak_bytes).unwrap_or(Shape::Other)
+}
+
+/// From the last moment with at most half of the peak to the first one with nearly all of it, if the one is not at the
+/// start and the other follows soon.
+fn jump(points: &[TimePoint], peak_bytes: u64) -> Option<Shape> {
+    let percent = |bytes: u64| u128::from(bytes) * 100 / u128::from(peak_bytes.max(1));
+    let to = points.iter().position(|point| percent(point.live_bytes) >= 90)?;
+    let from = points[..to].iter().rposition(|point| percent(point.live_bytes) <= 50)?;
+    let (from_ns, to_ns) = (points[from].at_ns, points[to].at_ns);
+    let (first_ns, last_ns) = (points.first()?.at_ns, points.last()?.at_ns);
+    let part = (last_ns - first_ns) / PARTS as u64;
+    let is_later = from_ns - first_ns > part;
+    (is_later && to_ns - from_ns <= part * JUMP_PARTS).then_some(Shape::Jumping { from_ns, to_ns })
 }
 
 /// Whether live bytes were more at each quarter of the time from the first point to `until_ns`, and at the half of it at
@@ -178,6 +204,16 @@ mod tests {
             of(&|at| 1000 + at % 2),
             Some(("████████████████████████  0 to 5.00 s".to_owned(), None))
         );
+        assert_eq!(
+            of(&|at| if at < 30 { 100 } else { 1000 + at % 2 }),
+            Some((
+                "▁▁▁▁▁▁▁█████████████████  0 to 5.00 s, jumped from 1.45 s to 1.50 s".to_owned(),
+                Some("memledger diff 'a b.utrace' --at 1.45s --at 1.51s".to_owned()),
+            ))
+        );
+        // What is there from the start on is no jump.
+        let (line, command) = of(&|at| 10 + at.min(1) * 990).unwrap_or_default();
+        assert!(line.ends_with("0 to 5.00 s") && command.is_none(), "{line}");
         assert_eq!(of(&|_| 0), None);
         let mut few = report(|at| at);
         few.timeline.points.truncate(MIN_TIMES - 1);

@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use super::{llm, over_time, rss};
+use super::{llm, over_time, peak_by, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
 use crate::dump::missing::{lacks, untracked, untracked_briefly};
 use crate::dump::options::Options;
@@ -162,6 +162,9 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
         } else {
             lines.write_with(name, &format!("{size:>sizes$} in {blocks:>counts$} {unit}"), note)?;
         }
+    }
+    if let Some(sentence) = peak_by::line(report) {
+        lines.write("peak by", &sentence)?;
     }
     not_named(report, lines)
 }
