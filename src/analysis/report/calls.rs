@@ -7,7 +7,8 @@
 
 use super::build::order;
 use super::crates::{
-    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, with_module,
+    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
+    with_module,
 };
 use super::own::Whose;
 use super::rows::{BucketRow, Frame, StackKind, StackRow};
@@ -101,11 +102,13 @@ impl<'a> Call<'a> {
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         let module = frame.module.and_then(|module| report.modules.get(module));
         let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
+        // A function of Rust is in a crate, also where its name does not say in which.
+        let is_rust = is_last_part(function, found.file.as_deref()).then_some("");
         Self {
             function: with_module(function, found.file.as_deref()),
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
-            folded: is_folded(owner, function) || in_module(),
+            folded: is_folded(owner.or(is_rust), function) || in_module(),
             whose: Whose::of(module, Some(found)),
             is_entry: is_allocation_entry(function, found.file.as_deref()),
         }

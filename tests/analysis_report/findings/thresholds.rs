@@ -104,6 +104,16 @@ fn sixty_four_blocks_that_wait_a_millisecond() {
     assert_eq!(queue(63), ["freed_elsewhere"]);
     // A channel with a bound, however large what is in it.
     assert_eq!(kinds(&[(Act::Queue { scope: 2, size: 1 << 20, lag: 8 }, 100)]), [""; 0]);
+    // Hardly one was freed before the end.
+    let freed = |freed| {
+        let mut model = Model::new(true);
+        let blocks: Vec<_> = (0..100).map(|_| model.alloc(2, 2_000)).collect();
+        model.pass(1_000);
+        blocks[..freed].iter().for_each(|&block| model.free(block, 3));
+        model.kinds()
+    };
+    assert_eq!(freed(63), [""; 0]);
+    assert_eq!(freed(64), ["freed_elsewhere"]);
     let fast = |ns| {
         let mut model = Model::new(true);
         let mut blocks = Vec::new();
@@ -118,6 +128,17 @@ fn sixty_four_blocks_that_wait_a_millisecond() {
     };
     assert_eq!(fast(0), [""; 0]);
     assert_eq!(fast(1), ["freed_elsewhere"]);
+}
+
+#[test]
+fn a_twentieth_of_the_peak_waits() {
+    let found = |other| {
+        let mut model = Model::new(true);
+        model.alloc(1, other);
+        model.play(&[(Act::Queue { scope: 2, size: 1_000, lag: 99 }, 1_000)]).kinds()
+    };
+    assert_eq!(found(1_900_000), ["freed_elsewhere"]);
+    assert_eq!(found(1_900_001), [""; 0]);
 }
 
 #[test]
