@@ -260,7 +260,8 @@ impl Whole<'_> {
         last.is_some_and(|((_, live), _)| !is_share(live, bytes, STAYS))
     }
 
-    /// Moments up to this one, if there are more live bytes at each, by any of the clocks.
+    /// Moments up to this one, if there are more live bytes at each, by events or by time. (By allocated bytes, all growth is
+    /// steady where little else allocates.)
     fn grows_to(&self, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
         if live_bytes < MIN_BYTES || end[TIME] < MIN_GROWTH_NS {
             return None;
@@ -269,7 +270,9 @@ impl Whole<'_> {
         let half = self.live_at_half(end, EVENTS).max(self.live_at_half(end, TIME));
         let late = live_bytes.saturating_sub(half);
         let rises = |clock| self.rises(clock, end, live_bytes);
-        is_share(late, live_bytes, GROWN_LATE).then(|| (0..CLOCKS).find_map(rises)).flatten()
+        is_share(late, live_bytes, GROWN_LATE)
+            .then(|| [EVENTS, TIME].into_iter().find_map(rises))
+            .flatten()
     }
 
     /// The moments at the distances of a clock, up to the event of one.

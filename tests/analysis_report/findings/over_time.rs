@@ -235,6 +235,7 @@ fn few_blocks_are_a_copy_if_they_are_as_large() {
     let found = |bytes: u64| {
         let mut model = Model::new(true);
         let first = model.alloc(0, 10 << 20);
+        model.alloc(1, 100);
         model.pass(100);
         let second = model.alloc(2, bytes);
         model.pass(100);

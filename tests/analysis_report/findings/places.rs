@@ -152,6 +152,7 @@ fn in_a_sample_the_whole_is_the_sample() {
         if block % 5 > 0 {
             feed.free(3, block << 16);
         }
+        feed.marker(block * 5_000_000);
     }
     churn(&mut feed, 2, 1_000, 1);
     churn(&mut feed, 2, 9_000, 0);
