@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -44,14 +46,45 @@ def compiled(source, folder):
     return program
 
 
-def recorded(name, command, folder, **options):
-    """The trace of a program, which the command runs."""
+def tracked(name, command, folder):
+    """The trace of a program, and the command that writes it."""
     trace = folder / f"{name}.memledger"
     run = [os.environ["memledger"], "run", "--preload", os.environ["library"], "--stacks", "--report", "off"]
-    run += ["--trace", trace, "--", *command]
+    return trace, [*run, "--trace", trace, "--", *command]
+
+
+def recorded(name, command, folder, **options):
+    """The trace of a program, which the command runs."""
+    trace, run = tracked(name, command, folder)
     output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "timeout": DEADLINE, "cwd": folder, **options}
-    ended = subprocess.run(run, **output)
+    ended = subprocess.run(run, stdin=subprocess.DEVNULL, **output)
     assert ended.returncode == 0, f"{name}: {ended.returncode}, {ended.stderr.decode()}"
+    return trace
+
+
+def recorded_server(name, command, folder, port, request):
+    """The trace of a server that answers requests for a second, and is idle then."""
+    trace, run = tracked(name, command, folder)
+    server = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    try:
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert server.poll() is None and time.monotonic() < deadline, f"{name} does not listen"
+                time.sleep(0.01)
+        end, number = time.monotonic() + 1, 0
+        while time.monotonic() < end:
+            request(port, number)
+            number += 1
+        time.sleep(1)
+        server.send_signal(signal.SIGTERM)
+        ended = server.wait(DEADLINE)
+        assert ended == 0, f"{name}: {ended}"
+    finally:
+        server.kill()
     return trace
 
 
@@ -91,13 +124,19 @@ def healthy(folder):
         subprocess.run(["git", *command], cwd=folder, check=True)
     # What cc starts, because a trace is of one process.
     cc = lambda of: subprocess.run(["cc", of], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
-    options = ["-imultiarch", cc("-print-multiarch"), "-quiet", "-O1", "-g", "-o", folder / "compiled.s"]
-    compiler = lambda of: [cc(f"-print-prog-name={of}"), *options]
+    options = lambda level: ["-imultiarch", cc("-print-multiarch"), "-quiet", level, "-g", "-o", folder / "compiled.s"]
+    compiler = lambda of, level: [cc(f"-print-prog-name={of}"), *options(level)]
+    numbers = folder / "numbers.json"
+    numbers.write_text(json.dumps([{"id": number, "name": f"name {number}"} for number in range(50_000)]))
+    count = "import json, collections; all = json.load(open('numbers.json')); json.dumps(all); "
+    count += "print(collections.Counter(one['name'][-2:] for one in all))"
+    words = "my %of; while (<>) { $of{(split)[0]} .= $_ } print scalar(sort keys %of)"
+    itself = os.environ["memledger"]
     return [
         ("git", ["git", "-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all"], False),
         ("git-status", ["git", "-C", repository, "status"], False),
         ("sqlite3", ["sqlite3", ":memory:", table], False),
-        ("cc1", [*compiler("cc1"), SOURCES / "error_path.c"], False),
+        ("cc1", [*compiler("cc1", "-O1"), SOURCES / "error_path.c"], False),
         ("python3", ["python3", "-c", "pass"], False),
         ("sort", ["sort", "-n", text], False),
         ("tar", ["tar", "-cf", folder / "all.tar", "-C", repository, "."], False),
@@ -105,7 +144,52 @@ def healthy(folder):
         ("sed", ["sed", "-n", "s/line/row/p", text], False),
         ("awk", ["awk", "{ sum[$1 % 100] += $1 } END { for (key in sum) print key, sum[key] }", text], False),
         ("xz", ["xz", "-0", "-k", "-c", text], False),
+        ("cc1plus", [*compiler("cc1plus", "-O2"), "-D_GNU_SOURCE", SOURCES / "frag.cpp"], True),
+        ("rustc", ["rustc", "--edition", "2024", "-O", "-g", "-o", folder / "compiled", SOURCES / "server.rs"], True),
+        ("git-log", ["git", "-C", SOURCES, "log", "-p", "--stat", "-200"], True),
+        ("git-grep", ["git", "-C", SOURCES.parent.parent, "grep", "-c", "memory"], True),
+        ("git-pack", ["git", "-C", repository, "pack-objects", "--all", "--stdout", "--no-reuse-delta"], True),
+        ("readelf", ["readelf", "-wi", itself], True),
+        ("nm", ["nm", "-C", itself], True),
+        ("find", ["find", "/usr", "-name", "*.py"], True),
+        ("perl", ["perl", "-e", words, text], True),
+        ("python3-json", ["python3", "-c", count], True),
+        ("jq", ["jq", "-c", "map(select(.id % 3 == 0)) | group_by(.name) | length", numbers], True),
+        ("node", ["node", "-e", "console.log(JSON.parse(fs.readFileSync('numbers.json')).sort().length)"], True),
+        ("vim", ["vim", "-es", "-N", "-u", "NONE", "-c", "%s/line/row/g", "-c", "sort n", "-c", "qa!", text], True),
+        ("zstd", ["zstd", "-10", "-T2", "-c", text], True),
         ("server", [sys.executable, __file__, "--serve"], True),
+    ]
+
+
+def ask_nginx(port, _):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/text") as answer:
+        answer.read()
+
+
+def ask_redis(port, number):
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for key in range(100):
+            connection.sendall(f"SET key:{(number * 31 + key) % 1000} {number}\r\nGET key:{key}\r\n".encode())
+        connection.sendall(b"QUIT\r\n")
+        while connection.recv(1 << 16):
+            pass
+
+
+def servers(folder):
+    """Servers without a problem: their names and commands, ports, and what makes a request."""
+    with socket.socket() as one, socket.socket() as other:
+        [of.bind(("127.0.0.1", 0)) for of in (one, other)]
+        ports = [of.getsockname()[1] for of in (one, other)]
+    conf = folder / "nginx.conf"
+    server = f"server {{ listen 127.0.0.1:{ports[0]}; root {folder}; }}"
+    conf.write_text(
+        f"daemon off; master_process off; error_log /dev/null; pid {folder}/nginx.pid; events {{}}\n"
+        f"http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path {folder}; {server} }}\n"
+    )
+    return [
+        ("nginx", ["nginx", "-p", folder, "-c", conf], ports[0], ask_nginx),
+        ("redis", ["redis-server", "--port", str(ports[1]), "--save", ""], ports[1], ask_redis),
     ]
 
 
@@ -142,8 +226,8 @@ def main():
         for source, (kinds, function) in PROBLEMS.items():
             check(check_problem, SOURCES / source, kinds, function, folder)
 
-        def check_healthy(name, command):
-            found, lines = findings(recorded(name, command, folder))
+        def check_healthy(name, command, record=recorded, *more):
+            found, _ = findings(record(name, command, folder, *more))
             held = [finding for finding in found if finding["kind"] in HELD]
             assert not held, f"{name}: {json.dumps(held[0], indent=1)}"
             print(f"{name}: nothing that is held")
@@ -153,6 +237,11 @@ def main():
                 print(f"{name}: NOT CHECKED, it is not installed")
             elif not (is_long and "--short" in sys.argv):
                 check(check_healthy, name, command)
+        for name, command, port, request in servers(folder):
+            if not shutil.which(command[0]):
+                print(f"{name}: NOT CHECKED, it is not installed")
+            elif "--short" not in sys.argv:
+                check(check_healthy, name, command, recorded_server, port, request)
     for sentence in failed:
         print(sentence, file=sys.stderr)
     sys.exit(1 if failed else 0)

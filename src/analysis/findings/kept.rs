@@ -1,10 +1,11 @@
 //! When the allocator keeps what the program has freed: it can only give back whole pages, and a single
 //! live block holds the page that it is in.
 
+use super::moments::{EVENTS, TIME};
 use super::observer::FindingsObserver;
-use super::places::Places;
+use super::places::{Clocks, Places};
 use super::rules::{is_share, millionths};
-use super::thresholds::{KEPT, MIN_HELD};
+use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT};
 use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::hash::IntMap;
@@ -62,10 +63,12 @@ pub(super) fn find(
     let end = rss.end.as_ref()?;
     let resident_bytes = end.rss_bytes();
     let freed = rss.freed_bytes()?;
-    // What the program has freed at its end had no time to go.
-    let at_shutdown = places.shutdown.map_or(0, |shutdown| shutdown.bytes);
-    let kept_bytes = freed.saturating_sub(at_shutdown);
-    if kept_bytes < MIN_HELD || !is_share(kept_bytes, resident_bytes, KEPT) {
+    // What was live until a short time ago is not kept: the program may need it again, or ends.
+    let live_bytes = report.totals.live_bytes;
+    let kept_bytes = freed.saturating_sub(
+        most_live(&places.clocks, report.totals.peak_bytes).saturating_sub(live_bytes),
+    );
+    if kept_bytes < MIN_KEPT || !is_share(kept_bytes, resident_bytes, KEPT) {
         return None;
     }
     let mut pages = Pages::default();
@@ -84,7 +87,7 @@ pub(super) fn find(
             kept_bytes,
             returnable_bytes: kept_bytes.saturating_sub(beside),
             resident_bytes,
-            live_bytes: report.totals.live_bytes,
+            live_bytes,
             blocks: seen.map_or(0, |seen| seen.figures.live_blocks),
             pages: most.map_or(0, |(_, pages)| pages),
         },
@@ -98,9 +101,43 @@ pub(super) fn find(
     })
 }
 
+/// The most that was live from [`KEPT_NS`] before the end on, or in the second half of a shorter run.
+fn most_live(clocks: &Clocks, peak_bytes: u64) -> u64 {
+    let since = clocks.end[TIME].saturating_sub(KEPT_NS.min(clocks.end[TIME] / 2));
+    let all = || clocks.moments.iter().flatten().zip(clocks.live.iter().flatten());
+    // The last moment before that says what was live then.
+    let before = all().filter(|(at, _)| at[TIME] <= since).max_by_key(|(at, _)| at[EVENTS]);
+    let from = before.map_or(0, |(at, _)| at[EVENTS]);
+    let live = all().filter(|(at, _)| at[EVENTS] >= from).map(|(_, live)| *live);
+    let peak = (clocks.peak[TIME] >= since).then_some(peak_bytes);
+    live.chain(peak).max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_live_in_the_second_half_or_ten_seconds_ago_is_not_kept() {
+        let most = |times: &[u64], end: u64| {
+            let mut clocks = Clocks::default();
+            for (event, (time, live)) in (0..).zip(times.iter().zip([50, 80, 20, 30])) {
+                clocks.moments[TIME].push([event, *time, 0]);
+                clocks.live[TIME].push(live);
+            }
+            clocks.end[TIME] = end;
+            most_live(&clocks, 100)
+        };
+        let seconds = 1_000_000_000;
+        assert_eq!(most(&[0, 1, 2, 3], 4), 30);
+        // The moment in the middle is the last one of the first half.
+        assert_eq!(most(&[0, 2, 3, 4], 4), 80);
+        assert_eq!(most(&[0, 1, 4, 5], 5), 80);
+        assert_eq!(most(&[0, 80 * seconds, 89 * seconds, 95 * seconds], 100 * seconds), 30);
+        assert_eq!(most(&[0, 85 * seconds, 91 * seconds, 95 * seconds], 100 * seconds), 80);
+        // The peak is not at a moment.
+        assert_eq!(most(&[], 0), 100);
+    }
 
     #[test]
     fn a_page_counts_once_and_what_is_beside_its_blocks() {

@@ -8,6 +8,7 @@
 //! places.rs    buckets that are one place: a function, or a scope with a name
 //! matrix.rs    in which scopes blocks of which scopes are freed
 //! rules.rs     when something at a place is a finding, and its figures
+//! left.rs      blocks that are left behind, while most of their siblings end
 //! peak.rs      when the peak is that of two parts of the program at once
 //! kept.rs      when the allocator keeps what was freed
 //! brief.rs     findings from the figures of a report alone
@@ -15,6 +16,7 @@
 
 mod brief;
 mod kept;
+mod left;
 mod matrix;
 mod moments;
 mod observer;
@@ -50,7 +52,8 @@ impl Analyzer<FindingsObserver> {
         let calls = Calls::of(report, false);
         let mut places = Places::of(self, (report, &calls), scope);
         rules::add_ages(&mut places, self);
-        let mut found = rules::find((report, &calls), &places);
+        let left = left::find(self, report, &places);
+        let mut found = rules::find((report, &calls), &places, &left);
         found.extend(peak::find(self, (report, &calls), &places));
         found.extend(kept::find(self, (report, &calls), &places));
         sort(&mut found);

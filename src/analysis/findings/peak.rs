@@ -19,13 +19,22 @@ use std::collections::HashMap;
 /// Of what is live at the peak, one function has at least this share for what it calls to be looked into, in percent.
 const NEARLY_ALL: u64 = 90;
 /// A copy has at most this many times the blocks of what it was made from, and the reverse.
-const LIKE: u64 = 4;
+const LIKE: u64 = 2;
+/// If one has fewer blocks than that, each has at least this share of the bytes of the other, in percent: two files that are
+/// read have one block each, too.
+const FEW: u64 = 64;
+const SAME: u64 = 90;
+/// A loop makes a copy, so this many call stacks have this share of its bytes, in percent. The passes of a compiler have
+/// hundreds.
+const STACKS: usize = 4;
+const OF_STACKS: u64 = 50;
 /// No more callers than this are named.
 const CALLERS: usize = 3;
 
 /// A bucket with live blocks at the peak.
 struct Held<'a> {
     bucket: usize,
+    stack: Option<usize>,
     bytes: u64,
     blocks: u64,
     /// Functions or scopes, outermost first.
@@ -80,6 +89,9 @@ pub(super) fn find(
     parts.retain(|part| is_half(bytes(part)));
     parts.sort_by_key(|part| Reverse(bytes(part)));
     let [one, two, ..] = &parts[..] else { return None };
+    if !is_like(main_blocks(one)?, main_blocks(two)?) {
+        return None;
+    }
     let [live_one, live_two] = [one, two].map(|part| live(analyzer, part, places));
     let (first, second) = if stays_while(&live_one, bytes(one), &live_two, bytes(two)) {
         (one, two)
@@ -89,10 +101,6 @@ pub(super) fn find(
         return None;
     };
     let (first, came) = (part_of(first, depth), part_of(second, depth));
-    let is_like = |a: &PeakPart, b: &PeakPart| a.blocks <= b.blocks.saturating_mul(LIKE);
-    if !is_like(&first, &came) || !is_like(&came, &first) {
-        return None;
-    }
     Some(Finding {
         place: place(&came, second, depth, !report.by_stack.is_empty()),
         bytes: came.bytes,
@@ -127,7 +135,7 @@ fn held<'a>(report: &'a Report, calls: &'a Calls<'_>, places: &Places) -> Vec<He
             }
             None => Vec::new(),
         };
-        held.push(Held { bucket, bytes, blocks, path });
+        held.push(Held { bucket, stack: row.stack, bytes, blocks, path });
     }
     held
 }
@@ -171,6 +179,36 @@ fn stays_while(first: &[u64], first_at_peak: u64, second: &[u64], second_at_peak
     });
     let mut to_come = same.map(|(_, bytes)| bytes);
     to_come.any(|&bytes| !is_share(bytes, second_at_peak, TO_COME))
+}
+
+/// The blocks of the fewest call stacks that have most of a part's bytes, and these bytes; `None` if that are many stacks. Of
+/// scopes, each is one.
+fn main_blocks(part: &[&Held<'_>]) -> Option<(u64, u64)> {
+    let mut stacks = HashMap::<_, (u64, u64)>::new();
+    for held in part {
+        let (bytes, blocks) = stacks.entry(held.stack).or_default();
+        *bytes += held.bytes;
+        *blocks += held.blocks;
+    }
+    let mut stacks: Vec<_> = stacks.into_values().collect();
+    stacks.sort_unstable_by_key(|figures| Reverse(*figures));
+    let all = stacks.iter().map(|(bytes, _)| bytes).sum();
+    let mut sum = (0, 0);
+    for (bytes, blocks) in stacks.into_iter().take(STACKS) {
+        sum = (sum.0 + blocks, sum.1 + bytes);
+        if is_share(sum.1, all, OF_STACKS) {
+            return Some(sum);
+        }
+    }
+    None
+}
+
+/// Whether one part can be a copy of the other, by their main blocks and the bytes of these.
+fn is_like(one: (u64, u64), other: (u64, u64)) -> bool {
+    let is_within = |one: u64, other: u64, factor: u64| one <= other.saturating_mul(factor);
+    let is_same = || is_share(one.1, other.1, SAME) && is_share(other.1, one.1, SAME);
+    let has_few = one.0.min(other.0) < FEW;
+    is_within(one.0, other.0, LIKE) && is_within(other.0, one.0, LIKE) && (!has_few || is_same())
 }
 
 fn part_of(part: &[&Held<'_>], depth: usize) -> PeakPart {

@@ -1,5 +1,6 @@
 //! When something at a place is a finding, and its figures.
 
+use super::left::Left;
 use super::moments::{CLOCKS, EVENTS, TIME};
 use super::observer::{FindingsObserver, Grown, lifetime_end, size_bits};
 use super::places::{Places, Seen};
@@ -28,7 +29,7 @@ impl Weight {
 
 /// Adds the ages of live blocks at places that grow up to the end.
 pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver>) {
-    let grows = |seen| Whole { places: &*places, seen }.grows_to_end().is_some();
+    let grows = |seen| Whole { places: &*places, seen, left: None }.grows_to_end().is_some();
     let mut ages: Vec<_> = places.all.iter().map(|seen| grows(seen).then(Vec::new)).collect();
     if ages.iter().all(Option::is_none) {
         return;
@@ -48,11 +49,15 @@ pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver
     }
 }
 
-/// All findings of places, in no particular order.
-pub(super) fn find((report, calls): (&Report, &Calls<'_>), places: &Places) -> Vec<Finding> {
+/// All findings of places, in no particular order; `left` is what is left behind at each.
+pub(super) fn find(
+    (report, calls): (&Report, &Calls<'_>),
+    places: &Places,
+    left: &[Option<Left>],
+) -> Vec<Finding> {
     let mut found = Vec::new();
-    for seen in &places.all {
-        let whole = Whole { places, seen };
+    for (seen, left) in places.all.iter().zip(left) {
+        let whole = Whole { places, seen, left: left.as_ref() };
         let waits = whole.freed_elsewhere();
         let left = whole.left_behind();
         // What waits grows as well, and so does what is left behind: one finding of the same blocks is enough.
@@ -97,6 +102,7 @@ pub(super) fn is_share(part: u64, whole: u64, percent: u64) -> bool {
 struct Whole<'a> {
     places: &'a Places,
     seen: &'a Seen,
+    left: Option<&'a Left>,
 }
 
 type Found = Option<(FindingKind, Weight)>;
@@ -174,33 +180,9 @@ impl Whole<'_> {
     }
 
     fn left_behind(&self) -> Found {
-        let figures = &self.seen.figures;
-        let (blocks, bytes) = (figures.live_blocks, figures.live_bytes);
-        let for_each = if self.seen.has_function() {
-            FREED_FOR_EACH_LEFT
-        } else {
-            FREED_FOR_EACH_LEFT_IN_SCOPE
-        };
-        if !self.seen.is_named || blocks < MIN_LEFT || figures.frees / for_each < blocks {
-            return None;
-        }
-        let freed: u64 = self.seen.lifetimes.iter().sum();
-        let mut within = 0;
-        let class = self.seen.lifetimes.iter().position(|count| {
-            within += count;
-            is_share(within, freed, LIFETIME_COVERS)
-        })?;
-        // The end of the class: all in it are younger.
-        let freed_within_ns = lifetime_end(class);
-        let age = u128::from(self.places.clocks.end[TIME]) * u128::from(blocks);
-        let age = age.saturating_sub(self.seen.live_since) / u128::from(blocks);
-        let mean_age_ns = u64::try_from(age).unwrap_or(u64::MAX);
-        let is_old = mean_age_ns >= MIN_AGE_NS && mean_age_ns / AGE_FACTOR >= freed_within_ns;
-        let freed = figures.frees;
-        let kind = FindingKind::LeftBehind { blocks, bytes, freed, mean_age_ns, freed_within_ns };
-        let weight = self.held(bytes);
-        let is_enough = bytes >= MIN_BYTES && weight.share >= MIN_WEIGHT;
-        (is_old && is_enough).then_some((kind, weight))
+        let left = self.left?;
+        let weight = self.held(left.live_bytes);
+        Some((left.kind(self.places)?, weight)).filter(|_| weight.share >= MIN_WEIGHT)
     }
 
     fn only_grows(&self) -> Found {
@@ -284,7 +266,8 @@ impl Whole<'_> {
         last.is_some_and(|((_, live), _)| !is_share(live, bytes, STAYS))
     }
 
-    /// Moments up to this one, if there are more live bytes at each, by any of the clocks.
+    /// Moments up to this one, if there are more live bytes at each, by events or by time. (By allocated bytes, all growth is
+    /// steady where little else allocates.)
     fn grows_to(&self, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
         if live_bytes < MIN_BYTES || end[TIME] < MIN_GROWTH_NS {
             return None;
@@ -293,7 +276,9 @@ impl Whole<'_> {
         let half = self.live_at_half(end, EVENTS).max(self.live_at_half(end, TIME));
         let late = live_bytes.saturating_sub(half);
         let rises = |clock| self.rises(clock, end, live_bytes);
-        is_share(late, live_bytes, GROWN_LATE).then(|| (0..CLOCKS).find_map(rises)).flatten()
+        is_share(late, live_bytes, GROWN_LATE)
+            .then(|| [EVENTS, TIME].into_iter().find_map(rises))
+            .flatten()
     }
 
     /// The moments at the distances of a clock, up to the event of one.
@@ -319,19 +304,22 @@ impl Whole<'_> {
         let taken: Vec<_> = self.moments(clock, end).collect();
         let at = |part: usize| {
             let wanted = u128::from(end[clock]) * part as u128 / MOMENTS as u128;
-            taken.iter().min_by_key(|(at, _)| u128::from(at[clock]).abs_diff(wanted))
+            taken.iter().min_by_key(|(at, _)| u128::from(at[clock]).abs_diff(wanted)).copied()
         };
-        let moment = |part| {
-            let &([event, at_ns, _], live_bytes) = at(part)?;
-            Some(LiveAt { event, at_ns, live_bytes })
+        let mut chosen: Vec<_> = (1..MOMENTS).filter_map(at).collect();
+        chosen.push((end, live_bytes));
+        let is_even = is_even(chosen.iter().map(|&(at, live_bytes)| (at[clock], live_bytes)));
+        let moment = |([event, at_ns, _], live_bytes): ([u64; CLOCKS], u64)| LiveAt {
+            event,
+            at_ns,
+            live_bytes,
         };
-        let mut moments: Vec<_> = (1..MOMENTS).filter_map(moment).collect();
-        moments.push(LiveAt { event: end[EVENTS], at_ns: end[TIME], live_bytes });
+        let moments: Vec<_> = chosen.into_iter().map(moment).collect();
         let is_long = moments[0].at_ns <= end[TIME] / 2;
         let rises = moments
             .windows(2)
             .all(|pair| pair[0].live_bytes < pair[1].live_bytes && pair[0].event < pair[1].event);
-        (moments.len() == MOMENTS && is_long && rises).then_some(moments)
+        (moments.len() == MOMENTS && is_long && rises && is_even).then_some(moments)
     }
 
     /// The size that most blocks have: with their number, and the blocks that are live at the peak.
@@ -377,8 +365,9 @@ impl Whole<'_> {
         let (waiting, waiting_bytes) = (figures.live_blocks_at_peak, figures.live_bytes_at_peak);
         let median_ns = self.median_lifetime();
         let weight = self.held(waiting_bytes);
-        let is_enough = waiting_bytes >= MIN_BYTES && weight.share >= MIN_WEIGHT;
-        let waits = waiting >= MIN_WAITING && median_ns >= MIN_WAIT_NS;
+        let is_enough =
+            waiting_bytes >= MIN_BYTES && is_share(waiting_bytes, self.places.peak_bytes, WAITING);
+        let waits = waiting >= MIN_WAITING && blocks >= MIN_WAITING && median_ns >= MIN_WAIT_NS;
         let kind = || FindingKind::FreedElsewhere {
             blocks,
             of,
@@ -401,6 +390,22 @@ impl Whole<'_> {
         });
         median.and_then(|class| class.checked_sub(1)).map_or(0, lifetime_end)
     }
+}
+
+/// Whether all parts of a growth are about as steep as the whole: `moments` are what a clock says, and the live bytes then.
+fn is_even(moments: impl Iterator<Item = (u64, u64)>) -> bool {
+    let moments: Vec<_> = moments.collect();
+    let steepness = |(from, before): (u64, u64), (to, after): (u64, u64)| {
+        let (passed, came) = (to.saturating_sub(from), after.saturating_sub(before));
+        (u128::from(came), u128::from(passed))
+    };
+    let [first, .., last] = &moments[..] else { return false };
+    let (all_came, all_passed) = steepness(*first, *last);
+    moments.windows(2).all(|pair| {
+        let (came, passed) = steepness(pair[0], pair[1]);
+        let (part, whole) = (came * all_passed, all_came * passed);
+        part.saturating_mul(STEADY) >= whole && part <= whole.saturating_mul(STEADY)
+    })
 }
 
 /// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.

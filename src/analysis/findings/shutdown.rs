@@ -12,6 +12,8 @@ const LAST_SHARE: u64 = 5;
 /// If it takes no longer than this, it may take this share.
 const SHORT_NS: u64 = 1_000_000_000;
 const SHORT_SHARE: u64 = 2;
+/// As long as this may pass from the last free to the end, whatever share that is: a busy machine lets a program wait.
+const WAIT_NS: u64 = 250_000_000;
 
 /// The last frees so far, with hardly an allocation between them.
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +64,11 @@ impl LastFrees {
 
     /// Whether these frees ended a program that ran until `end_ns`.
     pub(super) fn shutdown(&self, end_ns: u64) -> Option<Shutdown> {
-        let is_after = |at_ns: u64, share: u64| end_ns.saturating_sub(at_ns) <= end_ns / share;
-        let is_short = end_ns.saturating_sub(self.began_ns) <= SHORT_NS;
+        let to_end = |at_ns: u64| end_ns.saturating_sub(at_ns);
+        let is_short = to_end(self.began_ns) <= SHORT_NS;
         let share = if is_short { SHORT_SHARE } else { LAST_SHARE };
-        let is_last = is_after(self.began_ns, share) && is_after(self.last_ns, LAST_SHARE);
+        let is_last = to_end(self.began_ns) <= end_ns / share
+            && to_end(self.last_ns) <= WAIT_NS.max(end_ns / LAST_SHARE);
         let is_end = self.freed_bytes >= MIN_BYTES && is_last;
         is_end.then_some(Shutdown { number: self.number, bytes: self.freed_bytes })
     }
@@ -140,28 +143,34 @@ mod tests {
 
     #[test]
     fn the_last_frees_are_those_with_hardly_an_allocation_between_them() {
+        let ms = |ms: u64| ms * 1_000_000;
         let mut last = LastFrees::default();
         let mut blocks = FreedBlocks::default();
-        for at_ns in 0..1_000 {
+        for at in 0..1_000 {
             last.allocated(1_000);
-            blocks.count(1_000, last.freed(1_000, at_ns));
+            blocks.count(1_000, last.freed(1_000, ms(at)));
         }
-        assert_eq!(last.shutdown(1_000), None);
+        assert_eq!(last.shutdown(ms(1_000)), None);
         (0..100).for_each(|_| last.allocated(1_000));
-        for at_ns in 1_000..1_100 {
-            blocks.count(1_000, last.freed(1_000, at_ns));
+        for at in 1_000..1_100 {
+            blocks.count(1_000, last.freed(1_000, ms(at)));
             // What an end allocates is little.
             last.allocated(60);
         }
-        let shutdown = last.shutdown(1_100);
+        let shutdown = last.shutdown(ms(1_100));
         assert_eq!(shutdown.map(|shutdown| shutdown.bytes), Some(100_000));
         assert_eq!(blocks.at_shutdown(shutdown), Freed { blocks: 100, bytes: 100_000 });
         assert_eq!(blocks.before(shutdown), Freed { blocks: 1_000, bytes: 1_000_000 });
-        // They are no end if more than a fifth of the run follows, or if the program allocates again.
-        assert_eq!(last.shutdown(1_500), None);
-        assert!(LastFrees { last_ns: 1_490, ..last }.shutdown(1_500).is_some());
+        // They are no end if more than a fifth of the run follows and a quarter of a second, or if the program allocates again.
+        assert!(last.shutdown(ms(1_349)).is_some());
+        assert_eq!(last.shutdown(ms(1_500)), None);
+        assert!(LastFrees { last_ns: ms(1_490), ..last }.shutdown(ms(1_500)).is_some());
         (0..1_000).for_each(|_| last.allocated(60));
-        assert_eq!(last.shutdown(1_100), None);
+        assert_eq!(last.shutdown(ms(1_100)), None);
+        // A short program may take half of its time, and wait for the rest of it.
+        let short = LastFrees { freed_bytes: 100_000, began_ns: ms(60), last_ns: ms(65), ..last };
+        assert!(short.shutdown(ms(100)).is_some());
+        assert!(short.shutdown(ms(125)).is_none());
         let mut sum = FreedBlocks::default();
         sum.count(5, 0);
         sum.add(&blocks);

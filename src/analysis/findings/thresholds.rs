@@ -40,6 +40,12 @@ pub(super) const AGE_FACTOR: u64 = 4;
 /// The mean age of blocks that are left behind is at least this: a program that ends in less need not free anything.
 pub(super) const MIN_AGE_NS: u64 = 250_000_000;
 
+/// Each half of the time up to the last of what is left behind has at least this share of it, in percent: a leak comes again.
+pub(super) const LEFT_BY_HALF: u64 = 20;
+
+/// That time is up to the moment at which this share was there, in percent: the program may be idle after that.
+pub(super) const NEARLY_ALL_LEFT: u64 = 90;
+
 /// The percentage of freed blocks that were younger than what is called their lifetime.
 pub(super) const LIFETIME_COVERS: u64 = 95;
 
@@ -49,6 +55,10 @@ pub(super) const MOMENTS: usize = 8;
 
 /// The shortest run in which something grows. A shorter program ends before it can be told whether the growth would go on.
 pub(super) const MIN_GROWTH_NS: u64 = 1_000_000_000;
+
+/// Growth is steady if no part of it is steeper than the whole by more than this factor, or less steep: a program that does
+/// its work in phases has some in which a place hardly grows.
+pub(super) const STEADY: u128 = 2;
 
 /// What grows up to the peak has not been freed while the program ran but for the rest, in percent.
 pub(super) const HELD_TO_END: u64 = 90;
@@ -73,8 +83,11 @@ pub(super) const MIN_ROUNDED: u64 = 512;
 /// Other threads free at least this share of the blocks, in percent.
 pub(super) const FREED_BY_OTHERS: u64 = 50;
 
-/// The fewest blocks that wait for another thread: channels with a bound have fewer.
+/// The fewest blocks that wait for another thread, and the fewest that it has freed: channels with a bound have fewer.
 pub(super) const MIN_WAITING: u64 = 64;
+
+/// What waits is at least this share of the peak, in percent: a compiler hands a part of what it has to another thread, too.
+pub(super) const WAITING: u64 = 5;
 
 /// Half of the blocks that wait live at least this long: less is on the way, and does not wait.
 pub(super) const MIN_WAIT_NS: u64 = 1_000_000;
@@ -91,8 +104,14 @@ pub(super) const UNCHANGED: u64 = 95;
 /// The other one has yet to come while it has at most this share of it, in percent.
 pub(super) const TO_COME: u64 = 10;
 
-/// The fewest bytes that stay, or that the allocator keeps: a program begins with as much.
+/// The fewest bytes that stay: a program begins with as much.
 pub(super) const MIN_HELD: u64 = 2 << 20;
+
+/// The fewest bytes that the allocator keeps: fewer are the arenas of a few threads.
+pub(super) const MIN_KEPT: u64 = 8 << 20;
+
+/// What the allocator keeps was freed at least this long ago, or in the first half of a shorter run.
+pub(super) const KEPT_NS: u64 = 10_000_000_000;
 
 /// What the allocator keeps is at least this share of the resident memory, in percent.
 pub(super) const KEPT: u64 = 33;

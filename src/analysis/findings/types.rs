@@ -123,7 +123,7 @@ pub enum FindingKind {
     },
     /// Live bytes were more at each of these moments than at the one before.
     OnlyGrows {
-        /// The moments, at equal numbers of events, after equal times, or after equal numbers of allocated bytes.
+        /// The moments, at equal numbers of events, or after equal times.
         moments: Vec<LiveAt>,
         /// How many blocks are live at the last of them.
         blocks: u64,

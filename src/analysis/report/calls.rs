@@ -7,7 +7,8 @@
 
 use super::build::order;
 use super::crates::{
-    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, with_module,
+    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
+    with_module,
 };
 use super::own::Whose;
 use super::rows::{BucketRow, Frame, StackKind, StackRow};
@@ -110,7 +111,9 @@ impl<'a> Call<'a> {
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         let module = frame.module.and_then(|module| report.modules.get(module));
         let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
-        let folded = is_folded(owner, function) || in_module();
+        // A function of Rust is in a crate, also where its name does not say in which.
+        let is_rust = is_last_part(function, found.file.as_deref()).then_some("");
+        let folded = is_folded(owner.or(is_rust), function) || in_module();
         let whose = match Whose::of(module, Some(found)) {
             // Without a file, the crate says that it is the standard library's.
             Whose::Own if folded && owner.is_some() => Whose::Others,

@@ -19,29 +19,10 @@ const FOLDED_CRATES: &[&str] = &[
     "__gnu_cxx",
 ];
 
-/// Functions in no crate that allocate for others, or that a thread starts in.
+/// Functions in no crate that allocate for others and are not called so, or that a thread starts in.
 const FOLDED_FUNCTIONS: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
     "posix_memalign",
-    "aligned_alloc",
     "memalign",
-    "valloc",
-    "strdup",
-    "strndup",
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xstrdup",
-    "g_malloc",
-    "g_malloc0",
-    "g_realloc",
-    "g_strdup",
-    "CRYPTO_malloc",
-    "CRYPTO_zalloc",
-    "CRYPTO_realloc",
     "__cxa_allocate_exception",
     "_start",
     "start_thread",
@@ -52,6 +33,14 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "__rust_try",
     "rust_panic",
 ];
+
+/// What the names of functions in no crate have, in upper or lower case, that allocate for others: `xmalloc`, `g_malloc0_n`,
+/// `CRYPTO_realloc`, `_PyMem_RawStrdup`.
+const ALLOCATOR_NAMES: &[&str] = &["malloc", "calloc", "realloc", "strdup", "strndup", "memdup"];
+
+/// How such names end, and those of the functions that free for others: `rtvec_alloc`, `CRYPTO_zalloc`; `list_dealloc`.
+const ALLOCATOR_END: &str = "alloc";
+const DEALLOCATOR_END: &str = "dealloc";
 
 /// How the names of functions begin through which a program allocates.
 const ENTRY_PREFIXES: &[&str] = &[
@@ -64,6 +53,7 @@ const ENTRY_PREFIXES: &[&str] = &[
     "__libc_calloc",
     "__libc_realloc",
     "operator new",
+    "_obstack_",
 ];
 
 /// Functions of one kind of module that allocate for others: how the names of the modules begin, and those of the
@@ -74,24 +64,15 @@ const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
         &[
             "PyMem_",
             "_PyMem_",
-            "PyObject_Malloc",
-            "PyObject_Calloc",
-            "PyObject_Realloc",
-            "_PyObject_Malloc",
-            "_PyObject_Calloc",
-            "_PyObject_Realloc",
             "_PyObject_Arena",
             "_PyObject_New",
             "_PyObject_GC_",
-            "PyType_GenericAlloc",
             "_PyType_AllocNoTrack",
             "_PyArena_",
-            "pymalloc_alloc",
             "new_arena",
             "allocate_from_new_pool",
             "block_new",
             "arena_map_",
-            "gc_alloc",
             "list_resize",
             "list_preallocate_exact",
             "resize_compact",
@@ -99,15 +80,7 @@ const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
     ),
     (
         &["_multiarray_umath"],
-        &[
-            "PyDataMem_",
-            "PyArray_NewFromDescr",
-            "default_malloc",
-            "default_calloc",
-            "default_realloc",
-            "npy_alloc_cache",
-            "_npy_alloc_cache",
-        ],
+        &["PyDataMem_", "PyArray_NewFromDescr", "npy_alloc_cache", "_npy_alloc_cache"],
     ),
 ];
 
@@ -293,8 +266,19 @@ pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
             FOLDED_FUNCTIONS.contains(&function)
                 || function.starts_with("__libc_start_")
                 || is_allocation_entry(function, None)
+                || is_allocator(function)
         }
     }
+}
+
+/// Whether a function in no crate allocates for others, by its name. Allocates nothing.
+fn is_allocator(function: &str) -> bool {
+    // Without the parameters that C++ has, and without what a compiler adds to copies of a function.
+    let name = function.split(['(', '<', '.']).next().unwrap_or(function).as_bytes();
+    let is = |text: &[u8], with: &str| text.eq_ignore_ascii_case(with.as_bytes());
+    let has = |with: &&str| name.windows(with.len()).any(|part| is(part, with));
+    let ends = |with: &str| name.len() >= with.len() && is(&name[name.len() - with.len()..], with);
+    ALLOCATOR_NAMES.iter().any(has) || ends(ALLOCATOR_END) && !ends(DEALLOCATOR_END)
 }
 
 /// Whether a report folds a function of the module with this file name, as one that allocates for others there.
@@ -455,14 +439,28 @@ mod tests {
             "__rustc[0123]::__rust_realloc",
             "malloc",
             "operator new(unsigned long)",
+            "xmalloc",
+            "g_malloc0_n",
+            "ggc_internal_alloc(unsigned long, void (*)(void*), unsigned long, unsigned long)",
+            "sqlite3MemMalloc",
+            "_PyMem_RawStrdup",
+            "gc_alloc.constprop.0",
+            "_obstack_begin",
             "__libc_start_main_impl",
             "std::rt::lang_start::{{closure}}",
         ] {
             assert!(is_folded(crate_of(function), function), "{function}");
         }
-        for function in
-            ["parse::file", "main", "serde_json::de::from_str", "my_malloc", "XML_Parse"]
-        {
+        for function in [
+            "parse::file",
+            "main",
+            "serde_json::de::from_str",
+            "XML_Parse",
+            "allocate_rooms",
+            "list_dealloc",
+            "Pool::alloc(int)",
+            "keep(void* (*)(malloc))",
+        ] {
             assert!(!is_folded(crate_of(function), function), "{function}");
         }
     }

@@ -179,3 +179,69 @@ fn what_is_left_behind_is_a_quarter_of_a_second_old() {
     // The mean age is that of half of the run.
     assert!(!found(3) && found(5));
 }
+
+#[test]
+fn what_grows_in_phases_does_not_only_grow() {
+    // Bytes in each of eight parts, of hundred rounds each.
+    let found = |parts: [u64; 8]| {
+        let mut model = Model::new(true);
+        for bytes in parts {
+            for round in 0..100 {
+                model.alloc(2, bytes + round % 7);
+                let block = model.alloc(1, 100);
+                model.free(block, 2);
+                model.pass(100);
+            }
+        }
+        until(model).is_some()
+    };
+    assert!(found([2_000; 8]));
+    // Not so steep in one part, and steeper in one.
+    assert!(found([2_000, 2_000, 2_000, 1_200, 2_000, 2_000, 2_000, 2_000]));
+    assert!(!found([2_000, 2_000, 2_000, 500, 2_000, 2_000, 2_000, 2_000]));
+    assert!(!found([2_000, 2_000, 2_000, 2_000, 2_000, 8_000, 2_000, 2_000]));
+    // What the program begins with does not count.
+    assert!(found([5_000, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000]));
+}
+
+#[test]
+fn what_is_left_behind_comes_again() {
+    // In which of 2,000 rounds one is left; after them, the program is idle.
+    let found = |is_left: fn(u64) -> bool, idle: u64| {
+        let mut model = Model::new(true);
+        for round in 0..2_000 {
+            let block = model.alloc(1, 8_000);
+            let other = model.alloc(0, 100);
+            model.free(other, 3);
+            if !is_left(round) {
+                model.free(block, 3);
+            }
+            model.pass(50);
+        }
+        for _ in 0..10 {
+            model.pass(idle);
+        }
+        model.kinds().contains(&"left_behind")
+    };
+    assert!(found(|round| round % 40 == 0, 0));
+    assert!(found(|round| round % 40 == 0, 100_000));
+    // Filled at once, at the start and later.
+    assert!(!found(|round| round < 50, 0));
+    assert!(!found(|round| (1_400..1_450).contains(&round), 0));
+}
+
+#[test]
+fn few_blocks_are_a_copy_if_they_are_as_large() {
+    let found = |bytes: u64| {
+        let mut model = Model::new(true);
+        let first = model.alloc(0, 10 << 20);
+        model.alloc(1, 100);
+        model.pass(100);
+        let second = model.alloc(2, bytes);
+        model.pass(100);
+        [first, second].into_iter().for_each(|block| model.free(block, 2));
+        model.kinds().contains(&"holds_peak")
+    };
+    assert!(found(10 << 20));
+    assert!(!found(13 << 20));
+}

@@ -152,6 +152,7 @@ fn in_a_sample_the_whole_is_the_sample() {
         if block % 5 > 0 {
             feed.free(3, block << 16);
         }
+        feed.marker(block * 5_000_000);
     }
     churn(&mut feed, 2, 1_000, 1);
     churn(&mut feed, 2, 9_000, 0);
@@ -168,4 +169,25 @@ fn in_a_sample_the_whole_is_the_sample() {
     assert_eq!((left.weight, short.weight), (1_000_000, 909_090));
     assert_eq!((short.kind_name(), short.calls), ("short_lived", 1_000));
     assert!(found.iter().all(|finding| finding.is_of_sample));
+}
+
+#[test]
+fn siblings_of_what_is_left_behind_have_its_call_stack() {
+    // A line with two callers, of which one keeps a block now and then.
+    let found = |keeps: [u32; 2]| {
+        let mut feed = with_stacks(observing());
+        for round in 0..1_000_u64 {
+            let stack = keeps[usize::from(round % 20 == 0)];
+            let address = (1 << 30) + round * 8_192;
+            feed.alloc_at(2, address, 8_000, stack);
+            if round % 20 > 0 {
+                feed.free(2, address);
+            }
+            feed.emit("Memory.Marker", 2, &[N(round << 20)]);
+        }
+        let found = found(&mut feed, None).1;
+        found.iter().any(|finding| finding.kind_name() == "left_behind")
+    };
+    assert!(found([1, 1]));
+    assert!(!found([1, 2]));
 }

@@ -104,6 +104,18 @@ fn sixty_four_blocks_that_wait_a_millisecond() {
     assert_eq!(queue(63), ["freed_elsewhere"]);
     // A channel with a bound, however large what is in it.
     assert_eq!(kinds(&[(Act::Queue { scope: 2, size: 1 << 20, lag: 8 }, 100)]), [""; 0]);
+    // Hardly one was freed before the end.
+    let freed = |freed| {
+        let mut model = Model::new(true);
+        let blocks: Vec<_> = (0..100).map(|_| model.alloc(2, 2_000)).collect();
+        model.pass(1_000);
+        blocks[..freed].iter().for_each(|&block| model.free(block, 3));
+        // It is not the end.
+        (0..100).for_each(|_| _ = model.alloc(1, 1_000));
+        model.kinds()
+    };
+    assert_eq!(freed(63), [""; 0]);
+    assert_eq!(freed(64), ["freed_elsewhere"]);
     let fast = |ns| {
         let mut model = Model::new(true);
         let mut blocks = Vec::new();
@@ -118,6 +130,17 @@ fn sixty_four_blocks_that_wait_a_millisecond() {
     };
     assert_eq!(fast(0), [""; 0]);
     assert_eq!(fast(1), ["freed_elsewhere"]);
+}
+
+#[test]
+fn a_twentieth_of_the_peak_waits() {
+    let found = |other| {
+        let mut model = Model::new(true);
+        model.alloc(1, other);
+        model.play(&[(Act::Queue { scope: 2, size: 1_000, lag: 99 }, 1_000)]).kinds()
+    };
+    assert_eq!(found(1_900_000), ["freed_elsewhere"]);
+    assert_eq!(found(1_900_001), [""; 0]);
 }
 
 #[test]
@@ -233,7 +256,7 @@ fn what_is_left_behind_is_old() {
         is_left_behind(&acts)
     };
     assert!(!found(80, 12));
-    assert!(found(320, 48));
+    assert!(found(320, 24));
     // Half of the freed ones lived that long only, but one in twenty up to 16 times as long.
     assert!(!is_left_behind(&[(3, 100, 2_000), (80, u64::MAX, 2_000)]));
 }
