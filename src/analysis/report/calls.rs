@@ -19,6 +19,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// How the files of the loader and of the C++ run-time begin, and what is said of the blocks that the second allocates
+/// when the first starts it.
+const LOADER: &str = "ld-";
+const LIBSTDCXX: &str = "libstdc++.so";
+const RESERVE: &str = "(libstdc++ reserve)";
+
 /// What calls are summed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
@@ -193,7 +199,31 @@ impl<'a> Calls<'a> {
             }
             by_frame.push(start..of_number.len() as u32);
         }
-        Self { different, of_number, by_frame, all_frames }
+        let mut calls = Self { different, of_number, by_frame, all_frames };
+        calls.name_reserves(report);
+        calls
+    }
+
+    /// Names what libstdc++ allocates when the loader starts it: memory for exceptions, which it keeps.
+    fn name_reserves(&mut self, report: &Report) {
+        let is_in = |frame: u32, start: &str| {
+            let frame = report.frames.get(frame as usize);
+            let module = frame.and_then(|frame| report.modules.get(frame.module?));
+            module.is_some_and(|module| module.name().starts_with(start))
+        };
+        for row in report.by_stack.iter() {
+            let [inner, caller, ..] = row.frames[..] else { continue };
+            if is_in(inner, LIBSTDCXX)
+                && is_in(caller, LOADER)
+                && let Some(calls) = self.by_frame.get(inner as usize)
+            {
+                for number in calls.clone() {
+                    let call = self.index(number);
+                    self.different[call].function = Cow::Borrowed(RESERVE);
+                    self.different[call].folded = false;
+                }
+            }
+        }
     }
 
     /// What of the program's own code has no names or lines.

@@ -55,7 +55,7 @@ pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Optio
         let half = time(first.at_ns + (until_ns - first.at_ns) / 2);
         match &options.trace {
             Some(trace) => format!("memledger diff {} --at {half} --at {to}", argument(trace)),
-            None => format!("memledger diff RUN --at {half} --at {to}, where RUN is a trace of it"),
+            None => format!("memledger diff RUN --at {half} --at {to} (RUN: a trace of it)"),
         }
     });
     Some((line, rise))
