@@ -1,11 +1,11 @@
 // The program, what is missing of its trace, and the totals.
 
-import type { Figures, Rss } from "./document";
+import type { Resident } from "./document";
 import { byId, el, fill } from "./dom";
 import { METRICS } from "./figures";
 import type { Overview } from "./messages";
 import { change, state, watch } from "./state";
-import { bytes, count, percent, time, visible } from "./text";
+import { bytes, count, percent, sentence, time, visible } from "./text";
 
 export function showHeader({ trace, moment }: Overview): void {
   const program = visible(trace.program || "the program");
@@ -57,38 +57,19 @@ export function showNotes({ trace, losses, notes, after_report }: Overview): voi
   );
 }
 
-const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
-const RSS_PARTS: [string, string][] = [
-  ["live_bytes", "live blocks"],
-  ["allocator_bytes", "kept by the allocator"],
-  ["anonymous_bytes", "mapped without live blocks"],
-  ["tracker_bytes", "tracker"],
-  ["stack_bytes", "stacks"],
-  ["binary_bytes", "binaries"],
-  ["file_bytes", "files"],
-  ["shared_bytes", "shared"],
-  ["other_bytes", "kernel"],
-];
-
-/** The resident memory at the end, and its largest parts: a line below the other totals. */
-function resident(rss: Rss, end: Figures): HTMLElement {
-  const all = end.rss_bytes ?? 0;
-  const found = RSS_PARTS.map(([key, name]): [number, string] => [end[key] ?? 0, name]);
-  const largest = found.filter(([part]) => part * 100 >= all).sort(([a], [b]) => b - a);
-  const parts = largest.map(([part, name]) => `${percent(part, all)} ${name}`).join(", ");
-  const limit = rss.limit_bytes == null ? "" : ` of ${bytes(rss.limit_bytes)} that the control group allows`;
+/** The resident memory at the end as the sum of its parts, as in the text report: a line below the other totals. */
+function resident({ all, parts, most }: Resident): HTMLElement {
   return el(
     "div",
     { class: "tile wide" },
     el("span", { class: "name" }, "resident (RSS)"),
-    el("span", { class: "figure" }, bytes(all)),
-    el("span", { class: "note" }, `${bytes(rss.most_bytes)} at most${limit}: ${parts}`),
+    el("span", { class: "figure" }, all),
+    el("span", { class: "note" }, visible(`= ${parts}; ${most}`)),
   );
 }
 
 /** The totals. A click shows the figure in the graph. */
-export function showTiles({ totals, trace, moment, rss }: Overview): void {
+export function showTiles({ totals, trace, moment, resident: rss }: Overview): void {
   const of = (key: string) => totals[key] ?? 0;
   const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
   const tiles: [string, string, string, string, string | null][] = [
@@ -113,7 +94,7 @@ export function showTiles({ totals, trace, moment, rss }: Overview): void {
       ...inside,
     );
   });
-  fill(byId("tiles"), ...made, rss?.end && resident(rss, rss.end));
+  fill(byId("tiles"), ...made, rss && resident(rss));
   const update = () => made.forEach((tile) => tile.dataset.metric && tile.setAttribute("aria-pressed", String(tile.dataset.metric === state.metric)));
   watch(["metric"], update);
   update();

@@ -5,7 +5,6 @@ use crate::analysis::{
     Finding, FindingKind, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };
 use crate::words::escape;
-use std::borrow::Cow;
 
 impl Finding {
     /// What was seen, with the figures: one or two sentences without their last full stop.
@@ -252,13 +251,20 @@ impl Finding {
     }
 
     /// Its kind in two words, as a heading.
-    pub fn heading(&self) -> Cow<'static, str> {
-        match self.kind_name() {
-            "grows" => "grows stepwise".into(),
-            "reallocates" => "reallocates often".into(),
-            "shrinks" => "shrinks again".into(),
-            "short_lived" => "short-lived blocks".into(),
-            kind => kind.replace('_', " ").into(),
+    pub fn heading(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Grows { .. } => "grows stepwise",
+            FindingKind::Reallocates { .. } => "reallocates often",
+            FindingKind::ShortLived { .. } => "short-lived blocks",
+            FindingKind::Shrinks { .. } => "shrinks again",
+            FindingKind::LeftBehind { .. } => "left behind",
+            FindingKind::OnlyGrows { .. } => "only grows",
+            FindingKind::HoldsPeak { .. } => "live together",
+            FindingKind::KeptByMalloc { .. } => "malloc keeps",
+            FindingKind::StaysAfterPeak { .. } => "never shrinks",
+            FindingKind::OneSize { .. } => "one size",
+            FindingKind::RoundsUp { .. } => "rounds up",
+            FindingKind::FreedElsewhere { .. } => "long queue",
         }
     }
 
