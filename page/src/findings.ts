@@ -39,7 +39,8 @@ export function showFindings({ findings, noneFound, hasStacks }: Overview, follo
 function card(finding: Finding, hasStacks: boolean, follow: (link: Link) => void): HTMLElement {
   const { place } = finding;
   const colour = OF_TIME[finding.weight_of] ?? "peak";
-  const scope = place.path.join(" > ");
+  // The outermost scope is the whole program.
+  const scope = (place.path.length > 1 ? place.path.slice(1) : place.path).join(" > ");
   const tag = place.name && place.name !== "Unnamed" ? [...(place.group ?? []), place.name].join(" / ") : "";
   const name = place.function ?? (tag || scope || "the program");
   const source = place.file ? shortPath(place.line ? `${place.file}:${place.line}` : place.file) : "";

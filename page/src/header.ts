@@ -24,26 +24,28 @@ export function showHeader({ trace, moment }: Overview): void {
 }
 
 const LOSSES: [string, string][] = [
-  ["lost_events", "events are missing"],
+  ["lost_events", "events that are missing"],
   ["serial_holes", "holes in the order of events"],
   ["unmatched_frees", "frees of blocks that are not in the trace"],
-  ["duplicate_allocations", "blocks were allocated over others"],
-  ["truncated_bytes", "bytes at the end of the trace could not be read"],
-  ["scope_misuses", "scopes were closed out of order"],
-  ["stacks_over_frame_limit", "stacks are cut at the frame limit"],
-  ["stacks_without_unwind_information", "stacks end for lack of unwind information"],
-  ["stacks_unreadable", "stacks end in memory that could not be read"],
-  ["stacks_in_changed_libraries", "stacks end at a library that came or went"],
-  ["stacks_other", "stacks were not kept, their number is limited"],
+  ["duplicate_allocations", "blocks that were allocated over others"],
+  ["truncated_bytes", "bytes of the trace that could not be read"],
+  ["scope_misuses", "scopes that were closed out of order"],
+  ["stacks_over_frame_limit", "stacks that are cut at the frame limit"],
+  ["stacks_without_unwind_information", "stacks that end for lack of unwind information"],
+  ["stacks_unreadable", "stacks that end in memory that could not be read"],
+  ["stacks_in_changed_libraries", "stacks that end at a library that came or went"],
+  ["stacks_other", "stacks that were not kept, because their number is limited"],
 ];
 
 /** Sentences about the figures, and what is counted as lost: where the figures are, above them. */
-export function showNotes({ trace, losses, notes, after_report }: Overview): void {
+export function showNotes({ trace, totals, losses, notes, after_report }: Overview): void {
   const lines = notes.map((note) => visible(note));
-  const lost = LOSSES.filter(([key]) => losses[key]);
-  const counts = lost.map(([key, text]) => `${count(losses[key]!)} ${text}`);
+  // As in the text, stacks that lack frames are said from 1 % of all on.
+  const fewStacks = ((totals.allocations ?? 0) + (totals.reallocations ?? 0)) / 100;
+  const lost = LOSSES.filter(([key]) => losses[key]! > (key.startsWith("stacks_") && key !== "stacks_other" ? fewStacks : 0));
+  const counts = lost.map(([key, text]) => `${text}: ${count(losses[key]!)}`);
   if (losses.lost_events === null) counts.unshift("an unknown number of events is missing");
-  if (after_report.allocations) counts.push(`${count(after_report.allocations)} allocations after the report`);
+  if (after_report.allocations) counts.push(`allocations after the report: ${count(after_report.allocations)}`);
   const isBad = !trace.complete || losses.lost_events === null || Boolean(losses.lost_events);
   const section = byId("notes");
   section.hidden = !lines.length && !counts.length && trace.complete;
@@ -74,7 +76,7 @@ export function showTiles({ totals, trace, moment, resident: rss }: Overview): v
   const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
   const tiles: [string, string, string, string, string | null][] = [
     ["live", moment ? `live at ${visible(moment)}` : "live at the end", bytes(of("live_bytes")), `${count(of("live_blocks"))} blocks`, "live_bytes"],
-    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at ${time(of("peak_bytes_at_ns"))}`, "peak_bytes"],
+    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at\u00a0${time(of("peak_bytes_at_ns")).replaceAll(" ", "\u00a0")}`, "peak_bytes"],
     ["allocated", "allocated", bytes(of("allocated_bytes")), `${percent(of("peak_bytes"), of("allocated_bytes"))} of it live at the peak`, "allocated_bytes"],
     ["count", "count", count(of("allocations")), `allocations, ${count(perSecond)} per second`, "allocations"],
     ["", "reallocations", count(of("reallocations")), `${percent(of("reallocations"), of("reallocations") + of("allocations"))} of all calls that allocate`, null],

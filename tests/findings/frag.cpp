@@ -43,6 +43,8 @@ int main() {
         book->cancel_all();
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
+    // What is freed at the end of a program is no finding.
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
     printf("%zu orders\n", book->stays.size());
     fflush(stdout);
     return 0;
