@@ -245,8 +245,7 @@ mod tests {
     #[test]
     fn nothing_found_is_no_answer_where_blocks_do_not_explain_what_is_resident() {
         let said = |parts: Option<(u64, u64)>| {
-            let mut report = Report::default();
-            report.findings = Some(Vec::new());
+            let mut report = Report { findings: Some(Vec::new()), ..Report::default() };
             if let Some((live, freed)) = parts {
                 let end = ResidentMemory {
                     live_bytes: live,
