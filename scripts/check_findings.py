@@ -12,7 +12,16 @@ import time
 import urllib.request
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parent.parent / "tests/findings"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "scripts/viewers/helpers"), str(ROOT / "page/tests")]
+# The server is a program of its own, without a browser.
+if "--serve" not in sys.argv:
+    from browser import Browser
+    from shown import document_of
+
+SOURCES = ROOT / "tests/findings"
+# Whether this Python writes the names of its functions for `perf`.
+NAMES_PYTHON = sys.version_info >= (3, 12)
 DEADLINE = 60
 # Kinds of findings about memory that is held. All others are about what is cheap to speed up.
 HELD = {"only_grows", "left_behind", "holds_peak", "freed_elsewhere", "kept_by_malloc", "stays_after_peak"}
@@ -30,12 +39,16 @@ PROBLEMS = {
     "same_string.rs": ({"one_size"}, "load"),
     "error_path.c": ({"left_behind"}, "copy_of"),
     "slow_logger.rs": ({"freed_elsewhere"}, "log"),
+    "keep.py": ({"only_grows"}, "keep.thumbnails.<locals>.thumbnail" if NAMES_PYTHON else ""),
 }
 # What was said of such programs, and helped nobody.
 WRONG = ["Give the blocks back", "live at the end with"]
 
 
-def compiled(source, folder):
+def command_of(source, folder):
+    """The command of a program, which is compiled first."""
+    if source.suffix == ".py":
+        return [sys.executable, *(["-X", "perf"] if NAMES_PYTHON else []), source]
     program = folder / source.stem
     command = {
         ".rs": ["rustc", "--edition", "2024", "-O", "-g"],
@@ -43,28 +56,30 @@ def compiled(source, folder):
         ".cpp": ["c++", "-O1", "-g"],
     }[source.suffix]
     subprocess.run([*command, "-o", program, source], check=True)
-    return program
+    return [program]
 
 
 def tracked(name, command, folder):
-    """The trace of a program, and the command that writes it."""
-    trace = folder / f"{name}.memledger"
-    run = [os.environ["memledger"], "run", "--preload", os.environ["library"], "--stacks", "--report", "off"]
-    return trace, [*run, "--trace", trace, "--", *command]
+    """The command that runs a program and makes the page of its report, and the page."""
+    page = folder / f"{name}.html"
+    run = [os.environ["memledger"], "run", "--preload", os.environ["library"], "--stacks", "--html", page]
+    return [*run, "--", *command], page
 
 
-def recorded(name, command, folder, **options):
-    """The trace of a program, which the command runs."""
-    trace, run = tracked(name, command, folder)
-    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "timeout": DEADLINE, "cwd": folder, **options}
-    ended = subprocess.run(run, stdin=subprocess.DEVNULL, **output)
-    assert ended.returncode == 0, f"{name}: {ended.returncode}, {ended.stderr.decode()}"
-    return trace
+def recorded(name, command, folder):
+    """What `memledger run --stacks` says of a program: the lines of its report, and the page."""
+    run, page = tracked(name, command, folder)
+    files = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    ended = subprocess.run(run, timeout=DEADLINE, cwd=folder, **files)
+    lines = ended.stderr.decode().splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("Memory of")]
+    assert ended.returncode == 0 and starts, f"{name}: {ended.returncode}, {ended.stderr.decode()}"
+    return lines[starts[0] :], page
 
 
 def recorded_server(name, command, folder, port, request):
-    """The trace of a server that answers requests for a second, and is idle then."""
-    trace, run = tracked(name, command, folder)
+    """No lines, and the page of a server that answers requests for a second, and is idle then."""
+    run, page = tracked(name, command, folder)
     server = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
     try:
         deadline = time.monotonic() + DEADLINE
@@ -85,30 +100,50 @@ def recorded_server(name, command, folder, port, request):
         assert ended == 0, f"{name}: {ended}"
     finally:
         server.kill()
-    return trace
-
-
-def findings(trace):
-    """The findings as they are in JSON, and the lines of the first screen."""
-    report = [os.environ["memledger"], "report", trace.name]
-    options = {"stdout": subprocess.PIPE, "check": True, "timeout": DEADLINE, "cwd": trace.parent}
-    read = lambda *more: subprocess.run([*report, *more], **options).stdout
-    return json.loads(read("--findings", "--format", "json"))["findings"], read().decode().splitlines()
+    return [], page
 
 
 def check_problem(source, kinds, function, folder):
-    trace = recorded(source.stem, [compiled(source, folder)], folder)
-    found, lines = findings(trace)
-    first = found[0] if found else {"kind": "no finding", "place": {}}
+    """The report has the problem and its place; returns the page, and the texts that its first card has."""
+    lines, page = recorded(source.stem, command_of(source, folder), folder)
+    found = document_of(page)["findings"]
+    first = found[0] if found else {"kind": "no finding", "heading": "", "place": {}}
     place, shown = first["place"], " ".join(" ".join(lines[:LINES]).split())
-    marked = [number for number, line in enumerate(source.read_text().splitlines(), 1) if "found here" in line]
     said = f"{source.name}: {json.dumps(first, indent=1)}\n" + "\n".join(lines[:LINES])
     assert first["kind"] in kinds, said
-    assert function in (place["function"] or ""), said
-    assert Path(place["file"]).name == source.name and place["line"] in marked, said
-    assert function in shown and any(f"{source.name}:{line}" in shown for line in marked), said
+    assert first["heading"] in shown and function in place["function"] and function in shown, said
+    texts = [first["heading"], function]
+    if source.suffix == ".py":
+        check_python(place, source, lines, said)
+    else:
+        marked = [number for number, line in enumerate(source.read_text().splitlines(), 1) if "found here" in line]
+        assert Path(place["file"]).name == source.name and place["line"] in marked, said
+        texts.append(f"{source.name}:{place['line']}")
+    assert all(text in shown for text in texts), said
     assert not any(wrong in " ".join(lines) for wrong in WRONG), said
-    print(f"{source.name}: {first['kind']} in {function}, line {place['line']}")
+    print(f"{source.name}: {first['kind']} in {place['function']}, line {place['line']}")
+    return page, texts
+
+
+def check_python(place, source, lines, said):
+    """Functions of Python have no lines; before Python 3.12 they have no names, which the report says."""
+    if NAMES_PYTHON:
+        assert Path(place["file"]).name == source.name, said
+    else:
+        assert "Python's own functions are not named" in " ".join(" ".join(lines).split()), said
+
+
+def check_cards(pages):
+    """What the first finding of each page shows in a browser."""
+    with tempfile.TemporaryDirectory() as folder, Browser(folder, webgl=False) as browser:
+        for path, texts in pages:
+            browser.open(path)
+            of_first = "return document.querySelector('#findings .card')?.textContent ?? ''"
+            browser._wait(lambda: browser.driver.execute_script(of_first), f"{path} has no finding")
+            card = browser.driver.execute_script(of_first)
+            assert all(text in card for text in texts), f"{path}: {texts} are not all in the first finding of the page: {card}"
+            browser.no_errors()
+    print(f"the pages of {len(pages)} programs: the same in their first finding")
 
 
 def healthy(folder):
@@ -219,15 +254,17 @@ def main():
 
         def check(of, *arguments):
             try:
-                of(*arguments)
+                return of(*arguments)
             except (AssertionError, subprocess.SubprocessError) as error:
                 failed.append(str(error))
 
-        for source, (kinds, function) in PROBLEMS.items():
-            check(check_problem, SOURCES / source, kinds, function, folder)
+        problems = PROBLEMS.items()
+        pages = [check(check_problem, SOURCES / source, *problem, folder) for source, problem in problems]
+        check(check_cards, [page for page in pages if page])
 
         def check_healthy(name, command, record=recorded, *more):
-            found, _ = findings(record(name, command, folder, *more))
+            _, page = record(name, command, folder, *more)
+            found = document_of(page)["findings"]
             held = [finding for finding in found if finding["kind"] in HELD]
             assert not held, f"{name}: {json.dumps(held[0], indent=1)}"
             print(f"{name}: nothing that is held")

@@ -583,6 +583,40 @@ fn a_symbolized_trace_is_read_without_the_program() {
     }
 }
 
+#[test]
+fn a_symbolized_trace_has_the_names_of_code_made_at_run_time() {
+    /// The names that a process has written, until the test ends.
+    struct Map(PathBuf);
+    impl Drop for Map {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+    let pid = std::process::id();
+    let map = Map(PathBuf::from(format!("/tmp/perf-{pid}.map")));
+    fs::write(&map.0, "7000 100 py::load:/home/a/keep.py\n").expect("written");
+    let folder = TempDir::new().expect("a folder");
+    let [trace, named, again] = ["run", "named", "again"].map(|name| folder.path().join(name));
+    // Both are in no module, and the second has no name.
+    let base = 0x100_0000_0000;
+    let module = Module { path: "/no".into(), base, size: 0, build_id: vec![], stamp: None };
+    fs::write(&trace, Trace::of_process(pid, &module, &[0x7011, 0x8001])).expect("written");
+    let symbolize = |from: &Path, to: &Path| {
+        let (_, out, err) = memledger(&["symbolize".as_ref(), from, "-o".as_ref(), to]);
+        assert_eq!(out, "");
+        assert!(err.contains("of the 1 address in the trace, 1 is with"), "{err}");
+    };
+    symbolize(&trace, &named);
+    drop(map);
+    symbolize(&named, &again);
+    assert!(fs::read(&named).expect("it") == fs::read(&again).expect("it"), "added again");
+    for (trace, is_named) in [(&trace, false), (&named, true)] {
+        let (_, text, err) =
+            memledger(&["report".as_ref(), trace, "--by".as_ref(), "stack".as_ref()]);
+        assert_eq!(text.contains("keep.load"), is_named, "{text}{err}");
+    }
+}
+
 /// A reader of the profile finds functions in the file by the address there: with the whole module as the mapping, it
 /// takes another address.
 #[test]

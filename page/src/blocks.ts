@@ -4,7 +4,7 @@ import { ask } from "./ask";
 import { el, fill } from "./dom";
 import type { Details } from "./messages";
 import type { Server } from "./server";
-import { bytes, count, time, visible } from "./text";
+import { bytes, count, shownPath, time, visible } from "./text";
 
 export interface Block {
   address: string;
@@ -99,7 +99,7 @@ async function history(server: Server, block: Block, signal: AbortSignal): Promi
     const line = (step: Step) => {
       const size = step.bytes_before === undefined ? bytes(step.bytes) : `${bytes(step.bytes_before)} → ${bytes(step.bytes)}`;
       const by = step.thread ? `by ${step.thread}` : "";
-      const scope = step.path?.length ? `in ${step.path.join(" > ")}` : "";
+      const scope = step.path?.length ? `in ${shownPath(step.path).join(" > ")}` : "";
       const parts = [time(step.at_ns), step.what.replaceAll("_", " "), size, step.address, by, scope];
       return el("li", {}, visible(parts.filter(Boolean).join(", ")));
     };

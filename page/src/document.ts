@@ -115,12 +115,11 @@ export interface LlmTag {
   peak_at_ns: number;
 }
 
-/** What the resident memory was: `at_ns`, `rss_bytes`, and its parts. */
-export interface Rss {
-  most_bytes: number;
-  limit_bytes: number | null;
-  peak: Figures | null;
-  end: Figures | null;
+/** The resident memory as a sum, in the words of the text report. */
+export interface Resident {
+  all: string;
+  parts: string;
+  most: string;
 }
 
 export interface PageDocument {
@@ -141,8 +140,10 @@ export interface PageDocument {
   by_size: Row[];
   largest_live: LiveBlock[];
   llm_tags?: LlmTag[];
-  rss?: Rss;
+  resident?: Resident;
   findings?: Finding[];
+  /** Why there are none. */
+  none_found?: string;
   notes: string[];
   stack_sampling_bytes?: number | null;
   strings: string[];

@@ -1,11 +1,11 @@
 // The program, what is missing of its trace, and the totals.
 
-import type { Figures, Rss } from "./document";
+import type { Resident } from "./document";
 import { byId, el, fill } from "./dom";
 import { METRICS } from "./figures";
 import type { Overview } from "./messages";
 import { change, state, watch } from "./state";
-import { bytes, count, percent, time, visible } from "./text";
+import { bytes, count, percent, sentence, time, visible } from "./text";
 
 export function showHeader({ trace, moment }: Overview): void {
   const program = visible(trace.program || "the program");
@@ -24,26 +24,28 @@ export function showHeader({ trace, moment }: Overview): void {
 }
 
 const LOSSES: [string, string][] = [
-  ["lost_events", "events are missing"],
+  ["lost_events", "events that are missing"],
   ["serial_holes", "holes in the order of events"],
   ["unmatched_frees", "frees of blocks that are not in the trace"],
-  ["duplicate_allocations", "blocks were allocated over others"],
-  ["truncated_bytes", "bytes at the end of the trace could not be read"],
-  ["scope_misuses", "scopes were closed out of order"],
-  ["stacks_over_frame_limit", "stacks are cut at the frame limit"],
-  ["stacks_without_unwind_information", "stacks end for lack of unwind information"],
-  ["stacks_unreadable", "stacks end in memory that could not be read"],
-  ["stacks_in_changed_libraries", "stacks end at a library that came or went"],
-  ["stacks_other", "stacks were not kept, their number is limited"],
+  ["duplicate_allocations", "blocks that were allocated over others"],
+  ["truncated_bytes", "bytes of the trace that could not be read"],
+  ["scope_misuses", "scopes that were closed out of order"],
+  ["stacks_over_frame_limit", "stacks that are cut at the frame limit"],
+  ["stacks_without_unwind_information", "stacks that end for lack of unwind information"],
+  ["stacks_unreadable", "stacks that end in memory that could not be read"],
+  ["stacks_in_changed_libraries", "stacks that end at a library that came or went"],
+  ["stacks_other", "stacks that were not kept, because their number is limited"],
 ];
 
 /** Sentences about the figures, and what is counted as lost: where the figures are, above them. */
-export function showNotes({ trace, losses, notes, after_report }: Overview): void {
+export function showNotes({ trace, totals, losses, notes, after_report }: Overview): void {
   const lines = notes.map((note) => visible(note));
-  const lost = LOSSES.filter(([key]) => losses[key]);
-  const counts = lost.map(([key, text]) => `${count(losses[key]!)} ${text}`);
+  // As in the text, stacks that lack frames are said from 1 % of all on.
+  const fewStacks = ((totals.allocations ?? 0) + (totals.reallocations ?? 0)) / 100;
+  const lost = LOSSES.filter(([key]) => losses[key]! > (key.startsWith("stacks_") && key !== "stacks_other" ? fewStacks : 0));
+  const counts = lost.map(([key, text]) => `${text}: ${count(losses[key]!)}`);
   if (losses.lost_events === null) counts.unshift("an unknown number of events is missing");
-  if (after_report.allocations) counts.push(`${count(after_report.allocations)} allocations after the report`);
+  if (after_report.allocations) counts.push(`allocations after the report: ${count(after_report.allocations)}`);
   const isBad = !trace.complete || losses.lost_events === null || Boolean(losses.lost_events);
   const section = byId("notes");
   section.hidden = !lines.length && !counts.length && trace.complete;
@@ -57,43 +59,24 @@ export function showNotes({ trace, losses, notes, after_report }: Overview): voi
   );
 }
 
-const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
-const RSS_PARTS: [string, string][] = [
-  ["live_bytes", "live blocks"],
-  ["allocator_bytes", "kept by the allocator"],
-  ["anonymous_bytes", "mapped without live blocks"],
-  ["tracker_bytes", "tracker"],
-  ["stack_bytes", "stacks"],
-  ["binary_bytes", "binaries"],
-  ["file_bytes", "files"],
-  ["shared_bytes", "shared"],
-  ["other_bytes", "kernel"],
-];
-
-/** The resident memory at the end, and its largest parts: a line below the other totals. */
-function resident(rss: Rss, end: Figures): HTMLElement {
-  const all = end.rss_bytes ?? 0;
-  const found = RSS_PARTS.map(([key, name]): [number, string] => [end[key] ?? 0, name]);
-  const largest = found.filter(([part]) => part * 100 >= all).sort(([a], [b]) => b - a);
-  const parts = largest.map(([part, name]) => `${percent(part, all)} ${name}`).join(", ");
-  const limit = rss.limit_bytes == null ? "" : ` of ${bytes(rss.limit_bytes)} that the control group allows`;
+/** The resident memory at the end as the sum of its parts, as in the text report: a line below the other totals. */
+function resident({ all, parts, most }: Resident): HTMLElement {
   return el(
     "div",
     { class: "tile wide" },
     el("span", { class: "name" }, "resident (RSS)"),
-    el("span", { class: "figure" }, bytes(all)),
-    el("span", { class: "note" }, `${bytes(rss.most_bytes)} at most${limit}: ${parts}`),
+    el("span", { class: "figure" }, all),
+    el("span", { class: "note" }, visible(`= ${parts}; ${most}`)),
   );
 }
 
 /** The totals. A click shows the figure in the graph. */
-export function showTiles({ totals, trace, moment, rss }: Overview): void {
+export function showTiles({ totals, trace, moment, resident: rss }: Overview): void {
   const of = (key: string) => totals[key] ?? 0;
   const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
   const tiles: [string, string, string, string, string | null][] = [
     ["live", moment ? `live at ${visible(moment)}` : "live at the end", bytes(of("live_bytes")), `${count(of("live_blocks"))} blocks`, "live_bytes"],
-    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at ${time(of("peak_bytes_at_ns"))}`, "peak_bytes"],
+    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at\u00a0${time(of("peak_bytes_at_ns")).replaceAll(" ", "\u00a0")}`, "peak_bytes"],
     ["allocated", "allocated", bytes(of("allocated_bytes")), `${percent(of("peak_bytes"), of("allocated_bytes"))} of it live at the peak`, "allocated_bytes"],
     ["count", "count", count(of("allocations")), `allocations, ${count(perSecond)} per second`, "allocations"],
     ["", "reallocations", count(of("reallocations")), `${percent(of("reallocations"), of("reallocations") + of("allocations"))} of all calls that allocate`, null],
@@ -113,7 +96,7 @@ export function showTiles({ totals, trace, moment, rss }: Overview): void {
       ...inside,
     );
   });
-  fill(byId("tiles"), ...made, rss?.end && resident(rss, rss.end));
+  fill(byId("tiles"), ...made, rss && resident(rss));
   const update = () => made.forEach((tile) => tile.dataset.metric && tile.setAttribute("aria-pressed", String(tile.dataset.metric === state.metric)));
   watch(["metric"], update);
   update();

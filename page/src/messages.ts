@@ -1,6 +1,6 @@
 // What the page and its worker say to each other.
 
-import type { Bookmark, Diff, Finding, Rss, Trace } from "./document";
+import type { Bookmark, Diff, Finding, Resident, Trace } from "./document";
 
 /** What the levels of a graph are. */
 export type By = "stack" | "crate" | "scope" | "group" | "thread";
@@ -128,12 +128,14 @@ export interface Overview {
   /** The time that was asked for; null: the end. */
   moment: string | null;
   totals: Record<string, number | null>;
-  rss: Rss | null;
+  resident: Resident | null;
   losses: Record<string, number | null>;
   after_report: Record<string, number>;
   bookmarks: Bookmark[];
   notes: string[];
   findings: Finding[] | null;
+  /** Why there are no findings, where they were looked for. */
+  noneFound: string;
   sampling: number | null;
   threads: string[];
   /** What the filters are called, by the numbers of their rows. */

@@ -14,7 +14,7 @@ const rule = (name: string, moments: string, about: string, picture: string): Ru
 export const RULES: Rule[] = [
   rule("grown", "ab", "Allocated between A and B, live at B", "A o──B──>"),
   rule("leaked", "abc", "Allocated between A and B, live at C (the end, if it is empty)", "A o──B──C──>"),
-  rule("alive-at-a", "a", "Live at A", "o──A──>"),
+  rule("live", "a", "Live at A", "o──A──>"),
   rule("allocated-between", "ab", "Allocated between A and B", "A o──B──>"),
   rule("freed-between", "ab", "Freed between A and B", "o──A──x B"),
   rule("short-lived", "ab", "Allocated and freed between A and B", "A o──x B"),

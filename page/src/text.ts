@@ -80,6 +80,16 @@ export function time(ns: number): string {
   return hours ? `${hours} h ${two(minutes)} min` : `${minutes} min ${two(seconds % 60)} s`;
 }
 
+/** As a sentence: with a capital and a full stop. */
+export const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
+/** The name of the outermost scope, and what is shown of it, as in the text report. */
+const OUTERMOST = "GlobalScope";
+const WHOLE_PROGRAM = "(whole program)";
+
+/** A scope stack as it is shown. */
+export const shownPath = (path: string[]) => path.map((name, at) => (at === 0 && name === OUTERMOST ? WHOLE_PROGRAM : name));
+
 /** What a figure is: a time, bytes, or a number of something. */
 export function figure(key: string, value: number): string {
   if (key.endsWith("_at_ns")) return time(value);

@@ -23,8 +23,8 @@ WIDTH, HEIGHT = 1280, 960
 MOST_BYTES = 150_000
 # By picture: which report, the colours, what is looked at, and whether from the graph on.
 PICTURES = {
-    "page-light": (0, "light", "", False),
-    "page-flame": (0, "light", "#graph=flame&metric=allocated&search=buffer", True),
+    "page-light": (0, "light", "#by=stack", False),
+    "page-flame": (0, "light", "#graph=flame&by=stack&metric=allocated&search=buffer", True),
     "page-treemap": (0, "dark", "#graph=treemap&by=stack&metric=peak", True),
     "page-leak": (1, "light", "#by=scope&metric=live", False),
     "page-server": (1, "dark", "#chart=stacked&graph=treemap&by=stack&metric=allocated&lines=1", False),

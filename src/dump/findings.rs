@@ -5,7 +5,6 @@ use crate::analysis::{
     Finding, FindingKind, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };
 use crate::words::escape;
-use std::borrow::Cow;
 
 /// Blocks of which at least this share of the peak is, in millionths, need no advice to be larger.
 const MUCH_OF_PEAK: u64 = 250_000;
@@ -260,13 +259,20 @@ impl Finding {
     }
 
     /// Its kind in two words, as a heading.
-    pub fn heading(&self) -> Cow<'static, str> {
-        match self.kind_name() {
-            "grows" => "grows stepwise".into(),
-            "reallocates" => "reallocates often".into(),
-            "shrinks" => "shrinks again".into(),
-            "short_lived" => "short-lived blocks".into(),
-            kind => kind.replace('_', " ").into(),
+    pub fn heading(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Grows { .. } => "grows stepwise",
+            FindingKind::Reallocates { .. } => "reallocates often",
+            FindingKind::ShortLived { .. } => "short-lived blocks",
+            FindingKind::Shrinks { .. } => "shrinks again",
+            FindingKind::LeftBehind { .. } => "left behind",
+            FindingKind::OnlyGrows { .. } => "only grows",
+            FindingKind::HoldsPeak { .. } => "live together",
+            FindingKind::KeptByMalloc { .. } => "malloc keeps",
+            FindingKind::StaysAfterPeak { .. } => "never shrinks",
+            FindingKind::OneSize { .. } => "one size",
+            FindingKind::RoundsUp { .. } => "rounds up",
+            FindingKind::FreedElsewhere { .. } => "long queue",
         }
     }
 

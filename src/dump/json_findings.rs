@@ -10,7 +10,7 @@ impl Json for Finding {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
             object.entry("kind", self.kind_name())?;
-            object.entry("heading", &*self.heading())?;
+            object.entry("heading", self.heading())?;
             object.entry("evidence", &self.evidence())?;
             object.entry("suggestion", &self.suggestion())?;
             object.entry("bytes", &self.bytes)?;

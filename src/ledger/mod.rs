@@ -138,6 +138,10 @@ impl Ledger {
     /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
     /// | `MEMLEDGER_THREAD_STACKS=1` | record the stacks of threads, too ([`LedgerBuilder::thread_stacks`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
+    /// | `MEMLEDGER_LIMIT=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::limit`]) |
+    /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
+    ///
+    /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
         return Self { generation: start::from_flags(settings::Settings::default()) };
@@ -150,9 +154,12 @@ impl Ledger {
     ///
     /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
     /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracefilemode=`,
-    /// `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of
-    /// the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracethreadstacks=`, `-tracelimit=`,
+    /// `-tracefilemode=`, `-tracewatch` (or `-tracewatch=`), `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and
+    /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
+    ///
+    /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
+    /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {

@@ -441,6 +441,36 @@ fn a_stack_says_why_it_ends() {
     ] {
         assert_eq!(written["losses"][key], count, "{key}");
     }
+
+    // Less than 1 % of all is said on request only.
+    let mut report = report.clone();
+    report.by_stack[0].figures.allocations = 10_000;
+    for is_verbose in [false, true] {
+        let screen = printed(&report, |options| options.verbose = is_verbose);
+        assert_eq!(screen.contains("<1 % of those taken"), is_verbose, "{screen}");
+    }
+}
+
+/// It is neither a leak nor the program's.
+#[test]
+fn what_the_run_time_of_cpp_allocates_when_it_is_loaded_is_named() {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/usr/lib/libstdc++.so.6.0.30", 0x1000, 0x100);
+    feed.module("/usr/lib/ld-linux-x86-64.so.2", 0x2000, 0x100);
+    feed.module("/bin/program", 0x3000, 0x100);
+    feed.stack(1, &[0x1010, 0x2010]);
+    feed.stack(2, &[0x1020, 0x3010]);
+    feed.alloc_at(2, 0x10, 72_704, 1);
+    feed.alloc_at(2, 0x20, 100, 2);
+    let report = feed.report();
+    for rows in [report.by_function(false), report.by_line(false)] {
+        let rows = rows.iter().map(|row| (&*row.name, row.figures.live_bytes));
+        assert_eq!(
+            rows.collect::<Vec<_>>(),
+            [("(libstdc++ reserve)", 72_704), ("program+0xf", 100)]
+        );
+    }
 }
 
 /// With optimisation, the allocator and its entry can be inlined into the code that allocates.

@@ -14,7 +14,7 @@ use crate::harness::{
 use crate::start::IN_MAIN;
 use libc::c_int;
 use memledger::analysis::StackKind;
-use memledger::{Name, alloc_scope};
+use memledger::{Ledger, Name, alloc_scope};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -75,6 +75,14 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!((report.len(), &*outcome.stderr), (0, ""), "{name}={value}");
             assert!(!outcome.trace(TRACE).0.trace.ended, "{name}={value}");
         }
+    }),
+    case("a report that a flag names starts a watcher", by_flag, |run| {
+        let outcome = watched(Run::of(&run));
+        assert!(outcome.report(REPORT).contains("\"complete\": true"));
+        let outcome = run.env(OTHER_FLAG, "-tracewatch=0").run();
+        assert!(
+            !outcome.path(REPORT).exists() || fs::read(outcome.path(REPORT)).unwrap().is_empty()
+        );
     }),
     case("who has not asked for a watcher is not told that there is none", end, |run| {
         let without_room = |run| {
@@ -406,6 +414,17 @@ fn handles_none() {
 
 fn in_code() {
     let _ledger = builder().watch().start().unwrap();
+    whole();
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
+}
+
+/// One more flag for [`by_flag`].
+const OTHER_FLAG: &str = "WATCHER_TEST_FLAG";
+
+fn by_flag() {
+    let other = std::env::var(OTHER_FLAG).unwrap_or_default();
+    let flags = [format!("-tracereport={REPORT}"), other];
+    let (_ledger, _) = Ledger::from_args(flags.map(Into::into));
     whole();
     kill(std::process::id() as libc::pid_t, libc::SIGKILL);
 }

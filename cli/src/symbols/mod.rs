@@ -66,10 +66,9 @@ pub fn symbolize_both([old, new]: [&mut Report; 2], args: &SymbolArgs) {
     }
 }
 
-/// How many addresses have no function yet.
+/// How many addresses have no function yet, those of code made at run time among them.
 fn missing(report: &Report) -> u64 {
-    let in_modules = report.frames.iter().filter(|frame| frame.module.is_some());
-    in_modules.filter(|frame| frame.functions.is_empty()).count() as u64
+    report.frames.iter().filter(|frame| frame.functions.is_empty()).count() as u64
 }
 
 /// Knows the functions of a report, and asks another symbolizer for those of other addresses.
@@ -140,6 +139,7 @@ impl Symbolizer for WithProgress {
     }
 
     fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        self.progress.step();
         self.binaries.made_at_run_time(pid, address)
     }
 

@@ -79,7 +79,21 @@ impl Trace {
 
     /// One allocation of 64 bytes, whose stack has these return addresses, in this form.
     pub fn with_stack(module: &Module, frames: &[u64], form: &str) -> Vec<u8> {
+        Self::new().allocation(module, frames, form)
+    }
+
+    /// The same of this process, by memledger.
+    pub fn of_process(pid: u32, module: &Module, frames: &[u64]) -> Vec<u8> {
         let mut trace = Self::new();
+        let pid = pid.to_le_bytes();
+        let fields =
+            [("Pid", U32, &pid[..]), ("Version", U8, &[0]), ("FromProcessStart", U8, &[1])];
+        trace.event(("Memledger", "Trace"), IMPORTANT, &fields, 0);
+        trace.allocation(module, frames, "")
+    }
+
+    fn allocation(mut self, module: &Module, frames: &[u64], form: &str) -> Vec<u8> {
+        let trace = &mut self;
         let frequency = 1_000_000_000_u64.to_le_bytes();
         let clock = [("StartCycle", U64, &[0; 8][..]), ("CycleFrequency", U64, &frequency)];
         trace.event(("$Trace", "NewTrace"), IMPORTANT, &clock, 0);
@@ -109,7 +123,7 @@ impl Trace {
         ];
         trace.event(("Memory", "AllocSystem"), 0, &fields, 1);
         trace.packet(0x3fff, &[]);
-        trace.bytes
+        self.bytes
     }
 }
 

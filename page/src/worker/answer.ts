@@ -10,6 +10,7 @@ import { Forests, threadName } from "./forest";
 import { flame, tree, type Made } from "./layout";
 import { Model } from "./model";
 import { Graph } from "./nodes";
+import { shownPath } from "../text";
 import { Tables } from "./tables";
 
 interface Loaded {
@@ -47,15 +48,11 @@ function read(text: string): Overview {
   return overview(model);
 }
 
-/** The name of the outermost scope, and what the page shows of it, as the text report does. */
-const OUTERMOST = "GlobalScope";
-const WHOLE_PROGRAM = "(whole program)";
-
 /** Has the outermost scope shown as what it is. */
 function nameOutermost({ by_scope, largest_live, findings = [], diff }: PageDocument): void {
   const changes = diff?.tables.filter(({ by }) => by === "scope").flatMap(({ rows }) => rows) ?? [];
   const rows: { path?: string[] }[] = [by_scope, largest_live, findings.map(({ place }) => place), changes].flat();
-  for (const { path } of rows) if (path?.[0] === OUTERMOST) path[0] = WHOLE_PROGRAM;
+  for (const row of rows) if (row.path) row.path = shownPath(row.path);
 }
 
 function overview(model: Model): Overview {
@@ -76,12 +73,13 @@ function overview(model: Model): Overview {
     trace: doc.trace,
     moment: doc.moment ?? null,
     totals: doc.totals,
-    rss: doc.rss ?? null,
+    resident: doc.resident ?? null,
     losses: doc.losses,
     after_report: doc.after_report ?? {},
     bookmarks: doc.bookmarks,
     notes: doc.notes,
     findings: doc.findings ?? null,
+    noneFound: doc.none_found ?? "",
     sampling: doc.stack_sampling_bytes ?? null,
     threads: doc.by_thread.map(threadName),
     rowNames: {

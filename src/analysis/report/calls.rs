@@ -20,6 +20,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// How the files of the loader and of the C++ run-time begin, and what is said of the blocks that the second allocates
+/// when the first starts it.
+const LOADER: &str = "ld-";
+const LIBSTDCXX: &str = "libstdc++.so";
+const RESERVE: &str = "(libstdc++ reserve)";
+
 /// What calls are summed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
@@ -225,9 +231,47 @@ impl<'a> Calls<'a> {
             }
             by_frame.push(start..of_number.len() as u32);
         }
-        let marks: Vec<_> = different.iter().map(|call| call.marks).collect();
-        let has_scripts = marks.iter().any(|marks| marks.whose == Whose::Script);
-        Self { different, marks, has_scripts, of_number, by_frame, all_frames }
+        let mut calls = Self {
+            different,
+            marks: Vec::new(),
+            has_scripts: false,
+            of_number,
+            by_frame,
+            all_frames,
+        };
+        calls.name_reserves(report);
+        calls.marks = calls.different.iter().map(|call| call.marks).collect();
+        calls.has_scripts = calls.marks.iter().any(|marks| marks.whose == Whose::Script);
+        calls
+    }
+
+    /// Names what libstdc++ allocates when the loader starts it: memory for exceptions, which it keeps.
+    fn name_reserves(&mut self, report: &Report) {
+        let with_name = |start: &str| {
+            let modules = report.modules.iter().map(Module::name);
+            modules.map(|name| name.starts_with(start)).collect::<Vec<_>>()
+        };
+        let (libraries, loaders) = (with_name(LIBSTDCXX), with_name(LOADER));
+        if !libraries.contains(&true) {
+            return;
+        }
+        let is_in = |frame: u32, modules: &[bool]| {
+            let frame = report.frames.get(frame as usize);
+            frame.and_then(|frame| modules.get(frame.module?)).is_some_and(|is| *is)
+        };
+        for row in &report.by_stack {
+            let [inner, caller, ..] = row.frames[..] else { continue };
+            if is_in(inner, &libraries)
+                && is_in(caller, &loaders)
+                && let Some(calls) = self.by_frame.get(inner as usize)
+            {
+                for number in calls.clone() {
+                    let call = self.index(number);
+                    self.different[call].function = Cow::Borrowed(RESERVE);
+                    self.different[call].marks.folded = false;
+                }
+            }
+        }
     }
 
     /// What of the program's own code has no names or lines.

@@ -1,6 +1,6 @@
 //! Adds symbols to a trace.
 
-use super::stored::{SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE, StoredSymbols};
+use super::stored::{AT_RUN_TIME, SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE, StoredSymbols};
 use super::{SourceFrame, Symbolizer};
 use crate::analysis::{Analyzer, Report};
 use crate::error::Error;
@@ -21,7 +21,8 @@ const PACKET: usize = 32 << 10;
 pub struct Symbolized {
     /// What was read.
     pub summary: Summary,
-    /// Different addresses in the call stacks of the trace that are in a module.
+    /// Different addresses in the call stacks of the trace that are in a module, or in code made at run time that has
+    /// names.
     pub addresses: u64,
     /// Those with symbols in the output: the input's own, and those that were added.
     pub with_symbols: u64,
@@ -48,9 +49,10 @@ pub fn add_symbols(
     let summary = copy(source, out, None, &mut analyzer, |analyzer, summary| {
         let mut report = analyzer.report();
         symbolize(&mut report);
-        let in_modules = || report.frames.iter().filter(|frame| frame.module.is_some());
-        addresses = in_modules().count() as u64;
-        with_symbols = in_modules().filter(|frame| !frame.functions.is_empty()).count() as u64;
+        let named = report.frames.iter().filter(|frame| !frame.functions.is_empty());
+        with_symbols = named.count() as u64;
+        let nameless = report.frames.iter().filter(|frame| frame.functions.is_empty());
+        addresses = with_symbols + nameless.filter(|frame| frame.module.is_some()).count() as u64;
         packets(&report, analyzer.symbols(), summary)
     })?;
     Ok(Symbolized { summary, addresses, with_symbols })
@@ -64,16 +66,21 @@ fn packets(report: &Report, mut stored: &StoredSymbols, summary: &Summary) -> Ve
     let mut modules = HashMap::new();
     let mut functions = HashMap::new();
     for frame in report.frames.iter().filter(|frame| !frame.functions.is_empty()) {
-        let Some(module) = frame.module.and_then(|module| report.modules.get(module)) else {
-            continue;
+        let module = frame.module.and_then(|module| report.modules.get(module));
+        let known = match (frame.module, module) {
+            (None, _) => stored.made_at_run_time(0, frame.offset),
+            (Some(_), None) => continue,
+            (_, Some(module)) => stored.frames(module, frame.offset),
         };
-        if !stored.frames(module, frame.offset).is_empty() {
+        if !known.is_empty() {
             continue;
         }
-        let id = *modules.entry((&module.path, &module.build_id)).or_insert_with(|| {
+        let (path, build_id) =
+            module.map_or(AT_RUN_TIME, |module| (&*module.path, &*module.build_id));
+        let id = *modules.entry((path, build_id)).or_insert_with(|| {
             module_id += 1;
-            let id = Value::Elements(&module.build_id, 1);
-            writer.event(&types.module, &[module_id.into(), (&*module.path).into(), id]);
+            let id = Value::Elements(build_id, 1);
+            writer.event(&types.module, &[module_id.into(), path.into(), id]);
             module_id
         });
         let (mut ids, mut lines) = (Vec::new(), Vec::new());

@@ -41,6 +41,9 @@ pub(super) const SYMBOL: Declaration = Declaration {
     ..SYMBOL_MODULE
 };
 
+/// The path and the build id of the file that code made at run time counts as; its offsets are addresses.
+pub(super) const AT_RUN_TIME: (&str, &[u8]) = ("", &[]);
+
 /// Ids of functions, innermost first, and lines.
 type Frames = Box<[(u32, u32)]>;
 
@@ -96,12 +99,10 @@ impl StoredSymbols {
         let last = |ids: Option<&u32>| ids.copied().unwrap_or(0);
         (last(self.modules.keys().max()), last(self.functions.keys().max()))
     }
-}
 
-impl Symbolizer for &StoredSymbols {
-    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
-        let key = (module.path.clone(), module.build_id.clone());
-        let file = self.files.get(&key);
+    /// The functions at an offset in a file.
+    fn frames_in(&self, path: &str, build_id: &[u8], offset: u64) -> Vec<SourceFrame> {
+        let file = self.files.get(&(path.to_owned(), build_id.to_owned()));
         let frames = file.and_then(|file| self.addresses.get(&(*file, offset)));
         let frames = frames.map(|frames| &**frames).unwrap_or_default().iter();
         let frame = |(function, line): &(u32, u32)| {
@@ -113,5 +114,16 @@ impl Symbolizer for &StoredSymbols {
             })
         };
         frames.filter_map(frame).collect()
+    }
+}
+
+impl Symbolizer for &StoredSymbols {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        self.frames_in(&module.path, &module.build_id, offset)
+    }
+
+    fn made_at_run_time(&mut self, _pid: u32, address: u64) -> Vec<SourceFrame> {
+        let (path, build_id) = AT_RUN_TIME;
+        self.frames_in(path, build_id, address)
     }
 }

@@ -9,6 +9,32 @@ fn said(kind: FindingKind) -> [String; 2] {
 }
 
 #[test]
+fn headings_have_two_words() {
+    for (kind, heading) in [
+        (
+            FindingKind::HoldsPeak { first: PeakPart::default(), second: PeakPart::default() },
+            "live together",
+        ),
+        (
+            FindingKind::KeptByMalloc {
+                kept_bytes: 1,
+                returnable_bytes: 1,
+                resident_bytes: 1,
+                live_bytes: 1,
+                blocks: 0,
+                pages: 0,
+            },
+            "malloc keeps",
+        ),
+        (FindingKind::ShortLived { blocks: 1, of: 1, bytes: None }, "short-lived blocks"),
+    ] {
+        let finding = Finding { kind, ..Finding::default() };
+        assert_eq!(finding.heading(), heading);
+        assert_eq!(heading.split(' ').count(), 2, "{heading}");
+    }
+}
+
+#[test]
 fn each_kind_is_said_in_sentences() {
     let freed_by = |thread, name: &str, blocks, is_own| FreedBy {
         name: name.to_owned(),

@@ -10,6 +10,7 @@ use crate::dump::diff::{self, Diff, DiffOptions};
 use crate::dump::json;
 use crate::dump::options::Options;
 use crate::dump::pretty::{Json, Object, Value};
+use crate::dump::text::{Resident, none_found, resident};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
 use std::io::{self, BufWriter, Write};
@@ -48,6 +49,12 @@ impl Json for Document<'_> {
             json::tables(report, object)?;
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             json::blocks(report, object, |row| tree.node(row).map(u64::from))?;
+            if report.findings.as_ref().is_some_and(Vec::is_empty) {
+                object.entry("none_found", &none_found(report))?;
+            }
+            if let Some(resident) = resident(report) {
+                object.entry("resident", &resident)?;
+            }
             if !report.llm_tags.is_empty() {
                 object.entry("llm_tags", &report.llm_tags)?;
             }
@@ -62,6 +69,16 @@ impl Json for Document<'_> {
                 object.entry("rss_timeline", &RssTimeline(rss))?;
             }
             object.entry("diff", diff)
+        })
+    }
+}
+
+impl Json for Resident {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("all", &self.all)?;
+            object.entry("parts", &self.parts)?;
+            object.entry("most", &self.most)
         })
     }
 }

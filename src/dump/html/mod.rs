@@ -19,6 +19,9 @@
 //! "largest_live"                               the same, but "stack" is a node of "stacks", or null
 //! "llm_tags", "rss"                            as in memledger.report/1
 //! "findings"                                   the same; not there if they were not looked for
+//! "none_found"   why there are none, where they were looked for: as in the text
+//! "resident"     { "all": "162 MiB", "parts": "0.1 live + 152 freed but kept by malloc + ...", "most": "170 MiB at most" }:
+//!               the resident memory, as in the text; not there if the trace does not say what it is
 //! "strings"   [string]; the first is ""
 //! "short"     { "string": [string], "text": [string] }   what is shown of functions whose names are too long
 //! "frames"    { "name": [string], "file": [string], "line": [line], "crate": [string], "folded": [0 or 1] }

@@ -4,6 +4,7 @@
 use super::calls;
 use super::names;
 use super::over_time::argument;
+use super::rss;
 use super::sections::{is_untagged, shown_scope, tag};
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
@@ -23,6 +24,8 @@ const WHOLE: &str = "the program";
 /// The headings: of what holds memory, and of what costs time.
 const OF_PEAK: &str = "Look at first";
 const OF_TIME: &str = "Cheap to speed up";
+/// How many times what is live the resident memory is where blocks do not explain it.
+const MUCH: u64 = 2;
 /// Columns of a finding's number.
 const NUMBER: usize = 5;
 
@@ -107,11 +110,13 @@ pub(super) fn write(
     let found = report.findings.as_deref().map_or_else(brief, Cow::Borrowed);
     let shown: Vec<_> = found.iter().filter(|finding| is_shown(finding, options)).collect();
     if shown.is_empty() && options.findings {
-        let title = match found.len() {
-            0 => "Findings: none. Nothing above 1 % of the program stands out",
-            _ => "Findings: none with that in its place",
+        let why = match found.len() {
+            0 => none_found(report),
+            _ => "none with that in its place".to_owned(),
         };
-        return writeln!(out, "\n{}", style.bold(title));
+        writeln!(out)?;
+        let lines = wrapped(&format!("Findings: {why}"), options.width, options.width);
+        return lines.iter().try_for_each(|line| writeln!(out, "{}", style.bold(line)));
     }
     let most = if options.findings { options.top } else { FIRST };
     let (peak, time): (Vec<_>, Vec<_>) = shown.iter().partition(|finding| finding.is_of_peak());
@@ -136,6 +141,19 @@ pub(super) fn write(
         writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
     }
     if shown.is_empty() { Ok(()) } else { calls::write_unnamed(report, options, style, out) }
+}
+
+/// What is said where all was looked for and nothing was found: no finding of blocks explains a resident memory of more
+/// than [`MUCH`] times what is live, or one that the trace does not have.
+pub(in crate::dump) fn none_found(report: &Report) -> String {
+    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
+    let Some((end, resident)) = end.zip(rss::resident(report)) else {
+        return "none about blocks. The trace does not say what the resident memory was".to_owned();
+    };
+    if end.rss_bytes() <= report.totals.live_bytes.saturating_mul(MUCH) {
+        return "none. Nothing above 1 % of the program stands out".to_owned();
+    }
+    format!("none about blocks. Resident: {} = {}", resident.all, resident.parts)
 }
 
 /// One finding: its kind, its place, what was seen, and what to do.
@@ -213,12 +231,45 @@ pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::{ResidentMemory, Rss};
 
     #[test]
     fn a_finding_without_a_place_is_of_the_program() {
         let scope = vec!["GlobalScope".to_owned()];
         for place in [Place::default(), Place { scope, ..Place::default() }] {
             assert_eq!(at(&place, &Names::new()), "the program");
+        }
+    }
+
+    /// What is resident, live, and said.
+    #[test]
+    fn nothing_found_is_no_answer_where_blocks_do_not_explain_what_is_resident() {
+        let said = |parts: Option<(u64, u64)>| {
+            let mut report = Report { findings: Some(Vec::new()), ..Report::default() };
+            if let Some((live, freed)) = parts {
+                let end = ResidentMemory {
+                    live_bytes: live,
+                    allocator_bytes: freed,
+                    ..ResidentMemory::default()
+                };
+                report.totals.live_bytes = live;
+                report.rss = Some(Rss { end: Some(end), ..Rss::default() });
+            }
+            let mut text = Vec::new();
+            let options = Options { findings: true, width: 200, ..Options::default() };
+            write(&report, &options, Style { color: false }, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let mib = 1 << 20;
+        for (parts, sentence) in [
+            (Some((60 * mib, 40 * mib)), "none. Nothing above 1 % of the program stands out"),
+            (
+                Some((10 * mib, 152 * mib)),
+                "none about blocks. Resident: 162 MiB = 10 live + 152 kept by the allocator",
+            ),
+            (None, "none about blocks. The trace does not say what the resident memory was"),
+        ] {
+            assert_eq!(said(parts), format!("\nFindings: {sentence}\n"));
         }
     }
 

@@ -45,6 +45,8 @@ pub use crate::words::{escape, instead, instead_as, nearest};
 pub(super) use calls::unnamed;
 pub(crate) use column::Column;
 pub(super) use diff::diff;
+#[cfg(feature = "html")]
+pub(super) use findings::none_found;
 pub(super) use findings::within_global;
 #[cfg(feature = "enable")]
 pub(crate) use holders::{Column as HolderColumn, functions, holders};
@@ -52,6 +54,8 @@ pub(crate) use holders::{Column as HolderColumn, functions, holders};
 pub(super) use names::InTable;
 pub use names::apart;
 pub(super) use names::short;
+#[cfg(feature = "html")]
+pub(super) use rss::{Resident, resident};
 pub(super) use sections::is_untagged;
 pub use sections::{shown_heap, shown_scope, tag};
 pub use table::{fit, fit_ends};

@@ -35,8 +35,25 @@ fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
 /// How many parts the line names; the others are one.
 const NAMED: usize = 3;
 
-/// The resident memory in a line, as the sum of its parts; `None` if the trace has no figures.
+/// The resident memory as a sum, as the text and the page say it.
+pub(in crate::dump) struct Resident {
+    /// All of it, with its unit: `162 MiB`.
+    pub(in crate::dump) all: String,
+    /// Its parts, in the same unit: `0.1 live + 152 freed but kept by malloc`.
+    pub(in crate::dump) parts: String,
+    /// The most that it was, and may be.
+    pub(in crate::dump) most: String,
+}
+
+/// The resident memory in a line; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
+    let Resident { all, parts, most } = resident(report)?;
+    let when = if options.moment.is_some() { "then" } else { "at end" };
+    Some(format!("{all} {when} (RSS) = {parts}; {most}"))
+}
+
+/// The resident memory as the sum of its parts; `None` if the trace has no figures.
+pub(in crate::dump) fn resident(report: &Report) -> Option<Resident> {
     let rss = report.rss.as_ref()?;
     let end = rss.end.as_ref()?;
     let all = end.rss_bytes();
@@ -52,13 +69,15 @@ pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     for (bytes, name) in named.into_iter().chain((rest > 0).then_some((rest, "other"))) {
         sum += &format!(" + {} {name}", unit.amount(bytes));
     }
-    let when = if options.moment.is_some() { "then" } else { "at end" };
     let limit = match rss.limit_bytes {
         Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
         None => String::new(),
     };
-    let (now, most) = (unit.amount(all), bytes(rss.most_bytes));
-    Some(format!("{now} {} {when} (RSS) = {sum}; {most} at most{limit}", unit.name))
+    Some(Resident {
+        all: format!("{} {}", unit.amount(all), unit.name),
+        parts: sum,
+        most: format!("{} at most{limit}", bytes(rss.most_bytes)),
+    })
 }
 
 /// The unit of all amounts in a sum.

@@ -54,7 +54,7 @@ pub(super) fn write(
         lines.write("untracked", &sentence)?;
     }
     mismatches(report, &mut lines)?;
-    stacks(report, &mut lines)?;
+    stacks(report, options, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
             "slow",
@@ -254,8 +254,8 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     }
 }
 
-/// Which blocks have stacks, and how many of these are not whole.
-fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+/// Which blocks have stacks, and how many of these are not whole; less than 1 % of them only in a verbose report.
+fn stacks(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
     if let Some(mean) = report.stack_sampling_bytes {
         lines.write(
             "stacks",
@@ -275,8 +275,8 @@ fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     ];
     let cut: u64 = reasons.iter().map(|(stacks, _)| stacks).sum();
     let known = report.by_stack.iter().filter(|row| row.kind == StackKind::Known);
-    let taken = known.map(|row| row.figures.allocations + row.figures.reallocations).sum();
-    if cut > 0 {
+    let taken: u64 = known.map(|row| row.figures.allocations + row.figures.reallocations).sum();
+    if cut > 0 && (options.verbose || cut.saturating_mul(100) >= taken) {
         let reasons = reasons.iter().filter(|(stacks, _)| *stacks > 0);
         let reasons = reasons.map(|(stacks, why)| format!("{} {why}", count(*stacks)));
         let (share, why) = (percent(cut, taken), reasons.collect::<Vec<_>>().join(", "));

@@ -3,6 +3,7 @@
 use crate::commands::by::By;
 use memledger::analysis::{Moves, Report, StackKind, StackRow, stable_function};
 use memledger::dump::json;
+use memledger::dump::text::shown_heap;
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -66,7 +67,8 @@ impl Figures {
                 By::Scope | By::Group => path.join(" > "),
                 By::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
                 By::Thread if row["name"] == "" => format!("thread {}", row["id"]),
-                By::Thread | By::Heap => text(&row["name"]),
+                By::Heap => shown_heap(&text(&row["name"])).to_owned(),
+                By::Thread => text(&row["name"]),
                 By::Function => stable_function(&text(&row["function"])).into_owned(),
             };
             (name, row)
@@ -76,10 +78,12 @@ impl Figures {
     /// The rows that `selector` selects.
     pub fn select(&self, selector: &Selector) -> Vec<(String, &Value)> {
         let Selector { of, name, group } = selector;
+        // The heap of malloc is C in JSON.
+        let name = if *of == By::Heap { shown_heap(name) } else { name };
         let chosen = |label: &str| match group {
             None => is_end(label, name, of.separator()),
             Some(group) => label
-                .strip_suffix(&**name)
+                .strip_suffix(name)
                 .and_then(|rest| rest.strip_suffix(" / "))
                 .is_some_and(|path| is_end(path, group, " > ")),
         };

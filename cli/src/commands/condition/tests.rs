@@ -163,7 +163,8 @@ fn conditions_on_rows() {
         ("moved_in_bytes{group='Index'} > 0", false),
         ("frees{thread='thread 7'} > 1", true),
         ("live_bytes{heap='C'} > 29", true),
-        ("live_bytes{heap='C'} > 30", false),
+        ("live_bytes{heap='malloc'} > 29", true),
+        ("live_bytes{heap='malloc'} > 30", false),
         ("live_bytes{heap='Mapped'} = 40", true),
     ] {
         assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");

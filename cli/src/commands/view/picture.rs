@@ -71,7 +71,8 @@ impl Picture {
         symbolizer: &mut dyn Symbolizer,
     ) -> Result<Self, CliError> {
         let (index, mut report) = read(analyzer, symbolizer);
-        report.findings = Some(report.brief_findings());
+        // Most kinds are not looked for yet: that there is none of the others says nothing.
+        report.findings = Some(report.brief_findings()).filter(|found| !found.is_empty());
         let picture = Self::of(index, &report, analyzer.peak_event())?;
         Ok(Self { is_growing: true, ..picture })
     }
