@@ -1,7 +1,6 @@
 //! Findings: all of them, or the first ones on the first screen. Those that hold memory come first, then those that cost
 //! time.
 
-use super::calls;
 use super::names;
 use super::over_time::argument;
 use super::rss;
@@ -140,7 +139,7 @@ pub(super) fn write(
         };
         writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
     }
-    if shown.is_empty() { Ok(()) } else { calls::write_unnamed(report, options, style, out) }
+    Ok(())
 }
 
 /// What is said where all was looked for and nothing was found: no finding of blocks explains a resident memory of more

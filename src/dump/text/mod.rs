@@ -107,7 +107,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
         table.write(style, options.width, out)?;
     }
     match options.by {
-        Some(By::Line) => calls::write_unnamed(report, options, style, out),
+        None | Some(By::Function | By::Line) => calls::write_unnamed(report, options, style, out),
         _ => Ok(()),
     }
 }
