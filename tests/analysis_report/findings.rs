@@ -350,7 +350,12 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             copied_bytes,
             largest_bytes,
             reserve_bytes,
+            peak_millionths,
         } => {
+            let name = finding.place.scope.last();
+            let row = report.by_scope.iter().find(|row| row.path.last() == name).expect("a scope");
+            let of_peak = row.figures.live_bytes_at_peak * 1_000_000 / report.totals.peak_bytes;
+            assert_eq!(*peak_millionths, of_peak);
             let grown: Vec<_> = blocks.iter().filter(|block| block.growths > 0).collect();
             assert_eq!(*b, grown.len() as u64);
             assert_eq!((*growths, *moved), (sum(&|b| b.growths), sum(&|b| b.moved)));
