@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ PROBLEMS = {
     "error_path.c": ({"left_behind"}, "copy_of"),
     "slow_logger.rs": ({"freed_elsewhere"}, "log"),
 }
+# Beside these, "keeps.cpp" is ended in several ways.
 # What was said of such programs, and helped nobody.
 WRONG = ["Give the blocks back", "live at the end with"]
 
@@ -55,12 +57,17 @@ def recorded(name, command, folder, **options):
     return trace
 
 
-def findings(trace):
+def reported(trace, *more):
+    """What a report of a trace is, which is also that of a program that runs still."""
+    report = [os.environ["memledger"], "report", trace.name, *more]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": DEADLINE, "cwd": trace.parent}
+    return subprocess.run(report, **options).stdout
+
+
+def findings(trace, *more):
     """The findings as they are in JSON, and the lines of the first screen."""
-    report = [os.environ["memledger"], "report", trace.name]
-    options = {"stdout": subprocess.PIPE, "check": True, "timeout": DEADLINE, "cwd": trace.parent}
-    read = lambda *more: subprocess.run([*report, *more], **options).stdout
-    return json.loads(read("--findings", "--format", "json"))["findings"], read().decode().splitlines()
+    found = json.loads(reported(trace, *more, "--findings", "--format", "json"))["findings"]
+    return found, reported(trace, *more).decode().splitlines()
 
 
 def check_problem(source, kinds, function, folder):
@@ -76,6 +83,55 @@ def check_problem(source, kinds, function, folder):
     assert function in shown and any(f"{source.name}:{line}" in shown for line in marked), said
     assert not any(wrong in " ".join(lines) for wrong in WRONG), said
     print(f"{source.name}: {first['kind']} in {function}, line {place['line']}")
+
+
+def ended(program, end, folder):
+    """The trace of a program that waits, which is ended then: by a signal, or by the end of its input if that is None."""
+    trace = folder / f"{program.name}-{end.name if end else 'end'}.memledger"
+    run = [os.environ["memledger"], "run", "--preload", os.environ["library"], "--stacks", "--report", "off"]
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "cwd": folder}
+    with subprocess.Popen([*run, "--trace", trace, "--", program], **options) as running:
+        number = int(running.stdout.readline())
+        # That the program waits says nothing of the thread that looks into what is resident.
+        deadline, is_idle = time.monotonic() + DEADLINE, False
+        while not is_idle:
+            assert time.monotonic() < deadline, f"{trace.name}: what is resident was not read in {DEADLINE} s"
+            report = json.loads(reported(trace, "--format", "json") or "{}")
+            now = report.get("rss") and report["rss"]["end"]
+            is_idle = now and now["live_bytes"] < 2 << 20
+        if end:
+            os.kill(number, end)
+        running.communicate(timeout=DEADLINE)
+    return trace
+
+
+def check_kept(source, function, folder):
+    """However a program ends, and whenever it is asked: what malloc keeps lies between the blocks that are live then."""
+    program = compiled(source, folder)
+    marked = [number for number, line in enumerate(source.read_text().splitlines(), 1) if "found here" in line]
+
+    def check(trace, *at):
+        found, lines = findings(trace, *at)
+        report = json.loads(reported(trace, *at, "--format", "json"))
+        kept = found[0] if found else {"kind": "no finding"}
+        said = f"{trace.name} {at}: {json.dumps(kept, indent=1)}\n" + "\n".join(lines[:LINES])
+        assert kept["kind"] == "kept_by_malloc" and function in kept["place"]["function"], said
+        assert kept["place"]["line"] in marked, said
+        figures = kept["figures"]
+        assert figures["kept_bytes"] > 30 << 20 and figures["live_bytes"] < 2 << 20 and figures["blocks"] >= 8000, said
+        # A document is on two pages or three, one of which has an entry.
+        assert figures["kept_bytes"] // 5 < figures["returnable_bytes"] < figures["kept_bytes"] * 2 // 3, said
+        end = report["rss"]["end"]
+        assert end is None or end["live_bytes"] <= report["totals"]["live_bytes"], said
+        print(f"{trace.name} {' '.join(at)}: kept_by_malloc in {function}, line {kept['place']['line']}")
+        return figures["before_end_ns"]
+
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        assert check(ended(program, end, folder)) is None
+    trace = ended(program, None, folder)
+    before_end = check(trace)
+    assert before_end, f"{trace.name}: judged after all was freed"
+    check(trace, "--at", f"{before_end - 1_000_000}ns")
 
 
 def healthy(folder):
@@ -141,6 +197,8 @@ def main():
 
         for source, (kinds, function) in PROBLEMS.items():
             check(check_problem, SOURCES / source, kinds, function, folder)
+
+        check(check_kept, SOURCES / "keeps.cpp", "Index::note", folder)
 
         def check_healthy(name, command):
             found, lines = findings(recorded(name, command, folder))

@@ -41,8 +41,10 @@ int main() {
             if (number % 3 == 0) book->add(number);
         }
         book->cancel_all();
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
+    // The book stays open.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2000));
     printf("%zu orders\n", book->stays.size());
     fflush(stdout);
     return 0;

@@ -289,8 +289,8 @@ fn fragments() {
         }
     }
     drop(offers);
-    // What is freed just before the end is no finding: so it stays a while.
-    std::thread::sleep(Duration::from_millis(300));
+    // What is freed in the second half of the run is no finding: so it stays a while.
+    std::thread::sleep(Duration::from_millis(1_500));
     std::mem::forget(orders);
 }
 

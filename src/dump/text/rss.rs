@@ -38,7 +38,18 @@ const NAMED: usize = 3;
 /// The resident memory in a line, as the sum of its parts; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     let rss = report.rss.as_ref()?;
-    let end = rss.end.as_ref()?;
+    let when = if options.moment.is_some() { "then" } else { "at end" };
+    let limit = match rss.limit_bytes {
+        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
+        None => String::new(),
+    };
+    let most = bytes(rss.most_bytes);
+    let Some(end) = rss.end.as_ref() else {
+        let now = bytes(rss.end_bytes);
+        return Some(format!(
+            "{now} {when} (RSS), {most} at most{limit}; what it is was not read since it changed"
+        ));
+    };
     let all = end.rss_bytes();
     let unit = Unit::of(all);
     let mut parts = parts(rss, end);
@@ -52,13 +63,18 @@ pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     for (bytes, name) in named.into_iter().chain((rest > 0).then_some((rest, "other"))) {
         sum += &format!(" + {} {name}", unit.amount(bytes));
     }
-    let when = if options.moment.is_some() { "then" } else { "at end" };
-    let limit = match rss.limit_bytes {
-        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
-        None => String::new(),
+    let age_ns = report.trace.duration_ns.saturating_sub(end.at_ns);
+    let read = match is_old(age_ns, report.trace.duration_ns) {
+        true => format!(", its pages as of {}", duration(end.at_ns)),
+        false => String::new(),
     };
-    let (now, most) = (unit.amount(all), bytes(rss.most_bytes));
-    Some(format!("{now} {} {when} (RSS) = {sum}; {most} at most{limit}", unit.name))
+    let (now, name) = (unit.amount(all), unit.name);
+    Some(format!("{now} {name} {when} (RSS{read}) = {sum}; {most} at most{limit}"))
+}
+
+/// Whether the pages were looked into so long ago that the line says when: an eighth of the run, and more than 1 s.
+fn is_old(age_ns: u64, run_ns: u64) -> bool {
+    age_ns > (run_ns / 8).max(1_000_000_000)
 }
 
 /// The unit of all amounts in a sum.
