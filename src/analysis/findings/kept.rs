@@ -199,7 +199,7 @@ pub(super) fn find(
     Some(Finding {
         kind: FindingKind::KeptByMalloc {
             kept_bytes,
-            returnable_bytes: kept_bytes.saturating_sub(beside),
+            returnable_bytes: kept.bytes.saturating_sub(beside).min(kept_bytes),
             resident_bytes,
             live_bytes: kept.live_bytes,
             before_end_ns: kept.before_end_ns,
