@@ -41,6 +41,7 @@ PROBLEMS = {
     "slow_logger.rs": ({"freed_elsewhere"}, "log"),
     "keep.py": ({"only_grows"}, "keep.thumbnails.<locals>.thumbnail" if NAMES_PYTHON else ""),
 }
+# Beside these, "keeps.cpp" is ended in several ways.
 # What was said of such programs, and helped nobody.
 WRONG = ["Give the blocks back", "live at the end with"]
 
@@ -103,6 +104,19 @@ def recorded_server(name, command, folder, port, request):
     return [], page
 
 
+def reported(trace, *more):
+    """What a report of a trace is, which is also that of a program that runs still."""
+    report = [os.environ["memledger"], "report", trace.name, *more]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": DEADLINE, "cwd": trace.parent}
+    return subprocess.run(report, **options).stdout
+
+
+def findings(trace, *more):
+    """The findings as they are in JSON, and the lines of the first screen."""
+    found = json.loads(reported(trace, *more, "--findings", "--format", "json"))["findings"]
+    return found, reported(trace, *more).decode().splitlines()
+
+
 def check_problem(source, kinds, function, folder):
     """The report has the problem and its place; returns the page, and the texts that its first card has."""
     lines, page = recorded(source.stem, command_of(source, folder), folder)
@@ -144,6 +158,55 @@ def check_cards(pages):
             assert all(text in card for text in texts), f"{path}: {texts} are not all in the first finding of the page: {card}"
             browser.no_errors()
     print(f"the pages of {len(pages)} programs: the same in their first finding")
+
+
+def ended(program, end, folder):
+    """The trace of a program that waits, which is ended then: by a signal, or by the end of its input if that is None."""
+    trace = folder / f"{program.name}-{end.name if end else 'end'}.memledger"
+    run = [os.environ["memledger"], "run", "--preload", os.environ["library"], "--stacks", "--report", "off"]
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "cwd": folder}
+    with subprocess.Popen([*run, "--trace", trace, "--", program], **options) as running:
+        number = int(running.stdout.readline())
+        # That the program waits says nothing of the thread that looks into what is resident.
+        deadline, is_idle = time.monotonic() + DEADLINE, False
+        while not is_idle:
+            assert time.monotonic() < deadline, f"{trace.name}: what is resident was not read in {DEADLINE} s"
+            report = json.loads(reported(trace, "--format", "json") or "{}")
+            now = report.get("rss") and report["rss"]["end"]
+            is_idle = now and now["live_bytes"] < 2 << 20
+        if end:
+            os.kill(number, end)
+        running.communicate(timeout=DEADLINE)
+    return trace
+
+
+def check_kept(source, function, folder):
+    """However a program ends, and whenever it is asked: what malloc keeps lies between the blocks that are live then."""
+    [program] = command_of(source, folder)
+    marked = [number for number, line in enumerate(source.read_text().splitlines(), 1) if "found here" in line]
+
+    def check(trace, *at):
+        found, lines = findings(trace, *at)
+        report = json.loads(reported(trace, *at, "--format", "json"))
+        kept = found[0] if found else {"kind": "no finding"}
+        said = f"{trace.name} {at}: {json.dumps(kept, indent=1)}\n" + "\n".join(lines[:LINES])
+        assert kept["kind"] == "kept_by_malloc" and function in kept["place"]["function"], said
+        assert kept["place"]["line"] in marked, said
+        figures = kept["figures"]
+        assert figures["kept_bytes"] > 30 << 20 and figures["live_bytes"] < 2 << 20 and figures["blocks"] >= 8000, said
+        # A document is on two pages or three, one of which has an entry.
+        assert figures["kept_bytes"] // 5 < figures["returnable_bytes"] < figures["kept_bytes"] * 2 // 3, said
+        end = report["rss"]["end"]
+        assert end is None or end["live_bytes"] <= report["totals"]["live_bytes"], said
+        print(f"{trace.name} {' '.join(at)}: kept_by_malloc in {function}, line {kept['place']['line']}")
+        return figures["before_end_ns"]
+
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        assert check(ended(program, end, folder)) is None
+    trace = ended(program, None, folder)
+    before_end = check(trace)
+    assert before_end, f"{trace.name}: judged after all was freed"
+    check(trace, "--at", f"{before_end - 1_000_000}ns")
 
 
 def healthy(folder):
@@ -261,6 +324,8 @@ def main():
         problems = PROBLEMS.items()
         pages = [check(check_problem, SOURCES / source, *problem, folder) for source, problem in problems]
         check(check_cards, [page for page in pages if page])
+
+        check(check_kept, SOURCES / "keeps.cpp", "Index::note", folder)
 
         def check_healthy(name, command, record=recorded, *more):
             _, page = record(name, command, folder, *more)

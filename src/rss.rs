@@ -1,8 +1,9 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
 //! The first is read at an interval, and between two readings where live bytes took it to a new peak. The second takes
-//! milliseconds in a large program, so it is read only at the interval, where the first has become larger than ever, and at the end. What the allocators say of themselves is read at the end
-//! only, and for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
+//! milliseconds in a large program, so it is read where the first has become larger than ever, at the end, and when the last
+//! reading is a sixteenth of the run ago: a process that is killed, or asked in the middle, has no end of its own. What the
+//! allocators say of themselves is read at the end only, and for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
 //! for four million.
 
 #![expect(unsafe_code, reason = "passes a pointer to a thread")]
@@ -92,8 +93,10 @@ const GROWTH: u64 = 100;
 const FAST_GROWTH: u64 = 8;
 /// The time between two readings of what the memory is, as a multiple of the time that the last one took.
 const REST: u32 = 500;
-/// The same, if RSS grows fast.
+/// The same, if RSS grows or falls fast.
 const SHORT_REST: u32 = 20;
+/// The time between two readings if RSS does not grow, as a share of the run so far: so an hour has at most 150.
+const RUN_SHARE: u32 = 16;
 
 /// Reads the resident memory.
 pub(crate) struct RssEvents {
@@ -103,8 +106,9 @@ pub(crate) struct RssEvents {
     looked_at: Option<Instant>,
     /// The largest RSS of all events.
     peak: u64,
-    /// The RSS in the last event.
+    /// The RSS in the last event, and when it was last looked at.
     bytes: u64,
+    looked: u64,
     /// How much it may be.
     limit: Option<u64>,
     parts: Parts,
@@ -112,17 +116,47 @@ pub(crate) struct RssEvents {
 
 /// When it was last read what the memory is.
 struct Parts {
+    began: Instant,
     at: Instant,
     took: Duration,
-    /// The largest RSS for which that was read.
+    /// The RSS for which that was read, and the largest one.
+    bytes: u64,
     most: u64,
 }
 
 impl RssEvents {
     /// Reads RSS at this interval, in cycles of the worker.
     pub(crate) fn every(interval: Duration) -> Self {
-        let parts = Parts { at: Instant::now(), took: Duration::ZERO, most: 0 };
-        Self { interval, read_at: None, looked_at: None, peak: 0, bytes: 0, limit: None, parts }
+        let now = Instant::now();
+        let parts = Parts { began: now, at: now, took: Duration::ZERO, bytes: 0, most: 0 };
+        let (read_at, looked_at) = (None, None);
+        Self { interval, read_at, looked_at, peak: 0, bytes: 0, looked: 0, limit: None, parts }
+    }
+
+    /// RSS is of interest: what it is, and was at most.
+    fn sum(
+        &mut self,
+        [bytes, most]: [u64; 2],
+        is_due: bool,
+        is_end: bool,
+        events: &mut Vec<Vec<u8>>,
+    ) {
+        self.peak = self.peak.max(bytes);
+        let is_first = self.read_at.is_none();
+        if is_due {
+            self.read_at = Some(Instant::now());
+        }
+        if is_first || is_end {
+            self.limit = os::memory_limit();
+        }
+        if bytes != self.bytes || is_end {
+            self.bytes = bytes;
+            let limit = self.limit.unwrap_or(u64::MAX);
+            let mut event = Vec::new();
+            let now = clock::now_since_start();
+            RSS.append(&[now.into(), bytes.into(), most.into(), limit.into()], &mut event);
+            events.push(event);
+        }
     }
 
     /// Whether `rss` bytes are a new peak that is of interest.
@@ -139,12 +173,20 @@ impl Parts {
         grew_by(GROWTH) && rested(REST) || grew_by(FAST_GROWTH) && rested(SHORT_REST)
     }
 
+    /// Whether the last reading is old, as this run goes, now that `rss` bytes are resident.
+    fn is_old(&self, rss: u64) -> bool {
+        let fell = rss < self.bytes - self.bytes / FAST_GROWTH;
+        let rest = self.took * if fell { SHORT_REST } else { REST };
+        let share = self.began.elapsed() / RUN_SHARE;
+        self.at.elapsed() >= share.max(PEAK_INTERVAL).max(rest)
+    }
+
     /// The event; `None` if the system does not say.
     fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
         self.at = Instant::now();
         let memory = os::resident_memory();
         self.took = self.at.elapsed();
-        self.most = self.most.max(rss);
+        (self.bytes, self.most) = (rss, self.most.max(rss));
         Some(event(
             memory.ok()?,
             clock::now_since_start(),
@@ -276,24 +318,9 @@ impl EventProvider for RssEvents {
         }
         self.looked_at = Some(Instant::now());
         let Some((bytes, most)) = os::rss_now_and_most() else { return };
-        if !is_due && !self.is_peak(bytes) {
-            return;
-        }
-        self.peak = self.peak.max(bytes);
-        let is_first = self.read_at.is_none();
-        if is_due {
-            self.read_at = Some(Instant::now());
-        }
-        if is_first || is_end {
-            self.limit = os::memory_limit();
-        }
-        if bytes != self.bytes || is_end {
-            self.bytes = bytes;
-            let limit = self.limit.unwrap_or(u64::MAX);
-            let mut event = Vec::new();
-            let now = clock::now_since_start();
-            RSS.append(&[now.into(), bytes.into(), most.into(), limit.into()], &mut event);
-            events.push(event);
+        let grows = bytes > std::mem::replace(&mut self.looked, bytes);
+        if is_due || self.is_peak(bytes) {
+            self.sum([bytes, most], is_due, is_end, events);
         }
         // The first reading is what the program begins with.
         if self.parts.most == 0 {
@@ -303,7 +330,7 @@ impl EventProvider for RssEvents {
             events.extend(allocators());
         }
         // NOTE: not while memory grows to a peak: blocks that come while its pages are looked at would be in none.
-        if is_end || is_due && self.parts.is_due(bytes) {
+        if is_end || is_due && self.parts.is_due(bytes) || !grows && self.parts.is_old(bytes) {
             events.extend(self.parts.read(bytes));
         }
     }
@@ -330,7 +357,7 @@ mod tests {
     fn what_the_memory_is_is_read_when_there_is_more_and_rarely() {
         let at = |ago, took, most| {
             let at = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
-            Parts { at, took: Duration::from_millis(took), most }
+            Parts { began: at, at, took: Duration::from_millis(took), bytes: most, most }
         };
         assert!(!at(1_000, 1, 1_000).is_due(1_010));
         assert!(at(1_000, 1, 1_000).is_due(1_011));
@@ -338,5 +365,21 @@ mod tests {
         assert!(!at(1, 10, 1_000).is_due(1_100));
         assert!(at(1, 10, 1_000).is_due(1_126));
         assert!(!at(1, 100, 1_000).is_due(1_126));
+    }
+    #[test]
+    fn what_the_memory_is_is_never_older_than_a_share_of_the_run() {
+        let began = Instant::now();
+        let is_old_of = |run: u64, ago: u64, took: u64, rss| {
+            let before = |millis| began.checked_sub(Duration::from_millis(millis)).unwrap();
+            let took = Duration::from_millis(took);
+            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800 }.is_old(rss)
+        };
+        let is_old = |run, ago, took| is_old_of(run, ago, took, 800);
+        assert!(is_old(1_600_000, 101_000, 1) && !is_old(1_600_000, 90_000, 1));
+        // Not at each look of a short run, and not where a reading takes long.
+        assert!(is_old(200, 51, 0) && !is_old(200, 20, 0));
+        assert!(!is_old(10_000, 5_000, 11) && is_old(10_000, 6_000, 11));
+        // But sooner where RSS has fallen.
+        assert!(!is_old_of(10_000, 1_000, 11, 700) && is_old_of(10_000, 1_000, 11, 699));
     }
 }

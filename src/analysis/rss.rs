@@ -1,46 +1,69 @@
 //! What the resident memory of the program was: the figures that the program read, and the live blocks.
 
+mod ranges;
+
+pub(super) use ranges::Ranges;
+
 use super::attribution::RootHeaps;
 use super::decode::RSS_SUMS;
 use super::live_set::HEAPS;
 use super::report::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
+use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
 /// When the timeline has this many points, every two become one.
 const MOST_POINTS: usize = 512;
 /// At most this many allocators are kept.
 const MOST_ALLOCATORS: usize = 16;
 
-/// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are less than 2^128.
-const MOST_LIVE: u64 = 1 << 58;
+/// RSS is another one than that of an earlier reading if it differs by more than this share of it, and by this many bytes.
+const SAME_SHARE: u64 = 8;
+const SAME_BYTES: u64 = 1 << 20;
+/// What the memory is is kept of readings in the last part of the time so far, which is this share.
+const KEPT_SHARE: u64 = 2;
+/// What the memory was at the peak is looked at again if RSS is larger by this share of it.
+const PEAK_GROWTH: u64 = 100;
 
 /// What the trace says of resident memory so far.
+///
+/// A reading says which pages are resident. Which blocks are in them is asked when it is wanted: of the blocks that are live then, not of those
+/// at the time of the reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RssHistory {
     /// Without what the memory was at the peak and at the end.
     rss: Rss,
     peak: Option<Divided>,
-    end: Option<Divided>,
+    /// The last readings of what the memory is, in their order.
+    readings: Vec<Reading>,
+    /// The last reading of the sum.
+    sum: RssPoint,
     /// How many readings a point of the timeline has, and how many the last one has so far.
     step: u64,
     in_last: u64,
     mapped: MappedHeaps,
 }
 
-/// Which root heaps have pages that the program has mapped. An allocator may have mapped them, and then has blocks of
-/// other heaps in them.
-type MappedHeaps = [bool; HEAPS];
+/// What the memory was at one time: the [`RSS_SUMS`], and ranges of anonymous memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    pub(super) at_ns: u64,
+    pub(super) sums: [u64; RSS_SUMS.len()],
+    pub(super) ranges: Ranges,
+}
 
 /// The parts of the resident memory, and the resident bytes of live blocks by root heap.
 type Divided = (ResidentMemory, [u64; HEAPS]);
 
 impl RssHistory {
-    /// What a report has of it; `None` if the trace has nothing.
-    pub(super) fn rss(&self, heaps: &RootHeaps) -> Option<Rss> {
-        if self.end.is_none() && self.rss.timeline.is_empty() {
+    /// What a report has of it; `None` if the trace has nothing. `live` gives the heap, addresses and sizes of the live blocks in a root heap.
+    pub(super) fn rss<I: Iterator<Item = (u8, u64, u64)>>(
+        &self,
+        heaps: &RootHeaps,
+        live: impl Fn(usize) -> I,
+    ) -> Option<Rss> {
+        if self.readings.is_empty() && self.rss.timeline.is_empty() {
             return None;
         }
-        let named = |divided: &Option<Divided>| {
-            let (memory, live) = divided.as_ref()?;
+        let named = |(memory, live): &Divided| {
             let live = (0_u8..).zip(live).filter(|(_, bytes)| **bytes > 0);
             let row = |(heap, &bytes): (u8, &u64)| ResidentHeap {
                 id: heap.into(),
@@ -49,9 +72,38 @@ impl RssHistory {
             };
             let mut live_by_heap: Vec<_> = live.map(row).collect();
             live_by_heap.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.id.cmp(&b.id)));
-            Some(ResidentMemory { live_by_heap, ..memory.clone() })
+            ResidentMemory { live_by_heap, ..memory.clone() }
         };
-        Some(Rss { peak: named(&self.peak), end: named(&self.end), ..self.rss.clone() })
+        let last = self.readings.last();
+        let end_bytes = match last {
+            Some(last) if last.at_ns >= self.sum.at_ns => last.bytes(),
+            _ => self.sum.bytes,
+        };
+        let end = last.filter(|last| is_same(last.bytes(), end_bytes));
+        let end = end.map(|reading| named(&self.divide(reading, live)));
+        let peak = self.peak.as_ref().map(named);
+        // A peak that is hardly larger was not looked into.
+        let is_larger = |end: &ResidentMemory| {
+            peak.as_ref().is_none_or(|peak| end.rss_bytes() > peak.rss_bytes())
+        };
+        let peak = match &end {
+            Some(end) if is_larger(end) => Some(end.clone()),
+            _ => peak,
+        };
+        Some(Rss { end_bytes, peak, end, ..self.rss.clone() })
+    }
+
+    /// What the memory was before this time, divided among these blocks; `None` if that was not read, or if RSS is another one at the time.
+    pub(super) fn before<I: Iterator<Item = (u8, u64, u64)>>(
+        &self,
+        at_ns: u64,
+        live: impl Fn(usize) -> I,
+    ) -> Option<ResidentMemory> {
+        let reading = self.readings.iter().rfind(|reading| reading.at_ns <= at_ns)?;
+        let sum = self.rss.timeline.iter().rfind(|sum| sum.at_ns <= at_ns);
+        let is_same =
+            sum.is_none_or(|sum| sum.at_ns <= reading.at_ns || is_same(reading.bytes(), sum.bytes));
+        is_same.then(|| self.divide(reading, live).0)
     }
 
     /// The program has mapped addresses in a root heap.
@@ -66,6 +118,7 @@ impl RssHistory {
 
     /// RSS was read: what it is, was at most, and may be.
     pub(super) fn read(&mut self, point: RssPoint, most: u64, limit: u64) {
+        self.sum = point;
         self.rss.most_bytes = self.rss.most_bytes.max(most).max(point.bytes);
         self.rss.limit_bytes = Some(limit).filter(|limit| *limit < u64::MAX);
         let points = &mut self.rss.timeline;
@@ -91,21 +144,39 @@ impl RssHistory {
         }
     }
 
-    /// It was read what the memory is: the [`RSS_SUMS`], and ranges of anonymous memory. `live` gives the heap,
-    /// addresses and sizes of the live blocks in a root heap.
-    pub(super) fn divide<I: Iterator<Item = (u8, u64, u64)>>(
+    /// It was read what the memory is. `live` gives the heap, addresses and sizes of the live blocks in a root heap.
+    pub(super) fn read_parts<I: Iterator<Item = (u8, u64, u64)>>(
         &mut self,
-        at_ns: u64,
-        sums: [u64; RSS_SUMS.len()],
-        mut ranges: Ranges,
+        reading: Reading,
         live: impl Fn(usize) -> I,
     ) {
+        let bytes = reading.bytes();
+        self.rss.most_bytes = self.rss.most_bytes.max(bytes);
+        let is_peak = self.peak.as_ref().is_none_or(|(peak, _)| {
+            bytes > peak.rss_bytes().saturating_add(peak.rss_bytes() / PEAK_GROWTH)
+        });
+        if is_peak {
+            self.peak = Some(self.divide(&reading, live));
+        }
+        let oldest = reading.at_ns / KEPT_SHARE;
+        let old = self.readings.iter().skip(1).take_while(|next| next.at_ns <= oldest).count();
+        self.readings.drain(..old);
+        self.readings.push(reading);
+    }
+
+    /// The parts of the resident memory with these live blocks.
+    fn divide<I: Iterator<Item = (u8, u64, u64)>>(
+        &self,
+        reading: &Reading,
+        live: impl Fn(usize) -> I,
+    ) -> Divided {
         let mapped = self.mapped;
         let in_heaps = |are_mapped: bool| {
             (0..HEAPS).filter(move |heap| mapped[*heap] == are_mapped).flat_map(&live)
         };
         let mut all = 0_u64;
         let mut pages = MappedPages::new(in_heaps(true));
+        let mut ranges = LiveRanges::new(&reading.ranges);
         for (heap, address, bytes) in in_heaps(false) {
             ranges.add(heap, address, bytes);
             pages.note_block(address);
@@ -115,13 +186,7 @@ impl RssHistory {
             // NOTE: pages of files and shared memory are in no range, and may be resident.
             all = all.saturating_add(ranges.add(heap, address, bytes));
         }
-        let divided = divided(at_ns, sums, &ranges, &mapped, all);
-        let bytes = divided.0.rss_bytes();
-        if self.peak.as_ref().is_none_or(|(peak, _)| bytes > peak.rss_bytes()) {
-            self.peak = Some(divided.clone());
-        }
-        self.rss.most_bytes = self.rss.most_bytes.max(bytes);
-        self.end = Some(divided);
+        divided(reading, &ranges, &mapped, all)
     }
 
     /// An allocator has said this of itself.
@@ -136,18 +201,27 @@ impl RssHistory {
     }
 }
 
+impl Reading {
+    /// RSS. The first of the sums is within the others.
+    fn bytes(&self) -> u64 {
+        let ranges = self.ranges.0.iter().map(|range| range.resident);
+        let all = self.sums[1..].iter().copied().chain(ranges);
+        all.fold(0, u64::saturating_add)
+    }
+}
+
+/// Whether RSS has hardly changed.
+fn is_same(before: u64, now: u64) -> bool {
+    before.abs_diff(now) <= (before / SAME_SHARE).max(SAME_BYTES)
+}
+
 /// The parts of the resident memory. `live` is the sum of all live blocks.
-fn divided(
-    at_ns: u64,
-    [own, tracker, stacks, binaries, files, shared, other, mut anonymous]: [u64; RSS_SUMS.len()],
-    ranges: &Ranges,
-    mapped: &MappedHeaps,
-    live: u64,
-) -> Divided {
+fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, live: u64) -> Divided {
+    let [own, tracker, stacks, binaries, files, shared, other, mut anonymous] = reading.sums;
     let (mut by_heap, mut allocator) = ([0_u64; HEAPS], 0_u64);
-    for range in &ranges.0 {
-        let rest = range.divide(&mut by_heap, mapped);
-        let has_blocks = range.live.iter().zip(mapped).any(|(bytes, mapped)| *bytes > 0 && !mapped);
+    for (range, blocks) in ranges.ranges.iter().zip(&ranges.live) {
+        let rest = divide_range(range.resident, blocks, &mut by_heap, mapped);
+        let has_blocks = blocks.iter().zip(mapped).any(|(bytes, mapped)| *bytes > 0 && !mapped);
         let sum = if has_blocks { &mut allocator } else { &mut anonymous };
         *sum = sum.saturating_add(rest);
     }
@@ -157,7 +231,7 @@ fn divided(
     let of_anonymous = own.min(anonymous);
     let of_allocator = (own - of_anonymous).min(allocator);
     let memory = ResidentMemory {
-        at_ns,
+        at_ns: reading.at_ns,
         live_bytes,
         live_by_heap: Vec::new(),
         allocator_bytes: allocator - of_allocator,
@@ -172,118 +246,6 @@ fn divided(
         tracker_block_bytes: own,
     };
     (memory, by_heap)
-}
-
-/// The pages that the program has mapped: starts, ends, root heaps, and whether other blocks are in them; in the order
-/// of their addresses.
-struct MappedPages(Vec<(u64, u64, u8, bool)>);
-
-impl MappedPages {
-    fn new(pages: impl Iterator<Item = (u8, u64, u64)>) -> Self {
-        let pages = pages.map(|(heap, at, bytes)| (at, at.saturating_add(bytes), heap, false));
-        let mut pages: Vec<_> = pages.collect();
-        pages.sort_unstable();
-        Self(pages)
-    }
-
-    /// There is a block of another heap at this address.
-    fn note_block(&mut self, address: u64) {
-        let before = self.0.partition_point(|(start, ..)| *start <= address);
-        if let Some((_, end, _, has_blocks)) = self.0[..before].last_mut()
-            && address < *end
-        {
-            *has_blocks = true;
-        }
-    }
-
-    /// Heaps, addresses and sizes of those in which no other block is: the others are an allocator's.
-    fn without_blocks(&self) -> impl Iterator<Item = (u8, u64, u64)> {
-        let without = self.0.iter().filter(|(.., has_blocks)| !has_blocks);
-        without.map(|&(start, end, heap, _)| (heap, start, end - start))
-    }
-}
-
-/// Ranges of anonymous memory, in the order of their addresses.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ranges(Vec<Range>);
-
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    start: u64,
-    end: u64,
-    resident: u64,
-    /// The bytes of live blocks in it, by root heap.
-    live: [u64; HEAPS],
-}
-
-impl Range {
-    /// Adds to `by_heap` what is resident of the live blocks; returns what else is.
-    ///
-    /// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Of several heaps,
-    /// each gets a share in proportion.
-    fn divide(&self, by_heap: &mut [u64; HEAPS], mapped: &MappedHeaps) -> u64 {
-        let mut left = self.resident;
-        for are_mapped in [false, true] {
-            let live = self.live.iter().zip(mapped);
-            let live =
-                live.map(|(bytes, mapped)| u128::from(*bytes) * u128::from(*mapped == are_mapped));
-            let all: u128 = live.clone().sum();
-            let resident = all.min(left.into());
-            let (mut until, mut given) = (0, 0);
-            for (sum, bytes) in by_heap.iter_mut().zip(live) {
-                until += bytes;
-                // NOTE: so the shares have the sum `resident`.
-                let share = resident * until / all.max(1) - given;
-                given += share;
-                *sum = sum.saturating_add(share as u64);
-            }
-            left -= resident as u64;
-        }
-        left
-    }
-}
-
-impl Ranges {
-    /// The ranges of three arrays of `u64`: starts, sizes, resident bytes. An element that another array lacks is left
-    /// out.
-    pub(super) fn new(starts: &[u8], sizes: &[u8], resident: &[u8]) -> Self {
-        let [starts, sizes, resident] = [starts, sizes, resident]
-            .map(|array| array.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
-        let ranges = starts.zip(sizes).zip(resident);
-        let ranges = ranges.map(|((start, size), resident)| Range {
-            start,
-            end: start.saturating_add(size),
-            resident: resident.min(size),
-            live: [0; HEAPS],
-        });
-        let mut ranges: Vec<_> = ranges.collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        // A trace that is damaged can say anything: each address counts in one range.
-        ranges.dedup_by(|next, range| next.start < range.end);
-        Self(ranges)
-    }
-
-    /// How much is resident, and at least how much of it is outside of what `covered` says of addresses.
-    pub(super) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> (u64, u64) {
-        self.0.iter().fold((0, 0), |(all, outside), range| {
-            let rest = range.resident.saturating_sub(covered(range.start, range.end));
-            (range.resident.saturating_add(all), rest.saturating_add(outside))
-        })
-    }
-
-    /// Adds a live block; returns how many of its bytes are in ranges.
-    fn add(&mut self, heap: u8, address: u64, bytes: u64) -> u64 {
-        let end = address.saturating_add(bytes);
-        let first = self.0.partition_point(|range| range.end <= address);
-        let mut all = 0;
-        for range in self.0[first..].iter_mut().take_while(|range| range.start < end) {
-            let inside = range.end.min(end) - range.start.max(address);
-            let live = &mut range.live[usize::from(heap) % HEAPS];
-            *live = live.saturating_add(inside).min(MOST_LIVE);
-            all += inside;
-        }
-        all
-    }
 }
 
 #[cfg(test)]
@@ -303,8 +265,22 @@ mod tests {
         }
     }
 
-    fn rss_of(history: &RssHistory) -> Rss {
-        history.rss(&RootHeaps::default()).unwrap()
+    type Blocks<'a> = &'a [(u8, u64, u64)];
+
+    /// A reading of these figures is the last one; what it is with these live blocks.
+    fn divide(
+        history: &mut RssHistory,
+        at_ns: u64,
+        sums: [u64; 8],
+        ranges: Ranges,
+        live: Blocks<'_>,
+    ) -> Rss {
+        history.read_parts(Reading { at_ns, sums, ranges }, of(live));
+        rss_of(history, live)
+    }
+
+    fn rss_of(history: &RssHistory, live: Blocks<'_>) -> Rss {
+        history.rss(&RootHeaps::default(), of(live)).unwrap()
     }
 
     fn ranges(of: &[(u64, u64, u64)]) -> Ranges {
@@ -327,8 +303,7 @@ mod tests {
             (10_000, 700, 700),
         ]);
         let live = [(0, 1_500, 800), (0, 5_000, 3_000), (0, 50_000, 10)];
-        history.divide(7, [50, 1, 2, 3, 4, 5, 6, 8], all, of(&live));
-        let end = rss_of(&history).end.unwrap();
+        let end = divide(&mut history, 7, [50, 1, 2, 3, 4, 5, 6, 8], all, &live).end.unwrap();
         let expected = ResidentMemory {
             at_ns: 7,
             live_bytes: 500 + 300 + 100,
@@ -347,11 +322,52 @@ mod tests {
         assert_eq!(end, expected);
         assert_eq!(end.rss_bytes(), 900 + 500 + 100 + 700 + 1 + 2 + 3 + 4 + 5 + 6 + 8);
         // Less memory, later.
-        history.divide(9, [0; 8], ranges(&[(1_000, 1_000, 900)]), of(&[]));
-        let Rss { peak, end, .. } = rss_of(&history);
+        let less = ranges(&[(1_000, 1_000, 900)]);
+        let Rss { peak, end, .. } = divide(&mut history, 9, [0; 8], less, &[]);
         let end = end.unwrap();
         assert_eq!((peak.unwrap(), end.at_ns), (expected, 9));
         assert_eq!((end.anonymous_bytes, end.live_by_heap), (900, vec![]));
+    }
+
+    #[test]
+    fn live_blocks_are_those_of_the_time_that_is_asked_about() {
+        const MIB: u64 = 1 << 20;
+        let mut history = RssHistory::default();
+        let sum = |at_ns, bytes| (RssPoint { at_ns, bytes }, bytes, u64::MAX);
+        let reading = |at_ns, resident| Reading {
+            at_ns,
+            ranges: ranges(&[(0, 100 * MIB, resident)]),
+            ..Reading::default()
+        };
+        let live = [(0, 0, 90 * MIB)];
+        history.read_parts(reading(10, 100 * MIB), of(&live));
+        let parts = |history: &RssHistory, live| {
+            let end = rss_of(history, live).end?;
+            Some((end.at_ns, end.live_bytes / MIB, end.allocator_bytes / MIB))
+        };
+        assert_eq!(parts(&history, &live), Some((10, 90, 10)));
+        // Most was freed, and is resident still.
+        let left = [(0, 0, 5 * MIB)];
+        let (point, most, limit) = sum(20, 98 * MIB);
+        history.read(point, most, limit);
+        assert_eq!(parts(&history, &left), Some((10, 5, 95)));
+        // It was returned to the system, and nothing says what is there now.
+        let (point, most, limit) = sum(30, 7 * MIB);
+        history.read(point, most, limit);
+        assert_eq!((parts(&history, &left), rss_of(&history, &left).end_bytes), (None, 7 * MIB));
+        history.read_parts(reading(40, 7 * MIB), of(&left));
+        assert_eq!(parts(&history, &left), Some((40, 5, 2)));
+        let before = |at_ns| {
+            let memory = history.before(at_ns, of(&live))?;
+            Some((memory.at_ns, memory.live_bytes / MIB, memory.allocator_bytes / MIB))
+        };
+        assert_eq!([before(9), before(29), before(35)], [None, Some((10, 90, 10)), None]);
+        // Readings of long ago are forgotten, but for the last one before those that are kept.
+        for at_ns in 41..1_000 {
+            history.read_parts(reading(at_ns, 7 * MIB), of(&left));
+        }
+        let kept: Vec<_> = history.readings.iter().map(|reading| reading.at_ns).collect();
+        assert_eq!((kept[0], kept.len()), (499, 501));
     }
 
     #[test]
@@ -381,8 +397,7 @@ mod tests {
             // Pages of a file.
             (3, 90_000, 9_999),
         ];
-        history.divide(0, [0; 8], all, of(&live));
-        let end = rss_of(&history).end.unwrap();
+        let end = divide(&mut history, 0, [0; 8], all, &live).end.unwrap();
         let heaps: Vec<_> = end.live_by_heap.iter().map(|heap| (heap.id, heap.bytes)).collect();
         let (rust, c) = (200 + 100, 101 + 50);
         assert_eq!(heaps, [(3, 400 + 600 + 1_000), (0, rust), (2, c)]);
@@ -400,8 +415,7 @@ mod tests {
             history.note_mapping(2);
             let all = ranges(&[(1_000, 1_000, 500), (5_000, 1_000, 700)]);
             let live = [(heap, 1_000, 400), (2, 1_400, 600), (2, 5_000, 1_000), (heap, 5_100, 10)];
-            history.divide(0, [0; 8], all, of(&live));
-            let end = rss_of(&history).end.unwrap();
+            let end = divide(&mut history, 0, [0; 8], all, &live).end.unwrap();
             let heaps = end.live_by_heap.iter().map(|row| (row.id, row.bytes));
             assert_eq!(heaps.collect::<Vec<_>>(), [(heap.into(), 410), (2, 100)]);
             assert_eq!((end.allocator_bytes, end.anonymous_bytes), (690, 0));
@@ -419,7 +433,7 @@ mod tests {
                 figures: vec![("free".into(), number)],
             });
         }
-        let all = rss_of(&history).allocators;
+        let all = rss_of(&history, &[]).allocators;
         let figures: Vec<_> = all.iter().map(|allocator| allocator.figures[0].1).collect();
         assert_eq!(figures, (32..48).collect::<Vec<_>>());
     }
@@ -433,8 +447,8 @@ mod tests {
         for heaps in [[0, 0, 0], [0, 2, 3], [3, 4, 255]] {
             let at = [0, 1, u64::MAX];
             let live: Vec<_> = heaps.into_iter().zip(at).map(|(h, at)| (h, at, u64::MAX)).collect();
-            history.divide(u64::MAX, [u64::MAX; 8], all.clone(), of(&live));
-            assert_eq!(rss_of(&history).end.unwrap().rss_bytes(), u64::MAX);
+            let rss = divide(&mut history, u64::MAX, [u64::MAX; 8], all.clone(), &live);
+            assert_eq!(rss.end.unwrap().rss_bytes(), u64::MAX);
         }
     }
 
@@ -445,7 +459,7 @@ mod tests {
             let bytes = if at == 77_777 { 10_000_000 } else { at };
             history.read(RssPoint { at_ns: at, bytes }, 0, u64::MAX - at % 2);
         }
-        let rss = rss_of(&history);
+        let rss = rss_of(&history, &[]);
         assert!((MOST_POINTS / 2 - 1..=MOST_POINTS).contains(&rss.timeline.len()));
         assert!(rss.timeline.contains(&RssPoint { at_ns: 77_777, bytes: 10_000_000 }));
         assert!(rss.timeline.is_sorted_by_key(|point| point.at_ns));
@@ -480,8 +494,7 @@ mod tests {
             let mut history = RssHistory::default();
             history.note_mapping(3);
             let blocks: Vec<_> = blocks.into_iter().map(|(at, size)| (heap, at, size)).collect();
-            history.divide(0, [0; 8], ranges(&all), of(&blocks));
-            let end = rss_of(&history).end.unwrap();
+            let end = divide(&mut history, 0, [0; 8], ranges(&all), &blocks).end.unwrap();
             prop_assert_eq!([end.live_bytes, end.allocator_bytes, end.anonymous_bytes], expected);
         }
     }

@@ -109,9 +109,18 @@ impl Finding {
                 returnable_bytes,
                 resident_bytes,
                 live_bytes,
+                before_end_ns,
+                is_estimate,
                 blocks,
                 pages,
             } => {
+                let when = before_end_ns.map_or_else(String::new, |at| {
+                    format!(" at {}, before the program freed what it had", duration(at))
+                });
+                let (about, trim) = match is_estimate {
+                    true => ("about ", "malloc_trim of glibc"),
+                    false => ("", "malloc_trim"),
+                };
                 let between = match blocks {
                     0 => String::new(),
                     _ => format!(
@@ -122,8 +131,8 @@ impl Finding {
                     ),
                 };
                 format!(
-                    "malloc keeps {} that was freed, of {} resident, with {} live; about {} of it could be \
-                     returned (malloc_trim){between}",
+                    "malloc keeps {about}{} that was freed, of {} resident{when}, with {} live; about {} of it \
+                     could be returned ({trim}){between}",
                     bytes(*kept_bytes),
                     bytes(*resident_bytes),
                     bytes(*live_bytes),

@@ -142,6 +142,7 @@ impl Json for Rss {
             "most_bytes" => self.most_bytes,
             "limit_bytes" => self.limit_bytes,
             "peak" => self.peak,
+            "end_bytes" => self.end_bytes,
             "end" => self.end,
             "allocators" => self.allocators,
         )

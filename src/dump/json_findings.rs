@@ -121,19 +121,23 @@ impl Json for FindingKind {
                 returnable_bytes,
                 resident_bytes,
                 live_bytes,
+                before_end_ns,
+                is_estimate,
                 blocks,
                 pages,
-            } => numbers(
-                object,
-                &[
+            } => {
+                let figures = [
                     ("kept_bytes", *kept_bytes),
                     ("returnable_bytes", *returnable_bytes),
                     ("resident_bytes", *resident_bytes),
                     ("live_bytes", *live_bytes),
                     ("blocks", *blocks),
                     ("pages", *pages),
-                ],
-            ),
+                ];
+                numbers(object, &figures)?;
+                object.entry("before_end_ns", before_end_ns)?;
+                object.entry("estimate", is_estimate)
+            }
             Self::OneSize { size, blocks, of, at_peak, overhead_bytes } => numbers(
                 object,
                 &[

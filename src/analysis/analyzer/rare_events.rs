@@ -12,7 +12,7 @@ use crate::analysis::observer::BlockObserver;
 use crate::analysis::report::{
     AllocatorStatistics, LlmValue, RssPoint, UntrackedKind, UntrackedReason, Weighed,
 };
-use crate::analysis::rss::Ranges;
+use crate::analysis::rss::{Ranges, Reading};
 use crate::analysis::symbols::{FileStamp, Module};
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::format::schema::untracked;
@@ -329,7 +329,8 @@ impl<O: BlockObserver> Analyzer<O> {
                             .saturating_sub(in_tables),
                     });
                 }
-                self.rss.divide(at_ns, sums, ranges, |heap| heaps.sizes(heap..heap + 1));
+                let reading = Reading { at_ns, sums, ranges };
+                self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
             }
             RssRole::Untracked { reason, function, file } => {
                 let kind = match u8_at(fixed, reason) {

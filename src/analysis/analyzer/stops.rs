@@ -3,8 +3,9 @@
 
 use super::Analyzer;
 use crate::analysis::cutoff::Reached;
-use crate::analysis::live_set::Block;
+use crate::analysis::live_set::{Block, HEAPS};
 use crate::analysis::observer::{BlockEvent, BlockObserver};
+use crate::analysis::report::ResidentMemory;
 use crate::analysis::report::build::Sources;
 
 impl<O: BlockObserver> Analyzer<O> {
@@ -72,6 +73,19 @@ impl<O: BlockObserver> Analyzer<O> {
     /// Heaps, addresses and blocks of all that is live. NOTE: in an order that differs from run to run.
     pub(in crate::analysis) fn live_blocks(&self) -> impl Iterator<Item = (u8, u64, Block)> {
         self.model.heaps().iter()
+    }
+
+    /// What the resident memory was before this time, divided among what is live and these blocks: heaps, addresses, sizes.
+    pub(in crate::analysis) fn resident_before(
+        &self,
+        at_ns: u64,
+        more: impl Iterator<Item = (u8, u64, u64)> + Clone,
+    ) -> Option<ResidentMemory> {
+        let heaps = self.model.heaps();
+        self.rss.before(at_ns, |heap| {
+            let is_in = move |block: &(u8, u64, u64)| usize::from(block.0) % HEAPS == heap;
+            heaps.sizes(heap..heap + 1).chain(more.clone().filter(is_in))
+        })
     }
 
     /// Whether the program has mapped addresses in this root heap.

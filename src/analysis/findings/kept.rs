@@ -8,8 +8,10 @@ use super::rules::{is_share, millionths};
 use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT};
 use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
+use crate::analysis::columns::Totals;
 use crate::analysis::hash::IntMap;
-use crate::analysis::report::{Calls, Report};
+use crate::analysis::observer::BlockEvent;
+use crate::analysis::report::{Calls, Report, ResidentMemory};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
@@ -53,29 +55,141 @@ impl Pages {
     }
 }
 
+/// A block, and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Located {
+    address: u64,
+    bytes: u64,
+    bucket: u32,
+    heap: u8,
+}
+
+/// The blocks of the last frees: what a program has until it frees all when it ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastFreed {
+    /// Which frees: see [`LastFrees`](super::shutdown::LastFrees).
+    number: u32,
+    began_ns: u64,
+    blocks: Vec<Located>,
+}
+
+impl LastFreed {
+    /// The frees of this number have freed a block.
+    #[inline(always)]
+    pub(super) fn add(&mut self, event: &BlockEvent, number: u32) {
+        if self.number != number || self.blocks.is_empty() {
+            (self.number, self.began_ns) = (number, event.at_ns);
+            self.blocks.clear();
+        }
+        let BlockEvent { address, bytes, bucket, heap, .. } = *event;
+        self.blocks.push(Located { address, bytes, bucket, heap });
+    }
+}
+
+/// What the allocator keeps at one time.
+struct Kept<'a> {
+    memory: ResidentMemory,
+    bytes: u64,
+    live_bytes: u64,
+    /// The blocks that are live beside those of the end.
+    freed: &'a [Located],
+    before_end_ns: Option<u64>,
+    is_estimate: bool,
+}
+
+/// What glibc gives a block of this size: 8 bytes more, in multiples of 16, at least 32.
+fn chunk(bytes: u64) -> u64 {
+    bytes.saturating_add(8).max(32).checked_next_multiple_of(16).unwrap_or(u64::MAX)
+}
+
+/// What is live at the end, and these blocks, without what the program has mapped itself.
+fn allocated(
+    analyzer: &Analyzer<FindingsObserver>,
+    freed: &[Located],
+) -> impl Iterator<Item = Located> {
+    let live = analyzer.live_blocks().map(|(heap, address, block)| Located {
+        address,
+        bytes: block.size(),
+        bucket: block.bucket,
+        heap,
+    });
+    let all = live.chain(freed.iter().copied());
+    all.filter(|block| !analyzer.is_mapped_heap(block.heap))
+}
+
+/// What the allocator keeps at the end, or before the program freed `last`, which ended it.
+fn kept<'a>(
+    analyzer: &'a Analyzer<FindingsObserver>,
+    report: &Report,
+    last: Option<&'a LastFreed>,
+) -> Option<Kept<'a>> {
+    let rss = report.rss.as_ref()?;
+    let Totals { live_bytes, peak_bytes, .. } = report.totals;
+    let before = last.and_then(|last| {
+        let freed = last.blocks.iter().map(|block| (block.heap, block.address, block.bytes));
+        Some(Kept {
+            memory: analyzer.resident_before(last.began_ns, freed.clone())?,
+            bytes: 0,
+            live_bytes: freed.fold(live_bytes, |sum, (.., bytes)| sum.saturating_add(bytes)),
+            freed: &last.blocks,
+            before_end_ns: Some(last.began_ns),
+            is_estimate: true,
+        })
+    });
+    let said = rss.freed_bytes();
+    let at_end = || {
+        let (memory, bytes, is_estimate) = (rss.end.clone()?, said.unwrap_or(0), said.is_none());
+        Some(Kept { memory, bytes, live_bytes, freed: &[], before_end_ns: None, is_estimate })
+    };
+    let mut kept = before.or_else(at_end)?;
+    if kept.is_estimate {
+        if rss.allocators.iter().any(|allocator| allocator.allocator != "glibc") {
+            return None;
+        }
+        let rounding = allocated(analyzer, kept.freed)
+            .fold(0, |sum: u64, block| sum.saturating_add(chunk(block.bytes) - block.bytes));
+        let beside = kept.memory.allocator_bytes.saturating_sub(rounding);
+        kept.bytes = beside.min(peak_bytes.saturating_sub(kept.live_bytes));
+    }
+    Some(kept)
+}
+
+/// The most that was live a short time before this time: see [`KEPT_NS`].
+fn most_live(clocks: &Clocks, peak_bytes: u64, at_ns: u64) -> u64 {
+    let [least, most] = KEPT_NS;
+    let since = at_ns.saturating_sub((at_ns / 4).max(least.min(at_ns / 2)).min(most));
+    let all = || clocks.moments.iter().flatten().zip(clocks.live.iter().flatten());
+    // The last moment before that says what was live then.
+    let before = all().filter(|(at, _)| at[TIME] <= since).max_by_key(|(at, _)| at[EVENTS]);
+    let from = before.map_or(0, |(at, _)| at[EVENTS]);
+    let live = all().filter(|(at, _)| at[EVENTS] >= from).map(|(_, live)| *live);
+    let peak = (clocks.peak[TIME] >= since).then_some(peak_bytes);
+    live.chain(peak).max().unwrap_or(0)
+}
+
 /// The finding of what the allocator keeps, if that is much of the resident memory.
 pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
     (report, calls): (&Report, &Calls<'_>),
     places: &Places,
 ) -> Option<Finding> {
-    let rss = report.rss.as_ref()?;
-    let end = rss.end.as_ref()?;
-    let resident_bytes = end.rss_bytes();
-    let freed = rss.freed_bytes()?;
+    let last = places.shutdown.map(|_| analyzer.observer().last_freed());
+    let kept = kept(analyzer, report, last)?;
+    let resident_bytes = kept.memory.rss_bytes();
     // What was live until a short time ago is not kept: the program may need it again, or ends.
-    let live_bytes = report.totals.live_bytes;
-    let kept_bytes = freed.saturating_sub(
-        most_live(&places.clocks, report.totals.peak_bytes).saturating_sub(live_bytes),
-    );
+    let at_ns = kept.before_end_ns.unwrap_or(report.trace.duration_ns);
+    let recently = most_live(&places.clocks, report.totals.peak_bytes, at_ns);
+    let kept_bytes = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
     if kept_bytes < MIN_KEPT || !is_share(kept_bytes, resident_bytes, KEPT) {
         return None;
     }
     let mut pages = Pages::default();
-    for (heap, address, block) in analyzer.live_blocks() {
-        if !analyzer.is_mapped_heap(heap) {
-            let place = places.place_of.get(block.bucket as usize).copied().flatten();
-            pages.add(address, block.size(), place);
+    let mut blocks = IntMap::<u64, u64>::default();
+    for block in allocated(analyzer, kept.freed) {
+        let place = places.place_of.get(block.bucket as usize).copied().flatten();
+        pages.add(block.address, chunk(block.bytes), place);
+        if let Some(place) = place {
+            *blocks.entry(place as u64).or_default() += 1;
         }
     }
     let (beside, by_place) = pages.beside();
@@ -85,10 +199,12 @@ pub(super) fn find(
     Some(Finding {
         kind: FindingKind::KeptByMalloc {
             kept_bytes,
-            returnable_bytes: kept_bytes.saturating_sub(beside),
+            returnable_bytes: kept.bytes.saturating_sub(beside).min(kept_bytes),
             resident_bytes,
-            live_bytes,
-            blocks: seen.map_or(0, |seen| seen.figures.live_blocks),
+            live_bytes: kept.live_bytes,
+            before_end_ns: kept.before_end_ns,
+            is_estimate: kept.is_estimate,
+            blocks: most.and_then(|(place, _)| blocks.get(&place).copied()).unwrap_or(0),
             pages: most.map_or(0, |(_, pages)| pages),
         },
         place: seen
@@ -101,24 +217,12 @@ pub(super) fn find(
     })
 }
 
-/// The most that was live from [`KEPT_NS`] before the end on, or in the second half of a shorter run.
-fn most_live(clocks: &Clocks, peak_bytes: u64) -> u64 {
-    let since = clocks.end[TIME].saturating_sub(KEPT_NS.min(clocks.end[TIME] / 2));
-    let all = || clocks.moments.iter().flatten().zip(clocks.live.iter().flatten());
-    // The last moment before that says what was live then.
-    let before = all().filter(|(at, _)| at[TIME] <= since).max_by_key(|(at, _)| at[EVENTS]);
-    let from = before.map_or(0, |(at, _)| at[EVENTS]);
-    let live = all().filter(|(at, _)| at[EVENTS] >= from).map(|(_, live)| *live);
-    let peak = (clocks.peak[TIME] >= since).then_some(peak_bytes);
-    live.chain(peak).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_live_in_the_second_half_or_ten_seconds_ago_is_not_kept() {
+    fn what_was_live_a_short_time_ago_is_not_kept() {
         let most = |times: &[u64], end: u64| {
             let mut clocks = Clocks::default();
             for (event, (time, live)) in (0..).zip(times.iter().zip([50, 80, 20, 30])) {
@@ -126,7 +230,7 @@ mod tests {
                 clocks.live[TIME].push(live);
             }
             clocks.end[TIME] = end;
-            most_live(&clocks, 100)
+            most_live(&clocks, 100, end)
         };
         let seconds = 1_000_000_000;
         assert_eq!(most(&[0, 1, 2, 3], 4), 30);
@@ -135,8 +239,34 @@ mod tests {
         assert_eq!(most(&[0, 1, 4, 5], 5), 80);
         assert_eq!(most(&[0, 80 * seconds, 89 * seconds, 95 * seconds], 100 * seconds), 30);
         assert_eq!(most(&[0, 85 * seconds, 91 * seconds, 95 * seconds], 100 * seconds), 80);
+        assert_eq!(most(&[0, 3 * seconds, 5 * seconds, 7 * seconds], 8 * seconds), 30);
+        assert_eq!(most(&[0, 5 * seconds, 7 * seconds, 8 * seconds], 8 * seconds), 80);
         // The peak is not at a moment.
         assert_eq!(most(&[], 0), 100);
+    }
+
+    #[test]
+    fn blocks_of_other_frees_were_not_the_last_ones() {
+        let mut last = LastFreed::default();
+        let event = |address| BlockEvent { address, at_ns: address, bytes: 1, ..block_event() };
+        for (address, number) in [(1, 0), (2, 0), (3, 1), (4, 1)] {
+            last.add(&event(address), number);
+        }
+        let addresses: Vec<_> = last.blocks.iter().map(|block| block.address).collect();
+        assert_eq!((addresses, last.began_ns), (vec![3, 4], 3));
+    }
+
+    fn block_event() -> BlockEvent {
+        BlockEvent {
+            number: 0,
+            at_ns: 0,
+            address: 0,
+            bytes: 0,
+            allocated_at_ns: 0,
+            bucket: 0,
+            stream: 0,
+            heap: 0,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What findings need to know of single blocks.
 
+use super::kept::LastFreed;
 use super::moments::{CLOCKS, Moment, Moments};
 use super::shutdown::{FreedBlocks, LastFrees, Shutdown};
 use crate::analysis::hash::IntMap;
@@ -16,7 +17,7 @@ const MAX_PENDING: usize = 1 << 16;
 /// Collects what findings need: [`Analyzer::find`](crate::analysis::Analyzer::find) makes them.
 ///
 /// Memory: about 700 bytes for each bucket, 64 for each live block that was reallocated, and at most
-/// 5 MiB for who frees what.
+/// 5 MiB for who frees what; 24 for each block that was freed since something was last allocated.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
     pub(super) buckets: Vec<Bucket>,
@@ -31,6 +32,7 @@ pub struct FindingsObserver {
     pairs: IntMap<(u32, Actor), FreedBlocks>,
     moments: Moments,
     last_frees: LastFrees,
+    last_freed: LastFreed,
     /// The sum of all sizes that were allocated.
     allocated_bytes: u64,
 }
@@ -242,6 +244,11 @@ impl FindingsObserver {
         self.last_frees.shutdown(end_ns)
     }
 
+    /// The blocks that were freed last.
+    pub(super) fn last_freed(&self) -> &LastFreed {
+        &self.last_freed
+    }
+
     /// The sum of all sizes that were allocated.
     pub(super) fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes
@@ -310,7 +317,9 @@ impl FindingsObserver {
     #[inline(always)]
     fn freed_block(&mut self, event: &BlockEvent, by: Actor, short_lived: bool) {
         let bytes = event.bytes;
+        self.last_frees.frees(event.allocated_at_ns, event.at_ns);
         let number = self.last_frees.freed(bytes, event.at_ns);
+        self.last_freed.add(event, number);
         let bucket = self.end(event, event.bucket, bytes);
         bucket.short_lived_bytes =
             bucket.short_lived_bytes.wrapping_add(if short_lived { bytes } else { 0 });

@@ -15,6 +15,12 @@ const SHORT_SHARE: u64 = 2;
 /// As long as this may pass from the last free to the end, whatever share that is: a busy machine lets a program wait.
 const WAIT_NS: u64 = 250_000_000;
 
+/// Frees after a pause that is longer than this, and than this share of the run so far, are others.
+const PAUSE_NS: u64 = 500_000_000;
+const PAUSE_SHARE: u64 = 16;
+/// If so many frees in a row are of blocks that are younger than the first of these frees, the program runs on.
+const RUNS: u32 = 16;
+
 /// The last frees so far, with hardly an allocation between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastFrees {
@@ -23,13 +29,15 @@ pub(super) struct LastFrees {
     freed_bytes: u64,
     /// How many bytes may be allocated before these frees are not the last ones.
     credit: u64,
+    /// The last ones in a row that were of blocks younger than the first of these frees.
+    young: u32,
     began_ns: u64,
     last_ns: u64,
 }
 
 impl Default for LastFrees {
     fn default() -> Self {
-        Self { number: 0, freed_bytes: 0, credit: FIRST_CREDIT, began_ns: 0, last_ns: 0 }
+        Self { number: 0, freed_bytes: 0, credit: FIRST_CREDIT, young: 0, began_ns: 0, last_ns: 0 }
     }
 }
 
@@ -46,7 +54,25 @@ impl LastFrees {
     pub(super) fn allocated(&mut self, bytes: u64) {
         match self.credit.checked_sub(bytes) {
             Some(credit) => self.credit = credit,
-            None => *self = Self { number: self.number.wrapping_add(1), ..Self::default() },
+            None => self.reset(),
+        }
+    }
+
+    /// These frees were not the last ones.
+    fn reset(&mut self) {
+        *self = Self { number: self.number.wrapping_add(1), ..Self::default() };
+    }
+
+    /// A block of this time is freed: after a pause, or by an idle loop, say, which allocates little, it is not of these frees.
+    #[inline(always)]
+    pub(super) fn frees(&mut self, allocated_at_ns: u64, at_ns: u64) {
+        if self.freed_bytes == 0 {
+            return;
+        }
+        self.young = if allocated_at_ns > self.began_ns { self.young + 1 } else { 0 };
+        let pause = at_ns.saturating_sub(self.last_ns);
+        if self.young == RUNS || pause > PAUSE_NS.max(at_ns / PAUSE_SHARE) {
+            self.reset();
         }
     }
 
@@ -171,6 +197,20 @@ mod tests {
         let short = LastFrees { freed_bytes: 100_000, began_ns: ms(60), last_ns: ms(65), ..last };
         assert!(short.shutdown(ms(100)).is_some());
         assert!(short.shutdown(ms(125)).is_none());
+        // Nor if it goes on with little, or waits.
+        let before = LastFrees { began_ns: 1_000, last_ns: 1_000, freed_bytes: 100_000, ..last };
+        let mut idle = before;
+        for number in 0..RUNS + 4 {
+            assert_eq!(idle.number, last.number);
+            idle.frees(if number == 3 { 900 } else { 1_001 }, 1_002);
+        }
+        assert_eq!((idle.number, idle.freed_bytes), (last.number + 1, 0));
+        let frees_after = |pause: u64| {
+            let mut idle = before;
+            idle.frees(900, 1_000 + pause);
+            idle.number - last.number
+        };
+        assert_eq!([PAUSE_NS, PAUSE_NS + 1].map(frees_after), [0, 1]);
         let mut sum = FreedBlocks::default();
         sum.count(5, 0);
         sum.add(&blocks);

@@ -110,8 +110,9 @@ pub(super) const MIN_HELD: u64 = 2 << 20;
 /// The fewest bytes that the allocator keeps: fewer are the arenas of a few threads.
 pub(super) const MIN_KEPT: u64 = 8 << 20;
 
-/// What the allocator keeps was freed at least this long ago, or in the first half of a shorter run.
-pub(super) const KEPT_NS: u64 = 10_000_000_000;
+/// What the allocator keeps was freed before the last quarter of the run, which is at least and at most this long, or in the first
+/// half of a shorter run.
+pub(super) const KEPT_NS: [u64; 2] = [2_000_000_000, 10_000_000_000];
 
 /// What the allocator keeps is at least this share of the resident memory, in percent.
 pub(super) const KEPT: u64 = 33;

@@ -161,6 +161,11 @@ pub enum FindingKind {
         resident_bytes: u64,
         /// Its live blocks.
         live_bytes: u64,
+        /// When that was, in nanoseconds, if the program has then freed what it had; `None` at the end.
+        before_end_ns: Option<u64>,
+        /// Whether malloc did not say what it keeps: it does so at the end only. Then it is what is resident beside the live
+        /// blocks and their rounding, but no more than live bytes have fallen by since the peak.
+        is_estimate: bool,
         /// The live blocks of the place, which is the one with blocks in most pages.
         blocks: u64,
         /// These pages.

@@ -131,7 +131,9 @@ impl Sources<'_> {
             by_bucket,
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
-            rss: self.rss.rss(self.model.contexts().heaps()),
+            rss: self.rss.rss(self.model.contexts().heaps(), |heap| {
+                self.model.heaps().sizes(heap..heap + 1)
+            }),
             untracked: self.untracked.report(),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),

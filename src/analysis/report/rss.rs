@@ -15,7 +15,12 @@ pub struct Rss {
     /// What the memory was when the largest RSS was looked into. A larger one between two readings is in
     /// [`most_bytes`](Self::most_bytes) only.
     pub peak: Option<ResidentMemory>,
-    /// What the memory was at the end of the recording, or when it was last looked into.
+    /// RSS at the end of the recording, or when it was last read before that: less than a second, unless the program
+    /// sets another interval.
+    pub end_bytes: u64,
+    /// What the memory was at the end of the recording: the pages as they were when they were last looked into
+    /// ([`at_ns`](ResidentMemory::at_ns)), with the blocks that are live at the end. `None` if RSS has changed by more
+    /// than an eighth since then, and 1 MiB.
     pub end: Option<ResidentMemory>,
     /// What the allocators of the program said of themselves at the end of the recording: glibc (`mallinfo2`),
     /// jemalloc, mimalloc, tcmalloc. Empty if there is none that says anything, and in a program that has crashed.
@@ -71,7 +76,7 @@ pub struct ResidentHeap {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidentMemory {
-    /// Nanoseconds since the trace began.
+    /// When it was looked into, in nanoseconds since the trace began.
     pub at_ns: u64,
     /// Live blocks. A block counts whole if all memory around it is resident, and otherwise at most what is.
     pub live_bytes: u64,

@@ -176,6 +176,8 @@ fn each_kind_is_said_in_sentences() {
                 returnable_bytes: 9 << 20,
                 resident_bytes: 58 << 20,
                 live_bytes: 1 << 20,
+                before_end_ns: None,
+                is_estimate: false,
                 blocks: 0,
                 pages: 0,
             },
@@ -265,14 +267,18 @@ fn parts_and_places_have_their_lines() {
         returnable_bytes: 9 << 20,
         resident_bytes: 58 << 20,
         live_bytes: 1 << 20,
+        before_end_ns: Some(5_000_000),
+        is_estimate: true,
         blocks: 30_000,
         pages: 9_839,
     };
     let mut finding = Finding { kind, ..Finding::default() };
     finding.place.function = Some("Book::add".to_owned());
     (finding.place.file, finding.place.line) = (Some("src/frag.cpp".to_owned()), Some(16));
-    let expected = ". It lies between 30,000 live blocks of Book::add (frag.cpp:16) in 9,839 pages";
-    assert!(finding.evidence().ends_with(expected), "{}", finding.evidence());
+    let expected = "malloc keeps about 48.0 MiB that was freed, of 58.0 MiB resident at 5.0 ms, before the program \
+         freed what it had, with 1.0 MiB live; about 9.0 MiB of it could be returned (malloc_trim of glibc). It lies \
+         between 30,000 live blocks of Book::add (frag.cpp:16) in 9,839 pages";
+    assert_eq!(finding.evidence(), expected);
     assert!(finding.suggestion().contains("a pool of their own"), "{}", finding.suggestion());
 }
 

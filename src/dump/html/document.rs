@@ -76,7 +76,7 @@ impl Json for Document<'_> {
 impl Json for Resident {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
-            object.entry("all", &self.all)?;
+            object.entry("all", &format!("{}{}", self.all, self.read))?;
             object.entry("parts", &self.parts)?;
             object.entry("most", &self.most)
         })

@@ -39,6 +39,8 @@ const NAMED: usize = 3;
 pub(in crate::dump) struct Resident {
     /// All of it, with its unit: `162 MiB`.
     pub(in crate::dump) all: String,
+    /// When its pages were looked into, if that was long before: `, its pages as of 4.18 s`.
+    pub(in crate::dump) read: String,
     /// Its parts, in the same unit: `0.1 live + 152 freed but kept by malloc`.
     pub(in crate::dump) parts: String,
     /// The most that it was, and may be.
@@ -47,12 +49,25 @@ pub(in crate::dump) struct Resident {
 
 /// The resident memory in a line; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
-    let Resident { all, parts, most } = resident(report)?;
     let when = if options.moment.is_some() { "then" } else { "at end" };
-    Some(format!("{all} {when} (RSS) = {parts}; {most}"))
+    if let Some(Resident { all, read, parts, most }) = resident(report) {
+        return Some(format!("{all} {when} (RSS{read}) = {parts}; {most}"));
+    }
+    let rss = report.rss.as_ref()?;
+    let (now, most) = (bytes(rss.end_bytes), most(rss));
+    Some(format!("{now} {when} (RSS), {most}; what it is was not read since it changed"))
 }
 
-/// The resident memory as the sum of its parts; `None` if the trace has no figures.
+/// The most that it was, and may be.
+fn most(rss: &Rss) -> String {
+    let limit = match rss.limit_bytes {
+        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
+        None => String::new(),
+    };
+    format!("{} at most{limit}", bytes(rss.most_bytes))
+}
+
+/// The resident memory as the sum of its parts; `None` if the trace does not have them.
 pub(in crate::dump) fn resident(report: &Report) -> Option<Resident> {
     let rss = report.rss.as_ref()?;
     let end = rss.end.as_ref()?;
@@ -69,15 +84,18 @@ pub(in crate::dump) fn resident(report: &Report) -> Option<Resident> {
     for (bytes, name) in named.into_iter().chain((rest > 0).then_some((rest, "other"))) {
         sum += &format!(" + {} {name}", unit.amount(bytes));
     }
-    let limit = match rss.limit_bytes {
-        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
-        None => String::new(),
+    let age_ns = report.trace.duration_ns.saturating_sub(end.at_ns);
+    let read = match is_old(age_ns, report.trace.duration_ns) {
+        true => format!(", its pages as of {}", duration(end.at_ns)),
+        false => String::new(),
     };
-    Some(Resident {
-        all: format!("{} {}", unit.amount(all), unit.name),
-        parts: sum,
-        most: format!("{} at most{limit}", bytes(rss.most_bytes)),
-    })
+    let all = format!("{} {}", unit.amount(all), unit.name);
+    Some(Resident { all, read, parts: sum, most: most(rss) })
+}
+
+/// Whether the pages were looked into so long ago that the line says when: an eighth of the run, and more than 1 s.
+fn is_old(age_ns: u64, run_ns: u64) -> bool {
+    age_ns > (run_ns / 8).max(1_000_000_000)
 }
 
 /// The unit of all amounts in a sum.
