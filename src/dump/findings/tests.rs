@@ -21,6 +21,8 @@ fn headings_have_two_words() {
                 returnable_bytes: 1,
                 resident_bytes: 1,
                 live_bytes: 1,
+                before_end_ns: None,
+                is_estimate: false,
                 blocks: 0,
                 pages: 0,
             },
