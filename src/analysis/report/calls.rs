@@ -119,7 +119,8 @@ impl<'a> Call<'a> {
         let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
         // A function of Rust is in a crate, also where its name does not say in which.
         let is_rust = is_last_part(function, found.file.as_deref()).then_some("");
-        let folded = is_folded(owner.or(is_rust), function) || in_module();
+        let is_entry = is_allocation_entry(function, found.file.as_deref());
+        let folded = is_folded(owner.or(is_rust), function) || is_entry || in_module();
         let whose = match Whose::of(module, Some(found)) {
             // Without a file, the crate says that it is the standard library's.
             Whose::Own if folded && owner.is_some() => Whose::Others,
@@ -132,7 +133,7 @@ impl<'a> Call<'a> {
             marks: Marks {
                 folded,
                 whose,
-                is_entry: is_allocation_entry(function, found.file.as_deref()),
+                is_entry,
                 is_main: function == "main",
                 is_in_std: owner == Some("std"),
             },

@@ -46,9 +46,10 @@ pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Optio
         Shape::Rising if options.moment.is_some() => ", still rising then".to_owned(),
         Shape::Rising => ", still rising at the end".to_owned(),
         Shape::RisingToPeak => format!(", rising until {}", duration(peak_ns)),
-        Shape::Jumping { from_ns, to_ns } => {
-            format!(", jumped from {} to {}", duration(from_ns), duration(to_ns))
-        }
+        Shape::Jumping { from_ns, to_ns } => match (duration(from_ns), duration(to_ns)) {
+            (from, to) if from == to => format!(", jumped at {to}"),
+            (from, to) => format!(", jumped from {from} to {to}"),
+        },
         Shape::Other => String::new(),
     };
     let from = if first.at_ns == 0 { "0".to_owned() } else { duration(first.at_ns) };
@@ -59,7 +60,9 @@ pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Optio
         Shape::Rising => Some((half(last.at_ns), end())),
         Shape::RisingToPeak => Some((half(peak_ns), "peak".to_owned())),
         // Times are cut off, so the second is one later.
-        Shape::Jumping { from_ns, to_ns } => Some((time(from_ns), time(to_ns + 10_000_000))),
+        Shape::Jumping { from_ns, to_ns } => {
+            Some((time(from_ns), time(to_ns.saturating_add(10_000_000))))
+        }
         Shape::Other => None,
     };
     let says_by_whom =
@@ -109,16 +112,17 @@ fn shape(points: &[TimePoint], peak_ns: u64, peak_bytes: u64) -> Shape {
 }
 
 /// From the last moment with at most half of the peak to the first one with nearly all of it, if the one is not at the
-/// start and the other follows soon.
+/// start, the other follows soon, and the run goes on.
 fn jump(points: &[TimePoint], peak_bytes: u64) -> Option<Shape> {
     let percent = |bytes: u64| u128::from(bytes) * 100 / u128::from(peak_bytes.max(1));
     let to = points.iter().position(|point| percent(point.live_bytes) >= 90)?;
     let from = points[..to].iter().rposition(|point| percent(point.live_bytes) <= 50)?;
     let (from_ns, to_ns) = (points[from].at_ns, points[to].at_ns);
     let (first_ns, last_ns) = (points.first()?.at_ns, points.last()?.at_ns);
-    let part = (last_ns - first_ns) / PARTS as u64;
-    let is_later = from_ns - first_ns > part;
-    (is_later && to_ns - from_ns <= part * JUMP_PARTS).then_some(Shape::Jumping { from_ns, to_ns })
+    let part = last_ns.saturating_sub(first_ns) / PARTS as u64;
+    let is_within = from_ns.saturating_sub(first_ns) > part && last_ns.saturating_sub(to_ns) > part;
+    let is_soon = to_ns.saturating_sub(from_ns) <= part * JUMP_PARTS;
+    (is_within && is_soon).then_some(Shape::Jumping { from_ns, to_ns })
 }
 
 /// Whether live bytes were more at each quarter of the time from the first point to `until_ns`, and at the half of it at

@@ -6,22 +6,24 @@ use memledger::analysis::{
     Analyzer, BlockObserver, Finding, FindingKind, FindingsObserver, Report,
 };
 
-/// `work` has two lines that allocate. The first is called by `one` and by `two`.
+/// `work` has two lines that allocate, and is called by `one` and by `two`; `other` has one.
 pub(super) const PROGRAM: &[(u64, &[(&str, u32)])] = &[
     (0x0f, &[("demo::work", 10)]),
-    (0x1f, &[("demo::work", 20)]),
+    (0x1f, &[("demo::other", 20)]),
     (0x2f, &[("demo::one", 30)]),
     (0x3f, &[("demo::two", 40)]),
     (0x4f, &[("demo::main", 50)]),
+    (0x5f, &[("demo::work", 60)]),
 ];
 
-/// Stacks 1 and 2 are of the first line, 3 is of the second one.
+/// Stacks 1 and 2 are of the first line of `work`, 4 is of the second one, and 3 is of `other`.
 pub(super) fn with_stacks<O: BlockObserver>(analyzer: Analyzer<O>) -> Feed<O> {
     let mut feed = in_scopes(analyzer);
     feed.module("/bin/program", 0x1000, 0x100);
     feed.stack(1, &[0x1010, 0x1030, 0x1050]);
     feed.stack(2, &[0x1010, 0x1040, 0x1050]);
     feed.stack(3, &[0x1020, 0x1050]);
+    feed.stack(4, &[0x1060, 0x1050]);
     feed
 }
 
@@ -72,7 +74,7 @@ pub(super) fn found(
 }
 
 #[test]
-fn with_stacks_a_place_is_a_line_with_what_all_its_blocks_have_in_common() {
+fn with_stacks_a_place_is_a_function_with_what_all_its_blocks_have_in_common() {
     let mut feed = with_stacks(observing());
     churn_in(&mut feed, 3, &[101], 1_500, 2);
     churn_in(&mut feed, 2, &[101, 102], 1_000, 1);
@@ -81,7 +83,7 @@ fn with_stacks_a_place_is_a_line_with_what_all_its_blocks_have_in_common() {
     let [second, first] = &found[..] else { panic!("{found:#?}") };
     let lines =
         [first, second].map(|finding| (finding.place.function.as_deref(), finding.place.line));
-    assert_eq!(lines, [(Some("demo::work"), Some(10)), (Some("demo::work"), Some(20))]);
+    assert_eq!(lines, [(Some("demo::work"), Some(10)), (Some("demo::other"), Some(20))]);
     assert_eq!([first.calls, second.calls], [2_500, 3_000]);
     // The callers of the largest stack.
     assert_eq!(first.place.callers, ["demo::two", "demo::main"]);
@@ -98,7 +100,27 @@ fn with_stacks_a_place_is_a_line_with_what_all_its_blocks_have_in_common() {
 }
 
 #[test]
-fn a_line_has_a_name_if_all_its_blocks_have_it() {
+fn lines_of_a_function_are_one_place_with_the_line_that_weighs_most() {
+    let mut feed = with_stacks(observing());
+    churn(&mut feed, 2, 3_000, 1);
+    // Few blocks of the other line hold what is held.
+    for block in 0..2_000_u64 {
+        feed.emit("Memory.Marker", 2, &[N(block << 20)]);
+        feed.alloc_at(2, 0x10_0000 + block * 0x1000, 4_000, if block < 10 { 1 } else { 4 });
+    }
+    let (_, found) = found(&mut feed, None);
+    let of = |kind: &str| {
+        let finding = found.iter().find(|finding| finding.kind_name() == kind);
+        finding
+            .map(|Finding { place, .. }| (place.function.as_deref(), place.line, &*place.callers))
+    };
+    let [one, main] = ["demo::one", "demo::main"].map(str::to_owned);
+    assert_eq!(of("short_lived"), Some((Some("demo::work"), Some(10), &[one, main.clone()][..])));
+    assert_eq!(of("only_grows"), Some((Some("demo::work"), Some(60), &[main][..])));
+}
+
+#[test]
+fn a_function_has_a_name_if_all_its_blocks_have_it() {
     let mut feed = with_stacks(observing());
     churn_in(&mut feed, 2, &[301], 1_000, 1);
     churn_in(&mut feed, 2, &[302], 1_000, 1);
