@@ -7,8 +7,8 @@ use crate::dump::findings::at_line;
 use crate::words::escape;
 use std::collections::HashMap;
 
-/// What a finding says of this share of it need not be said again, in percent.
-const SAID: u64 = 90;
+/// If a finding is about this share of it, in percent, it need not be said again.
+const SAID: u64 = 75;
 
 /// A function of the program's own code, with all that was allocated below it.
 struct Function<'a> {
@@ -145,7 +145,7 @@ mod tests {
         );
         assert_eq!(line(&report(&[(9, &["game::main"])], true)), None);
         let mut said = report(stacks, true);
-        let finding = Finding { bytes: 70, weight_of: WeightOf::Peak, ..Finding::default() };
+        let finding = Finding { bytes: 60, weight_of: WeightOf::Peak, ..Finding::default() };
         said.findings = Some(vec![finding]);
         assert_eq!(line(&said), None);
         assert_eq!(line(&Report::default()), None);
