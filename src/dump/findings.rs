@@ -166,11 +166,17 @@ impl Finding {
                 freed_in,
             } => {
                 let by = freed_by.iter().find(|row| !row.is_own);
-                let to = by
-                    .map_or(String::new(), |row| format!(" to {}", thread(row.thread, &row.name)));
                 let from = self.place.thread.as_ref();
+                // A thread without a name of its own has that of the program.
+                let alike = by.zip(from).is_some_and(|(by, (_, from))| by.name == *from);
+                let name = |id: u32, name: &str| match thread(id, name) {
+                    alone if alike && !name.is_empty() => format!("{alone} ({id})"),
+                    alone => alone,
+                };
+                let to =
+                    by.map_or(String::new(), |by| format!(" to {}", name(by.thread, &by.name)));
                 let from =
-                    from.map_or(String::new(), |(id, name)| format!(" from {}", thread(*id, name)));
+                    from.map_or(String::new(), |(id, of)| format!(" from {}", name(*id, of)));
                 format!(
                     "{} were passed{from}{to}, which freed them{}; {} ({}) waited at once at the peak, and half \
                      of all lived longer than {}",
@@ -352,7 +358,7 @@ fn only_grows(moments: &[LiveAt], blocks: u64, until: GrowsUntil) -> String {
         ),
         GrowsUntil::Peak => (
             format!("at the peak ({})", duration(last.at_ns)),
-            "freed only when the program ended".to_owned(),
+            "not freed before the program ended".to_owned(),
         ),
     };
     format!(

@@ -53,7 +53,7 @@ pub(crate) const CASES: &[Case] = &[
         let FindingKind::OnlyGrows { until, .. } = &found.kind else { panic!("{found:?}") };
         assert_eq!(*until, GrowsUntil::Peak);
         let text = found.evidence();
-        assert!(text.ends_with("freed only when the program ended"), "{text}");
+        assert!(text.ends_with("not freed before the program ended"), "{text}");
     }),
     case("a copy of all there is makes the peak", copies, |run| {
         let found = found(&run.tracked().run());

@@ -84,7 +84,7 @@ impl Left {
         let all = (0..CLOCKS).flat_map(|clock| analyzer.observer().moments(clock));
         let live = |moment: &Moment| {
             let of = |&bucket: &usize| moment.live_bytes.get(bucket).copied().unwrap_or(0);
-            self.buckets.iter().map(of).sum::<u64>()
+            self.buckets.iter().map(of).fold(0, u64::wrapping_add)
         };
         let mut all: Vec<_> = all.map(|moment| (moment.at, live(moment))).collect();
         all.sort_by_key(|(at, _)| at[EVENTS]);

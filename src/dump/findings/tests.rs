@@ -154,7 +154,7 @@ fn each_kind_is_said_in_sentences() {
             },
             [
                 "rose throughout the run, from 1.0 KiB at 1.0 ms to 4.0 KiB in 7 blocks at the peak \
-                 (9.0 ms); freed only when the program ended",
+                 (9.0 ms); not freed before the program ended",
                 "If it is a cache or a queue, give it a limit; if it is the result, all is well",
             ],
         ),
@@ -282,6 +282,26 @@ fn parts_and_places_have_their_lines() {
          between 30,000 live blocks of Book::add (frag.cpp:16) in 9,839 pages";
     assert_eq!(finding.evidence(), expected);
     assert!(finding.suggestion().contains("a pool of their own"), "{}", finding.suggestion());
+}
+
+#[test]
+fn threads_of_one_name_have_their_numbers() {
+    let freed_by = FreedBy { thread: 4, name: "pack".to_owned(), blocks: 9, ..FreedBy::default() };
+    let kind = FindingKind::FreedElsewhere {
+        blocks: 9,
+        of: 9,
+        waiting: 9,
+        waiting_bytes: 9,
+        median_ns: 1,
+        freed_by: vec![freed_by],
+        freed_in: Vec::new(),
+    };
+    let mut finding = Finding { kind, ..Finding::default() };
+    for (name, expected) in [("pack", "from pack (2) to pack (4),"), ("read", "from read to pack,")]
+    {
+        finding.place.thread = Some((2, name.to_owned()));
+        assert!(finding.evidence().contains(expected), "{}", finding.evidence());
+    }
 }
 
 #[test]
