@@ -57,8 +57,7 @@ pub(super) fn line(report: &Report) -> Option<String> {
     ))
 }
 
-/// All functions of the program's own code below which something is live at the peak; those that are called come before
-/// their callers in each stack.
+/// All functions of the program's own code that have a name and below which something is live at the peak.
 fn functions<'a>(report: &'a Report, calls: &'a Calls<'_>) -> Vec<Function<'a>> {
     let mut functions = Vec::<Function<'_>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
@@ -67,7 +66,7 @@ fn functions<'a>(report: &'a Report, calls: &'a Calls<'_>) -> Vec<Function<'a>> 
     for (number, stack) in stacks.filter(|(_, stack)| stack.figures.live_bytes_at_peak > 0) {
         let bytes = stack.figures.live_bytes_at_peak;
         calls.shown(stack, &mut shown);
-        shown.retain(|&call| calls.is_own(call));
+        shown.retain(|&call| calls.is_own(call) && calls.get(call).found().is_some());
         for (at, &call) in shown.iter().enumerate() {
             let (name, owner) = (calls.get(call).name_of_function(), calls.get(call).owner());
             let function = *by_name.entry(name).or_insert_with(|| {
@@ -158,6 +157,10 @@ mod tests {
         let of = |has_lines| line(&report(stacks, has_lines)).unwrap_or_default();
         assert!(of(false).contains("below game::load, called by game::main"), "{}", of(false));
         assert!(of(true).contains("below json::value (load.rs:7), called by game::load"));
+        // A function without a name says nothing.
+        let mut nameless = report(&[(9, &["game::load", "game::main"])], false);
+        nameless.frames[0].functions.clear();
+        assert_eq!(line(&nameless), None);
         // The standard library is nobody's own code.
         let of_std: &[(u64, &[&str])] =
             &[(9, &["std::sys::backtrace::__rust_begin_short_backtrace"])];
