@@ -108,10 +108,16 @@ pub(super) fn find(
     places: &Places,
 ) -> Vec<Option<Left>> {
     let mut siblings = HashMap::<_, Left>::new();
+    let number = |row: &BucketRow| row.stack.unwrap_or(report.by_stack.len());
+    // PERF: nothing is live of most stacks.
+    let mut has_live = vec![false; report.by_stack.len() + 1];
+    for row in report.by_bucket.iter().filter(|row| row.figures.live_blocks > 0) {
+        has_live[number(row)] = true;
+    }
     for (bucket, (row, place)) in report.by_bucket.iter().zip(&places.place_of).enumerate() {
         let place = place.filter(|&place| {
             let seen = &places.all[place];
-            seen.is_named && seen.figures.live_blocks >= MIN_LEFT
+            seen.is_named && seen.figures.live_blocks >= MIN_LEFT && has_live[number(row)]
         });
         if let Some(place) = place {
             let left = siblings.entry((place, row.stack)).or_default();
