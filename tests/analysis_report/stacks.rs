@@ -490,6 +490,22 @@ fn what_is_inlined_into_the_allocators_entry_is_folded() {
     assert!(!names.contains(&"alloc<System>".to_owned()), "{names:?}");
 }
 
+/// Debug information can have the last part of a name only: `main` of a Rust program is not the one that the compiler makes.
+#[test]
+fn main_of_the_program_is_shown_where_it_calls_std() {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020]);
+    feed.alloc_at(2, 0x10, 100, 1);
+    let mut report = feed.report();
+    let program: &[(u64, &[(&str, u32)])] =
+        &[(0x0f, &[("std::io::stdio::_print", 1)]), (0x1f, &[("main", 2)])];
+    report.symbolize(&mut Names(program, Vec::new()));
+    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    assert!(names[0].ends_with("::main"), "{names:?}");
+}
+
 /// An allocator can be of any crate, and can itself allocate.
 #[test]
 fn what_an_allocator_calls_is_folded() {

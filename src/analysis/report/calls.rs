@@ -119,6 +119,7 @@ impl<'a> Call<'a> {
         let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
         // A function of Rust is in a crate, also where its name does not say in which.
         let is_rust = is_last_part(function, found.file.as_deref()).then_some("");
+        let name = with_module(function, found.file.as_deref());
         let is_entry = is_allocation_entry(function, found.file.as_deref());
         let folded = is_folded(owner.or(is_rust), function) || is_entry || in_module();
         let whose = match Whose::of(module, Some(found)) {
@@ -126,17 +127,12 @@ impl<'a> Call<'a> {
             Whose::Own if folded && owner.is_some() => Whose::Others,
             whose => whose,
         };
+        let is_main = name == "main";
         Self {
-            function: with_module(function, found.file.as_deref()),
+            function: name,
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
-            marks: Marks {
-                folded,
-                whose,
-                is_entry,
-                is_main: function == "main",
-                is_in_std: owner == Some("std"),
-            },
+            marks: Marks { folded, whose, is_entry, is_main, is_in_std: owner == Some("std") },
         }
     }
 
