@@ -2,7 +2,7 @@
 
 use super::text::{bytes, count, counted, duration, is_untagged, percent, short, within_global};
 use crate::analysis::{
-    Finding, FindingKind, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };
 use crate::words::escape;
 
@@ -165,20 +165,9 @@ impl Finding {
                 freed_by,
                 freed_in,
             } => {
-                let by = freed_by.iter().find(|row| !row.is_own);
-                let from = self.place.thread.as_ref();
-                // A thread without a name of its own has that of the program.
-                let alike = by.zip(from).is_some_and(|(by, (_, from))| by.name == *from);
-                let name = |id: u32, name: &str| match thread(id, name) {
-                    alone if alike && !name.is_empty() => format!("{alone} ({id})"),
-                    alone => alone,
-                };
-                let to =
-                    by.map_or(String::new(), |by| format!(" to {}", name(by.thread, &by.name)));
-                let from =
-                    from.map_or(String::new(), |(id, of)| format!(" from {}", name(*id, of)));
+                let threads = passed(self.place.thread.as_ref(), freed_by);
                 format!(
-                    "{} were passed{from}{to}, which freed them{}; {} ({}) waited at once at the peak, and half \
+                    "{} were passed{threads}, which freed them{}; {} ({}) waited at once at the peak, and half \
                      of all lived longer than {}",
                     of_all(*blocks, *of, "freed block", "freed blocks"),
                     scopes(freed_in),
@@ -398,7 +387,21 @@ fn scopes(freed_in: &[FreedIn]) -> String {
     format!("; {} of {from} were freed in {to}", count(most.blocks))
 }
 
-/// A thread by its name and number.
+/// From which thread blocks were passed, if that is one, and to which most of them.
+fn passed(from: Option<&(u32, String)>, freed_by: &[FreedBy]) -> String {
+    let to = freed_by.iter().find(|row| !row.is_own);
+    // A thread without a name of its own has that of the program.
+    let alike = to.zip(from).is_some_and(|(to, (_, from))| to.name == *from);
+    let name = |id: u32, name: &str| match thread(id, name) {
+        text if alike && !name.is_empty() => format!("{text} ({id})"),
+        text => text,
+    };
+    let from = from.map_or(String::new(), |(id, of)| format!(" from {}", name(*id, of)));
+    let to = to.map_or(String::new(), |row| format!(" to {}", name(row.thread, &row.name)));
+    from + &to
+}
+
+/// A thread by its name, or by its number.
 fn thread(id: u32, name: &str) -> String {
     match name {
         "" => format!("thread {id}"),

@@ -4,7 +4,7 @@
 use super::moments::{EVENTS, TIME};
 use super::observer::FindingsObserver;
 use super::places::{Clocks, Places};
-use super::rules::{is_share, millionths};
+use super::rules::{chunk_of_glibc, is_share, millionths};
 use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT};
 use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
@@ -97,11 +97,6 @@ struct Kept<'a> {
     is_estimate: bool,
 }
 
-/// What glibc gives a block of this size: 8 bytes more, in multiples of 16, at least 32.
-fn chunk(bytes: u64) -> u64 {
-    bytes.saturating_add(8).max(32).checked_next_multiple_of(16).unwrap_or(u64::MAX)
-}
-
 /// What is live at the end, and these blocks, without what the program has mapped itself.
 fn allocated(
     analyzer: &Analyzer<FindingsObserver>,
@@ -146,8 +141,9 @@ fn kept<'a>(
         if rss.allocators.iter().any(|allocator| allocator.allocator != "glibc") {
             return None;
         }
-        let rounding = allocated(analyzer, kept.freed)
-            .fold(0, |sum: u64, block| sum.saturating_add(chunk(block.bytes) - block.bytes));
+        let rounding = allocated(analyzer, kept.freed).fold(0, |sum: u64, block| {
+            sum.saturating_add(chunk_of_glibc(block.bytes) - block.bytes)
+        });
         let beside = kept.memory.allocator_bytes.saturating_sub(rounding);
         kept.bytes = beside.min(peak_bytes.saturating_sub(kept.live_bytes));
     }
@@ -187,7 +183,7 @@ pub(super) fn find(
     let mut blocks = IntMap::<u64, u64>::default();
     for block in allocated(analyzer, kept.freed) {
         let place = places.place_of.get(block.bucket as usize).copied().flatten();
-        pages.add(block.address, chunk(block.bytes), place);
+        pages.add(block.address, chunk_of_glibc(block.bytes), place);
         if let Some(place) = place {
             *blocks.entry(place as u64).or_default() += 1;
         }

@@ -72,7 +72,6 @@ pub(super) struct Seen {
     /// Whether the place is one piece of code: a stack, a scope, or a tag.
     pub(super) is_named: bool,
     pub(super) short_lived_bytes: u64,
-    pub(super) live_since: u128,
     pub(super) lifetimes: [u64; LIFETIMES],
     pub(super) ended: Ended,
     /// The size that most blocks were allocated with, and their number.
@@ -299,7 +298,7 @@ impl Builder<'_> {
     fn add(&mut self, number: usize, row: &BucketRow) {
         let (report, seen) = (self.report, &mut self.all[number]);
         seen.figures.add(&row.figures);
-        // PERF: that what is the same stays the same is seen without a look at its names.
+        // PERF: names are compared only if a row is another one than that of the bucket before.
         let rows = (row.scope, row.name, row.thread);
         if std::mem::replace(&mut seen.last, rows) == rows {
             return;
@@ -332,7 +331,6 @@ fn add_seen(
     for (bucket, seen) in observer.buckets.iter().enumerate() {
         if let Some(place) = place(bucket) {
             let of = &mut all[place];
-            of.live_since = of.live_since.wrapping_add(seen.live_since);
             of.short_lived_bytes = of.short_lived_bytes.wrapping_add(seen.short_lived_bytes);
             let lifetimes = of.lifetimes.iter_mut().zip(seen.lifetimes);
             lifetimes.for_each(|(sum, count)| *sum += u64::from(count));

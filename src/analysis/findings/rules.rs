@@ -266,8 +266,8 @@ impl Whole<'_> {
         last.is_some_and(|((_, live), _)| !is_share(live, bytes, STAYS))
     }
 
-    /// Moments up to this one, if there are more live bytes at each, by events or by time. (By allocated bytes, all growth is
-    /// steady where little else allocates.)
+    /// Moments up to this one, if there are more live bytes at each, by events or by time. Not by allocated bytes: where
+    /// little else allocates, all growth is steady by those.
     fn grows_to(&self, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
         if live_bytes < MIN_BYTES || end[TIME] < MIN_GROWTH_NS {
             return None;
@@ -409,8 +409,8 @@ fn is_even(moments: impl Iterator<Item = (u64, u64)>) -> bool {
 }
 
 /// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.
-fn chunk_of_glibc(size: u64) -> u64 {
-    size.saturating_add(8).next_multiple_of(16).max(32)
+pub(super) fn chunk_of_glibc(size: u64) -> u64 {
+    size.saturating_add(8).max(32).checked_next_multiple_of(16).unwrap_or(u64::MAX)
 }
 
 /// The size classes around a size that is none, if each doubling has four.

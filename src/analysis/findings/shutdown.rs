@@ -18,7 +18,7 @@ const WAIT_NS: u64 = 250_000_000;
 /// Frees after a pause that is longer than this, and than this share of the run so far, are others.
 const PAUSE_NS: u64 = 500_000_000;
 const PAUSE_SHARE: u64 = 16;
-/// If so many frees in a row are of blocks that are younger than the first of these frees, the program runs on.
+/// The program runs on if this many frees in a row are of blocks that were allocated after the first of these frees.
 const RUNS: u32 = 16;
 
 /// The last frees so far, with hardly an allocation between them.
@@ -63,7 +63,8 @@ impl LastFrees {
         *self = Self { number: self.number.wrapping_add(1), ..Self::default() };
     }
 
-    /// A block of this time is freed: after a pause, or by an idle loop, say, which allocates little, it is not of these frees.
+    /// A block that was allocated at this time is freed. These frees were not the last ones if there was a pause before it, or if
+    /// many such blocks are younger than they are: of an idle loop, say, which allocates little.
     #[inline(always)]
     pub(super) fn frees(&mut self, allocated_at_ns: u64, at_ns: u64) {
         if self.freed_bytes == 0 {
@@ -197,7 +198,7 @@ mod tests {
         let short = LastFrees { freed_bytes: 100_000, began_ns: ms(60), last_ns: ms(65), ..last };
         assert!(short.shutdown(ms(100)).is_some());
         assert!(short.shutdown(ms(125)).is_none());
-        // Nor if it goes on with little, or waits.
+        // Nor are they if younger blocks are freed after them, or if the program pauses.
         let before = LastFrees { began_ns: 1_000, last_ns: 1_000, freed_bytes: 100_000, ..last };
         let mut idle = before;
         for number in 0..RUNS + 4 {

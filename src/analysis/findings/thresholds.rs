@@ -53,7 +53,7 @@ pub(super) const LIFETIME_COVERS: u64 = 95;
 /// each of the last seven.
 pub(super) const MOMENTS: usize = 8;
 
-/// The shortest run in which something grows. A shorter program ends before it can be told whether the growth would go on.
+/// The shortest run in which something grows: a shorter one does not show whether that would go on.
 pub(super) const MIN_GROWTH_NS: u64 = 1_000_000_000;
 
 /// Growth is steady if no part of it is steeper than the whole by more than this factor, or less steep: a program that does

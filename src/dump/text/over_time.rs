@@ -111,8 +111,8 @@ fn shape(points: &[TimePoint], peak_ns: u64, peak_bytes: u64) -> Shape {
     jump(points, peak_bytes).unwrap_or(Shape::Other)
 }
 
-/// From the last moment with at most half of the peak to the first one with nearly all of it, if the one is not at the
-/// start, the other follows soon, and the run goes on.
+/// A jump leads from the last moment with at most half of the peak to the first one with nine tenths of it. It is none at the
+/// start or at the end of the run, nor if it takes long.
 fn jump(points: &[TimePoint], peak_bytes: u64) -> Option<Shape> {
     let percent = |bytes: u64| u128::from(bytes) * 100 / u128::from(peak_bytes.max(1));
     let to = points.iter().position(|point| percent(point.live_bytes) >= 90)?;

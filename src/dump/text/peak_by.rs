@@ -161,7 +161,7 @@ mod tests {
         let mut nameless = report(&[(9, &["game::load", "game::main"])], false);
         nameless.frames[0].functions.clear();
         assert_eq!(line(&nameless), None);
-        // The standard library is nobody's own code.
+        // The standard library is not the program's own code.
         let of_std: &[(u64, &[&str])] =
             &[(9, &["std::sys::backtrace::__rust_begin_short_backtrace"])];
         assert_eq!(line(&report(of_std, false)), None);
