@@ -3,7 +3,7 @@
 //! Each statement here compiles because exactly one impl fits, from which the compiler infers the
 //! other type. A second impl for one of these types, in memledger or in a crate that it depends on,
 //! is an error of type inference (E0282, E0283) in programs that never name memledger. So the test
-//! is that this file compiles with every feature; `tests/layers.rs` finds the impls themselves.
+//! is that this file compiles with every feature; `tests/layers` finds the impls themselves.
 
 use memledger as _;
 use std::cell::{Cell, RefCell};

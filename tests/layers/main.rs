@@ -4,6 +4,11 @@
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
 
+mod circles;
+mod figures;
+mod sources;
+
+use sources::{module_of, named_paths, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -202,86 +207,6 @@ const NOT_IN_THE_HOOK: &[&str] = &[
     "Arc",
 ];
 
-fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
-            let text = fs::read_to_string(&path).unwrap();
-            found.push((name.to_str().unwrap().replace('\\', "/"), code_only(&text)));
-        }
-    }
-}
-
-/// The text without comments and without the tests at its end.
-fn code_only(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests").or_else(|| text.find("#[cfg(all(test"));
-    let code = &text[..end.unwrap_or(text.len())];
-    code.lines().map(|line| line.split("//").next().unwrap_or("").to_owned() + "\n").collect()
-}
-
-/// The module a file is, as `trace::worker::drain`; of a `mod.rs` the folder's.
-fn module_of(file: &str) -> Vec<String> {
-    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
-    let mut parts = path.split('/').map(str::to_owned).collect::<Vec<_>>();
-    if parts.last().is_some_and(|last| last == "mod" || last == "lib") {
-        parts.pop();
-    }
-    parts
-}
-
-/// The paths of this crate that `code`, a file of `module`, names, from the root of the crate.
-fn named_paths(code: &str, module: &[String]) -> Vec<String> {
-    let mut paths = Vec::new();
-    for (start, keyword) in code.match_indices("crate::").chain(code.match_indices("super::")) {
-        let before = code[..start].chars().next_back().unwrap_or(' ');
-        if before == '$' || before == ':' || before.is_alphanumeric() {
-            continue;
-        }
-        let mut rest = &code[start..];
-        let mut base = Vec::new();
-        if keyword == "crate::" {
-            rest = &rest["crate::".len()..];
-        } else {
-            base = module.to_vec();
-            while let Some(after) = rest.strip_prefix("super::") {
-                base.pop();
-                rest = after;
-            }
-        }
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
-        let (path, tail) = rest.split_at(end.unwrap_or(rest.len()));
-        let joined = |path: &str| {
-            let path = path.trim_matches(':');
-            let parts = base
-                .iter()
-                .map(String::as_str)
-                .chain(path.split("::").filter(|part| !part.is_empty()));
-            parts.collect::<Vec<_>>().join("::")
-        };
-        if path.ends_with("::") && tail.starts_with('{') {
-            let group = &tail[1..tail.find(';').unwrap_or(tail.len())];
-            let mut depth = 0;
-            let names = group.split(|c| {
-                depth += i32::from(c == '{') - i32::from(c == '}');
-                c == ',' && depth == 0
-            });
-            for name in names {
-                let name = name.trim_matches(|c: char| c.is_whitespace() || c == '}' || c == ',');
-                let name = name.split(|c: char| c == '{' || c.is_whitespace()).next().unwrap_or("");
-                if !name.is_empty() && name != "self" {
-                    paths.push(joined(&format!("{path}{name}")));
-                }
-            }
-        } else {
-            paths.push(joined(path));
-        }
-    }
-    paths
-}
-
 fn is_within(path: &str, module: &str) -> bool {
     module.is_empty()
         || path == module
@@ -290,8 +215,7 @@ fn is_within(path: &str, module: &str) -> bool {
 
 #[test]
 fn each_layer_names_only_the_ones_below() {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = sources("src");
     let mut named = 0;
     let mut wrong = Vec::new();
     for (file, code) in &files {
@@ -321,8 +245,7 @@ const MIRRORED: &[&str] = &["VacantEntry"];
 
 #[test]
 fn no_two_public_types_have_one_name() {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = sources("src");
     let mut names = BTreeMap::<&str, Vec<&str>>::new();
     for (file, code) in &files {
         for line in code.lines() {
@@ -365,8 +288,7 @@ const OUR_METAVARIABLES: &[&str] = &["$container", "$name", "$tagged", "$text"];
 /// never names memledger (`set == iterator.collect()`). So there is none, whatever its parameters.
 #[test]
 fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = sources("src");
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let word = |text: &str| text.split(|c| !is_word(c)).next().unwrap_or("").to_owned();
     let mut types = BTreeSet::new();
@@ -414,8 +336,7 @@ fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
 
 #[test]
 fn nothing_the_hook_reaches_allocates_locks_panics_or_formats() {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = sources("src");
     let mut wrong = Vec::new();
     for name in REACHABLE_FROM_THE_HOOK {
         let (_, code) = files.iter().find(|(file, _)| file == name).expect("the file exists");
@@ -437,10 +358,7 @@ fn nothing_the_hook_reaches_allocates_locks_panics_or_formats() {
 
 #[test]
 fn the_readers_side_has_no_unsafe_code() {
-    let mut files = Vec::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    sources(&root.join("src"), &mut files);
-    sources(&root.join("cli/src"), &mut files);
+    let files = [sources("src"), sources("cli/src")].concat();
     let readers = [
         "src/trace/read",
         "src/remote/store",

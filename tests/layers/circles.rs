@@ -1,0 +1,124 @@
+//! Circles: files that name each other, by however many steps. Who reads one of them needs them all.
+
+use super::sources::{module_of, named_paths, sources};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The circles of at least two files.
+pub struct Circles(pub Vec<Vec<String>>);
+
+impl Circles {
+    /// Of the crate whose sources are in `folder`. Tables of contents (`mod x;`, `pub use`) are looked through: a name
+    /// counts for the file that defines it.
+    pub fn of(folder: &str) -> Self {
+        let mut files = sources(folder);
+        files.retain(|(name, _)| !name.ends_with("/tests.rs") && !name.contains("/tests/"));
+        files.sort();
+        let root = format!("{folder}/");
+        let modules: Vec<_> =
+            files.iter().map(|(name, _)| module_of(name.trim_start_matches(&root))).collect();
+        let numbered = modules.iter().enumerate();
+        let by_module = numbered.map(|(file, module)| (module.join("::"), file)).collect();
+        let mut exported = BTreeMap::new();
+        let mut named = Vec::new();
+        for ((_, code), module) in files.iter().zip(&modules) {
+            let (tables, rest) = split(code);
+            for path in paths(&tables, module, &by_module) {
+                let last = path.rsplit("::").next().unwrap_or("").to_owned();
+                exported.insert(join(module, &last), path);
+            }
+            named.push(paths(&rest, module, &by_module));
+        }
+        let uses = |paths: &Vec<String>| {
+            paths.iter().filter_map(|path| file_of(path, &by_module, &exported)).collect()
+        };
+        let uses: Vec<BTreeSet<usize>> = named.iter().map(uses).collect();
+        let reached: Vec<_> = (0..files.len()).map(|file| reached_from(file, &uses)).collect();
+        let circle = |file: usize| {
+            let circle = reached[file].iter().filter(|&&other| reached[other].contains(&file));
+            circle.copied().collect::<Vec<_>>()
+        };
+        let circles: BTreeSet<_> =
+            (0..files.len()).map(circle).filter(|circle| circle.len() > 1).collect();
+        let names = |circle: Vec<usize>| circle.into_iter().map(|file| files[file].0.clone());
+        Self(circles.into_iter().map(|circle| names(circle).collect()).collect())
+    }
+}
+
+fn reached_from(file: usize, uses: &[BTreeSet<usize>]) -> BTreeSet<usize> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![file];
+    while let Some(file) = next.pop() {
+        next.extend(uses[file].iter().filter(|&&other| reached.insert(other)));
+    }
+    reached
+}
+
+fn join(module: &[String], name: &str) -> String {
+    module.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::")
+}
+
+/// The statements that make a table of contents, and the rest.
+fn split(code: &str) -> (String, String) {
+    let (mut tables, mut rest) = (String::new(), String::new());
+    let mut in_table = false;
+    for line in code.lines() {
+        in_table |=
+            line.starts_with("pub use ") || line.starts_with("pub(") && line.contains(") use ");
+        let part = if in_table { &mut tables } else { &mut rest };
+        part.push_str(line);
+        part.push('\n');
+        in_table &= !line.ends_with(';');
+    }
+    (tables, rest)
+}
+
+/// What `code` names from the root of the crate: by `crate::` and `super::`, and below its own modules.
+fn paths(code: &str, module: &[String], by_module: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut absolute = String::new();
+    let mut rest = code;
+    while let Some(at) = rest.find("::") {
+        let start = rest[..at]
+            .rfind(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .map_or(0, |before| before + 1);
+        let (first, before) = (&rest[start..at], &rest[..start]);
+        absolute.push_str(before);
+        let is_whole = !before.ends_with(':') && !absolute.ends_with("::");
+        if is_whole && first == "self" {
+            absolute.push_str(&join(&["crate".to_owned()], &module.join("::")));
+        } else if is_whole && by_module.contains_key(&join(module, first)) {
+            absolute.push_str(&format!("crate::{}", join(module, first)));
+        } else {
+            absolute.push_str(first);
+        }
+        absolute.push_str("::");
+        rest = &rest[at + 2..];
+    }
+    absolute.push_str(rest);
+    named_paths(&absolute.replace("crate::::", "crate::"), module)
+}
+
+/// The file that defines what `path` names.
+fn file_of(
+    path: &str,
+    by_module: &BTreeMap<String, usize>,
+    exported: &BTreeMap<String, String>,
+) -> Option<usize> {
+    let mut path = path.to_owned();
+    // A name may be handed on more than once.
+    for _ in 0..8 {
+        let parts: Vec<&str> = path.split("::").collect();
+        let handed_on = (1..=parts.len()).find_map(|length| {
+            let other = exported.get(&parts[..length].join("::"))?;
+            Some([&[other.as_str()], &parts[length..]].concat().join("::"))
+        });
+        match handed_on {
+            Some(other) if other != path => path = other,
+            _ => {
+                return (0..parts.len())
+                    .rev()
+                    .find_map(|length| by_module.get(&parts[..=length].join("::")).copied());
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,105 @@
+//! How much there is to read, in figures. They are printed (`cargo test --test layers figures -- --nocapture`), and none
+//! may grow past its number here: a change that makes one smaller writes the new number.
+
+use super::circles::Circles;
+use super::sources::{code_only, every};
+
+/// The most lines of each folder of Rust files, with comments and inline tests.
+const LINES: &[(&str, usize)] =
+    &[("src", 101_015), ("cli/src", 21_048), ("tests", 35_300), ("cli/tests", 7_297)];
+
+/// Lines that name a feature.
+const MAX_FEATURE_LINES: usize = 756;
+/// Functions of more than 60 lines.
+const MAX_LONG_FUNCTIONS: usize = 35;
+/// Structs of more than 20 fields.
+const MAX_LARGE_STRUCTS: usize = 9;
+/// Files in circles of more than three, but for those of [`CIRCLES`].
+const MAX_FILES_IN_CIRCLES: usize = 62;
+
+/// Circles of more than three files that stay: one of the files, and the reason.
+const CIRCLES: &[(&str, &str)] = &[(
+    "src/trace/write/buffer.rs",
+    "one protocol between a thread and the worker, a file for each part",
+)];
+
+/// The functions, or the structs, that have a body: their names, and their lines. The code is as rustfmt writes it: an
+/// item ends at the brace that is as far from the left as its first word.
+fn items<'a>(code: &'a str, keyword: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    const BEFORE: [&str; 7] =
+        ["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe", "extern \"C\""];
+    let lines: Vec<&str> = code.lines().collect();
+    let begins = |line: &'a str| {
+        let (before, rest) = line.trim_start().split_once(keyword)?;
+        let words = BEFORE.iter().fold(before.to_owned(), |left, word| left.replacen(word, "", 1));
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_'))?;
+        words.trim().is_empty().then_some(&rest[..end])
+    };
+    let item = |at: usize| {
+        let name = begins(lines[at])?;
+        let head = lines[at..].iter().find(|line| line.ends_with(['{', '}', ';']))?;
+        let indent = &lines[at][..lines[at].len() - lines[at].trim_start().len()];
+        let length = lines[at..].iter().position(|line| line.strip_prefix(indent) == Some("}"))?;
+        head.ends_with('{').then(|| (name, lines[at..=at + length].to_vec()))
+    };
+    (0..lines.len()).filter_map(item).collect()
+}
+
+/// What is longer than `most`, the longest last.
+fn longer(most: usize, items: impl Iterator<Item = (usize, String)>) -> Vec<(usize, String)> {
+    let mut found: Vec<_> = items.filter(|(size, _)| *size > most).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn none_grows() {
+    let folders = ["src", "cli/src"];
+    let files: Vec<_> = folders.into_iter().flat_map(every).collect();
+    let is_test = |file: &str| file.ends_with("/tests.rs") || file.contains("/tests/");
+    let code: Vec<_> = files
+        .into_iter()
+        .filter(|(file, _)| !is_test(file))
+        .map(|(file, text)| (file, code_only(&text)))
+        .collect();
+    let sizes = |keyword: &'static str, size: fn(&[&str]) -> usize| {
+        code.iter().flat_map(move |(file, code)| {
+            let items = items(code, keyword).into_iter();
+            items.map(move |(name, lines)| (size(&lines), format!("{file} {name}")))
+        })
+    };
+    let long = longer(60, sizes("fn ", |lines| lines.len()));
+    let large = longer(20, sizes("struct ", |lines| lines.iter().filter(|l| is_field(l)).count()));
+    let stays =
+        |circle: &[String]| CIRCLES.iter().any(|(file, _)| circle.iter().any(|f| f == file));
+    let circles = folders.into_iter().flat_map(|folder| Circles::of(folder).0);
+    let circles = circles.filter(|circle| !stays(circle));
+    let circles = longer(3, circles.map(|circle| (circle.len(), circle.join(" "))));
+    for (size, what) in long.iter().chain(&large).chain(&circles) {
+        println!("{size:>4} {what}");
+    }
+    let features = code.iter().flat_map(|(_, code)| code.lines());
+    let features = features.filter(|line| line.contains("feature = \"")).count();
+    let in_circles = circles.iter().map(|(size, _)| size).sum();
+    let mut figures = vec![
+        ("lines that name a feature".to_owned(), features, MAX_FEATURE_LINES),
+        ("functions of more than 60 lines".to_owned(), long.len(), MAX_LONG_FUNCTIONS),
+        ("structs of more than 20 fields".to_owned(), large.len(), MAX_LARGE_STRUCTS),
+        ("files in circles of more than 3".to_owned(), in_circles, MAX_FILES_IN_CIRCLES),
+    ];
+    for &(folder, most) in LINES {
+        let lines = every(folder).iter().map(|(_, text)| text.lines().count()).sum();
+        figures.push((format!("lines of {folder}"), lines, most));
+    }
+    let mut grown = 0;
+    for (name, now, most) in figures {
+        println!("{name}: {now}, at most {most}");
+        grown += usize::from(now > most);
+    }
+    assert_eq!(grown, 0, "figures above are larger than they may be");
+}
+
+fn is_field(line: &str) -> bool {
+    let field = line.strip_prefix("    ").unwrap_or("");
+    !field.starts_with([' ', '#']) && field.contains(": ")
+}
