@@ -82,29 +82,29 @@ pub mod containers;
 pub mod dump;
 mod error;
 pub mod events;
-#[cfg(feature = "__fuzzing")]
+#[cfg(all(tracking, feature = "__fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::ledger::fuzzing::*;
     pub use crate::remote::control::fuzzing::*;
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable)))]
+    #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
 mod ledger;
 mod measure;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod platform;
 #[cfg(any(feature = "analysis", feature = "perfetto"))]
 mod protobuf;
 #[cfg(feature = "analysis")]
 pub mod remote;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod rss;
 mod scopes;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod stacks;
 pub mod trace;
 mod words;
@@ -127,7 +127,7 @@ pub use events::channel::Channel;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub use ledger::c_identity as __c_identity;
-#[cfg(feature = "__preload")]
+#[cfg(all(tracking, feature = "__preload"))]
 #[doc(hidden)]
 pub use ledger::exit_after_report as __exit_after_report;
 pub use ledger::{

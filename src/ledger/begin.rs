@@ -67,9 +67,6 @@ pub(super) fn begin(
     mut outputs: Outputs,
     mut origin: Origin,
 ) -> Result<Option<u64>, Error> {
-    if !os::SUPPORTED {
-        return Err(Error::UnsupportedPlatform);
-    }
     // The start of each stream is written here, perhaps on a thread of the program: a failed write
     // must not raise a signal there.
     let _signals = BlockedSignals::new();

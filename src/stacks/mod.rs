@@ -3,20 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `capture/` | takes a stack; for x86-64 Linux |
-//! | `no_capture.rs` | the same functions for all other platforms |
+//! | `no_capture.rs` | the same functions for other processors |
 //! | `tree.rs` | the number of a stack: a tree of frames that all threads share |
 //! | `state.rs` | whether stacks are taken, and of which allocations |
 //! | `events.rs` | modules and stacks in the stream |
 
-#![cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))),
-    allow(dead_code, reason = "no stacks are taken")
-)]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no stacks are taken"))]
 
-#[cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))),
-    path = "no_capture.rs"
-)]
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_capture.rs")]
 pub(crate) mod capture;
 pub(crate) mod events;
 pub(crate) mod state;

@@ -6,10 +6,10 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] =
-    &[("src", 101_015), ("cli/src", 21_048), ("tests", 35_300), ("cli/tests", 7_297)];
+    &[("src", 100_468), ("cli/src", 21_048), ("tests", 35_300), ("cli/tests", 7_297)];
 
-/// Lines that name a feature.
-const MAX_FEATURE_LINES: usize = 756;
+/// Lines that name a feature, or whether the tracker is compiled.
+const MAX_FEATURE_LINES: usize = 751;
 /// Functions of more than 60 lines.
 const MAX_LONG_FUNCTIONS: usize = 35;
 /// Structs of more than 20 fields.
@@ -27,7 +27,7 @@ const CIRCLES: &[(&str, &str)] = &[(
 /// item ends at the brace that is as far from the left as its first word.
 fn items<'a>(code: &'a str, keyword: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     const BEFORE: [&str; 7] =
-        ["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe", "extern \"C\""];
+        ["pub(crate)", "pub(super)", "pub", "const", "async", "unsafe", "extern \"C\""];
     let lines: Vec<&str> = code.lines().collect();
     let begins = |line: &'a str| {
         let (before, rest) = line.trim_start().split_once(keyword)?;
@@ -79,7 +79,11 @@ fn none_grows() {
         println!("{size:>4} {what}");
     }
     let features = code.iter().flat_map(|(_, code)| code.lines());
-    let features = features.filter(|line| line.contains("feature = \"")).count();
+    let features = features
+        .filter(|line| {
+            line.contains("feature = \"") || line.contains("cfg") && line.contains("tracking")
+        })
+        .count();
     let in_circles = circles.iter().map(|(size, _)| size).sum();
     let mut figures = vec![
         ("lines that name a feature".to_owned(), features, MAX_FEATURE_LINES),

@@ -120,9 +120,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Whether the tracker works here.
-pub(crate) const SUPPORTED: bool = true;
-
 /// Restores `errno` when dropped.
 pub(crate) struct KeepErrno(c_int);
 

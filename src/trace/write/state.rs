@@ -37,10 +37,8 @@ const PAUSED: u32 = 8;
 /// recording, and frees are written in their scopes in case that recording has the channel for that.
 const EARLY_STATE: u32 = ON | FREE_SCOPES;
 
-static PAGE: StatePage = StatePage {
-    state: AtomicU32::new(if os::SUPPORTED { EARLY_STATE } else { OFF }),
-    watched: AtomicU32::new(0),
-};
+static PAGE: StatePage =
+    StatePage { state: AtomicU32::new(EARLY_STATE), watched: AtomicU32::new(0) };
 
 /// NOTE: a page of its own. While a watcher shares the buffers, the kernel clears it in the child of each fork, however
 /// that is made. So no hook in a child ever writes to the buffers of its parent.
