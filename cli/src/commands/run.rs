@@ -18,7 +18,7 @@ use super::quantity;
 use crate::error::{CliError, Outcome};
 use crate::serve::{Ending, ending};
 use crate::symbols::{SymbolArgs, Symbols};
-use crate::terminal::note;
+use crate::terminal::{look, note};
 use child::{Ended, Program};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use live::{Aside, Control, Live, Shown};
@@ -29,7 +29,7 @@ use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traces::{Trace, Traces};
@@ -395,10 +395,7 @@ fn report_one(
     match (to, format) {
         (ReportTo::Stderr, Some(format)) => {
             let mut err = BufWriter::new(io::stderr().lock());
-            options.color = io::stderr().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            let width = terminal_size::terminal_size_of(io::stderr());
-            options.width = width.map_or(options.width, |(width, _)| width.0.into());
+            (options.color, options.width) = look(None, options.width, io::stderr());
             // A closed stderr does not change how the program ended.
             let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
         }
