@@ -508,3 +508,15 @@ fn events_show_the_text_of_a_bookmark() {
     let events: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(events["events"][0]["text"], "level 3 of Castle\u{1b}", "{out}");
 }
+
+#[test]
+fn stacks_of_threads_of_an_earlier_version_are_a_heap() {
+    let trace = own("thread-stacks").with_extension("memledger");
+    let (status, out, err) = run(&["report", as_arg(&trace), "--format", "json"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let heap = &report["by_heap"][1];
+    assert_eq!((&heap["id"], &heap["name"]), (&4.into(), &"Thread stacks".into()));
+    let figures = ["allocations", "frees", "allocated_bytes", "peak_bytes", "live_bytes"];
+    assert_eq!(figures.map(|key| heap[key].as_u64()), [2, 2, 204_800, 204_800, 0].map(Some));
+}

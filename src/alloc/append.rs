@@ -2,8 +2,8 @@
 //! the blocks that are live at that point.
 
 use super::events::{
-    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
-    SIZE_SHIFT, UPDATE, has_mappings,
+    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPED, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
+    SIZE_SHIFT, UPDATE,
 };
 use super::record::MAX_SIZE;
 use crate::trace::format::schema::mapping;
@@ -18,7 +18,7 @@ pub(crate) fn append_alloc(
     heap: u8,
     out: &mut Vec<u8>,
 ) {
-    if has_mappings(heap) {
+    if heap == MAPPED {
         return append_mapping(serial, address, stack, size, heap, mapping::MAPPED, out);
     }
     let coded = size.min(MAX_SIZE);
@@ -39,7 +39,7 @@ pub(crate) fn append_alloc(
 
 /// Appends the first half of a reallocation in a root heap.
 pub(crate) fn append_realloc_free(serial: u64, address: u64, heap: u8, out: &mut Vec<u8>) {
-    if has_mappings(heap) {
+    if heap == MAPPED {
         return append_mapping(serial, address, 0, 0, heap, mapping::MOVED_FROM, out);
     }
     let event_type = if heap == RUST { &REALLOC_FREE } else { &REALLOC_FREE_IN_HEAP };

@@ -73,10 +73,10 @@ pub mod recorded {
     use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
     use std::ffi::{c_int, c_void};
 
-    pub(in crate::alloc) const PAGE: usize = 4096;
+    const PAGE: usize = 4096;
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
-    pub(in crate::alloc) fn enter() -> Option<SlowEntry> {
+    fn enter() -> Option<SlowEntry> {
         if hook::mode() == Mode::Off || write::is_untracked() || is_in_allocator() {
             return None;
         }
@@ -101,7 +101,7 @@ pub mod recorded {
 
     /// The call stack at these registers, if the recording has call stacks.
     #[inline(always)]
-    pub(in crate::alloc) fn call_stack(slot: &ThreadSlot, bytes: usize, at: &Registers) -> u32 {
+    fn call_stack(slot: &ThreadSlot, bytes: usize, at: &Registers) -> u32 {
         match hook::mode() {
             Mode::WithStacks => capture::take(slot, bytes, at),
             Mode::Recorded | Mode::Off => NO_STACK,
@@ -110,7 +110,7 @@ pub mod recorded {
 
     /// Writes an event, unless the recording has ended; returns whether it has not.
     #[inline(never)]
-    pub(in crate::alloc) fn write(
+    fn write(
         slot: &ThreadSlot,
         state: u8,
         address: usize,
@@ -131,7 +131,7 @@ pub mod recorded {
     }
 
     /// The bytes of the pages that `bytes` are in.
-    pub(in crate::alloc) fn whole_pages(bytes: usize) -> usize {
+    fn whole_pages(bytes: usize) -> usize {
         bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
     }
 

@@ -1,22 +1,12 @@
-//! C's function that makes threads, which counts them, so that the last one can end the process, and records their stacks.
-//!
-//! glibc maps a stack without the program's `mmap`, and keeps it for another thread. So what is recorded is from
-//! when to when a thread has its stack: the new thread itself says so, before its first and after its last
-//! instruction, with the scopes and the call stack of the one that made it.
+//! C's functions that make threads, which count them, so that the last one can end the process.
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use super::c_mmap::next;
-use super::c_mmap::recorded::{PAGE, call_stack, enter, whole_pages, write};
-use super::events::{self, THREAD_STACKS};
 use crate::platform::os::{self, next_malloc};
-use crate::platform::own_thread::{self, Place};
-use crate::scopes::current::{self, ContextIds};
-use crate::stacks::capture::Registers;
-use crate::stacks::tree::NO_STACK;
-use crate::trace::format::schema::mapping;
-use crate::trace::write::{registry, untracked};
+#[cfg(feature = "__preload")]
+use crate::trace::write::untracked;
 use std::arch::naked_asm;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -26,13 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The function of a thread.
 type Function = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-
-thread_local! {
-    /// Where the recorded stack of this thread begins; 0 if it has none.
-    static STACK: Cell<usize> = const { Cell::new(0) };
-}
-
-static PLACE: Place = Place::new();
 
 /// See [`made`].
 #[cfg(redirects)]
@@ -44,12 +27,11 @@ pub(crate) fn made() -> u32 {
     MADE.load(Ordering::Acquire)
 }
 
-/// What a new thread is given.
+/// What a new thread is given, as C returns it in two registers.
+#[repr(C)]
 struct Start {
     function: Function,
     argument: *mut c_void,
-    /// The scopes and the call stack of `pthread_create`, if the stack of the thread is recorded.
-    made_in: Option<(ContextIds, u32)>,
 }
 
 /// The most threads that can be about to start at once without a block of `malloc` each.
@@ -74,14 +56,7 @@ impl StartPlace {
 // SAFETY: only the thread that has set `is_taken` uses what is in it, then the new thread, which clears it.
 unsafe impl Sync for StartPlace {}
 
-/// What a new thread does, as C returns it in two registers.
-#[repr(C)]
-struct First {
-    function: Function,
-    argument: *mut c_void,
-}
-
-/// Makes a thread, counts it, and has it record its stack if the recording says so.
+/// Makes a thread, and counts it.
 ///
 /// # Safety
 /// That of C's function.
@@ -91,13 +66,11 @@ pub unsafe extern "C" fn pthread_create(
     function: Function,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller makes the promise of C's function, here and below.
+    // SAFETY: the caller makes the promise of C's function.
     let create = |function, argument| unsafe {
         next::pthread_create(thread, attributes, function, argument)
     };
-    // SAFETY: as above.
-    let bytes = || unsafe { bytes_to_map(attributes) };
-    make(function, argument, create, bytes, &Registers::here())
+    make(function, argument, create)
 }
 
 /// The same by the function of C11. What its threads return is an `int`, in the register of a pointer.
@@ -122,18 +95,14 @@ pub unsafe extern "C" fn thrd_create(
     let create = |function, argument| unsafe {
         std::mem::transmute::<*mut c_void, Create>(next)(thread, function, argument)
     };
-    // SAFETY: there are no attributes.
-    let bytes = || unsafe { bytes_to_map(ptr::null()) };
-    make(function, argument, create, bytes, &Registers::here())
+    make(function, argument, create)
 }
 
-/// Makes a thread by `create`, for whose stack the system maps `bytes`.
+/// Makes a thread by `create`.
 fn make(
     function: Function,
     argument: *mut c_void,
     create: impl FnOnce(Function, *mut c_void) -> c_int,
-    bytes: impl FnOnce() -> Option<usize>,
-    at: &Registers,
 ) -> c_int {
     if os::is_own_start(function) {
         // The thread is the tracker's own.
@@ -141,15 +110,7 @@ fn make(
     }
     #[cfg(redirects)]
     MADE.fetch_add(1, Ordering::AcqRel);
-    let mut made_in = None;
-    if events::are_thread_stacks_recorded()
-        && let Some(bytes) = bytes()
-        && let Some(entry) = enter()
-    {
-        made_in = Some((current::ids(), call_stack(entry.slot, bytes, at)));
-        entry.leave();
-    }
-    let Some(start) = keep(Start { function, argument, made_in }) else {
+    let Some(start) = keep(Start { function, argument }) else {
         return create(function, argument);
     };
     os::count_thread();
@@ -192,27 +153,6 @@ unsafe fn take(start: *mut Start) -> Start {
     taken
 }
 
-/// How many bytes glibc maps for a stack; `None` if the program has memory for it.
-unsafe fn bytes_to_map(attributes: *const libc::pthread_attr_t) -> Option<usize> {
-    let (mut address, mut bytes) = (ptr::null_mut(), 0);
-    if attributes.is_null() {
-        let mut default = MaybeUninit::uninit();
-        // SAFETY: the first call makes the attributes, which the others read and end.
-        unsafe {
-            libc::pthread_attr_init(default.as_mut_ptr());
-            libc::pthread_attr_getstacksize(default.as_ptr(), &raw mut bytes);
-            libc::pthread_attr_destroy(default.as_mut_ptr());
-        }
-        return Some(bytes);
-    }
-    // SAFETY: the caller has valid attributes; the other arguments are valid for writing.
-    let error =
-        unsafe { libc::pthread_attr_getstack(attributes, &raw mut address, &raw mut bytes) };
-    // NOTE: glibc stores where a stack ends, which is 0 without a stack; it gives the start for that.
-    let has_memory = error != 0 || address.addr().wrapping_add(bytes) != 0;
-    (!has_memory).then_some(bytes)
-}
-
 /// The first function of a thread of the program.
 ///
 /// It jumps to the program's function, so that call stacks of the thread are those that it has without this.
@@ -232,51 +172,9 @@ unsafe extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     )
 }
 
-/// Counts this new thread, and records its stack. Returns what the program has made it for.
-unsafe extern "C" fn take_over(start: *mut Start) -> First {
-    // SAFETY: `pthread_create` has made it for this thread.
-    let Start { function, argument, made_in } = unsafe { take(start) };
+/// Counts this new thread. Returns what the program has made it for.
+unsafe extern "C" fn take_over(start: *mut Start) -> Start {
     os::begin_counted_thread();
-    if let Some((scopes, stack)) = made_in
-        && let Some((address, bytes)) = untracked(own_stack)
-        && let Some(own) = own_thread::get(&STACK, &PLACE)
-        && registry::at_thread_end(end)
-        && let Some(entry) = enter()
-    {
-        let before = current::swap(scopes);
-        own.set(address);
-        write(entry.slot, mapping::MAPPED, address, bytes, THREAD_STACKS, stack);
-        current::swap(before);
-        entry.leave();
-    }
-    First { function, argument }
-}
-
-/// Where the pages of this thread's stack begin, and their size, without the guard pages. They include glibc's own
-/// data of the thread, which is at the end of the same mapping.
-fn own_stack() -> Option<(usize, usize)> {
-    let mut attributes = MaybeUninit::uninit();
-    let (mut address, mut bytes) = (ptr::null_mut(), 0);
-    // SAFETY: the first call makes the attributes, which the others read and end.
-    unsafe {
-        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
-            return None;
-        }
-        libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut address, &raw mut bytes);
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-    }
-    let start = address.addr() & !(PAGE - 1);
-    Some((start, whole_pages(address.addr() + bytes - start)))
-}
-
-/// Records that this thread has its stack no longer.
-extern "C" fn end() {
-    let address = own_thread::get(&STACK, &PLACE).map_or(0, |own| own.replace(0));
-    if address == 0 {
-        return;
-    }
-    if let Some(entry) = enter() {
-        write(entry.slot, mapping::FREED, address, 0, THREAD_STACKS, NO_STACK);
-        entry.leave();
-    }
+    // SAFETY: `pthread_create` has made it for this thread.
+    unsafe { take(start) }
 }

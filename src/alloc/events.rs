@@ -167,36 +167,14 @@ pub(crate) const C: u8 = 2;
 /// The heap of what the program maps from the system.
 pub(crate) const MAPPED: u8 = 3;
 
-/// The heap of the stacks of threads.
-pub(crate) const THREAD_STACKS: u8 = 4;
-
-/// Whether the blocks of a heap are mappings.
-pub(super) fn has_mappings(heap: u8) -> bool {
-    matches!(heap, MAPPED | THREAD_STACKS)
-}
-
 /// The heaps of a program that has the heap of `malloc`, and their names.
 const HEAPS: &[(u8, &str)] = match cfg!(c_mmap) {
-    true => &[(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped"), (THREAD_STACKS, "Thread stacks")],
+    true => &[(RUST, "Rust"), (C, "C"), (MAPPED, "Mapped")],
     false => &[(RUST, "Rust"), (C, "C")],
 };
 
 /// Whether the heap of `malloc` is in use.
 static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
-
-/// Whether the stacks of threads are recorded.
-static HAS_THREAD_STACKS: AtomicBool = AtomicBool::new(false);
-
-/// Sets whether the stacks of threads that are made from now on are recorded, before a recording begins.
-pub(crate) fn record_thread_stacks(are_recorded: bool) {
-    HAS_THREAD_STACKS.store(are_recorded, Ordering::Relaxed);
-}
-
-/// Whether the stacks of threads are recorded.
-#[inline]
-pub(super) fn are_thread_stacks_recorded() -> bool {
-    HAS_THREAD_STACKS.load(Ordering::Relaxed)
-}
 
 /// Makes the worker announce the heap of `malloc`, before the next events that it sends.
 #[cfg(c_malloc)]
@@ -255,8 +233,7 @@ impl EventProvider for MemoryEvents {
         // A program with one heap needs no name for it.
         if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
             self.announced_heaps = true;
-            let is_used = |heap: &u8| *heap != THREAD_STACKS || are_thread_stacks_recorded();
-            for &(heap, name) in HEAPS.iter().filter(|(heap, _)| is_used(heap)) {
+            for &(heap, name) in HEAPS {
                 let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
                 importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
             }

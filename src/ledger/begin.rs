@@ -148,7 +148,6 @@ struct Plan {
     analyzes_in_process: bool,
     buffer_limit: usize,
     rss_interval: Duration,
-    thread_stacks: bool,
     /// The number of live bytes at which the black box is written.
     limit: Option<u64>,
 }
@@ -187,7 +186,6 @@ impl Plan {
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
             rss_interval: config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
-            thread_stacks: config.thread_stacks,
             limit: config.limit.and_then(limit_bytes),
         })
     }
@@ -327,7 +325,6 @@ fn build(
         started.sinks.push((Box::new(file), true));
     }
     alloc::CHANNEL.force(plan.memory);
-    alloc::events::record_thread_stacks(plan.thread_stacks);
     channel::apply_setting(plan.channels);
     let recording = Recording {
         generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),

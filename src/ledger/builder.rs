@@ -144,27 +144,6 @@ impl LedgerBuilder {
         self
     }
 
-    /// Records the stacks of threads, as blocks of a heap of their own ("Thread stacks"). Default: off.
-    ///
-    /// Needs [`track_c_malloc!`](crate::track_c_malloc) on x86-64. A stack counts with all its addresses, 8 MiB with
-    /// glibc and 2 MiB with Rust unless the program asks for another size, from the start of its thread to its end.
-    /// Its scopes and its call stack are those that have made the thread. Most of these bytes are never written, so
-    /// this is for finding who makes threads; what is resident of all stacks is in
-    /// [`Report::rss`](crate::analysis::Report::rss). A stack that is the program's own memory, and that of the main
-    /// thread, is not recorded. The start and the end of a thread take some microseconds more.
-    ///
-    /// ```
-    /// use memledger::Ledger;
-    ///
-    /// let ledger = Ledger::builder().thread_stacks(true).start()?;
-    /// # drop(ledger);
-    /// # Ok::<(), memledger::Error>(())
-    /// ```
-    pub fn thread_stacks(mut self, are_recorded: bool) -> Self {
-        self.config.thread_stacks = are_recorded;
-        self
-    }
-
     /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
     /// One file and one host can be set; a later call replaces the earlier one of its kind.

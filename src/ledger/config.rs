@@ -130,7 +130,6 @@ pub(crate) struct Config {
     pub(crate) limit: Option<Limit>,
     /// The time from one reading of the resident memory to the next; zero: it is not read.
     pub(crate) rss_interval: Option<Duration>,
-    pub(crate) thread_stacks: bool,
 }
 
 /// A text that is not printed with the other settings.

@@ -142,7 +142,6 @@ impl Ledger {
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
     /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
     /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
-    /// | `MEMLEDGER_THREAD_STACKS=1` | record the stacks of threads, too ([`LedgerBuilder::thread_stacks`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     /// | `MEMLEDGER_LIMIT=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::limit`]) |
     /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
@@ -163,7 +162,7 @@ impl Ledger {
     ///
     /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
     /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracethreadstacks=`, `-tracelimit=`,
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracelimit=`,
     /// `-tracefilemode=`, `-tracewatch` (or `-tracewatch=`), `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and
     /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     ///

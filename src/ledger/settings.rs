@@ -26,7 +26,7 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 21] = [
+const SETTINGS: [Setting; 20] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
@@ -62,11 +62,6 @@ const SETTINGS: [Setting; 21] = [
         apply: report_on_signals,
     },
     Setting { variable: RSS, flag: "-tracerss=", apply: rss_interval },
-    Setting {
-        variable: c"MEMLEDGER_THREAD_STACKS",
-        flag: "-tracethreadstacks=",
-        apply: thread_stacks,
-    },
     Setting { variable: LIMIT, flag: "-tracelimit=", apply: limit },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
@@ -379,11 +374,6 @@ fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
         );
     };
     config.rss_interval = Some(interval);
-    Ok(())
-}
-
-fn thread_stacks(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.thread_stacks = is_on(value)?;
     Ok(())
 }
 

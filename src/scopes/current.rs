@@ -85,12 +85,6 @@ pub(crate) fn tag() -> u32 {
     current().map_or(NONE, |current| current.tag.get())
 }
 
-/// The context of this thread.
-#[cfg(c_mmap)]
-pub(crate) fn ids() -> ContextIds {
-    current().map_or(ContextIds::ROOT, ThreadContext::ids)
-}
-
 /// The context of this thread, to be entered later on any thread.
 #[inline]
 pub(crate) fn capture() -> ContextIds {

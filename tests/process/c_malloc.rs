@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "the functions of C")]
 
-use memledger::analysis::{Analyzer, Figures, HeapRow, Report, ScopeRow};
+use memledger::analysis::{Analyzer, HeapRow, Report, ScopeRow};
 use memledger::trace::read::read;
 use memledger::{
     Destination, Ledger, ReportTo, TrackingAllocator, alloc_scope, group, tag, tagged,
@@ -11,10 +11,8 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system();
@@ -313,110 +311,6 @@ fn what_is_mapped_is_counted_by_the_page() {
         libc::munmap(far, 16 * PAGE);
         assert_ne!(libc::sbrk(-3 * PAGE as isize), MAP_FAILED);
         libc::close(memory);
-    }
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// The bytes of the mapping that this thread's stack is in.
-#[cfg(target_arch = "x86_64")]
-fn stack_bytes() -> usize {
-    let here = black_box(ptr::from_ref(&0_u8)).addr();
-    let here = ptr::from_ref(black_box(&here)).addr();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let ranges = maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-'));
-    let number = |text| usize::from_str_radix(text, 16).unwrap();
-    let mut ranges = ranges.map(|(start, end)| number(start)..number(end));
-    ranges.find(|range| range.contains(&here)).expect("the stack is mapped").len()
-}
-
-/// The figures of the stacks of threads that this scope has made.
-#[cfg(target_arch = "x86_64")]
-fn stacks_of(report: &Report, scope: &str) -> Vec<Figures> {
-    let path = ["GlobalScope", scope];
-    let rows = report.by_bucket.iter().filter(|row| {
-        report.by_heap[row.heap].name == "Thread stacks" && report.by_scope[row.scope].path == path
-    });
-    rows.map(|row| row.figures).collect()
-}
-
-#[test]
-#[cfg(target_arch = "x86_64")]
-fn stacks_of_threads_are_those_of_who_makes_them() {
-    extern "C" fn exits(_: *mut c_void) -> *mut c_void {
-        // SAFETY: the thread has nothing to drop.
-        unsafe { libc::pthread_exit(ptr::null_mut()) }
-    }
-    let folder = std::env::temp_dir().join(format!("memledger-c-stacks-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (file, late) = (folder.join("stacks.memledger"), folder.join("late.memledger"));
-    let _alone = ONE_LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
-    let builder = Ledger::builder().trace_to(Destination::file(&file)).analyze_in_process(true);
-    let mut ledger = builder.thread_stacks(true).start().unwrap();
-    let (measured, rest) = (Barrier::new(5), Barrier::new(5));
-    let bytes = AtomicUsize::new(0);
-    std::thread::scope(|threads| {
-        alloc_scope!("pool");
-        for number in 1..=4 {
-            let body = || {
-                // What the thread does itself is not in the scope of its stack.
-                alloc_scope!("task");
-                bytes.fetch_add(stack_bytes(), Relaxed);
-                measured.wait();
-                rest.wait();
-            };
-            let builder = std::thread::Builder::new().stack_size(number * 100_000);
-            builder.spawn_scoped(threads, body).unwrap();
-        }
-        measured.wait();
-        ledger.trace_to(Destination::file(&late)).unwrap();
-        rest.wait();
-    });
-    // A thread that ends itself, and one on memory of the program.
-    // SAFETY: the arguments are valid; each thread is awaited once, before its memory is unmapped.
-    unsafe {
-        alloc_scope!("of C");
-        let mut thread = 0;
-        let plain = ptr::null();
-        assert_eq!(libc::pthread_create(&raw mut thread, plain, exits, ptr::null_mut()), 0);
-        libc::pthread_join(thread, ptr::null_mut());
-        let memory = map(64, libc::PROT_READ | libc::PROT_WRITE, 0);
-        let mut attributes = MaybeUninit::uninit();
-        libc::pthread_attr_init(attributes.as_mut_ptr());
-        assert_eq!(libc::pthread_attr_setstack(attributes.as_mut_ptr(), memory, 64 * PAGE), 0);
-        let own = attributes.as_ptr();
-        assert_eq!(libc::pthread_create(&raw mut thread, own, exits, ptr::null_mut()), 0);
-        libc::pthread_join(thread, ptr::null_mut());
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        libc::munmap(memory, 64 * PAGE);
-    }
-    // Threads that begin and end at the same time, whose stacks glibc gives to each other.
-    std::thread::scope(|threads| {
-        for _ in 0..4 {
-            threads.spawn(|| {
-                alloc_scope!("short");
-                for _ in 0..50 {
-                    std::thread::spawn(|| ()).join().unwrap();
-                }
-            });
-        }
-    });
-    ledger.finish();
-    let [whole, joined] = [&file, &late].map(|file| {
-        let mut analyzer = Analyzer::new().by_bucket();
-        read(File::open(file).unwrap(), &mut analyzer).unwrap();
-        analyzer.report()
-    });
-    let sizes = stacks_of(&whole, "pool").into_iter().map(|row| row.allocated_bytes as usize);
-    assert_eq!(sizes.sum::<usize>(), bytes.into_inner());
-    for report in [&whole, &joined] {
-        let stacks = stacks_of(report, "pool");
-        assert_eq!(stacks.len(), 4, "each is of its thread");
-        assert_eq!(stacks.iter().map(|row| row.frees).sum::<u64>(), 4);
-        let others = [stacks_of(report, "of C"), stacks_of(report, "short")];
-        assert_eq!(others.each_ref().map(Vec::len), [1, 200]);
-        assert!(stacks.iter().chain(others.iter().flatten()).all(|row| row.live_bytes == 0));
-        assert!(stacks_of(report, "task").is_empty());
-        assert_eq!((report.losses.unmatched_frees, report.losses.duplicate_allocations), (0, 0));
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -8,7 +8,7 @@ use crate::token::read_token;
 use memledger::dump::text::escape;
 use memledger::remote::control::{Client, Command};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -206,7 +206,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
             command.to_string()
         )));
     }
-    let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
+    let token = args.token_file.as_deref().map(control_token).transpose()?;
     let failed = |error: memledger::Error| CliError::Failed(error.to_string());
     let mut client = Client::connect(&address_of(&args.address)?).map_err(failed)?;
     if let Some(token) = token {
@@ -239,11 +239,15 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
     Ok(Outcome::Done)
 }
 
-fn check_token(token: &str) -> Result<(), String> {
-    if token.is_empty() || token.contains(char::is_whitespace) {
-        return Err(format!("its first line must be one word, and has {} bytes", token.len()));
-    }
-    Ok(())
+/// The token of a control server in the first line of a file.
+pub(super) fn control_token(path: &Path) -> Result<String, CliError> {
+    read_token(path, |token| match token {
+        "" => Err("its first line is empty".to_owned()),
+        token if token.contains(char::is_whitespace) => {
+            Err(format!("its first line must be one word, and has {} bytes", token.len()))
+        }
+        _ => Ok(()),
+    })
 }
 
 #[cfg(test)]

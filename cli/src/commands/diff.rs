@@ -9,13 +9,13 @@ use super::output::{unwritable, write_to};
 use super::report::{Sort, moment, untils};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize_both};
-use crate::terminal::note;
+use crate::terminal::{look, note};
 use memledger::analysis::{Analyzer, DiffBy, Report, Until};
 use memledger::dump::diff::{Diff, DiffOptions};
 use memledger::dump::{html::Page, text};
 use memledger::trace::read::read;
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -143,13 +143,10 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     };
     (options.top, options.inclusive) = (args.top, args.inclusive);
     options.filter.clone_from(&args.filter);
-    let width = terminal_size::terminal_size_of(io::stdout())
-        .map(|(width, _)| width.0.into())
-        .filter(|_| args.output.is_none());
-    options.width = args.width.or(width).unwrap_or(options.width);
-    options.color = args.output.is_none()
-        && io::stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    options.width = args.width.unwrap_or(options.width);
+    if args.output.is_none() {
+        (options.color, options.width) = look(args.width, options.width, io::stdout());
+    }
     let diff = Diff::new(&old, &new, &by, args.all_frames);
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     write_to(path, out, |out| {

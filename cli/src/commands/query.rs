@@ -9,14 +9,14 @@ use super::report::note_no_row;
 use super::{Format, choice};
 use crate::error::{CliError, Outcome, none_of, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolizer};
-use crate::terminal::note;
+use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 use memledger::analysis::{Analyzer, Answer, Position, Query, Report, Rule, Unanswered};
 use memledger::dump::query::{Written, rows};
 use memledger::dump::text::{self, By};
 use memledger::trace::read::read;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -367,10 +367,7 @@ fn write(
         }
     };
     let Some(path) = &args.output else {
-        let is_terminal = io::stdout().is_terminal();
-        options.color = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
-        options.width = args.width.or(width).unwrap_or(options.width);
+        (options.color, options.width) = look(args.width, options.width, io::stdout());
         return print(&options, out).map_err(CliError::output);
     };
     write_to(path, out, |out| print(&options, out).map_err(|error| unwritable(path, error)))

@@ -9,7 +9,7 @@ use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome, none_of, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
-use crate::terminal::note;
+use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, FromArgMatches};
 use memledger::analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
@@ -19,7 +19,7 @@ use memledger::trace::read::{Summary, read};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -406,28 +406,14 @@ fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    let mut options = options(args);
     let Some(path) = args.output() else {
-        let color =
-            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
-        return print(args, report, color, width, out).map_err(CliError::output);
+        (options.color, options.width) = look(args.width, options.width, io::stdout());
+        return args.format().write(report, &options, out).map_err(CliError::output);
     };
     write_to(path, out, |out| {
-        print(args, report, false, None, out).map_err(|error| unwritable(path, error))
+        args.format().write(report, &options, out).map_err(|error| unwritable(path, error))
     })
-}
-
-fn print(
-    args: &ReportArgs,
-    report: &Report,
-    color: bool,
-    width: Option<usize>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut options = options(args);
-    options.color = color;
-    options.width = args.width.or(width).unwrap_or(options.width);
-    args.format().write(report, &options, out)
 }
 
 /// What the arguments say of the report as text, for any terminal.
@@ -435,6 +421,7 @@ fn options(args: &ReportArgs) -> text::Options {
     let mut options = text::Options::default();
     (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
+    options.width = args.width.unwrap_or(options.width);
     options.by = args.by;
     let is_file = !is_stdin(&args.trace);
     (options.findings, options.trace) =

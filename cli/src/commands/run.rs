@@ -15,14 +15,13 @@ use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
 use super::output::{unwritable, write_to};
 use super::quantity;
-use super::top::OfProgram;
 use crate::error::{CliError, Outcome};
 use crate::serve::{Ending, ending};
 use crate::symbols::{SymbolArgs, Symbols};
-use crate::terminal::note;
+use crate::terminal::{look, note};
 use child::{Ended, Program};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use live::{Aside, Live};
+use live::{Aside, Control, Live, Shown};
 use memledger::analysis::{Analyzer, FindingsObserver, Report};
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
@@ -30,7 +29,7 @@ use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traces::{Trace, Traces};
@@ -163,9 +162,13 @@ fn stacks(value: &str) -> Result<String, String> {
     }
 }
 
+/// The value of a variable that is set.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
 /// Runs the program, and reports after it.
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let report_to = match (&args.report, variable(REPORT)) {
         (Some(report), _) => report.clone(),
         (None, Some(value)) => ReportTo::parse(value.clone().into())
@@ -190,6 +193,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     }
     let traces = Arc::new(Traces::new(keep.as_deref(), args.follow_children)?);
     let aside = args.top.then(Aside::new).transpose()?;
+    let control = args.top.then(Control::new).transpose()?;
 
     let set = |name, value: OsString| (name, Some(value));
     let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
@@ -198,6 +202,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if variable(REPORT_ON_SIGNALS).is_none() {
         environment.push(set(REPORT_ON_SIGNALS, "1".into()));
     }
+    environment.extend(control.iter().flat_map(Control::environment));
     if let Tracking::Preloaded(libraries) = &tracking {
         environment.push(set(preload::VARIABLE, libraries.clone()));
     }
@@ -215,7 +220,12 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let streams = aside.iter().flat_map(Aside::streams).collect();
     let (mut live, mut viewed) = (None, None);
     let started = |pid| {
-        live = aside.as_ref().map(|aside| open_live(args, &traces, pid, aside));
+        live = aside.as_ref().zip(control).map(|(aside, control)| {
+            let name = args.command[0].to_string_lossy().into_owned();
+            let symbols = args.symbols.folders.clone();
+            let shown = Shown { pid, name, traces: Arc::clone(&traces), symbols };
+            Live::open(shown, control, aside)
+        });
         viewed = args.view.then(|| {
             let traces = Arc::clone(&traces);
             let find = move || traces.found(pid).into_iter().next();
@@ -254,22 +264,6 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     }
     ended.interrupt_like_it();
     Ok(Outcome::Status(ended.status))
-}
-
-/// Opens the screen of `--top`.
-fn open_live(
-    args: &RunArgs,
-    traces: &Arc<Traces>,
-    pid: u32,
-    aside: &Aside,
-) -> Result<Live, CliError> {
-    let traces = Arc::clone(traces);
-    let of = OfProgram {
-        program: args.command[0].to_string_lossy().into_owned(),
-        find: Box::new(move || traces.found(pid).into_iter().next()),
-        symbols: args.symbols.folders.clone(),
-    };
-    Live::open(of, pid, aside)
 }
 
 /// Reports on each process that has left a trace, and checks the conditions on each. The outcome is that
@@ -401,10 +395,7 @@ fn report_one(
     match (to, format) {
         (ReportTo::Stderr, Some(format)) => {
             let mut err = BufWriter::new(io::stderr().lock());
-            options.color = io::stderr().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            let width = terminal_size::terminal_size_of(io::stderr());
-            options.width = width.map_or(options.width, |(width, _)| width.0.into());
+            (options.color, options.width) = look(None, options.width, io::stderr());
             // A closed stderr does not change how the program ended.
             let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
         }

@@ -53,6 +53,11 @@ pub fn play(scenario: &str) {
             let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "child"));
             panic!("it was not replaced: {error}");
         }
+        "replaces and waits" => {
+            let mut program = Command::new(std::env::current_exe().expect("a path"));
+            let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "wait"));
+            panic!("it was not replaced: {error}");
+        }
         "replaces as another user" => {
             let mut setpriv = Command::new("setpriv");
             setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -27,8 +27,10 @@ pub fn all() -> Vec<Trial> {
         a_signal_and_ctrl_c_leave_the_terminal_as_it_was,
         it_ends_when_its_terminal_is_gone,
         the_text_of_a_panic_is_seen,
-        a_trace_is_followed_until_it_is_cut,
+        a_file_is_shown_by_view,
         run_shows_the_program_and_then_what_it_has_written,
+        run_shows_a_program_that_runs_and_the_one_that_replaces_it,
+        run_shows_a_program_that_does_not_listen_when_it_has_ended,
         a_program_is_found_by_its_process,
         without_a_terminal_one_screen_is_text,
         a_program_that_wants_a_token_gets_it,
@@ -129,9 +131,9 @@ fn a_program_is_watched_marked_and_seen_to_grow() {
 
 /// A key and the signal of a new size come at the same time.
 fn no_key_is_lost_while_the_terminal_changes_its_size() {
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
-    let mut screen = Screen::start(command(&["top", trace]), 30, 100);
-    screen.wait_for(&["count 104"]);
+    let mut program = Served::start(&[]);
+    let mut screen = Screen::start(command(&["top", &program.address]), 30, 100);
+    screen.wait_for(&["loading"]);
     for columns in 81..101 {
         screen.resize(30, columns);
         screen.keys("?");
@@ -142,6 +144,7 @@ fn no_key_is_lost_while_the_terminal_changes_its_size() {
     }
     screen.keys("q");
     assert!(screen.ended().success());
+    program.end();
 }
 
 fn it_ends_when_its_terminal_is_gone() {
@@ -201,44 +204,38 @@ fn the_text_of_a_panic_is_seen() {
     assert!(screen.text().contains("on purpose"));
 }
 
-fn a_trace_is_followed_until_it_is_cut() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("run.utrace");
-    let name = path.to_str().expect("UTF-8");
-    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
-    let whole = fs::read(whole).expect("a trace");
-    // What its program allocated, though no event says that nothing earlier is missing.
-    let figures = ["count 104", "request", "17.5 KiB"];
-    let follow = || {
-        fs::write(&path, &whole).expect("a file");
-        let mut screen = Screen::start(command(&["top", name, "--interval", "0.1"]), 24, 100);
-        screen.wait_for(&figures);
-        screen.wait_for(&["nothing new in the trace"]);
-        screen
-    };
-    let mut screen = follow();
-    File::options().write(true).open(&path).and_then(|file| file.set_len(100)).expect("a file");
-    screen.wait_for(&["ended", "was cut to 100 bytes", "These are the last figures"]);
-    screen.keys("q");
-    assert!(screen.ended().success());
+fn a_file_is_shown_by_view() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
+    for name in [trace, "none.memledger", "folder/none"] {
+        let output = command(&["top", name, "--once"]).output().expect("it runs");
+        let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(sentence.contains(&format!("memledger view {name} shows")), "{sentence}");
+    }
+}
 
-    let mut screen = follow();
-    let other = folder.path().join("other");
-    fs::write(&other, b"another").and_then(|()| fs::rename(&other, &path)).expect("a file");
-    screen.wait_for(&["was replaced by another file"]);
-    screen.keys("q");
-    assert!(screen.ended().success());
+/// `memledger run --top` with a scenario as the program, in a folder of its own.
+fn run_top(scenario: &str, variables: &[(&str, &str)], options: &[&str]) -> (TempDir, Screen) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = std::env::current_exe().expect("a path");
+    let mut run = command(&["run", "--top"]);
+    run.args(options).arg("--").arg(program);
+    run.env(SCENARIO, scenario).envs(variables.iter().copied()).current_dir(folder.path());
+    let screen = Screen::start(run, 24, 100);
+    (folder, screen)
+}
+
+/// The number of the process that waits.
+fn ready(folder: &TempDir, screen: &mut Screen) -> i32 {
+    let number = || fs::read_to_string(folder.path().join("ready")).ok()?.parse().ok();
+    screen.wait_until(|_| number().is_some(), &["a process that is ready"]);
+    number().expect("a number")
 }
 
 fn run_shows_the_program_and_then_what_it_has_written() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = std::env::current_exe().expect("a path");
-    let program = program.to_str().expect("UTF-8");
-    let mut run = command(&["run", "--top", "--", program]);
-    run.env(SCENARIO, "served").current_dir(folder.path());
     // Its input is empty, so that it ends.
-    let mut screen = Screen::start(run, 24, 100);
-    let text = screen.wait_for(&["loading", "ended"]);
+    let (_folder, mut screen) = run_top("served", &[], &[]);
+    let text = screen.wait_for(&["loading", "ended", "the program has ended with status 0"]);
     assert!(!text.contains("own words"), "{text}");
     screen.keys("q");
     // Its words, and the report.
@@ -250,6 +247,33 @@ fn run_shows_the_program_and_then_what_it_has_written() {
     untracked.keys("q");
     untracked.wait_for(&["words", "does not use memledger::TrackingAllocator"]);
     assert_eq!(untracked.ended().code(), Some(3));
+}
+
+fn run_shows_a_program_that_runs_and_the_one_that_replaces_it() {
+    let others = [&["--follow-children"][..], &[]];
+    for (scenario, options) in
+        [("wait", &[][..])].into_iter().chain(others.map(|options| ("replaces and waits", options)))
+    {
+        let (folder, mut screen) = run_top(scenario, &[], options);
+        screen.wait_for(&["live  ", "(whole program)", "count"]);
+        let pid = ready(&folder, &mut screen);
+        screen.wait_for(&[&format!("(process {pid})"), "live  "]);
+        screen.keys("\x03");
+        screen.wait_for(&["live at end"]);
+        screen.ended();
+    }
+}
+
+fn run_shows_a_program_that_does_not_listen_when_it_has_ended() {
+    let (folder, mut screen) =
+        run_top("wait", &[("MEMLEDGER_CONTROL", "192.0.2.1:0")], &["--report", "off"]);
+    screen.wait_for(&["waiting", "the program does not listen"]);
+    let pid = ready(&folder, &mut screen);
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    screen.wait_for(&["signal 9 has ended the program", "live  ", "(whole program)"]);
+    screen.keys("q");
+    screen.wait_for(&["192.0.2.1"]);
+    assert_eq!(screen.ended().code(), Some(128 + 9));
 }
 
 fn a_program_is_found_by_its_process() {
@@ -266,17 +290,17 @@ fn a_program_is_found_by_its_process() {
 }
 
 fn without_a_terminal_one_screen_is_text() {
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
-    let output = command(&["top", trace]).stdin(Stdio::null()).output().expect("it runs");
+    let output = command(&["top", "1985"]).stdin(Stdio::null()).output().expect("it runs");
     let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(sentence.contains("needs a terminal") && sentence.contains("--once"), "{sentence}");
-    let output = command(&["top", trace, "--once", "--by", "group"]).output().expect("it runs");
+    let mut program = Served::start(&[]);
+    let arguments = ["top", &program.address, "--once", "--interval", "0.1", "--by", "group"];
+    let output = command(&arguments).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
-    assert!(text.contains("memledger top") && text.contains("count 104"), "{text}");
+    assert!(text.contains("memledger top") && text.contains("group, "), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
-    let mut program = Served::start(&[]);
     let arguments = ["top", &program.address, "--once", "--interval", "0.1", "--width", "120"];
     let output = command(&arguments).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use crate::trace::worker::Importants;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
@@ -29,15 +29,7 @@ static SWITCHED: RequestedStates = RequestedStates::new();
 impl Channel {
     /// A channel of the tracker, which only settings turn on.
     pub(crate) const fn ours(name: &'static str) -> Self {
-        Self {
-            id: id(name),
-            name,
-            read_only: true,
-            on_by_default: false,
-            state: AtomicU8::new(NEW),
-            turned_off: AtomicU32::new(0),
-            watcher: None,
-        }
+        Self::new(name, true)
     }
 
     /// A channel of the program; `watcher` is called after each change.
@@ -48,15 +40,7 @@ impl Channel {
 
     /// A channel that is on by default.
     pub(crate) const fn on_by_default(name: &'static str) -> Self {
-        Self {
-            id: id(name),
-            name,
-            read_only: false,
-            on_by_default: true,
-            state: AtomicU8::new(NEW),
-            turned_off: AtomicU32::new(0),
-            watcher: None,
-        }
+        Self { on_by_default: true, ..Self::new(name, false) }
     }
 
     /// Adds the channel to the table; returns whether it is enabled.

@@ -10,38 +10,17 @@
 //! with their size (transports 3 and 4, and our own), and passes other versions on without finding
 //! packets.
 
-use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT, is_type_record};
+pub use super::handshake::Start;
+
+use super::handshake::{COMPACT_TRANSPORT, Parsed, TRANSPORT, parse};
 use crate::error::Error;
 
-/// The magic number of Unreal Engine 4.26. No metadata follows it.
-const OLD_MAGIC: [u8; 4] = *b"ECRT";
-/// The start of a stream of Unreal Engine 4 without a magic number: transport 1, protocol 0, and the uid of
-/// the type record that must follow.
-const NO_MAGIC: [u8; 4] = [1, 0, 0, 0];
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
 /// The smallest size of a packet: two bytes for the size itself, and two for the stream id.
 const MIN_PACKET_BYTES: u16 = 4;
 /// Bytes of magic number, metadata size, the largest metadata, and the versions.
 const MAX_START_BYTES: usize = 4 + 2 + u16::MAX as usize + 2;
-
-/// The start of a stream of any version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Start {
-    /// Port of the program's control server, or `None` if there is none.
-    pub control_port: Option<u16>,
-    /// Identifies the process.
-    pub session_guid: Option<[u8; 16]>,
-    /// Identifies this connection of the process.
-    pub trace_guid: Option<[u8; 16]>,
-    /// Transport version; see [`Transport`](super::Transport) for those that can be read.
-    pub transport: u8,
-    /// Protocol version.
-    pub protocol: u8,
-    /// Bytes up to the first packet: 2 (without a magic number) to 65 543.
-    pub size: u64,
-}
 
 /// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet.
 /// Only the bytes of the start are kept, until it is complete: at most 65 543 bytes.
@@ -123,7 +102,7 @@ impl Framing {
             let old = head.len();
             let missing = MAX_START_BYTES.saturating_sub(old);
             head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
-            let Some(start) = parse(head)? else { return Ok(()) };
+            let Parsed::Whole(start) = parse(head)? else { return Ok(()) };
             let used = (start.size as usize).saturating_sub(old);
             bytes = bytes.get(used..).unwrap_or_default();
             self.whole = start.size;
@@ -167,52 +146,6 @@ impl Framing {
     }
 }
 
-/// The start, if it is complete.
-fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
-    let magic = head.get(..4).unwrap_or(head);
-    let metadata = if OLD_MAGIC.starts_with(magic) && magic.first() == OLD_MAGIC.first() {
-        if magic.len() < 4 {
-            return Ok(None);
-        }
-        0..4
-    } else if NO_MAGIC.starts_with(magic) && !magic.is_empty() {
-        let Some(&[low, high]) = head.get(4..6) else { return Ok(None) };
-        let size = usize::from(u16::from_le_bytes([low, high]));
-        let Some(record) = head.get(6..6 + size) else { return Ok(None) };
-        if !is_type_record(record) {
-            return Err(Error::NotATrace(
-                "it begins with 01 00 00 00, and no type record follows".to_owned(),
-            ));
-        }
-        let (control_port, session_guid, trace_guid) = (None, None, None);
-        let start = Start {
-            control_port,
-            session_guid,
-            trace_guid,
-            transport: NO_MAGIC[0],
-            protocol: NO_MAGIC[1],
-            size: 2,
-        };
-        return Ok(Some(start));
-    } else if MAGIC.starts_with(magic) {
-        let Some(&[low, high]) = head.get(4..6) else { return Ok(None) };
-        6..6 + usize::from(u16::from_le_bytes([low, high]))
-    } else {
-        let shown: Vec<_> = magic.iter().map(|byte| format!("{byte:02x}")).collect();
-        return Err(Error::NotATrace(format!(
-            "it begins with {} instead of 32 43 52 54",
-            shown.join(" ")
-        )));
-    };
-    let size = metadata.end + 2;
-    let Some(&[transport, protocol]) = head.get(metadata.end..size) else { return Ok(None) };
-    // The old start has no metadata: its range is the magic number itself.
-    let records = if metadata.start == 6 { head.get(metadata).unwrap_or_default() } else { &[] };
-    let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(records);
-    let size = size as u64;
-    Ok(Some(Start { control_port, session_guid, trace_guid, transport, protocol, size }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +180,7 @@ mod tests {
                     trace_guid: handshake.trace_guid,
                     transport: transport.version(),
                     protocol: 7,
+                    magic: Magic::Trc2,
                     size,
                 })
             );

@@ -17,6 +17,9 @@ use std::ops::RangeInclusive;
 pub const MAGIC: [u8; 4] = *b"2CRT";
 /// The first four bytes of the streams of Unreal Engine 4, without metadata.
 const OLD_MAGIC: [u8; 4] = *b"ECRT";
+/// The start of a stream of Unreal Engine 4 without a magic number: transport 1, protocol 0, and the uid of
+/// the type record that must follow.
+const NO_MAGIC: [u8; 4] = [1, 0, 0, 0];
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
 /// Our own transport: as [`TRANSPORT`], but packets can also be compact. Its number is far from
@@ -149,64 +152,41 @@ impl Handshake {
 
     /// As [`decode`](Self::decode); also returns the bytes that it read after the start.
     pub(crate) fn decode_ahead(source: &mut impl Read) -> Result<(Self, u64, Vec<u8>), Error> {
-        let mut start = [0; 6];
-        let got = read_full(source, &mut start)?;
-        let Some(magic) = start.get(..4).filter(|_| got >= 4) else {
-            return Err(Error::NotATrace(match got {
+        let mut head = Vec::new();
+        read_up_to(source, &mut head, 6)?;
+        let Some(magic) = head.get(..4) else {
+            return Err(Error::NotATrace(match head.len() {
                 0 => "it is empty".into(),
-                _ => format!("it has only {got} bytes, fewer than the 8 of the smallest header"),
+                got => format!("it has only {got} bytes, fewer than the 8 of the smallest header"),
             }));
         };
-        match magic {
-            magic if magic == MAGIC => {}
-            magic if magic == OLD_MAGIC => {
-                if got < start.len() {
-                    return Err(ends_inside(got));
-                }
-                let handshake = Self::of_versions([start[4], start[5]], Magic::Trce)?;
-                return Ok((handshake, start.len() as u64, Vec::new()));
-            }
-            [1, 0, 0, 0] => {
-                // The versions 1 and 0, then the uid of the first type record.
-                let size = usize::from(u16::from_le_bytes([start[4], start[5]]));
-                let mut ahead = start[2..].to_vec();
-                ahead.resize(4 + size, 0);
-                let read = read_full(source, &mut ahead[4..])?;
-                if got < start.len() || read < size {
-                    return Err(ends_inside(got + read));
-                }
-                if !is_type_record(&ahead[4..]) {
-                    return Err(Error::NotATrace(
-                        "its first 4 bytes are 01 00 00 00, but no type record follows, as it \
-                         would in a trace of Unreal Engine 4 without a magic number"
-                            .into(),
-                    ));
-                }
-                let handshake = Self::of_versions([1, 0], Magic::Missing)?;
-                return Ok((handshake, 2, ahead));
-            }
-            b"TRC2" | b"TRCE" => {
-                return Err(Error::UnsupportedTrace(
-                    "its magic is byte-swapped, so a big-endian machine wrote it".into(),
-                ));
-            }
-            other => return Err(Error::NotATrace(foreign(other))),
+        if matches!(magic, b"TRC2" | b"TRCE") {
+            return Err(Error::UnsupportedTrace(
+                "its magic is byte-swapped, so a big-endian machine wrote it".into(),
+            ));
         }
-        let size = usize::from(u16::from_le_bytes([start[4], start[5]]));
-        let mut rest = vec![0; size + 2];
-        let read = read_full(source, &mut rest)?;
-        if got < start.len() || read < rest.len() {
-            return Err(ends_inside(got + read));
-        }
-        let (metadata, versions) = rest.split_at(size);
-        let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(metadata);
-        let versions = Self::of_versions([versions[0], versions[1]], Magic::Trc2)?;
-        let handshake = Self { control_port, session_guid, trace_guid, ..versions };
-        Ok((handshake, (start.len() + rest.len()) as u64, Vec::new()))
+        let start = loop {
+            match parse(&head)? {
+                Parsed::Whole(start) => break start,
+                Parsed::UpTo(size) => {
+                    read_up_to(source, &mut head, size)?;
+                    if head.len() < size {
+                        return Err(Error::NotATrace(format!(
+                            "it ends after {} bytes, inside the header",
+                            head.len()
+                        )));
+                    }
+                }
+            }
+        };
+        let ahead = head.split_off(start.size as usize);
+        Ok((Self::of(&start)?, start.size, ahead))
     }
 
-    /// A start without metadata.
-    fn of_versions([transport, protocol]: [u8; 2], magic: Magic) -> Result<Self, Error> {
+    /// The start of a stream that can be read.
+    fn of(start: &Start) -> Result<Self, Error> {
+        let &Start { control_port, session_guid, trace_guid, transport, protocol, magic, .. } =
+            start;
         let Some(known) = Transport::from_version(transport) else {
             return Err(Error::UnsupportedTrace(format!(
                 "it uses transport {transport} and only transports 1 to {TRANSPORT} are \
@@ -222,14 +202,100 @@ impl Handshake {
                 protocols.end()
             )));
         }
-        Ok(Self {
-            control_port: None,
-            session_guid: None,
-            trace_guid: None,
-            transport: known,
-            protocol,
-            magic,
-        })
+        Ok(Self { control_port, session_guid, trace_guid, transport: known, protocol, magic })
+    }
+}
+
+/// The start of a stream of any version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Start {
+    /// Port of the program's control server, or `None` if there is none.
+    pub control_port: Option<u16>,
+    /// Identifies the process.
+    pub session_guid: Option<[u8; 16]>,
+    /// Identifies this connection of the process.
+    pub trace_guid: Option<[u8; 16]>,
+    /// Transport version; see [`Transport`] for those that can be read.
+    pub transport: u8,
+    /// Protocol version.
+    pub protocol: u8,
+    /// How it begins.
+    pub magic: Magic,
+    /// Bytes up to the first packet: 2 (without a magic number) to 65 543.
+    pub size: u64,
+}
+
+/// What the first bytes of a stream give.
+pub(super) enum Parsed {
+    Whole(Start),
+    /// More is known when this many bytes are there.
+    UpTo(usize),
+}
+
+/// The start of the stream that begins with these bytes.
+///
+/// # Errors
+/// [`Error::NotATrace`] at the first byte that differs from the magic number, or if no type record follows the start of
+/// a stream without one.
+pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
+    let begin = head.get(..4).unwrap_or(head);
+    let is = |magic: [u8; 4]| magic.starts_with(begin);
+    let size = head.get(4..6).map(|size| usize::from(u16::from_le_bytes([size[0], size[1]])));
+    let (magic, metadata) = match size {
+        _ if !(is(MAGIC) || is(OLD_MAGIC) || is(NO_MAGIC)) => {
+            return Err(Error::NotATrace(foreign(begin)));
+        }
+        None => return Ok(Parsed::UpTo(6)),
+        Some(_) if is(OLD_MAGIC) => (Magic::Trce, 4..4),
+        Some(size) if is(MAGIC) => (Magic::Trc2, 6..6 + size),
+        Some(size) => match head.get(6..6 + size) {
+            None => return Ok(Parsed::UpTo(6 + size)),
+            Some(record) if is_type_record(record) => (Magic::Missing, 0..0),
+            Some(_) => {
+                return Err(Error::NotATrace(
+                    "it begins with 01 00 00 00, but no type record follows, as it would in a trace \
+                     of Unreal Engine 4 without a magic number"
+                        .into(),
+                ));
+            }
+        },
+    };
+    let end = metadata.end + 2;
+    let Some(&[transport, protocol]) = head.get(metadata.end..end) else {
+        return Ok(Parsed::UpTo(end));
+    };
+    let mut start = Start {
+        control_port: None,
+        session_guid: None,
+        trace_guid: None,
+        transport,
+        protocol,
+        magic,
+        size: end as u64,
+    };
+    start.read_metadata(head.get(metadata).unwrap_or_default());
+    Ok(Parsed::Whole(start))
+}
+
+impl Start {
+    /// Takes in the metadata records.
+    fn read_metadata(&mut self, mut records: &[u8]) {
+        while let [size, id, tail @ ..] = records {
+            // NOTE: a record that exceeds the metadata is ignored, because analysis needs none of
+            // the records.
+            let Some((value, next)) = tail.split_at_checked(usize::from(*size)) else { break };
+            match (*id, value) {
+                (CONTROL_PORT, &[low, high]) => {
+                    self.control_port =
+                        Some(u16::from_le_bytes([low, high])).filter(|&port| port != 0xffff);
+                }
+                (SESSION_GUID, _) => self.session_guid = value.try_into().ok(),
+                (TRACE_GUID, _) => self.trace_guid = value.try_into().ok(),
+                _ => {}
+            }
+            records = next;
+        }
     }
 }
 
@@ -251,16 +317,12 @@ fn foreign(start: &[u8]) -> String {
         return (*what).to_owned();
     }
     let bytes: Vec<_> = start.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("its first 4 bytes are {} instead of 32 43 52 54", bytes.join(" "))
-}
-
-fn ends_inside(bytes: usize) -> Error {
-    Error::NotATrace(format!("it ends after {bytes} bytes, inside the header"))
+    format!("it begins with {} instead of 32 43 52 54", bytes.join(" "))
 }
 
 /// Whether `record` can be the first type record of a stream of protocol 0: it declares a uid, and
 /// its fields and names fill it.
-pub(super) fn is_type_record(record: &[u8]) -> bool {
+fn is_type_record(record: &[u8]) -> bool {
     let Some((&[u0, u1, fields, _, logger, event], rest)) = record.split_first_chunk() else {
         return false;
     };
@@ -271,48 +333,10 @@ pub(super) fn is_type_record(record: &[u8]) -> bool {
     [u0, u1] != [0, 0] && names.len() == usize::from(logger) + usize::from(event) + field_names
 }
 
-/// The contents of the metadata records.
-#[derive(Default)]
-pub(super) struct Metadata {
-    pub(super) control_port: Option<u16>,
-    pub(super) session_guid: Option<[u8; 16]>,
-    pub(super) trace_guid: Option<[u8; 16]>,
-}
-
-impl Metadata {
-    pub(super) fn decode(mut records: &[u8]) -> Self {
-        let mut metadata = Self::default();
-        while let [size, id, tail @ ..] = records {
-            // NOTE: a record that exceeds the metadata is ignored, because analysis needs none of
-            // the records.
-            let Some((value, next)) = tail.split_at_checked(usize::from(*size)) else { break };
-            match (*id, value) {
-                (CONTROL_PORT, &[low, high]) => {
-                    metadata.control_port =
-                        Some(u16::from_le_bytes([low, high])).filter(|&port| port != 0xffff);
-                }
-                (SESSION_GUID, _) => metadata.session_guid = value.try_into().ok(),
-                (TRACE_GUID, _) => metadata.trace_guid = value.try_into().ok(),
-                _ => {}
-            }
-            records = next;
-        }
-        metadata
-    }
-}
-
-/// Fills `buffer` until the source ends; returns the number of bytes.
-fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Error> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::Read(error)),
-        }
-    }
-    Ok(filled)
+/// Reads until `bytes` has this size, or the source ends.
+fn read_up_to(source: &mut impl Read, bytes: &mut Vec<u8>, size: usize) -> Result<(), Error> {
+    let missing = size.saturating_sub(bytes.len()) as u64;
+    source.by_ref().take(missing).read_to_end(bytes).map(drop).map_err(Error::Read)
 }
 
 #[cfg(test)]
@@ -360,7 +384,7 @@ mod tests {
     fn foreign_starts_are_named() {
         for (start, says) in [
             (&b"TRC2\x04\0\x02\0\xff\xff\x04\x06"[..], "big-endian"),
-            (b"OggS\0\x02\0\0", "its first 4 bytes are 4f 67 67 53 instead of 32 43 52 54"),
+            (b"OggS\0\x02\0\0", "it begins with 4f 67 67 53 instead of 32 43 52 54"),
             (b"\x7fELF\x02\x01\x01\0", "this is not a trace: it is a program; 'memledger run"),
             (b"<!DOCTYPE html>", "this is not a trace: it is an HTML page"),
             (b"{\"schema\": 1}", "it is a JSON document"),

@@ -125,6 +125,18 @@ impl Traces {
         found
     }
 
+    /// The trace of the program that runs in the first process that writes one: the last one there, if the process has
+    /// replaced itself by `exec`.
+    pub fn running(&self, pid: u32) -> Option<PathBuf> {
+        let mut found = self.found(pid);
+        if self.follow_children {
+            let process = |path: &Path| path.file_name().and_then(|name| self.pid_of(name));
+            let first = process(found.first()?);
+            found.retain(|path| process(path) == first);
+        }
+        found.pop()
+    }
+
     /// The traces of all programs, those of a process in their order, as [`found`](Self::found) has the processes.
     /// A process that has replaced itself by `exec` has several. The last of its programs gets the name that was
     /// asked for, and those before it `NAME.PID.EXT`, `NAME.PID.2.EXT` and so on.
@@ -414,10 +426,15 @@ mod tests {
             write(name, "this is after that");
         }
         assert_eq!(traces.found(8), ["x-%-8.t", "x-%-6.t", "x-%-10.t"].map(file));
+        assert_eq!(traces.running(8), Some(file("x-%-8.t")));
+        write("x-%-8.8.t", "of its next program");
+        assert_eq!(traces.running(8), Some(file("x-%-8.8.t")));
+        assert_eq!(traces.running(7), Some(file("x-%-6.t")), "it has no trace");
 
         let traces = Traces::new(Some(&file("other")), false).expect("a name");
         assert!(traces.found(8).is_empty());
         write("other.8", "of process 8");
         assert_eq!(traces.found(8), [file("other.8")]);
+        assert_eq!(traces.running(8), Some(file("other.8")));
     }
 }

@@ -123,12 +123,12 @@ fn title(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     ]);
     let state = match &model.status {
         _ if model.paused => "paused".to_owned(),
-        Status::Reading(part) => format!("reading, {:.0} %", part * 100.0),
+        Status::Waiting => "waiting".to_owned(),
         Status::Live => "live".to_owned(),
         Status::Interrupted(_) => "no answer".to_owned(),
         Status::Ended(_) => "ended".to_owned(),
     };
-    let is_plain = matches!(model.status, Status::Live | Status::Reading(_)) && !model.paused;
+    let is_plain = matches!(model.status, Status::Live | Status::Waiting) && !model.paused;
     let meaning = if is_plain { Meaning::Plain } else { Meaning::Problem };
     let time = now.map_or(String::new(), |now| duration(now.at_ns));
     let right =

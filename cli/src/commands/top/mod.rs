@@ -1,7 +1,7 @@
-//! `memledger top`: a running program, or a trace that grows, live in a terminal.
+//! `memledger top`: a running program, live in a terminal.
 //!
 //! ```text
-//! source.rs     the thread that gets figures: source/control.rs asks a program, source/follow.rs reads a trace
+//! source.rs     the thread that gets figures: source/control.rs asks a program
 //! document.rs   the figures that a program sends, as a report
 //! functions.rs  the functions of call stacks, found once each
 //! sample.rs     the figures of one moment
@@ -35,12 +35,11 @@ mod theme;
 use super::address::address_of;
 use super::by::By;
 use super::choice;
+use super::control::control_token;
 use crate::error::{CliError, Outcome};
-use crate::token::read_token;
-use functions::Functions;
 use model::{Model, Sort, Status};
-use source::control::Program;
-use source::{Source, Wishes, follow};
+use source::control::{Program, State, follow};
+use source::{Source, Wishes};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +50,6 @@ Examples:
   memledger top 1985                         a program that listens: MEMLEDGER_CONTROL=1985
   memledger top $(pidof server)              the same, by its process id
   memledger top build-server:1985 --token-file token
-  memledger top run.memledger                a trace, while it is written and after that
   memledger top 1985 --by function           of a program with MEMLEDGER_STACKS=on
   memledger top 1985 --once                  one screen as text, for scripts
   memledger run --top -- ./program           a program that it starts
@@ -66,9 +64,9 @@ const SHORTEST: f64 = 0.1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
-    /// Where a program listens (HOST:PORT, a host, a port of this machine, or a process id), or a trace
-    #[arg(value_name = "ADDR|TRACE")]
-    of: PathBuf,
+    /// Where a program listens: HOST:PORT, a host, a port of this machine, or a process id
+    #[arg(value_name = "ADDR")]
+    of: String,
     /// The list to begin with [default: function where only call stacks say who allocates, else scope]
     #[arg(long, value_parser = choice(&By::ALL, By::name))]
     by: Option<By>,
@@ -105,8 +103,15 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Shows the program or the trace.
+/// Shows the program.
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    if is_trace(Path::new(&args.of)) {
+        let of = &args.of;
+        return Err(CliError::Usage(format!(
+            "top shows a program that runs, and {of} is the name of a file; memledger view {of} shows a \
+             trace, also while it grows"
+        )));
+    }
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !args.once && !is_terminal {
         return Err(CliError::Usage(
@@ -115,9 +120,9 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .to_owned(),
         ));
     }
-    let mut model = Model::new(args.of.to_string_lossy().into_owned(), args.by, args.sort);
+    let mut model = Model::new(args.of.clone(), args.by, args.sort);
     model.filter = args.filter.clone().unwrap_or_default();
-    let wishes = Arc::new(Wishes::new(args.interval, args.once));
+    let wishes = Arc::new(Wishes::new(args.interval));
     wishes.set_functions(model.wants_functions());
     let source = start(args, &mut model, wishes)?;
     if args.once {
@@ -131,59 +136,42 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
 
 /// Starts the source of the figures.
 fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Source, CliError> {
-    let not_started = |error| CliError::Failed(format!("no thread can be started: {error}"));
-    let folders = args.symbols.clone();
-    let path = args.of.clone();
-    if is_trace(&path) {
-        super::input::open(&path)?;
-        let body = move |wishes: &_, to: &_| {
-            follow::follow(|| Some(path.clone()), Functions::new(&folders), wishes, to);
-        };
-        return Source::start(wishes, body).map_err(not_started);
-    }
-    let check = |token: &str| match token {
-        "" => Err("its first line is empty".to_owned()),
-        token if token.contains(char::is_whitespace) => {
-            Err(format!("its first line must be one word, and has {} bytes", token.len()))
-        }
-        _ => Ok(()),
-    };
-    let token = args.token_file.as_deref().map(|path| read_token(path, check)).transpose()?;
-    let address = address_of(&args.of.to_string_lossy())?;
+    let token = args.token_file.as_deref().map(control_token).transpose()?;
+    let address = address_of(&args.of)?;
     let program = Program { address, token };
     // NOTE: before the screen is there, so that what is wrong is said where the user looks afterwards.
     let first = program.first().map_err(CliError::Failed)?;
     model.add(first, None);
     model.status = Status::Live;
-    let body = move |wishes: &Arc<Wishes>, to: &_| {
-        program.follow(Functions::new(&folders), wishes, to);
-    };
-    Source::start(wishes, body).map_err(not_started)
+    let folders = args.symbols.clone();
+    let source = Source::start(wishes, move |wishes, to| {
+        wishes.wait(wishes.interval());
+        follow(|| State::Listening(program.clone()), &folders, wishes, to);
+    });
+    source.map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))
 }
 
 /// The screen of a program that `memledger run` has started.
 pub(super) struct OfProgram {
     pub(super) program: String,
-    /// Finds its trace.
-    pub(super) find: Box<dyn Fn() -> Option<PathBuf> + Send>,
+    /// Finds what it does now.
+    pub(super) find: Box<dyn Fn() -> State + Send>,
     pub(super) symbols: Vec<PathBuf>,
 }
 
 impl OfProgram {
-    /// Starts to follow the trace. What the result has of [`Wishes`] is for the end of the program.
+    /// Starts to ask the program. What the result has of [`Wishes`] is for the end of the program.
     pub(super) fn start(self) -> io::Result<(Model, Source)> {
         let model = Model::new(self.program, None, Sort::default());
-        let wishes = Arc::new(Wishes::new(Duration::from_secs(1), false));
+        let wishes = Arc::new(Wishes::new(Duration::from_secs(1)));
         wishes.set_functions(model.wants_functions());
         let (find, folders) = (self.find, self.symbols);
-        let source = Source::start(wishes, move |wishes, to| {
-            follow::follow(find, Functions::new(&folders), wishes, to);
-        });
+        let source = Source::start(wishes, move |wishes, to| follow(find, &folders, wishes, to));
         Ok((model, source?))
     }
 }
 
-/// Whether a trace is meant, and not an address: a file, or the name of one.
+/// Whether this is the name of a file, and no address.
 fn is_trace(path: &Path) -> bool {
     let is_port = path.to_str().is_some_and(|text| text.parse::<u16>().is_ok());
     let has_ending =

@@ -33,8 +33,8 @@ impl Sort {
 /// Where the figures come from, and whether more follow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
-    /// The part of the trace that was read.
-    Reading(f64),
+    /// No figures so far.
+    Waiting,
     /// More figures follow.
     Live,
     /// No figures for now; the sentence says why. They may come again.
@@ -143,7 +143,7 @@ impl Model {
             typing: None,
             help: false,
             paused: false,
-            status: Status::Reading(0.0),
+            status: Status::Waiting,
             problem: None,
             history: History::default(),
             now: None,
@@ -158,8 +158,8 @@ impl Model {
         }
     }
 
-    /// Takes in the figures of a moment, `elapsed_ns` after the ones before if they are of now; of a trace
-    /// that is being read, its own time counts.
+    /// Takes in the figures of a moment, `elapsed_ns` after the ones before if they are of now; of the end of
+    /// a trace, its own time counts.
     pub fn add(&mut self, sample: Sample, elapsed_ns: Option<u64>) {
         let last = self.newest();
         let is_other = last.is_some_and(|last| last.sample.pid != sample.pid);

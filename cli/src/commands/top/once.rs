@@ -16,7 +16,7 @@ const AROUND: usize = 24;
 /// Columns if there is no terminal.
 const WIDTH: u16 = 80;
 
-/// Waits for figures, of a running program for the second ones, so that there are rates; and prints them.
+/// Waits for the second figures, so that there are rates, and prints them.
 pub fn print(
     width: Option<u16>,
     model: &mut Model,

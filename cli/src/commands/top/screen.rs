@@ -1,7 +1,6 @@
 //! The terminal while the screen is shown, and afterwards as it was before.
 
 use super::draw::draw;
-use super::history::Point;
 use super::keys::action;
 use super::model::{Model, Status, Then};
 use super::source::{Message, Source};
@@ -214,10 +213,6 @@ pub fn take(model: &mut Model, message: Message) {
             }
             model.add(*sample, elapsed_ns);
         }
-        Message::Points(points) => {
-            points.into_iter().for_each(|(at_ns, live)| model.history.add(Point { at_ns, live }));
-        }
-        Message::Reading(part) => model.status = Status::Reading(part),
         Message::Problem(problem) => model.problem = problem,
         Message::Interrupted(sentence) => model.status = Status::Interrupted(sentence),
         Message::Ended(sentence) => model.status = Status::Ended(sentence),

@@ -1,7 +1,6 @@
-//! Where the figures come from: a thread that asks a program, or that reads a trace.
+//! Where the figures come from: a thread that asks a program.
 
 pub mod control;
-pub mod follow;
 
 use super::sample::Sample;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +12,13 @@ use std::time::Duration;
 /// What a source sends to the screen.
 #[derive(Debug)]
 pub enum Message {
-    /// Figures; `elapsed_ns` after the ones before if they are of now, and not of a trace that is being read.
+    /// Figures; `elapsed_ns` after the ones before if they are of now, and not those at the end of a program.
     Sample { sample: Box<Sample>, elapsed_ns: Option<u64> },
-    /// Live bytes at times of the trace that had no sample.
-    Points(Vec<(u64, u64)>),
-    /// The part of the trace that was read.
-    Reading(f64),
     /// What is not as it should be; `None`: all is well again.
     Problem(Option<String>),
     /// No figures for now, and why.
     Interrupted(String),
-    /// No more figures, and why.
+    /// No more figures but the last ones, and why.
     Ended(String),
 }
 
@@ -31,25 +26,19 @@ pub enum Message {
 #[derive(Debug)]
 pub struct Wishes {
     interval: Duration,
-    /// One sample of a trace is wanted, of what is there now.
-    once: bool,
     functions: AtomicBool,
     is_over: AtomicBool,
-    /// Why nothing is written to the trace any more, if that is known.
-    no_more: Mutex<Option<String>>,
     /// Whether something has changed since the source last waited.
     changed: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Wishes {
-    pub fn new(interval: Duration, once: bool) -> Self {
+    pub fn new(interval: Duration) -> Self {
         Self {
             interval,
-            once,
             functions: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            no_more: Mutex::new(None),
             changed: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -58,11 +47,6 @@ impl Wishes {
     /// The time from one sample to the next.
     pub fn interval(&self) -> Duration {
         self.interval
-    }
-
-    /// Whether a trace is read to its end as it is now, and not followed.
-    pub fn is_once(&self) -> bool {
-        self.once
     }
 
     /// Whether rows by function are wanted.
@@ -88,18 +72,8 @@ impl Wishes {
         self.wake();
     }
 
-    /// Why nothing is written to the trace any more, if that is known.
-    pub fn no_more(&self) -> Option<String> {
-        self.no_more.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Nothing is written to the trace any more.
-    pub fn set_no_more(&self, why: String) {
-        *self.no_more.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        self.wake();
-    }
-
-    fn wake(&self) {
+    /// Ends the wait of the source.
+    pub fn wake(&self) {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
     }

@@ -86,9 +86,7 @@ fn screens_are_as_they_were() {
 fn screens_say_what_is_not_as_it_should_be() {
     let mut model = model();
     model.act(Action::Unmark);
-    model.status = Status::Ended(
-        "run.memledger was replaced by another file. These are the last figures".into(),
-    );
+    model.status = Status::Ended("the program has ended with status 3".into());
     model.problem = Some("no \u{1b}[2J symbols".into());
     assert_golden("80x24-ended", &mut model, 80, 24);
     model.status = Status::Live;
@@ -100,9 +98,8 @@ fn screens_say_what_is_not_as_it_should_be() {
     model.act(Action::Accept);
     model.act(Action::Pause);
     assert_golden("80x24-paused", &mut model, 80, 24);
-    let mut empty = Model::new("x.memledger".into(), Some(By::Group), Sort::Live);
-    empty.status = Status::Reading(0.42);
-    assert_golden("80x24-reading", &mut empty, 80, 24);
+    let mut empty = Model::new("./server".into(), Some(By::Group), Sort::Live);
+    assert_golden("80x24-waiting", &mut empty, 80, 24);
 }
 
 #[test]
