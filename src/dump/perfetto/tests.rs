@@ -6,6 +6,7 @@ mod packets;
 
 use super::*;
 use crate::analysis::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
+use crate::protobuf::perfetto::track_event;
 use packets::{Field, Message, Trace};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
