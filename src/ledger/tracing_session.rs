@@ -1,33 +1,33 @@
 //! Sessions: what writes track events, from its start to its end.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::destinations::{DestinationHandle, add, filter};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::entry::request;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::in_process::InProcessAnalyzer;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::session_memory::SessionMemory;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{files, problems};
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::DestinationState;
 use crate::ledger::DestinationStatus;
 use crate::perfetto::TrackEventConfig;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::perfetto::{
     Active, Counts, EventCounter, Notifications, Output, Ring, SessionConfig, SessionSetup,
     SessionWriter,
 };
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::platform::os;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::untracked;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct TracingSessionBuilder {
 
 /// What the settings say of a session. All categories are enabled if they have no configuration, or if it
 /// cannot be read, which is reported.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessionBuilder> {
     let path = config.perfetto.clone()?;
     let all = |path| TracingSession::file(path, TrackEventConfig::all());
@@ -69,7 +69,7 @@ pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessi
 }
 
 /// What the handle of a session, its sink and the recording share. Each of them can end it; it ends once.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[derive(Default)]
 struct Shared {
     /// The process that started the session: the child of a fork has a copy, which must not write the file.
@@ -81,7 +81,7 @@ struct Shared {
     counts: Arc<Counts>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Shared {
     /// Enables the categories. The callbacks are due when no lock is held.
     fn enable(&self, config: &TrackEventConfig) -> Result<Notifications, Error> {
@@ -110,16 +110,16 @@ impl Shared {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The session that the settings of a recording name. It begins and ends with the recording.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) struct InitialSession(Arc<Shared>);
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl InitialSession {
     /// Starts the session, and returns the sink that belongs to it.
     pub(super) fn start(
@@ -139,7 +139,7 @@ impl InitialSession {
 }
 
 /// The queue and the thread of a session, which drops events when it is too slow.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
     let queued =
         Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
@@ -148,7 +148,7 @@ fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
 }
 
 /// Creates the file of a session.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn create(path: &Path) -> Result<PieceFile, Error> {
     let expanded = files::expand(path, &mut problems::add);
     let file = PieceFile::create(&expanded)?;
@@ -181,11 +181,11 @@ fn create(path: &Path) -> Result<PieceFile, Error> {
 /// ```
 #[derive(Debug)]
 pub struct TracingSession {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     running: Option<Running>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct Running {
     shared: Arc<Shared>,
     destination: DestinationHandle,
@@ -193,7 +193,7 @@ struct Running {
     _table: os::OwnTable,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Running").field("destination", &self.destination).finish_non_exhaustive()
@@ -235,9 +235,9 @@ impl TracingSessionBuilder {
     /// large or 16 sessions run, or if there is memory in it, but no analysis in this process;
     /// [`Error::File`] if the file cannot be created.
     pub fn start(&self) -> Result<TracingSession, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self.start_in(None);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let Self { config, file, ring, clear_period, duration, memory } = self;
             let _ = (config, file, ring, clear_period, duration, memory);
@@ -246,7 +246,7 @@ impl TracingSessionBuilder {
     }
 
     /// Starts the session with this file, which is its own if `file` is `None`.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn start_in(&self, file: Option<PieceFile>) -> Result<TracingSession, Error> {
         let (running, notifications) = request(|| self.begin(file))?;
         notifications.run();
@@ -254,7 +254,7 @@ impl TracingSessionBuilder {
     }
 
     /// The session that a `TraceConfig` describes.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn of(config: SessionConfig, file: PathBuf) -> Self {
         Self {
             config: config.track_events,
@@ -267,12 +267,12 @@ impl TracingSessionBuilder {
     }
 
     /// Whether the session contains memory.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn has_memory(&self) -> bool {
         self.memory.is_some()
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn begin(&self, file: Option<PieceFile>) -> Result<(Running, Notifications), Error> {
         self.config.check()?;
         let mut shared = Arc::<Shared>::default();
@@ -286,7 +286,7 @@ impl TracingSessionBuilder {
     }
 
     /// What the session shares with its sink, and the sink.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn parts(
         &self,
         file: Option<PieceFile>,
@@ -336,7 +336,7 @@ impl TracingSessionBuilder {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
                            analyzed in this process; they are with a report, a control server, or \
                            LedgerBuilder::analyze_in_process";
@@ -356,7 +356,7 @@ impl TracingSession {
     /// use memledger::perfetto::TracingSession;
     /// let config = "duration_ms: 10000 data_sources { config { name: 'track_event' } }";
     /// let builder = TracingSession::from_trace_config("run.pftrace", config)?;
-    /// # #[cfg(feature = "enable")] {
+    /// # #[cfg(tracking)] {
     /// let refused = TracingSession::from_trace_config("run.pftrace", "buffers {").unwrap_err();
     /// assert_eq!(refused.to_string(), "line 1 of the configuration: a } is missing at the end");
     /// # }
@@ -369,13 +369,13 @@ impl TracingSession {
         path: impl Into<PathBuf>,
         text: &str,
     ) -> Result<TracingSessionBuilder, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return untracked(|| {
             let config = SessionConfig::parse(text)?;
             config.unsupported().into_iter().for_each(problems::add);
             Ok(TracingSessionBuilder::of(config, path.into()))
         });
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = text;
             Ok(Self::file(path, TrackEventConfig::default()))
@@ -404,7 +404,7 @@ impl TracingSession {
     /// Writes everything that was emitted before this call to the file, or to the ring. Waits at most
     /// 3 s.
     pub fn flush(&self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if let Some(running) = &self.running {
             running.destination.flush();
         }
@@ -416,7 +416,7 @@ impl TracingSession {
     /// # Errors
     /// [`Error::File`]; [`Error::InvalidSession`] if the session writes to a file.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             self.flush();
             let ring = self.running.as_ref().and_then(|running| running.shared.ring.as_ref());
@@ -429,7 +429,7 @@ impl TracingSession {
                 )),
             })
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = path;
             Ok(0)
@@ -438,40 +438,40 @@ impl TracingSession {
 
     /// The number of events that it has written.
     pub fn events(&self) -> u64 {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or(0, |running| running.shared.counts.events.load(Ordering::Relaxed));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         0
     }
 
     /// The number of events of the program, memory events among them, that were lost while it ran,
     /// because the buffers of their threads were full.
     pub fn lost_events(&self) -> u64 {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or(0, |running| running.shared.counts.lost.load(Ordering::Relaxed));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         0
     }
 
     /// Its file and its state.
     pub fn status(&self) -> DestinationStatus {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or_else(DestinationStatus::default, |running| running.destination.status());
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         DestinationStatus::default()
     }
 
     /// Whether it has ended by itself.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn has_ended(&self) -> bool {
         self.status().state == DestinationState::Ended
     }
@@ -480,7 +480,7 @@ impl TracingSession {
     pub fn stop(self) {}
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for TracingSession {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {

@@ -17,7 +17,7 @@
 mod callsites;
 mod counters;
 mod heap;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 mod live;
 mod slices;
 #[cfg(test)]
@@ -26,16 +26,16 @@ mod tracks;
 
 use super::buckets::notes;
 use crate::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report, ScopeRow};
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 pub(crate) use crate::protobuf::perfetto::sequence::Moment;
 use crate::protobuf::perfetto::sequence::{Sequence, clocks};
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 pub(crate) use crate::protobuf::perfetto::track::Process;
 use crate::protobuf::perfetto::track::{Argument, instant};
 use crate::protobuf::perfetto::{clock, packet};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 pub(crate) use live::LiveMemory;
 use slices::{NO_SCOPE, STEPS, Slices};
 use std::collections::HashMap;

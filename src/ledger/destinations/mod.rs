@@ -1,19 +1,19 @@
 //! Where the trace goes: the destinations that a program sets, and their state while the recording
 //! runs.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) mod add;
 mod destination;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) mod filter;
 mod handle;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) mod initial;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) mod restart;
 
 pub use destination::Destination;
 pub(crate) use destination::{DestinationSpec, Target};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) use handle::{DRAIN_TIMEOUT, all};
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};
