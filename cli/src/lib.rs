@@ -9,7 +9,6 @@ pub mod error;
 #[cfg(target_os = "linux")]
 mod inherited;
 #[doc(hidden)]
-pub mod pftrace;
 mod progress;
 #[doc(hidden)]
 pub mod serve;

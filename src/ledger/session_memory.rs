@@ -5,7 +5,7 @@ use super::functions::Functions;
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use crate::analysis::Report;
-use crate::dump::perfetto::{LiveMemory, LiveProcess, LiveThread, Moment};
+use crate::dump::perfetto::{LiveMemory, Moment, Process};
 use crate::error::Error;
 use crate::perfetto::{MemoryWriter, process_track_uuid};
 use crate::scopes::events::scope_path;
@@ -26,10 +26,6 @@ pub(super) struct SessionMemory {
     /// When there was the last dump, and the last point.
     dumped: Option<Instant>,
     pointed: Option<Instant>,
-}
-
-fn moment((at_ns, asleep_ns): (u64, u64)) -> Moment {
-    Moment { at_ns, asleep_ns }
 }
 
 impl SessionMemory {
@@ -60,9 +56,9 @@ impl SessionMemory {
     fn live(&mut self, now: Moment, out: &mut Vec<u8>) -> LiveMemory {
         self.live.take().unwrap_or_else(|| {
             let name = std::env::args_os().next().unwrap_or_default();
-            let name = &*name.to_string_lossy();
+            let name = name.to_string_lossy().into_owned();
             let (uuid, pid) = (process_track_uuid(), std::process::id());
-            LiveMemory::new(LiveProcess { uuid, pid, name }, now, out)
+            LiveMemory::new(Process { pid, uuid, name, command: Vec::new() }, now, out)
         })
     }
 
@@ -89,35 +85,31 @@ impl SessionMemory {
 impl MemoryWriter for SessionMemory {
     fn allocated(
         &mut self,
-        (number, tid, name): (u32, u32, &str),
+        thread: (u32, u32, &str),
         context: u32,
         sum: (i64, i64),
         out: &mut Vec<u8>,
     ) {
         if let Some(live) = &mut self.live {
-            let thread = LiveThread { number, tid, name };
             live.allocated(thread, context, sum, || scope_path(context), out);
         }
     }
 
-    fn sync(&mut self, now: (u64, u64), out: &mut Vec<u8>) {
-        let now = moment(now);
+    fn sync(&mut self, now: Moment, out: &mut Vec<u8>) {
         let mut live = self.live(now, out);
         live.step(now, out);
         self.points(&mut live, now, out);
         self.live = Some(live);
     }
 
-    fn restart(&mut self, now: (u64, u64), out: &mut Vec<u8>) {
-        let now = moment(now);
+    fn restart(&mut self, now: Moment, out: &mut Vec<u8>) {
         match &mut self.live {
             Some(live) => live.restart(now, out),
             None => self.live = Some(self.live(now, out)),
         }
     }
 
-    fn finish(&mut self, now: (u64, u64), out: &mut Vec<u8>) {
-        let now = moment(now);
+    fn finish(&mut self, now: Moment, out: &mut Vec<u8>) {
         let mut live = self.live(now, out);
         let start = self.analyzer.with_analyzer(|analyzer| analyzer.start_cycle());
         match self.report(&mut live) {

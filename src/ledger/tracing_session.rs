@@ -68,19 +68,28 @@ pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessi
     })
 }
 
-/// What ends a session, once: its handle, the recording, or the end of its time.
+/// What the handle of a session, its sink and the recording share. Each of them can end it; it ends once.
 #[cfg(tracking)]
 #[derive(Default)]
-struct End {
-    /// The process whose it is: the child of a fork has a copy, which must not write the file.
+struct Shared {
+    /// The process that started the session: the child of a fork has a copy, which must not write the file.
     process: u32,
     active: Mutex<Option<Active>>,
-    /// The ring, and the file that it is written to.
-    ring: Mutex<Option<(Arc<Ring>, PieceFile)>>,
+    ring: Option<Arc<Ring>>,
+    /// The file that the ring is written to.
+    file: Mutex<Option<PieceFile>>,
+    counts: Arc<Counts>,
 }
 
 #[cfg(tracking)]
-impl End {
+impl Shared {
+    /// Enables the categories. The callbacks are due when no lock is held.
+    fn enable(&self, config: &TrackEventConfig) -> Result<Notifications, Error> {
+        let (active, notifications) = Active::start(config.clone())?;
+        *lock(&self.active) = Some(active);
+        Ok(notifications)
+    }
+
     /// Disables the categories, so that none is enabled for a session that is over. Callbacks run without the
     /// guard.
     fn disable(&self) {
@@ -91,7 +100,8 @@ impl End {
 
     /// Writes the ring, after its last packets.
     fn write_ring(&self) {
-        if let Some((ring, mut file)) = lock(&self.ring).take()
+        if let Some(mut file) = lock(&self.file).take()
+            && let Some(ring) = &self.ring
             && self.process == os::process_id()
             && let Err(error) = file.replace(&ring.bytes())
         {
@@ -105,20 +115,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The parts of a session that is about to start.
-#[cfg(tracking)]
-struct Parts {
-    /// That of its file.
-    name: String,
-    writer: SessionWriter,
-    end: Arc<End>,
-    ring: Option<Arc<Ring>>,
-    counts: Arc<Counts>,
-}
-
 /// The session that the settings of a recording name. It begins and ends with the recording.
 #[cfg(tracking)]
-pub(super) struct InitialSession(Arc<End>);
+pub(super) struct InitialSession(Arc<Shared>);
 
 #[cfg(tracking)]
 impl InitialSession {
@@ -127,12 +126,9 @@ impl InitialSession {
         builder: &TracingSessionBuilder,
         analyzer: Option<&InProcessAnalyzer>,
     ) -> Result<(Self, Box<dyn Sink>), Error> {
-        let Parts { name, writer, end, .. } = builder.parts(None, analyzer)?;
-        let sink = queued(name, writer)?;
-        let (active, notifications) = Active::start(builder.config.clone())?;
-        *lock(&end.active) = Some(active);
-        notifications.run();
-        Ok((Self(end), Box::new(sink)))
+        let (shared, sink) = builder.parts(None, analyzer)?;
+        shared.enable(&builder.config)?.run();
+        Ok((Self(shared), Box::new(sink)))
     }
 
     /// Ends it, after its sink has ended.
@@ -191,10 +187,8 @@ pub struct TracingSession {
 
 #[cfg(tracking)]
 struct Running {
-    end: Arc<End>,
+    shared: Arc<Shared>,
     destination: DestinationHandle,
-    ring: Option<Arc<Ring>>,
-    counts: Arc<Counts>,
     /// Keeps the table of descriptors that its file is in.
     _table: os::OwnTable,
 }
@@ -281,34 +275,23 @@ impl TracingSessionBuilder {
     #[cfg(tracking)]
     fn begin(&self, file: Option<PieceFile>) -> Result<(Running, Notifications), Error> {
         self.config.check()?;
-        let mut parts = None;
+        let mut shared = Arc::<Shared>::default();
         let destination = add::add_sink(|analyzer| {
-            let Parts { name, writer, end, ring, counts } = self.parts(file, analyzer)?;
-            parts = Some((end, ring, counts));
-            queued(name, writer)
+            let (ours, sink) = self.parts(file, analyzer)?;
+            shared = ours;
+            Ok(sink)
         })?;
-        let (end, ring, counts) = parts.unwrap_or_default();
-        match Active::start(self.config.clone()) {
-            Ok((active, notifications)) => {
-                *lock(&end.active) = Some(active);
-                Ok((
-                    Running { end, destination, ring, counts, _table: os::OwnTable::share() },
-                    notifications,
-                ))
-            }
-            Err(error) => {
-                destination.stop();
-                Err(error)
-            }
-        }
+        let notifications = shared.enable(&self.config).inspect_err(|_| destination.stop())?;
+        Ok((Running { shared, destination, _table: os::OwnTable::share() }, notifications))
     }
 
+    /// What the session shares with its sink, and the sink.
     #[cfg(tracking)]
     fn parts(
         &self,
         file: Option<PieceFile>,
         analyzer: Option<&InProcessAnalyzer>,
-    ) -> Result<Parts, Error> {
+    ) -> Result<(Arc<Shared>, Queued), Error> {
         let memory = match (self.memory, analyzer) {
             (None, _) => None,
             (Some(interval), Some(analyzer)) => {
@@ -324,39 +307,32 @@ impl TracingSessionBuilder {
             Some(file) => file.path().display().to_string(),
             None => "a ring buffer".to_owned(),
         };
-        let (end, counts) = (
-            Arc::new(End { process: os::process_id(), ..End::default() }),
-            Arc::<Counts>::default(),
-        );
-        let (output, ring) = match (self.ring, file) {
-            (None, Some(file)) => (Output::File(file), None),
+        let mut shared = Shared { process: os::process_id(), ..Shared::default() };
+        let output = match (self.ring, file) {
+            (None, Some(file)) => Output::File(file),
             (bytes, file) => {
                 let ring = Ring::new(bytes.unwrap_or_default());
-                *lock(&end.ring) = file.map(|file| (Arc::clone(&ring), file));
-                (Output::Ring(Arc::clone(&ring)), Some(ring))
+                (shared.ring, shared.file) = (Some(Arc::clone(&ring)), Mutex::new(file));
+                Output::Ring(ring)
             }
         };
-        let over = Arc::clone(&end);
+        let shared = Arc::new(shared);
+        let over = Arc::clone(&shared);
         let setup = SessionSetup {
             config: self.config.clone(),
             clear_period: self.clear_period,
             duration: self.duration,
             output,
             memory,
-            counts: Arc::clone(&counts),
+            counts: Arc::clone(&shared.counts),
             on_problem: problems::report,
             on_end: Box::new(move || {
                 over.disable();
                 over.write_ring();
             }),
         };
-        Ok(Parts {
-            name,
-            writer: SessionWriter::new(setup, &filter::TRACKER_TYPES),
-            end,
-            ring,
-            counts,
-        })
+        let writer = SessionWriter::new(setup, &filter::TRACKER_TYPES);
+        Ok((shared, queued(name, writer)?))
     }
 }
 
@@ -443,7 +419,7 @@ impl TracingSession {
         #[cfg(tracking)]
         {
             self.flush();
-            let ring = self.running.as_ref().and_then(|running| running.ring.as_ref());
+            let ring = self.running.as_ref().and_then(|running| running.shared.ring.as_ref());
             let path = path.as_ref();
             request(|| match ring {
                 Some(ring) => ring.dump(path),
@@ -466,7 +442,7 @@ impl TracingSession {
         return self
             .running
             .as_ref()
-            .map_or(0, |running| running.counts.events.load(Ordering::Relaxed));
+            .map_or(0, |running| running.shared.counts.events.load(Ordering::Relaxed));
         #[cfg(not(tracking))]
         0
     }
@@ -478,7 +454,7 @@ impl TracingSession {
         return self
             .running
             .as_ref()
-            .map_or(0, |running| running.counts.lost.load(Ordering::Relaxed));
+            .map_or(0, |running| running.shared.counts.lost.load(Ordering::Relaxed));
         #[cfg(not(tracking))]
         0
     }
@@ -508,10 +484,10 @@ impl TracingSession {
 impl Drop for TracingSession {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            running.end.disable();
+            running.shared.disable();
             running.destination.stop();
             untracked(move || {
-                os::run_in_own_table(|| untracked(|| running.end.write_ring()));
+                os::run_in_own_table(|| untracked(|| running.shared.write_ring()));
                 drop(running);
             });
         }

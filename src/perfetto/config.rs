@@ -3,6 +3,8 @@
 use super::category::Category;
 #[cfg(tracking)]
 use crate::error::Error;
+#[cfg(tracking)]
+use crate::protobuf::perfetto::clock;
 
 /// The most bytes of all patterns of a configuration, and the most patterns.
 #[cfg(tracking)]
@@ -124,6 +126,16 @@ impl TrackEventConfig {
             )));
         }
         Ok(())
+    }
+
+    /// The clock of times.
+    #[cfg(tracking)]
+    pub(crate) fn clock(&self) -> u64 {
+        match (self.absolute_timestamps, self.unit_ns()) {
+            (false, _) => clock::OF_SEQUENCE,
+            (true, 1) => clock::BOOTTIME,
+            (true, _) => clock::OF_SEQUENCE_IN_UNITS,
+        }
     }
 
     /// The unit of times, in nanoseconds.

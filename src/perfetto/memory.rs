@@ -1,8 +1,9 @@
 //! What a session with memory writes besides track events. The ledger has it, because it is made from the
 //! reports of the program's own analyzer.
 
-/// Writes packets about memory, on the thread of a session. `now` is a time since the system was started, and
-/// how long the system has slept until then, in nanoseconds.
+use crate::protobuf::perfetto::sequence::Moment;
+
+/// Writes packets about memory, on the thread of a session.
 pub(crate) trait MemoryWriter: Send {
     /// A thread has allocated in a context: bytes, and how often. The thread is its number, its id in the
     /// system, and its name.
@@ -15,13 +16,13 @@ pub(crate) trait MemoryWriter: Send {
     );
 
     /// All allocations up to `now` were passed on.
-    fn sync(&mut self, now: (u64, u64), out: &mut Vec<u8>);
+    fn sync(&mut self, now: Moment, out: &mut Vec<u8>);
 
     /// No later packet may need those before.
-    fn restart(&mut self, now: (u64, u64), out: &mut Vec<u8>);
+    fn restart(&mut self, now: Moment, out: &mut Vec<u8>);
 
     /// The session ends.
-    fn finish(&mut self, now: (u64, u64), out: &mut Vec<u8>);
+    fn finish(&mut self, now: Moment, out: &mut Vec<u8>);
 }
 
 /// What a thread has allocated in its context since that was last passed on.

@@ -16,27 +16,23 @@ mod interner;
 mod known_tracks;
 mod plain;
 mod shared;
-mod time;
 mod values;
 
 use super::active;
-use super::config::TrackEventConfig;
 use super::site::{EventKind, Role, Site};
 use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
+use crate::protobuf::perfetto::sequence::{self as packets, Time};
 use crate::protobuf::perfetto::{
-    clock, debug_annotation, interned_data, packet, packet_defaults, process_descriptor,
-    thread_descriptor, trace, track_descriptor, track_event,
+    clock, debug_annotation, interned_data, packet, trace, track_event,
 };
 use crate::protobuf::{Message, Prepared};
 use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
 use interner::Interner;
 use known_tracks::KnownTracks;
 use plain::Plain;
-pub(super) use shared::{Process, Shared};
+pub(super) use shared::Shared;
 use std::collections::HashSet;
-pub(super) use time::clock_at;
-use time::{default_clock, time_of};
 pub(super) use values::Values;
 
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
@@ -65,51 +61,40 @@ struct KnownSite {
 
 /// See the [module](self).
 pub(super) struct Sequence {
-    id: u32,
-    /// The fields that the packet of each event has: the id and the flags.
-    common: Prepared,
+    /// Its packets. Where they start again, three precede the next one.
+    packets: packets::Sequence,
     /// The tracker's number of the thread, 0 before it is known.
     thread: u32,
     tid: u32,
     name: String,
-    /// The next packet must be preceded by the three that a sequence starts with.
-    needs_reset: bool,
     /// Packets or events of this sequence are missing before the next packet.
     dropped: bool,
     is_first: bool,
     /// Whether there was an event since the last call of `rest`.
     is_busy: bool,
+    known: Known,
+}
+
+/// What a sequence has said since it began.
+#[derive(Default)]
+struct Known {
     interner: Interner,
     sites: Vec<Option<KnownSite>>,
     categories: HashSet<u64>,
     tracks: KnownTracks,
-    /// The time of the last packet with a time, on the clock of this sequence.
-    last_ns: u64,
-    /// The latest time, which no later event of the thread precedes.
-    latest_ns: u64,
 }
 
 impl Sequence {
     pub(super) fn new(id: u32) -> Self {
         Self {
-            id,
-            common: Prepared::new(|packet| {
-                packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, id.into());
-                packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
-            }),
+            packets: packets::Sequence::new(id),
             thread: 0,
             tid: 0,
             name: String::new(),
-            needs_reset: true,
             dropped: false,
             is_first: true,
             is_busy: false,
-            interner: Interner::default(),
-            sites: Vec::new(),
-            categories: HashSet::new(),
-            tracks: KnownTracks::default(),
-            last_ns: 0,
-            latest_ns: 0,
+            known: Known::default(),
         }
     }
 
@@ -118,7 +103,7 @@ impl Sequence {
         self.thread = thread;
         if (self.tid, &self.name) != (tid, &name) {
             (self.tid, self.name) = (tid, name);
-            self.needs_reset = true;
+            self.packets.restart();
         }
     }
 
@@ -129,16 +114,15 @@ impl Sequence {
 
     /// Makes the next packet independent of those before.
     pub(super) fn reset(&mut self) {
-        self.needs_reset = true;
+        self.packets.restart();
     }
 
     /// Forgets what was written, unless there was an event since the last call: the tables of threads that are
     /// idle, or have ended, would take memory. The next packet starts the sequence again.
     pub(super) fn rest(&mut self) {
-        if !std::mem::take(&mut self.is_busy) && !self.needs_reset {
-            self.needs_reset = true;
-            (self.interner, self.sites) = (Interner::default(), Vec::new());
-            (self.categories, self.tracks) = (HashSet::new(), KnownTracks::default());
+        if !std::mem::take(&mut self.is_busy) && self.packets.has_begun() {
+            self.packets.restart();
+            self.known = Known::default();
         }
     }
 
@@ -152,7 +136,8 @@ impl Sequence {
 
     /// Packets of the stream are missing, so events of its thread can be.
     pub(super) fn note_gap(&mut self) {
-        (self.dropped, self.needs_reset) = (true, true);
+        self.dropped = true;
+        self.packets.restart();
     }
 
     /// Appends the packet of an event whose site is known, and of which nothing has to be said first. Returns
@@ -160,27 +145,21 @@ impl Sequence {
     #[inline]
     pub(super) fn plain_event(
         &mut self,
-        config: &TrackEventConfig,
         (at_ns, number): (u64, u32),
         values: Values<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        if self.needs_reset || self.interner.bytes > MAX_REMEMBERED {
+        if !self.packets.has_begun() || self.known.interner.bytes > MAX_REMEMBERED {
             return false;
         }
-        let known = self.sites.get(number as usize).and_then(Option::as_ref);
+        let Known { sites, tracks, .. } = &mut self.known;
+        let known = sites.get(number as usize).and_then(Option::as_ref);
         let Some(plain) = known.and_then(|known| known.plain.as_ref()) else { return false };
-        let Some(track) = plain.track(values, &mut self.tracks) else { return false };
+        let Some(track) = plain.track(values, tracks) else { return false };
         self.is_busy = true;
-        self.latest_ns = at_ns.max(self.latest_ns);
-        let default = default_clock(config);
-        let (time, clock) = time_of(&mut self.last_ns, self.latest_ns, config.unit_ns(), default);
-        Message::new(out).nested(trace::PACKET, |packet| {
-            packet.uint(packet::TIMESTAMP, time);
-            packet.prepared(&self.common);
-            if let Some(clock) = clock {
-                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock);
-            }
+        let at_ns = self.packets.advance(at_ns);
+        let time = self.packets.time(at_ns);
+        self.packets.timed(out, time, |packet| {
             packet.nested(packet::TRACK_EVENT, |event| plain.write(track, values, event));
         });
         true
@@ -197,9 +176,9 @@ impl Sequence {
         self.forget_if_full();
         // The clocks are compared now and then, so times can differ a little from what they were
         // meanwhile; they never go back.
-        let at_ns = event.at_ns.max(self.latest_ns);
+        let at_ns = self.packets.not_before(event.at_ns);
         let (process, thread) = (shared.process.uuid, shared.process.uuid ^ u64::from(self.tid));
-        let mut descriptors = Descriptors { known: &mut self.tracks, new: Vec::new() };
+        let mut descriptors = Descriptors { known: &mut self.known.tracks, new: Vec::new() };
         let extras = extras_of(event, thread, process, &mut descriptors);
         let descriptors = descriptors.new;
         if let Some(category) = extras.category
@@ -207,13 +186,13 @@ impl Sequence {
         {
             return None;
         }
-        self.latest_ns = at_ns;
+        self.packets.advance(at_ns);
         self.start_if_needed(shared, at_ns, out);
         for described in descriptors {
             self.describe(shared, described, out);
         }
-        let time = self.time(&shared.config, at_ns, extras.timestamp);
-        self.packet(time, out, |sequence, message| sequence.body(event, &extras, message));
+        let time = self.time(at_ns, extras.timestamp);
+        self.packet(time, out, |known, message| known.body(event, &extras, message));
         Some(extras.flush)
     }
 
@@ -226,7 +205,7 @@ impl Sequence {
         out: &mut Vec<u8>,
     ) {
         let time = self.untimed(shared, when, out);
-        self.packet(time, out, |Self { interner, .. }, message| {
+        self.packet(time, out, |Known { interner, .. }, message| {
             let kind = if opens { EventKind::SliceBegin } else { EventKind::Instant };
             message.uint(track_event::TYPE, kind as u64);
             for category in &known.categories {
@@ -258,37 +237,30 @@ impl Sequence {
         shared: &Shared,
         (at_ns, floor_ns): (Option<u64>, u64),
         out: &mut Vec<u8>,
-    ) -> (u64, Option<u64>) {
+    ) -> Time {
         let at_ns = match at_ns {
-            Some(at_ns) => {
-                self.latest_ns = self.latest_ns.max(at_ns);
-                self.latest_ns
-            }
-            None => self.latest_ns.max(floor_ns),
+            Some(at_ns) => self.packets.advance(at_ns),
+            None => self.packets.not_before(floor_ns),
         };
         self.forget_if_full();
         self.start_if_needed(shared, at_ns, out);
-        self.time(&shared.config, at_ns, None)
+        self.packets.time(at_ns)
     }
 
     /// Appends a packet with an event, whose fields `write` appends.
     fn packet(
         &mut self,
-        (time, clock): (u64, Option<u64>),
+        time: Time,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Self, &mut Message<'_>),
+        write: impl FnOnce(&mut Known, &mut Message<'_>),
     ) {
         self.is_busy = true;
-        Message::new(out).nested(trace::PACKET, |packet| {
-            packet.uint(packet::TIMESTAMP, time);
-            packet.prepared(&self.common);
-            if let Some(clock) = clock {
-                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock);
-            }
-            packet.nested(packet::TRACK_EVENT, |message| write(self, message));
-            if !self.interner.fresh.is_empty() {
-                packet.bytes(packet::INTERNED_DATA, &self.interner.fresh);
-                self.interner.fresh.clear();
+        let Self { packets, known, .. } = self;
+        packets.timed(out, time, |packet| {
+            packet.nested(packet::TRACK_EVENT, |message| write(known, message));
+            if !known.interner.fresh.is_empty() {
+                packet.bytes(packet::INTERNED_DATA, &known.interner.fresh);
+                known.interner.fresh.clear();
             }
         });
     }
@@ -296,18 +268,76 @@ impl Sequence {
     /// Starts again where too much is remembered. What is known of tracks is forgotten before the tracks of
     /// the next event are looked at.
     fn forget_if_full(&mut self) {
-        if self.needs_reset || self.interner.bytes > MAX_REMEMBERED {
-            self.needs_reset = true;
-            self.tracks.clear();
+        if !self.packets.has_begun() || self.known.interner.bytes > MAX_REMEMBERED {
+            self.packets.restart();
+            self.known.tracks.clear();
         }
     }
 
     fn start_if_needed(&mut self, shared: &Shared, at_ns: u64, out: &mut Vec<u8>) {
-        if self.needs_reset {
+        if !self.packets.has_begun() {
             self.start(shared, at_ns, out);
         }
     }
 
+    /// The time of an event, and its clock if that is not the default.
+    fn time(&mut self, at_ns: u64, custom: Option<(u64, u64)>) -> Time {
+        match custom {
+            None => self.packets.time(at_ns),
+            Some((clock, time)) if [clock::OF_SEQUENCE, self.packets.clock()].contains(&clock) => {
+                self.packets.time(time)
+            }
+            Some((clock, time)) => (time, Some(clock)),
+        }
+    }
+
+    /// Appends the three packets that a sequence starts with.
+    fn start(&mut self, shared: &Shared, at_ns: u64, out: &mut Vec<u8>) {
+        let Self { packets, is_first, dropped, tid, name, .. } = self;
+        let (config, process) = (&shared.config, &shared.process);
+        let thread = process.uuid ^ u64::from(*tid);
+        self.known = Known::default();
+        packets.begin(config.clock(), config.unit_ns(), at_ns);
+        let time = packets.time(at_ns);
+        packets.first(out, time, |packet| {
+            let is_first = std::mem::take(is_first);
+            if is_first {
+                packet.flag(packet::FIRST_PACKET_ON_SEQUENCE, true);
+            }
+            if std::mem::take(dropped) || is_first {
+                packet.uint(packet::PREVIOUS_PACKET_DROPPED, 1);
+            }
+            packets.defaults(packet, thread, at_ns);
+        });
+        packets.timed(out, time, |packet| {
+            packet.nested(packet::TRACK_DESCRIPTOR, |track| {
+                process.describe_thread(track, thread, *tid, name);
+            });
+        });
+        packets.timed(out, time, |packet| {
+            packet.nested(packet::TRACK_DESCRIPTOR, |track| process.describe(track));
+        });
+    }
+
+    /// Appends the descriptor of a track, once: of two with one uuid the first one's. It has neither a time nor flags.
+    fn describe(
+        &mut self,
+        shared: &mut Shared,
+        (uuid, other, descriptor): Described,
+        out: &mut Vec<u8>,
+    ) {
+        if self.known.tracks.insert(uuid, other) {
+            self.known.interner.bytes += descriptor.len() + 64;
+            Message::new(out).nested(trace::PACKET, |packet| {
+                packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.packets.id().into());
+                packet.bytes(packet::TRACK_DESCRIPTOR, &descriptor);
+            });
+        }
+        shared.compare(uuid, descriptor);
+    }
+}
+
+impl Known {
     /// The fields of `TrackEvent`.
     #[inline]
     fn body(&mut self, event: &Event<'_>, extras: &Extras<'_>, out: &mut Message<'_>) {
@@ -423,125 +453,6 @@ impl Sequence {
         let plain = head.and_then(|head| Plain::of(site, head, &arguments, event.values));
         KnownSite { category, name, head, plain, arguments }
     }
-
-    /// The time of an event, and its clock if that is not the default.
-    fn time(
-        &mut self,
-        config: &TrackEventConfig,
-        at_ns: u64,
-        custom: Option<(u64, u64)>,
-    ) -> (u64, Option<u64>) {
-        let unit = config.unit_ns();
-        let default = default_clock(config);
-        let at_ns = match custom {
-            None => at_ns,
-            Some((clock, time)) if clock == clock::OF_SEQUENCE || clock == default => time,
-            Some((clock, time)) => return (time, Some(clock)),
-        };
-        time_of(&mut self.last_ns, at_ns, unit, default)
-    }
-
-    /// Appends the three packets that a sequence starts with.
-    fn start(&mut self, shared: &Shared, at_ns: u64, out: &mut Vec<u8>) {
-        let (config, process) = (&shared.config, &shared.process);
-        let thread = process.uuid ^ u64::from(self.tid);
-        let (unit, default) = (config.unit_ns(), default_clock(config));
-        self.interner = Interner::default();
-        self.sites.clear();
-        self.categories.clear();
-        self.tracks.clear();
-        self.last_ns = at_ns / unit * unit;
-        self.needs_reset = false;
-        let (time, _) = self.time(config, at_ns, None);
-        Message::new(out).nested(trace::PACKET, |packet| {
-            packet.uint(packet::TIMESTAMP, time);
-            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
-            packet.uint(packet::SEQUENCE_FLAGS, packet::INCREMENTAL_STATE_CLEARED);
-            let is_first = std::mem::take(&mut self.is_first);
-            if is_first {
-                packet.flag(packet::FIRST_PACKET_ON_SEQUENCE, true);
-            }
-            if std::mem::take(&mut self.dropped) || is_first {
-                packet.uint(packet::PREVIOUS_PACKET_DROPPED, 1);
-            }
-            packet.nested(packet::TRACE_PACKET_DEFAULTS, |defaults| {
-                defaults.nested(packet_defaults::TRACK_EVENT_DEFAULTS, |event| {
-                    event.uint(track_event::TRACK_UUID, thread);
-                });
-                defaults.uint(packet_defaults::TIMESTAMP_CLOCK_ID, default);
-            });
-            if default == clock::BOOTTIME {
-                return;
-            }
-            packet.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
-                clock_at(snapshot, clock::BOOTTIME, at_ns, None);
-                if default == clock::OF_SEQUENCE {
-                    clock_at(snapshot, clock::OF_SEQUENCE, at_ns / unit, Some((true, unit)));
-                }
-                if unit > 1 {
-                    clock_at(
-                        snapshot,
-                        clock::OF_SEQUENCE_IN_UNITS,
-                        at_ns / unit,
-                        Some((false, unit)),
-                    );
-                }
-            });
-        });
-        self.descriptor_packet(out, Some(time), |descriptor| {
-            descriptor.uint(track_descriptor::UUID, thread);
-            descriptor.uint(track_descriptor::PARENT_UUID, process.uuid);
-            descriptor.nested(track_descriptor::THREAD, |thread| {
-                thread.uint(thread_descriptor::PID, process.pid.into());
-                thread.uint(thread_descriptor::TID, self.tid.into());
-                if !self.name.is_empty() {
-                    thread.text(thread_descriptor::THREAD_NAME, &self.name);
-                }
-            });
-        });
-        self.descriptor_packet(out, Some(time), |descriptor| {
-            descriptor.uint(track_descriptor::UUID, process.uuid);
-            descriptor.nested(track_descriptor::PROCESS, |message| {
-                message.uint(process_descriptor::PID, process.pid.into());
-                for argument in &process.command {
-                    message.text(process_descriptor::CMDLINE, argument);
-                }
-                message.text(process_descriptor::PROCESS_NAME, &process.name);
-            });
-        });
-    }
-
-    /// Appends the descriptor of a track, once: of two with one uuid the first one's.
-    fn describe(
-        &mut self,
-        shared: &mut Shared,
-        (uuid, other, descriptor): Described,
-        out: &mut Vec<u8>,
-    ) {
-        if self.tracks.insert(uuid, other) {
-            self.interner.bytes += descriptor.len() + 64;
-            self.descriptor_packet(out, None, |message| message.fields(&descriptor));
-        }
-        shared.compare(uuid, descriptor);
-    }
-
-    /// Appends a packet with the descriptor of a track. Only those of the thread and of the process
-    /// have a time.
-    fn descriptor_packet(
-        &self,
-        out: &mut Vec<u8>,
-        time: Option<u64>,
-        write: impl FnOnce(&mut Message<'_>),
-    ) {
-        Message::new(out).nested(trace::PACKET, |packet| {
-            if let Some(time) = time {
-                packet.uint(packet::TIMESTAMP, time);
-                packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
-            }
-            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
-            packet.nested(packet::TRACK_DESCRIPTOR, write);
-        });
-    }
 }
 
 /// Writes the type, the category and the name of an event that has its own.
@@ -574,16 +485,4 @@ fn varying_head(
 /// Whether events of this kind have a name and categories.
 fn is_named(kind: EventKind) -> bool {
     !matches!(kind, EventKind::SliceEnd | EventKind::Counter)
-}
-
-/// The instant that says how many events were lost, on the track of the process.
-pub(super) fn loss(out: &mut Message<'_>, process: u64, events: u64) {
-    out.uint(track_event::TYPE, EventKind::Instant as u64);
-    out.text(track_event::CATEGORIES, "memledger");
-    out.text(track_event::NAME, "events lost");
-    out.uint(track_event::TRACK_UUID, process);
-    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
-        annotation.text(debug_annotation::NAME, "events");
-        annotation.uint(debug_annotation::UINT_VALUE, events);
-    });
 }

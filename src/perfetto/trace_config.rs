@@ -56,8 +56,10 @@ impl SessionConfig {
             Error::InvalidSession(format!("line {} of the configuration: {why}", parser.line))
         })?;
         let mut config = Self::default();
+        let mut buffer = Buffer::default();
         config
-            .take(&fields)
+            .take("", &fields, &mut buffer)
+            .and_then(|()| config.take_buffer(&buffer))
             .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
         config.track_events.check()?;
         Ok(config)
@@ -69,149 +71,112 @@ impl SessionConfig {
         has_some.then(|| format!("{} has no effect here", self.unsupported.join(", ")))
     }
 
-    fn take(&mut self, fields: &[Field]) -> Result<(), String> {
-        let mut has_ring = false;
-        let mut bytes = 0;
+    /// Takes the fields of the message at `path`, which ends in a slash unless it is the outermost one.
+    fn take(&mut self, path: &str, fields: &[Field], buffer: &mut Buffer) -> Result<(), String> {
         for field in fields {
-            match (field.name.as_str(), &field.value) {
-                ("buffers", Value::Message(buffer)) => {
-                    for field in buffer {
-                        match (field.name.as_str(), &field.value) {
-                            ("size_kb", value) => bytes = value.number(field)? << 10,
-                            ("fill_policy", Value::Text(policy)) if policy == "RING_BUFFER" => {
-                                has_ring = true;
-                            }
-                            _ => self.note(field),
-                        }
-                    }
+            let path = format!("{path}{}", field.name);
+            let events = &mut self.track_events;
+            match (&*path, &field.value) {
+                (
+                    "buffers"
+                    | "data_sources"
+                    | "incremental_state_config"
+                    | "track_event/track_event_config"
+                    | "heapprofd/heapprofd_config"
+                    | "heapprofd/heapprofd_config/continuous_dump_config",
+                    Value::Message(fields),
+                ) => self.take(&(path + "/"), fields, buffer)?,
+                ("data_sources/config", Value::Message(source)) => {
+                    self.data_source(source, buffer)?
                 }
-                ("data_sources", Value::Message(source)) => {
-                    for field in source {
-                        match (field.name.as_str(), &field.value) {
-                            ("config", Value::Message(config)) => self.data_source(config)?,
-                            _ => self.note(field),
-                        }
-                    }
+                ("buffers/size_kb", value) => buffer.bytes = value.number(field)? << 10,
+                ("buffers/fill_policy", Value::Text(policy)) if policy == "RING_BUFFER" => {
+                    buffer.is_ring = true;
                 }
-                ("incremental_state_config", Value::Message(state)) => {
-                    for field in state {
-                        match field.name.as_str() {
-                            "clear_period_ms" => {
-                                let millis = field.value.number(field)?;
-                                self.clear_period = Some(Duration::from_millis(millis));
-                            }
-                            _ => self.note(field),
-                        }
-                    }
+                ("incremental_state_config/clear_period_ms", value) => {
+                    self.clear_period = Some(Duration::from_millis(value.number(field)?));
                 }
                 ("duration_ms", value) => {
                     // NOTE: 0 means no end, as in Perfetto.
                     let millis = Some(value.number(field)?).filter(|millis| *millis > 0);
                     self.duration = millis.map(Duration::from_millis);
                 }
-                // A file is always written as the session goes.
+                ("track_event/track_event_config/enabled_categories", value) => {
+                    events.enabled_categories.push(value.text(field)?);
+                }
+                ("track_event/track_event_config/disabled_categories", value) => {
+                    events.disabled_categories.push(value.text(field)?);
+                }
+                ("track_event/track_event_config/enabled_tags", value) => {
+                    events.enabled_tags.push(value.text(field)?);
+                }
+                ("track_event/track_event_config/disabled_tags", value) => {
+                    events.disabled_tags.push(value.text(field)?);
+                }
+                ("track_event/track_event_config/disable_incremental_timestamps", value) => {
+                    events.absolute_timestamps =
+                        matches!(value, Value::Text(text) if text == "true" || text == "1");
+                }
+                ("track_event/track_event_config/timestamp_unit_multiplier", value) => {
+                    events.timestamp_unit_ns = value.number(field)?;
+                }
+                ("heapprofd/heapprofd_config/continuous_dump_config/dump_interval_ms", value) => {
+                    self.memory = Some(Duration::from_millis(value.number(field)?))
+                }
+                // A file is always written as the session goes, to one buffer.
                 ("write_into_file", _) => {}
-                _ => self.note(field),
+                (
+                    "track_event/name"
+                    | "track_event/target_buffer"
+                    | "heapprofd/name"
+                    | "heapprofd/target_buffer",
+                    _,
+                ) => {}
+                _ => self.unsupported.push(format!("{} (line {})", field.name, field.line)),
             }
         }
-        self.ring_bytes = has_ring.then_some(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    /// Takes a data source, whose name says what its fields mean.
+    fn data_source(&mut self, fields: &[Field], buffer: &mut Buffer) -> Result<(), String> {
+        let name = fields.iter().find(|field| field.name == "name");
+        let source = match name.map(|name| (&name.value, name.line)) {
+            None => "track_event",
+            Some((Value::Text(source), _)) => source,
+            Some((Value::Message(_), line)) => {
+                return Err(format!("line {line}: the name of a data source is a text"));
+            }
+        };
+        match source {
+            "track_event" => self.take("track_event/", fields, buffer),
+            HEAP_PROFILE => {
+                self.memory.get_or_insert(DEFAULT_INTERVAL);
+                self.take("heapprofd/", fields, buffer)
+            }
+            _ => {
+                let line = name.map_or(0, |name| name.line);
+                self.unsupported.push(format!("the data source {source:?} (line {line})"));
+                Ok(())
+            }
+        }
+    }
+
+    fn take_buffer(&mut self, buffer: &Buffer) -> Result<(), String> {
+        let bytes = usize::try_from(buffer.bytes).unwrap_or(usize::MAX);
+        self.ring_bytes = buffer.is_ring.then_some(bytes);
         if self.ring_bytes.is_some_and(|bytes| bytes > 1 << 30) {
             return Err(format!("a ring of {} MiB is larger than 1024 MiB", bytes >> 20));
         }
         Ok(())
     }
+}
 
-    fn data_source(&mut self, fields: &[Field]) -> Result<(), String> {
-        let name = fields.iter().find(|field| field.name == "name");
-        if let Some(name) = name {
-            let Value::Text(source) = &name.value else {
-                return Err(format!("line {}: the name of a data source is a text", name.line));
-            };
-            match source.as_str() {
-                "track_event" => {}
-                HEAP_PROFILE => return self.heap_profile(fields),
-                _ => {
-                    let source = format!("the data source {source:?} (line {})", name.line);
-                    self.unsupported.push(source);
-                    return Ok(());
-                }
-            }
-        }
-        for field in fields {
-            match (field.name.as_str(), &field.value) {
-                ("name" | "target_buffer", _) => {}
-                ("track_event_config", Value::Message(config)) => {
-                    self.track_event_config(config)?
-                }
-                _ => self.note(field),
-            }
-        }
-        Ok(())
-    }
-
-    /// The data source of the heap profiler: memory is in the session.
-    fn heap_profile(&mut self, fields: &[Field]) -> Result<(), String> {
-        self.memory.get_or_insert(DEFAULT_INTERVAL);
-        for field in fields {
-            match (field.name.as_str(), &field.value) {
-                ("name" | "target_buffer", _) => {}
-                ("heapprofd_config", Value::Message(config)) => {
-                    for field in config {
-                        match (field.name.as_str(), &field.value) {
-                            ("continuous_dump_config", Value::Message(config)) => {
-                                for field in config {
-                                    match field.name.as_str() {
-                                        "dump_interval_ms" => {
-                                            let millis = field.value.number(field)?;
-                                            self.memory = Some(Duration::from_millis(millis));
-                                        }
-                                        _ => self.note(field),
-                                    }
-                                }
-                            }
-                            _ => self.note(field),
-                        }
-                    }
-                }
-                _ => self.note(field),
-            }
-        }
-        Ok(())
-    }
-
-    fn track_event_config(&mut self, fields: &[Field]) -> Result<(), String> {
-        for field in fields {
-            let config = &mut self.track_events;
-            let list = match field.name.as_str() {
-                "enabled_categories" => &mut config.enabled_categories,
-                "disabled_categories" => &mut config.disabled_categories,
-                "enabled_tags" => &mut config.enabled_tags,
-                "disabled_tags" => &mut config.disabled_tags,
-                "disable_incremental_timestamps" => {
-                    config.absolute_timestamps = field.value == Value::Text("true".into())
-                        || field.value == Value::Text("1".into());
-                    continue;
-                }
-                "timestamp_unit_multiplier" => {
-                    config.timestamp_unit_ns = field.value.number(field)?;
-                    continue;
-                }
-                _ => {
-                    self.note(field);
-                    continue;
-                }
-            };
-            let Value::Text(pattern) = &field.value else {
-                return Err(format!("line {}: {} is a text", field.line, field.name));
-            };
-            list.push(pattern.clone());
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, field: &Field) {
-        self.unsupported.push(format!("{} (line {})", field.name, field.line));
-    }
+/// The buffer of a configuration.
+#[derive(Default)]
+struct Buffer {
+    bytes: u64,
+    is_ring: bool,
 }
 
 /// A field of a message in text form.
@@ -238,6 +203,13 @@ impl Value {
         let refused =
             || format!("line {}: {} is a number below 4294967296", field.line, field.name);
         number.map(u64::from).ok_or_else(refused)
+    }
+
+    fn text(&self, field: &Field) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Message(_) => Err(format!("line {}: {} is a text", field.line, field.name)),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::protobuf::perfetto;
 #[cfg(tracking)]
 use crate::protobuf::{
     Message,
-    perfetto::{counter_descriptor, track_descriptor},
+    perfetto::{track, track_descriptor},
 };
 #[cfg(tracking)]
 use crate::trace::write::{state, untracked};
@@ -157,22 +157,10 @@ impl<'a> TrackBuilder<'a> {
     fn descriptor(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
-        message.uint(track_descriptor::UUID, self.uuid);
-        message.nonzero(track_descriptor::PARENT_UUID, self.parent);
-        message.text(track_descriptor::NAME, self.name);
+        track::named(&mut message, self.uuid, self.parent, self.name);
         match self.kind {
             TrackKind::Named => {}
-            TrackKind::Counter => {
-                message.nested(track_descriptor::COUNTER, |counter| match self.unit {
-                    "" => {}
-                    "ns" => counter.uint(counter_descriptor::UNIT, counter_descriptor::TIME_NS),
-                    "count" => counter.uint(counter_descriptor::UNIT, counter_descriptor::COUNT),
-                    "bytes" => {
-                        counter.uint(counter_descriptor::UNIT, counter_descriptor::SIZE_BYTES)
-                    }
-                    unit => counter.text(counter_descriptor::UNIT_NAME, unit),
-                })
-            }
+            TrackKind::Counter => track::counter(&mut message, self.unit),
             TrackKind::State => message.nested(track_descriptor::STATE, |_| {}),
         }
         bytes

@@ -15,13 +15,15 @@ use super::config::TrackEventConfig;
 use super::emit::{self, Form, MAX_SHORT};
 use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
-use super::sequence::{self, Event, Process, Sequence, Shared, Values};
+use super::sequence::{Event, Sequence, Shared, Values};
 use super::track;
 use super::value::{MAX_TEXTS, MAX_VALUES};
 use crate::error::Error;
 use crate::platform::os;
 use crate::protobuf::Message;
-use crate::protobuf::perfetto::{clock, clock_snapshot, packet, trace};
+use crate::protobuf::perfetto::sequence::{Moment, clocks};
+use crate::protobuf::perfetto::track::{Argument, Process, instant};
+use crate::protobuf::perfetto::{clock, packet, trace, track_event};
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, split_item};
@@ -178,15 +180,9 @@ impl SessionWriter {
 
     /// Appends the packet that each part of the output begins with: what all clocks say now.
     fn describe(&mut self) {
-        let clocks = os::clocks();
         Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
             packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
-            packet.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
-                for (id, time) in clocks {
-                    sequence::clock_at(snapshot, id, time, None);
-                }
-                snapshot.uint(clock_snapshot::PRIMARY_TRACE_CLOCK, clock::BOOTTIME);
-            });
+            clocks(packet, os::clocks());
         });
     }
 
@@ -402,7 +398,7 @@ impl SessionWriter {
             return Some(());
         }
         // PERF: most events are like one before.
-        if sequence.plain_event(&self.shared.config, (at_ns, number), values, &mut self.packets) {
+        if sequence.plain_event((at_ns, number), values, &mut self.packets) {
             self.events += 1;
             if self.packets.len() >= self.write_at {
                 self.write(Some(sequence));
@@ -450,7 +446,8 @@ impl SessionWriter {
             packet.uint(packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
             packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
             packet.nested(packet::TRACK_EVENT, |event| {
-                sequence::loss(event, process, lost);
+                event.text(track_event::CATEGORIES, "memledger");
+                instant(event, process, "events lost", &[("events", Argument::Number(lost))]);
             });
         });
     }
@@ -490,10 +487,9 @@ impl SessionWriter {
     }
 }
 
-/// The time since the system was started, and how long the system has slept.
-fn now() -> (u64, u64) {
-    let now = os::since_boot();
-    (now, now.saturating_sub(os::now()))
+fn now() -> Moment {
+    let at_ns = os::since_boot();
+    Moment { at_ns, asleep_ns: at_ns.saturating_sub(os::now()) }
 }
 
 impl Sink for SessionWriter {

@@ -2,6 +2,9 @@
 //! of tracks. Both who writes such files need them: the sessions of a program, and the export of a trace.
 #![allow(dead_code, reason = "each of both needs only some of them")]
 
+pub(crate) mod sequence;
+pub(crate) mod track;
+
 /// The hash that uuids of tracks are made of: FNV-1a with 64 bits.
 pub(crate) const fn fnv1a(bytes: &[u8]) -> u64 {
     let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325_u64, 0);

@@ -9,9 +9,8 @@ mod text;
 
 use super::Format;
 use super::completeness::damaged;
-use super::input::{display_name, open, unreadable};
+use super::input::{open, unreadable};
 use crate::error::{CliError, Outcome};
-use crate::pftrace::{self, events::Choice};
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
 use memledger::trace::read::{Reader, Visitor};
@@ -26,20 +25,16 @@ Examples:
   memledger events run.memledger --filter '*Alloc*' --stacks
   memledger events run.utrace --filter 'Memory.*Alloc*' --thread 2
   memledger events run.utrace --format json | jq '.events[].name'
-  memledger events run.pftrace --filter SLICE_BEGIN      of a file of Perfetto
 
 A line has the serial (- if the event has none), the thread (- if it belongs to none, as what the
 tracker itself says), the name, and the fields. Addresses are hexadecimal. A bookmark has its text
-in place of its arguments. A { follows an event that opens a scope.
-
-Of a file of Perfetto, a line has a packet: its time, its sequence, its kind, and its content, with what
-its numbers stand for. --filter looks at kinds, types and names, --thread at the system's ids.";
+in place of its arguments. A { follows an event that opens a scope.";
 
 /// Arguments of `memledger events`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct EventsArgs {
-    /// The trace, or a file of Perfetto; - for standard input
+    /// The trace; - for standard input
     trace: PathBuf,
     /// Only events whose name fits, with * and ?; may be given more than once
     #[arg(long, value_name = "GLOB")]
@@ -65,15 +60,8 @@ pub struct EventsArgs {
 
 /// Runs the command.
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let (source, is_perfetto) = pftrace::recognise(open(&args.trace)?)?;
-    if is_perfetto {
-        let EventsArgs { filter, thread, limit, stacks, format, .. } = args;
-        let (filters, thread, limit) = (&**filter, *thread, *limit);
-        let choice = Choice { filters, thread, limit, stacks: *stacks, format: *format };
-        return pftrace::events::run(&display_name(&args.trace), source, &choice, out);
-    }
     let stacks = args.stacks.then(|| Stacks::read(args)).transpose()?;
-    let mut reader = Reader::open(source).map_err(|e| unreadable(&args.trace, e))?;
+    let mut reader = Reader::open(open(&args.trace)?).map_err(|e| unreadable(&args.trace, e))?;
     let mut printer = Printer::new(args, stacks, out);
     let json = args.format == Format::Json;
     if json {

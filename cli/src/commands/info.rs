@@ -9,7 +9,6 @@ use super::Format;
 use super::completeness::{missing, outcome};
 use super::input::{display_name, open_watched, unreadable};
 use crate::error::{CliError, Outcome};
-use crate::pftrace;
 use facts::Facts;
 pub(super) use facts::hex;
 use memledger::analysis::Analyzer;
@@ -23,7 +22,7 @@ use std::path::PathBuf;
 /// Arguments of `memledger info`.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
-    /// The trace, or a file of Perfetto; - for standard input
+    /// The trace; - for standard input
     trace: PathBuf,
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
@@ -36,12 +35,9 @@ pub struct InfoArgs {
 /// Runs the command.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let name = display_name(&args.trace);
-    let (source, is_perfetto) = pftrace::recognise(open_watched(&args.trace)?)?;
-    if is_perfetto {
-        return pftrace::info::run(&name, source, args.format, args.allow_incomplete, out);
-    }
     let mut both = (Facts::default(), Analyzer::new().largest_live(0));
-    let summary = read(source, &mut both).map_err(|error| unreadable(&args.trace, error))?;
+    let summary = read(open_watched(&args.trace)?, &mut both)
+        .map_err(|error| unreadable(&args.trace, error))?;
     let (facts, analyzer) = both;
     let lacks = lacks(&analyzer.report());
     match args.format {

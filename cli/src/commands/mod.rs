@@ -26,8 +26,6 @@ pub mod top;
 pub mod traces;
 pub mod view;
 
-pub(crate) use completeness::outcome;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// Parses the name of one of these.

@@ -61,8 +61,6 @@ targets! {
     messages,
     /// A whole trace to packets and events.
     packets,
-    /// Any bytes as a file of Perfetto.
-    pftrace,
     /// The first bytes that a program sends to a recorder.
     recorder,
     /// Flags, as `MEMLEDGER_*` variables; names of files, addresses.

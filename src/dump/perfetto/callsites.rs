@@ -1,9 +1,9 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use super::sequence::intern;
 use crate::analysis::{BucketRow, CallKind, Calls, CodeRange, Module, Report};
 use crate::dump::buckets::{figures_of, scope_frames};
 use crate::protobuf::Message;
+use crate::protobuf::perfetto::sequence::intern;
 use crate::protobuf::perfetto::{callstack, frame, interned_data, mapping};
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -4,9 +4,10 @@
 //! are at least [`POINTS`]th of its duration apart, at the peak and at the end. A counter has a point where
 //! its value is another one than at the point before.
 
-use super::sequence::Sequence;
-use super::tracks::{Tracks, Unit};
+use super::START_NS;
+use super::tracks::{Tracks, point};
 use crate::analysis::{BlockChange, BlockEvent, Figures, Report, RssPoint};
+use crate::protobuf::perfetto::sequence::Sequence;
 use std::collections::HashMap;
 
 /// The number of points of a counter, at most one more for the peak and one for the end.
@@ -47,17 +48,15 @@ impl Counters {
         sequence: &mut Sequence,
         out: &mut Vec<u8>,
     ) -> Self {
-        let process = tracks.process;
+        let process = tracks.process.uuid;
         let mut counters = Vec::new();
         let mut add = |track| {
             counters.push(Counter { track, value: 0, written: None });
             counters.len() as u32 - 1
         };
-        for (name, unit) in [
-            ("live bytes", Unit::Bytes),
-            ("live blocks", Unit::Count),
-            ("allocated bytes", Unit::Bytes),
-        ] {
+        for (name, unit) in
+            [("live bytes", "bytes"), ("live blocks", "count"), ("allocated bytes", "bytes")]
+        {
             add(tracks.counter(name, unit, process, sequence, out));
         }
         let groups = report.by_group.iter().map(|row| (&*row.group, &row.inclusive));
@@ -76,12 +75,12 @@ impl Counters {
             order.sort_unstable();
             for (path, counter) in order {
                 let name = path.join(" > ");
-                *counter = add(tracks.counter(&name, Unit::Bytes, parent, sequence, out));
+                *counter = add(tracks.counter(&name, "bytes", parent, sequence, out));
             }
         }
         let mut rss = (0, Vec::new());
         if let Some(found) = &report.rss {
-            let track = tracks.counter("RSS", Unit::Bytes, process, sequence, out);
+            let track = tracks.counter("RSS", "bytes", process, sequence, out);
             rss = (track, found.timeline.iter().rev().copied().collect());
         }
         let (of_bucket, of_row) = of_buckets(report, &by_group, &by_scope);
@@ -139,11 +138,12 @@ impl Counters {
 
     /// Writes the values that have changed.
     pub(super) fn point(&mut self, at_ns: u64, sequence: &mut Sequence, out: &mut Vec<u8>) {
-        while let Some(point) = self.rss.1.pop_if(|point| point.at_ns <= at_ns) {
+        let time = |point: &RssPoint| START_NS.saturating_add(point.at_ns);
+        while let Some(rss) = self.rss.1.pop_if(|point| time(point) <= at_ns) {
             // The packets of a sequence are in the order of their times.
-            let at_ns = point.at_ns.max(self.last_ns.unwrap_or(0));
+            let at_ns = time(&rss).max(self.last_ns.unwrap_or(0));
             self.last_ns = Some(at_ns);
-            sequence.counter(out, at_ns, self.rss.0, point.bytes as i64);
+            point(sequence, at_ns, self.rss.0, rss.bytes as i64, out);
         }
         let at_ns = self.last_ns.map_or(at_ns, |last| at_ns.max(last.saturating_add(1)));
         for counter in &mut self.counters {
@@ -152,7 +152,7 @@ impl Counters {
             }
             counter.written = Some(counter.value);
             self.last_ns = Some(at_ns);
-            sequence.counter(out, at_ns, counter.track, counter.value);
+            point(sequence, at_ns, counter.track, counter.value, out);
         }
     }
 }

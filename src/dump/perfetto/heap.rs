@@ -8,10 +8,11 @@
 //! - A dump counts when a packet of it has `continued = false`.
 //! - The time of a dump is one of clock 4, which the first packet of the trace must relate to the others.
 
+use super::START_NS;
 use super::callsites::{Callsites, Interned};
-use super::sequence::{START_NS, Sequence};
 use crate::analysis::{BlockChange, BlockEvent, Report};
 use crate::protobuf::Message;
+use crate::protobuf::perfetto::sequence::{Moment, Sequence};
 use crate::protobuf::perfetto::{heap_sample, packet, process_heap_samples, profile_packet};
 use std::collections::BTreeMap;
 
@@ -72,7 +73,7 @@ struct Sites {
 #[derive(Debug)]
 pub(super) struct HeapProfile<'a> {
     report: &'a Report,
-    pid: u64,
+    pid: u32,
     callsites: Callsites,
     /// By bucket: its callstack; `None` if other blocks count for its blocks.
     of_bucket: Vec<Option<u32>>,
@@ -84,7 +85,7 @@ pub(super) struct HeapProfile<'a> {
 }
 
 impl<'a> HeapProfile<'a> {
-    pub(super) fn new(report: &'a Report, all_frames: bool, pid: u64, first_sequence: u32) -> Self {
+    pub(super) fn new(report: &'a Report, all_frames: bool, pid: u32, first_sequence: u32) -> Self {
         let mut callsites = Callsites::default();
         let of_bucket = callsites.add(report, &report.by_bucket, all_frames);
         let heaps = BTreeMap::new();
@@ -182,10 +183,11 @@ impl<'a> HeapProfile<'a> {
                     samples.push((site, sums));
                 }
             }
-            let at = START_NS.saturating_add(at_ns).max(self.dumped_ns.saturating_add(1));
-            let dump = Dump::new(self.report, self.pid, (at, 0), &samples);
+            let at_ns = at_ns.max(self.dumped_ns.saturating_add(1));
+            let at = Moment { at_ns, asleep_ns: 0 };
+            let dump = Dump::new(self.report, self.pid, at, &samples);
             if heap.heap.dump(&dump, &self.callsites, out) {
-                self.dumped_ns = at;
+                self.dumped_ns = at_ns;
             }
         }
     }
@@ -193,22 +195,20 @@ impl<'a> HeapProfile<'a> {
 
 /// A dump: what some callstacks have allocated and freed, and how often, since the start.
 pub(super) struct Dump<'a> {
-    pid: u64,
+    pid: u32,
     from_startup: bool,
     /// The mean number of bytes from one sample to the next.
     interval: u64,
     samples: &'a [(u32, [u64; 4])],
-    /// Its time, on the clock of the sequence.
-    at: u64,
-    /// How much clock 4 is behind that clock.
-    asleep_ns: u64,
+    /// Clock 4 is behind that of the sequence by the time that the system has slept.
+    at: Moment,
 }
 
 impl<'a> Dump<'a> {
     pub(super) fn new(
         report: &Report,
-        pid: u64,
-        (at, asleep_ns): (u64, u64),
+        pid: u32,
+        at: Moment,
         samples: &'a [(u32, [u64; 4])],
     ) -> Self {
         Self {
@@ -217,7 +217,6 @@ impl<'a> Dump<'a> {
             interval: report.stack_sampling_bytes.unwrap_or(1),
             samples,
             at,
-            asleep_ns,
         }
     }
 }
@@ -254,7 +253,7 @@ impl Heap {
             self.write(dump, part, continued, callsites, out);
         }
         if !dump.samples.is_empty() {
-            self.dumped_ns = dump.at;
+            self.dumped_ns = dump.at.at_ns;
         }
         !dump.samples.is_empty()
     }
@@ -276,7 +275,7 @@ impl Heap {
             .iter()
             .map(|(site, sums)| (interned.stack(callsites, *site, &mut message), *sums))
             .collect();
-        sequence.packet(out, dump.at.saturating_sub(START_NS), |packet| {
+        sequence.packet(out, dump.at.at_ns, |packet| {
             if !data.is_empty() {
                 packet.bytes(packet::INTERNED_DATA, &data);
             }
@@ -284,11 +283,11 @@ impl Heap {
                 profile.uint(profile_packet::INDEX, *index);
                 profile.flag(profile_packet::CONTINUED, continued);
                 profile.nested(profile_packet::PROCESS_DUMPS, |message| {
-                    message.uint(field::PID, dump.pid);
+                    message.uint(field::PID, dump.pid.into());
                     message.flag(field::FROM_STARTUP, dump.from_startup);
-                    message.uint(field::TIMESTAMP, dump.at.saturating_sub(dump.asleep_ns));
-                    let from = dumped_ns.saturating_sub(dump.asleep_ns);
-                    message.uint(field::START_TIMESTAMP, from);
+                    let Moment { at_ns, asleep_ns } = dump.at;
+                    message.uint(field::TIMESTAMP, at_ns.saturating_sub(asleep_ns));
+                    message.uint(field::START_TIMESTAMP, dumped_ns.saturating_sub(asleep_ns));
                     message.text(field::HEAP_NAME, name);
                     // NOTE: without the second, the reader has no counts.
                     message.uint(field::SAMPLING_INTERVAL_BYTES, dump.interval);

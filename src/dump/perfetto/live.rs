@@ -7,13 +7,15 @@
 use super::callsites::Callsites;
 use super::counters::{MOST, largest};
 use super::heap::{Dump, Heap};
-use super::sequence::{START_NS, Sequence};
 use super::slices::{Slices, ThreadTrack};
 use super::totals;
-use super::tracks::{Tracks, Unit};
+use super::tracks::{Tracks, point};
 use crate::analysis::{BucketRow, Figures, Report};
 use crate::dump::buckets::{figures_of, notes};
+use crate::protobuf::Message;
 use crate::protobuf::perfetto::named_track_uuid;
+use crate::protobuf::perfetto::sequence::{Moment, Sequence};
+use crate::protobuf::perfetto::track::{self, Process};
 use std::collections::HashMap;
 
 /// The numbers of the sequences, above those that 16 bits have.
@@ -31,37 +33,6 @@ const MOST_COUNTERS: usize = 4 * MOST;
 const STEP_NS: u64 = 10_000_000;
 /// A thread that has allocated nothing for this time is forgotten.
 const IDLE_NS: u64 = 10_000_000_000;
-
-/// A moment: nanoseconds since the system was started, and how many of them it has slept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) at_ns: u64,
-    pub(crate) asleep_ns: u64,
-}
-
-impl Moment {
-    /// The time of a packet. Sequences add the start of a trace, which is not theirs here.
-    fn packet_ns(self) -> u64 {
-        self.at_ns.saturating_sub(START_NS)
-    }
-}
-
-/// The process that a session runs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveProcess<'a> {
-    pub(crate) uuid: u64,
-    pub(crate) pid: u32,
-    pub(crate) name: &'a str,
-}
-
-/// A thread that has allocated.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveThread<'a> {
-    /// The tracker's number.
-    pub(crate) number: u32,
-    pub(crate) tid: u32,
-    pub(crate) name: &'a str,
-}
 
 /// A counter, and its value in the last packet.
 #[derive(Debug)]
@@ -84,7 +55,6 @@ type Sums = [u64; 4];
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct LiveMemory {
-    process: u64,
     sequence: Sequence,
     tracks: Tracks,
     /// The track that all counters are below.
@@ -111,25 +81,24 @@ pub(crate) struct LiveMemory {
 
 impl LiveMemory {
     /// The memory from `now` on.
-    pub(crate) fn new(process: LiveProcess<'_>, now: Moment, out: &mut Vec<u8>) -> Self {
+    pub(crate) fn new(process: Process, now: Moment, out: &mut Vec<u8>) -> Self {
         let mut sequence = Sequence::new(COUNTER_SEQUENCE);
         begin(&mut sequence, now, out);
-        let (uuid, pid) = (process.uuid, process.pid.into());
-        let mut tracks = Tracks::of_process(uuid, pid, process.name, &mut sequence, out);
+        let uuid = process.uuid;
+        let mut tracks = Tracks::of_process(process, &mut sequence, out);
         let memory = tracks.named("memory", uuid, &mut sequence, out);
         let mut counter = |name, unit| Counter {
             track: tracks.counter(name, unit, memory, &mut sequence, out),
             written: None,
         };
         let totals = [
-            counter("live bytes", Unit::Bytes),
-            counter("live blocks", Unit::Count),
-            counter("allocated bytes", Unit::Bytes),
+            counter("live bytes", "bytes"),
+            counter("live blocks", "count"),
+            counter("allocated bytes", "bytes"),
         ];
         let mut slices = Slices::new(THREAD_SEQUENCES, STEP_NS);
-        slices.step(now.packet_ns(), out);
+        slices.step(now.at_ns, out);
         Self {
-            process: uuid,
             sequence,
             tracks,
             memory,
@@ -148,37 +117,38 @@ impl LiveMemory {
         }
     }
 
-    /// Counts what a thread has allocated in a context: bytes, and how often. `path` has the names of its
-    /// scopes, outermost first.
+    /// Counts what a thread has allocated in a context: bytes, and how often. The thread is its number, its
+    /// id in the system, and its name; `path` has the names of the scopes of the context, outermost first.
     pub(crate) fn allocated<'p, P: IntoIterator<Item = &'p str>>(
         &mut self,
-        thread: LiveThread<'_>,
+        (number, tid, thread_name): (u32, u32, &str),
         context: u32,
         sum: (i64, i64),
         path: impl FnOnce() -> P,
         out: &mut Vec<u8>,
     ) {
-        let Self { slices, scopes, tracks, process, .. } = self;
+        let Self { slices, scopes, tracks: Tracks { process, .. }, .. } = self;
         let scope = *scopes.entry(context).or_insert_with(|| slices.scope(path()));
         let track = || {
-            let around = *process ^ u64::from(thread.tid);
+            let around = process.uuid ^ u64::from(tid);
             // NOTE: not the track of the thread itself: slices of track events are there, and the two are
             // not within one another.
             let name = "memory scopes";
             let uuid = named_track_uuid(name, 0, around);
-            let mut own = Vec::new();
-            super::tracks::named(&mut crate::protobuf::Message::new(&mut own), uuid, around, name);
-            let of_thread = tracks.thread_descriptor(around, thread.tid.into(), thread.name);
+            let (mut of_thread, mut own) = (Vec::new(), Vec::new());
+            let message = &mut Message::new(&mut of_thread);
+            process.describe_thread(message, around, tid, thread_name);
+            track::named(&mut Message::new(&mut own), uuid, around, name);
             ThreadTrack { uuid, descriptors: vec![of_thread, own] }
         };
-        slices.allocated(thread.number, scope, sum, track, out);
+        slices.allocated(number, scope, sum, track, out);
     }
 
     /// Writes the slices up to `now`, if that is a step.
     pub(crate) fn step(&mut self, now: Moment, out: &mut Vec<u8>) {
-        if self.slices.begins_step(now.packet_ns()) {
-            self.slices.step(now.packet_ns(), out);
-            self.slices.rest(now.packet_ns(), IDLE_NS, out);
+        if self.slices.begins_step(now.at_ns) {
+            self.slices.step(now.at_ns, out);
+            self.slices.rest(now.at_ns, IDLE_NS, out);
         }
     }
 
@@ -229,10 +199,10 @@ impl LiveMemory {
             }
         }
         self.is_whole = false;
-        let at = now.at_ns.max(self.dumped_ns.saturating_add(1));
-        let dump = Dump::new(report, self.tracks.pid, (at, now.asleep_ns), &samples);
+        let at_ns = now.at_ns.max(self.dumped_ns.saturating_add(1));
+        let dump = Dump::new(report, self.tracks.process.pid, Moment { at_ns, ..now }, &samples);
         if self.heap.dump(&dump, &self.callsites, out) {
-            self.dumped_ns = at;
+            self.dumped_ns = at_ns;
         }
     }
 
@@ -259,7 +229,7 @@ impl LiveMemory {
         now: Moment,
         out: &mut Vec<u8>,
     ) {
-        self.slices.finish(now.packet_ns(), out);
+        self.slices.finish(now.at_ns, out);
         self.point(report, now, out);
         self.dump(report, now, out);
         if let Some(peak) = peak {
@@ -267,7 +237,7 @@ impl LiveMemory {
             self.peak(report, Moment { at_ns, ..peak }, out);
         }
         let Self { memory, sequence, tracks, .. } = self;
-        totals(report, &notes(report, true), *memory, now.packet_ns(), sequence, tracks, out);
+        totals(report, &notes(report, true), *memory, now.at_ns, sequence, tracks, out);
     }
 
     /// Writes what was live at the peak: a point of each counter, and a heap of its own.
@@ -277,7 +247,7 @@ impl LiveMemory {
         begin(&mut sequence, peak, out);
         let totals = [report.totals.peak_bytes, report.totals.blocks_at_peak];
         for (counter, value) in self.totals.iter().zip(totals) {
-            sequence.counter(out, peak.packet_ns(), counter.track, value as i64);
+            point(&mut sequence, peak.at_ns, counter.track, value as i64, out);
         }
         let groups = report.by_group.iter().map(|row| (&row.group, &row.inclusive));
         let scopes = report.by_scope.iter().map(|row| (&row.path, &row.inclusive));
@@ -287,7 +257,7 @@ impl LiveMemory {
         {
             if let Some(counter) = rows.counters.get(path) {
                 let value = figures.live_bytes_at_peak;
-                sequence.counter(out, peak.packet_ns(), counter.track, value as i64);
+                point(&mut sequence, peak.at_ns, counter.track, value as i64, out);
             }
         }
         let mut sums = vec![Sums::default(); self.callsites.len()];
@@ -302,8 +272,8 @@ impl LiveMemory {
             (0_u32..).zip(sums).filter(|(_, sums)| *sums != Sums::default()).collect();
         let name = format!("{ALL_HEAPS} at the peak");
         let mut heap = Heap::new(name, PEAK_HEAP_SEQUENCE, self.started_ns);
-        let at = (peak.at_ns.max(self.started_ns + 1), peak.asleep_ns);
-        let dump = Dump::new(report, self.tracks.pid, at, &samples);
+        let at = Moment { at_ns: peak.at_ns.max(self.started_ns + 1), ..peak };
+        let dump = Dump::new(report, self.tracks.process.pid, at, &samples);
         heap.dump(&dump, &self.callsites, out);
     }
 
@@ -318,7 +288,7 @@ impl LiveMemory {
         self.heap.restart();
         // The next dump has all callstacks. Its sums are since the start, as those of all dumps.
         self.is_whole = true;
-        self.slices.restart(now.packet_ns(), out);
+        self.slices.restart(now.at_ns, out);
     }
 }
 
@@ -341,7 +311,7 @@ impl Rows {
             let parent =
                 *self.parent.get_or_insert_with(|| tracks.named(title, memory, sequence, out));
             let name = path.join(" > ");
-            let track = tracks.counter(&name, Unit::Bytes, parent, sequence, out);
+            let track = tracks.counter(&name, "bytes", parent, sequence, out);
             self.counters.insert(path.to_vec(), Counter { track, written: None });
         }
     }
@@ -351,14 +321,14 @@ impl Counter {
     fn point(&mut self, value: u64, sequence: &mut Sequence, now: Moment, out: &mut Vec<u8>) {
         if self.written != Some(value) {
             self.written = Some(value);
-            sequence.counter(out, now.packet_ns(), self.track, value as i64);
+            point(sequence, now.at_ns, self.track, value as i64, out);
         }
     }
 }
 
 /// Writes the first packet of a sequence, which says that its state is cleared.
 fn begin(sequence: &mut Sequence, now: Moment, out: &mut Vec<u8>) {
-    sequence.packet(out, now.packet_ns(), |_| {});
+    sequence.packet(out, now.at_ns, |_| {});
 }
 
 /// What a dump has: allocated and freed, of allocated and live. NOTE: a reader drops sums that fall. A block

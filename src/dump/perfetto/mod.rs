@@ -7,7 +7,7 @@
 //! | slices on the threads' tracks | scopes in which a thread allocates | `slices.rs` |
 //! | instants | bookmarks, exact totals, what the trace lacks | `mod.rs` |
 //!
-//! `fields.rs` has the numbers of fields, `sequence.rs` packets and their times, `tracks.rs` tracks.
+//! `tracks.rs` has tracks; packets are written by `protobuf::perfetto`.
 //!
 //! `live.rs` has the same for a session of a program that runs, from its reports.
 //!
@@ -19,7 +19,6 @@ mod counters;
 mod heap;
 #[cfg(all(tracking, feature = "perfetto"))]
 mod live;
-mod sequence;
 mod slices;
 #[cfg(test)]
 mod tests;
@@ -27,12 +26,17 @@ mod tracks;
 
 use super::buckets::notes;
 use crate::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report, ScopeRow};
-use crate::protobuf::perfetto::{debug_annotation, packet, track_event};
+#[cfg(all(tracking, feature = "perfetto"))]
+pub(crate) use crate::protobuf::perfetto::sequence::Moment;
+use crate::protobuf::perfetto::sequence::{Sequence, clocks};
+#[cfg(all(tracking, feature = "perfetto"))]
+pub(crate) use crate::protobuf::perfetto::track::Process;
+use crate::protobuf::perfetto::track::{Argument, instant};
+use crate::protobuf::perfetto::{clock, packet};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
 #[cfg(all(tracking, feature = "perfetto"))]
-pub(crate) use live::{LiveMemory, LiveProcess, LiveThread, Moment};
-use sequence::Sequence;
+pub(crate) use live::LiveMemory;
 use slices::{NO_SCOPE, STEPS, Slices};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -40,6 +44,9 @@ use tracks::Tracks;
 
 /// The number of dumps of a heap profile at intervals, beside those at the peak and at the end.
 const DUMPS: u64 = 100;
+
+/// The time of the start of the trace. NOTE: not 0, which a reader may take for no time.
+const START_NS: u64 = 1_000_000_000;
 
 /// The number of the first sequence; those of heaps, and those of threads.
 const FIRST_SEQUENCE: u32 = 1;
@@ -130,12 +137,17 @@ impl<'a> Export<'a> {
     pub fn new(report: &'a Report, peak_event: u64, options: &ExportOptions) -> Self {
         let mut buffer = Vec::new();
         let mut sequence = Sequence::new(FIRST_SEQUENCE);
-        sequence.clocks(&mut buffer);
+        // The first packet of the trace has its clocks.
+        sequence.packet(&mut buffer, START_NS, |packet| {
+            clocks(packet, [clock::BOOTTIME, clock::MONOTONIC_COARSE].map(|id| (id, START_NS)));
+        });
         let mut tracks = Tracks::new(report, &mut sequence, &mut buffer);
         let counters = Counters::new(report, &mut tracks, &mut sequence, &mut buffer);
-        let heaps = HeapProfile::new(report, options.all_frames, tracks.pid, HEAP_SEQUENCES);
+        let heaps =
+            HeapProfile::new(report, options.all_frames, tracks.process.pid, HEAP_SEQUENCES);
         let since_ns = report.trace.recording_since_ns.unwrap_or(0);
         let duration_ns = report.trace.duration_ns.saturating_sub(since_ns);
+        let since_ns = START_NS.saturating_add(since_ns);
         let dump_every_ns = options.interval_ns.unwrap_or(duration_ns / DUMPS).max(1);
         let mut moments = vec![peak_event, report.trace.initial_live_blocks.unwrap_or(0)];
         moments.retain(|event| *event > 0);
@@ -200,7 +212,7 @@ impl<'a> Export<'a> {
         if !self.moments.is_empty() {
             self.moment();
         }
-        let end_ns = self.report.trace.duration_ns.max(self.at_ns);
+        let end_ns = START_NS.saturating_add(self.report.trace.duration_ns).max(self.at_ns);
         self.slices.finish(end_ns, &mut self.buffer);
         self.counters.point(end_ns, &mut self.sequence, &mut self.buffer);
         self.heaps.dump(end_ns, &mut self.buffer);
@@ -223,20 +235,21 @@ impl<'a> Export<'a> {
             self.moments.pop();
             self.moment();
         }
+        let at_ns = START_NS.saturating_add(event.at_ns);
         // Points, dumps and steps are between the events of one time and those of the next.
-        if event.at_ns >= self.next_point_ns {
-            self.counters.point(event.at_ns, &mut self.sequence, &mut self.buffer);
-            self.next_point_ns = event.at_ns.saturating_add(self.point_every_ns);
+        if at_ns >= self.next_point_ns {
+            self.counters.point(at_ns, &mut self.sequence, &mut self.buffer);
+            self.next_point_ns = at_ns.saturating_add(self.point_every_ns);
         }
-        if event.at_ns >= self.next_dump_ns {
-            self.heaps.dump(event.at_ns, &mut self.buffer);
-            let since = (event.at_ns - self.next_dump_ns) % self.dump_every_ns;
-            self.next_dump_ns = (event.at_ns - since).saturating_add(self.dump_every_ns);
+        if at_ns >= self.next_dump_ns {
+            self.heaps.dump(at_ns, &mut self.buffer);
+            let since = (at_ns - self.next_dump_ns) % self.dump_every_ns;
+            self.next_dump_ns = (at_ns - since).saturating_add(self.dump_every_ns);
         }
-        if self.slices.begins_step(event.at_ns) {
-            self.slices.step(event.at_ns, &mut self.buffer);
+        if self.slices.begins_step(at_ns) {
+            self.slices.step(at_ns, &mut self.buffer);
         }
-        self.at_ns = event.at_ns;
+        self.at_ns = at_ns;
         self.counters.observe(event, change);
         self.heaps.observe(event, change);
         self.slice(event, change, who);
@@ -281,11 +294,15 @@ impl<'a> Export<'a> {
         if report.bookmarks.is_empty() {
             return;
         }
-        let track = tracks.named("bookmarks", tracks.process, sequence, buffer);
+        let track = tracks.named("bookmarks", tracks.process.uuid, sequence, buffer);
         // The time of the last packet is that of the end.
         let mut sequence = Sequence::new(BOOKMARK_SEQUENCE);
         for bookmark in &report.bookmarks {
-            instant(&mut sequence, bookmark.at_ns, track, &bookmark.name, &[], buffer);
+            sequence.packet(buffer, START_NS.saturating_add(bookmark.at_ns), |packet| {
+                packet.nested(packet::TRACK_EVENT, |event| {
+                    instant(event, track, &bookmark.name, &[]);
+                });
+            });
         }
     }
 
@@ -293,7 +310,8 @@ impl<'a> Export<'a> {
     /// trace lacks.
     fn totals(&mut self, end_ns: u64) {
         let Self { report, sequence, tracks, buffer, .. } = self;
-        totals(report, &notes(report, false), tracks.process, end_ns, sequence, tracks, buffer);
+        let process = tracks.process.uuid;
+        totals(report, &notes(report, false), process, end_ns, sequence, tracks, buffer);
     }
 }
 
@@ -331,50 +349,13 @@ fn totals(
     arguments.push(("complete", Argument::Flag(report.trace.complete)));
     arguments.extend(notes.iter().map(|note| ("note", Argument::Text(note))));
     let track = tracks.named("memory totals", parent, sequence, out);
-    instant(sequence, at_ns, track, "totals", &arguments, out);
-    for note in notes {
-        instant(sequence, at_ns, track, note, &[], out);
+    let notes = notes.iter().map(|note| (&**note, &[][..]));
+    for (name, arguments) in std::iter::once(("totals", &arguments[..])).chain(notes) {
+        sequence.packet(out, at_ns, |packet| {
+            packet.nested(packet::TRACK_EVENT, |event| instant(event, track, name, arguments));
+        });
     }
 }
 
 /// The sequence of bookmarks, whose packets are written last and are earlier.
 const BOOKMARK_SEQUENCE: u32 = THREAD_SEQUENCES - 1;
-
-/// The value of an argument.
-enum Argument<'a> {
-    Number(u64),
-    Flag(bool),
-    Text(&'a str),
-}
-
-/// Writes an instant, with names in it.
-fn instant(
-    sequence: &mut Sequence,
-    at_ns: u64,
-    track: u64,
-    name: &str,
-    arguments: &[(&str, Argument<'_>)],
-    out: &mut Vec<u8>,
-) {
-    sequence.packet(out, at_ns, |packet| {
-        packet.nested(packet::TRACK_EVENT, |event| {
-            event.uint(track_event::TYPE, track_event::INSTANT);
-            event.uint(track_event::TRACK_UUID, track);
-            event.text(track_event::NAME, name);
-            for (name, value) in arguments {
-                event.nested(track_event::DEBUG_ANNOTATIONS, |argument| {
-                    argument.text(debug_annotation::NAME, name);
-                    match value {
-                        Argument::Number(value) => {
-                            argument.uint(debug_annotation::UINT_VALUE, *value);
-                        }
-                        Argument::Flag(value) => {
-                            argument.flag(debug_annotation::BOOL_VALUE, *value)
-                        }
-                        Argument::Text(text) => argument.text(debug_annotation::STRING_VALUE, text),
-                    }
-                });
-            }
-        });
-    });
-}

@@ -5,8 +5,8 @@
 //! share the time of the step by their numbers of events. A slice continues in the next step if the
 //! thread begins there in the same scope. The memory is that of the scopes of one step on each thread.
 
-use super::sequence::{Sequence, intern};
-use crate::protobuf::perfetto::{debug_annotation, interned_data, packet, track_event};
+use crate::protobuf::perfetto::sequence::{Sequence, intern};
+use crate::protobuf::perfetto::{clock, debug_annotation, interned_data, packet, track_event};
 use std::collections::{BTreeMap, HashMap};
 
 /// The number of steps of a trace, at most.
@@ -208,7 +208,11 @@ impl Slices {
 /// Begins the sequence of a thread: describes its track, and gives numbers to the names that all threads
 /// need.
 fn begin(track: &ThreadTrack, id: u32, at_ns: u64, out: &mut Vec<u8>) -> Sequence {
-    let mut sequence = Sequence::of_track(id, track.uuid, at_ns, out);
+    let mut sequence = Sequence::new(id);
+    sequence.begin(clock::OF_SEQUENCE, 1, at_ns);
+    sequence.first(out, (at_ns, Some(clock::BOOTTIME)), |packet| {
+        sequence.defaults(packet, track.uuid, at_ns);
+    });
     for descriptor in &track.descriptors {
         sequence.packet(out, at_ns, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, descriptor));
     }

@@ -1,165 +1,30 @@
 //! What is written, read back by the rules of Perfetto's reader: see `heap.rs`.
 
+#[path = "../../../tests/process/track_events/packets.rs"]
+#[allow(dead_code, reason = "more is compared where the program is that writes a session")]
+mod packets;
+
 use super::*;
 use crate::analysis::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
-use crate::protobuf::perfetto::{callstack, frame, interned, interned_data, profile_packet};
-use crate::protobuf::perfetto::{heap_sample, process_heap_samples, track_descriptor};
+use crate::protobuf::perfetto::track_event;
+use packets::{Field, Message, Trace};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
-/// The fields of a message: numbers, or bytes.
-#[derive(Debug, Clone)]
-enum Field {
-    Number(u64),
-    Bytes(Vec<u8>),
+/// What a file has. Each sequence begins once, and no two dumps have the same time, in whatever heap.
+fn read(bytes: &[u8]) -> Trace {
+    let trace = Trace::decode(bytes);
+    let packets: Vec<_> = Message::decode(bytes).messages(1).collect();
+    let sequences: HashSet<_> = packets.iter().filter_map(|packet| packet.number(10)).collect();
+    assert_eq!(trace.starts, sequences.len());
+    let times: Vec<_> = trace.heaps.values().flatten().map(|(at, _)| *at).collect();
+    assert_eq!(times.iter().collect::<HashSet<_>>().len(), times.len(), "two dumps at one time");
+    trace
 }
 
-#[derive(Debug, Clone, Default)]
-struct Fields(Vec<(u32, Field)>);
-
-impl Fields {
-    fn of(mut bytes: &[u8]) -> Self {
-        fn varint(bytes: &mut &[u8]) -> u64 {
-            let mut value = 0;
-            for shift in (0..64).step_by(7) {
-                let byte = bytes[0];
-                *bytes = &bytes[1..];
-                value |= u64::from(byte & 0x7f) << shift;
-                if byte < 0x80 {
-                    break;
-                }
-            }
-            value
-        }
-        let mut fields = Vec::new();
-        while !bytes.is_empty() {
-            let key = varint(&mut bytes);
-            let value = match key & 7 {
-                0 => Field::Number(varint(&mut bytes)),
-                2 => {
-                    let length = varint(&mut bytes) as usize;
-                    let (value, rest) = bytes.split_at(length);
-                    bytes = rest;
-                    Field::Bytes(value.to_owned())
-                }
-                kind => panic!("kind {kind}"),
-            };
-            fields.push(((key >> 3) as u32, value));
-        }
-        Self(fields)
-    }
-
-    fn number(&self, field: u32) -> Option<u64> {
-        self.0.iter().find_map(|(number, value)| match value {
-            Field::Number(value) if *number == field => Some(*value),
-            _ => None,
-        })
-    }
-
-    fn numbers(&self, field: u32) -> Vec<u64> {
-        let numbers = self.0.iter().filter_map(|(number, value)| match value {
-            Field::Number(value) if *number == field => Some(*value),
-            _ => None,
-        });
-        numbers.collect()
-    }
-
-    fn bytes(&self, field: u32) -> Vec<&[u8]> {
-        let all = self.0.iter().filter_map(|(number, value)| match value {
-            Field::Bytes(bytes) if *number == field => Some(bytes.as_slice()),
-            _ => None,
-        });
-        all.collect()
-    }
-
-    fn messages(&self, field: u32) -> Vec<Self> {
-        self.bytes(field).into_iter().map(Self::of).collect()
-    }
-
-    fn text(&self, field: u32) -> String {
-        String::from_utf8(self.bytes(field)[0].to_owned()).unwrap()
-    }
-}
-
-/// What a reader keeps of the heap profiles.
-#[derive(Debug, Default)]
-struct Profiles {
-    /// By heap and frames: allocated and freed bytes, and how often.
-    sums: BTreeMap<(String, Vec<String>), [u64; 4]>,
-    times: Vec<u64>,
-}
-
-/// Reads packets as the trace processor does. What it would drop is a failure.
-fn profiles(bytes: &[u8]) -> Profiles {
-    let mut found = Profiles::default();
-    let mut begun = HashSet::new();
-    let mut names = BTreeMap::new();
-    let mut last = BTreeMap::<(u64, u64), [u64; 4]>::new();
-    let mut indices = BTreeMap::<u64, u64>::new();
-    let mut pending = BTreeMap::<u64, Vec<Fields>>::new();
-    let mut has_clock = false;
-    for packet in Fields::of(bytes).messages(1) {
-        let sequence = packet.number(packet::TRUSTED_PACKET_SEQUENCE_ID).unwrap();
-        match packet.number(packet::SEQUENCE_FLAGS).unwrap() {
-            packet::INCREMENTAL_STATE_CLEARED => assert!(begun.insert(sequence), "cleared twice"),
-            _ => assert!(begun.contains(&sequence), "sequence {sequence} was not begun"),
-        }
-        for snapshot in packet.messages(packet::CLOCK_SNAPSHOT) {
-            has_clock |= snapshot.messages(1).iter().any(|clock| clock.number(1) == Some(4));
-        }
-        for data in packet.messages(packet::INTERNED_DATA) {
-            for (field, value) in &data.0 {
-                let Field::Bytes(value) = value else { panic!("{value:?}") };
-                let entry = Fields::of(value);
-                let iid = entry.number(interned::IID).unwrap();
-                assert!(names.insert((sequence, *field, iid), entry).is_none(), "given twice");
-            }
-        }
-        for profile in packet.messages(packet::PROFILE_PACKET) {
-            assert!(has_clock, "a dump before clock 4");
-            let index = indices.entry(sequence).or_default();
-            assert_eq!(profile.number(profile_packet::INDEX), Some(*index));
-            *index += 1;
-            let dumps = pending.entry(sequence).or_default();
-            dumps.extend(profile.messages(profile_packet::PROCESS_DUMPS));
-            if profile.number(profile_packet::CONTINUED) == Some(1) {
-                continue;
-            }
-            let dumps = pending.remove(&sequence).unwrap();
-            let at = dumps[0].number(process_heap_samples::TIMESTAMP).unwrap();
-            found.times.push(at);
-            for dump in dumps {
-                assert_eq!(dump.number(process_heap_samples::TIMESTAMP), Some(at));
-                assert!(dump.number(process_heap_samples::ORIG_SAMPLING_INTERVAL_BYTES) > Some(0));
-                let heap = dump.text(process_heap_samples::HEAP_NAME);
-                for sample in dump.messages(process_heap_samples::SAMPLES) {
-                    let stack = sample.number(heap_sample::CALLSTACK_ID).unwrap();
-                    let now = [
-                        heap_sample::SELF_ALLOCATED,
-                        heap_sample::SELF_FREED,
-                        heap_sample::ALLOC_COUNT,
-                        heap_sample::FREE_COUNT,
-                    ]
-                    .map(|field| sample.number(field).unwrap());
-                    let before = last.insert((sequence, stack), now).unwrap_or_default();
-                    let entry = &names[&(sequence, interned_data::CALLSTACKS, stack)];
-                    let frames = entry.numbers(callstack::FRAME_IDS).into_iter().map(|iid| {
-                        let frame = &names[&(sequence, interned_data::FRAMES, iid)];
-                        let name = frame.number(frame::FUNCTION_NAME_ID).unwrap();
-                        names[&(sequence, interned_data::FUNCTION_NAMES, name)].text(interned::TEXT)
-                    });
-                    let sums = found.sums.entry((heap.clone(), frames.collect())).or_default();
-                    for (sum, (now, before)) in sums.iter_mut().zip(now.into_iter().zip(before)) {
-                        *sum += now.checked_sub(before).expect("a sum that falls");
-                    }
-                }
-            }
-        }
-    }
-    assert!(pending.is_empty(), "a dump without an end");
-    let times: HashSet<_> = found.times.iter().collect();
-    assert_eq!(times.len(), found.times.len(), "two dumps at one time");
-    found
+/// The packets of heap profiles.
+fn profiles(bytes: &[u8]) -> Vec<Message> {
+    Message::decode(bytes).messages(1).filter_map(|packet| packet.message(37)).collect()
 }
 
 /// All do everything on the first thread, in the outermost scope.
@@ -313,7 +178,7 @@ proptest! {
         let mut out = Vec::new();
         export.finish(&mut analyzer, &mut out).unwrap();
 
-        let found = profiles(&out);
+        let found = read(&out);
         let frames = |bucket: u32| {
             let row = &report.by_bucket[bucket as usize];
             let mut frames = report.by_scope[row.scope].path.clone();
@@ -326,11 +191,13 @@ proptest! {
             .iter()
             .map(|((number, bucket), sums)| ((heap(*number), frames(*bucket)), *sums))
             .collect();
-        prop_assert_eq!(found.sums, expected);
+        let last = |dumps: &Vec<packets::Dump>| dumps.last().unwrap().1.clone();
+        let sums = found.heaps.iter().flat_map(|(heap, dumps)| {
+            last(dumps).into_iter().map(|(frames, sums)| ((heap.clone(), frames), sums))
+        });
+        prop_assert_eq!(sums.collect::<BTreeMap<_, _>>(), expected);
         let bytes: u64 = live.iter().map(|block| block.bytes).sum();
-        let names = track_names(&out);
-        let counters = counters(&out);
-        let last = |name: &str| counters.get(&names[name]).map_or(0, |points| points.last().unwrap().1);
+        let last = |name: &str| found.counter(name).last().map_or(0, |point| point.1);
         prop_assert_eq!(last("live bytes"), bytes);
         prop_assert_eq!(last("live blocks"), live.len() as u64);
         prop_assert_eq!(last("allocated bytes"), allocated);
@@ -340,62 +207,36 @@ proptest! {
         };
         prop_assert_eq!(last("Rendering"), of(&|row| row.name == 1));
         prop_assert_eq!(last("GlobalScope > scope 2"), of(&|row| row.scope == 3));
-        for points in counters.values() {
-            prop_assert!(points.windows(2).all(|two| two[0].0 < two[1].0), "{:?}", points);
+        for track in found.tracks.keys() {
+            let is_point = |event: &&packets::TrackEvent| event.track == *track && event.kind == 4;
+            let times = found.events.iter().filter(is_point).map(|event| event.time);
+            prop_assert!(times.is_sorted_by(|a, b| a < b));
         }
-        prop_assert_eq!(slices(&out), allocated as i64);
+        prop_assert_eq!(slices(&found), allocated as i64);
     }
-}
-
-/// The tracks by name.
-fn track_names(bytes: &[u8]) -> BTreeMap<String, u64> {
-    let packets = Fields::of(bytes).messages(1);
-    let tracks = packets.iter().flat_map(|packet| packet.messages(packet::TRACK_DESCRIPTOR));
-    let named = tracks.filter(|track| !track.bytes(track_descriptor::NAME).is_empty());
-    let named = named.map(|track| {
-        (track.text(track_descriptor::NAME), track.number(track_descriptor::UUID).unwrap())
-    });
-    named.collect()
-}
-
-/// The points of counters: times and values.
-fn counters(bytes: &[u8]) -> BTreeMap<u64, Vec<(u64, u64)>> {
-    let mut counters = BTreeMap::<_, Vec<_>>::new();
-    for packet in Fields::of(bytes).messages(1) {
-        let at = packet.number(packet::TIMESTAMP).unwrap_or(0);
-        for event in packet.messages(packet::TRACK_EVENT) {
-            if event.number(track_event::TYPE) == Some(track_event::COUNTER) {
-                let value = event.number(track_event::COUNTER_VALUE).unwrap();
-                let track = event.number(track_event::TRACK_UUID).unwrap();
-                counters.entry(track).or_default().push((at, value));
-            }
-        }
-    }
-    counters
 }
 
 /// What was allocated in all slices. They nest, and each sequence ends all that it begins.
-fn slices(bytes: &[u8]) -> i64 {
+fn slices(trace: &Trace) -> i64 {
     let mut open = BTreeMap::<u64, Vec<[i64; 2]>>::new();
     let mut sum = 0;
-    for packet in Fields::of(bytes).messages(1) {
-        let sequence = packet.number(packet::TRUSTED_PACKET_SEQUENCE_ID).unwrap();
-        let open = open.entry(sequence).or_default();
-        for event in packet.messages(packet::TRACK_EVENT) {
-            match event.number(track_event::TYPE).unwrap() {
-                track_event::SLICE_BEGIN => open.push([0; 2]),
-                track_event::SLICE_END => {
-                    let [inner, count] = open.pop().expect("a slice that has begun");
-                    let arguments = event.messages(track_event::DEBUG_ANNOTATIONS);
-                    let value = |nth: usize| arguments[nth].number(4).unwrap() as i64;
-                    sum += value(0);
-                    assert_eq!([value(2), value(3)], [value(0) + inner, value(1) + count]);
-                    if let Some(outer) = open.last_mut() {
-                        *outer = [outer[0] + value(2), outer[1] + value(3)];
-                    }
+    for event in &trace.events {
+        let open = open.entry(event.sequence).or_default();
+        match event.kind {
+            track_event::SLICE_BEGIN => open.push([0; 2]),
+            track_event::SLICE_END => {
+                let [inner, count] = open.pop().expect("a slice that has begun");
+                let value = |nth: usize| match event.arguments[nth].1 {
+                    Field::Number(value) => value as i64,
+                    ref other => panic!("{other:?}"),
+                };
+                sum += value(0);
+                assert_eq!([value(2), value(3)], [value(0) + inner, value(1) + count]);
+                if let Some(outer) = open.last_mut() {
+                    *outer = [outer[0] + value(2), outer[1] + value(3)];
                 }
-                _ => {}
             }
+            _ => {}
         }
     }
     assert!(open.values().all(Vec::is_empty), "a slice without an end");
@@ -414,15 +255,13 @@ fn a_long_dump_has_several_packets() {
     }
     let mut out = Vec::new();
     export.finish(&mut { analyzer }, &mut out).unwrap();
-    let found = profiles(&out);
-    assert_eq!((found.sums.len(), found.times.len()), (10_002, 1));
-    let packets = Fields::of(&out).messages(1);
-    let profiles = packets.iter().flat_map(|packet| packet.messages(packet::PROFILE_PACKET));
-    let continued: Vec<_> =
-        profiles.map(|profile| profile.number(profile_packet::CONTINUED).unwrap()).collect();
-    assert_eq!(continued, [1, 1, 1, 1, 0]);
+    let found = read(&out);
+    let [(_, sums)] = &*found.heaps["heap 0"] else { panic!("{} heaps", found.heaps.len()) };
+    assert_eq!(sums.len(), 10_002);
+    let continued: Vec<_> = profiles(&out).iter().map(|profile| profile.number(6)).collect();
+    assert_eq!(continued, [Some(1), Some(1), Some(1), Some(1), Some(0)]);
     // The counters of scopes are those with the largest peaks.
-    assert!(track_names(&out).len() < 100);
+    assert!(found.tracks.len() < 100);
 }
 
 /// What was live when the trace began is in the first dump, and no later event is.
@@ -438,16 +277,11 @@ fn what_was_live_at_the_start_is_the_first_dump() {
     }
     let mut out = Vec::new();
     export.finish(&mut { analyzer }, &mut out).unwrap();
-    let packets = Fields::of(&out).messages(1);
-    let profiles = packets.iter().flat_map(|packet| packet.messages(packet::PROFILE_PACKET));
-    let dumps = profiles.flat_map(|profile| profile.messages(profile_packet::PROCESS_DUMPS));
-    let allocated: Vec<_> = dumps
-        .map(|dump| {
-            dump.messages(process_heap_samples::SAMPLES)[0].number(heap_sample::SELF_ALLOCATED)
-        })
-        .collect();
+    let found = read(&out);
+    let dumps = &found.heaps["heap 0"];
+    let allocated = dumps.iter().map(|(_, sums)| sums.values().map(|sums| sums[0]).sum());
     // The blocks at the start, the peak, the end.
-    assert_eq!(allocated, [Some(2 + 4), Some(2 + 4 + 8), Some(2 + 4 + 8 + 16)]);
+    assert_eq!(allocated.collect::<Vec<u64>>(), [2 + 4, 2 + 4 + 8, 2 + 4 + 8 + 16]);
 }
 
 /// A sum that a dump has and a correction takes back does not fall.
@@ -463,5 +297,7 @@ fn a_correction_after_a_dump_makes_no_sum_smaller() {
     export.event(&smaller, BlockChange::Corrected { bytes_before: 100, is_live: true }, &who);
     let mut out = Vec::new();
     export.finish(&mut { analyzer }, &mut out).unwrap();
-    assert_eq!(profiles(&out).sums.values().copied().collect::<Vec<_>>(), [[100, 0, 1, 0]]);
+    let found = read(&out);
+    let (_, sums) = found.heaps["heap 0"].last().unwrap();
+    assert_eq!(sums.values().collect::<Vec<_>>(), [&[100, 0, 1, 0]]);
 }

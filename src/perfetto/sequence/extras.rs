@@ -4,11 +4,12 @@ use super::Event;
 use super::interner::Interner;
 use super::known_tracks::KnownTracks;
 use super::values::{Value, Values};
+use crate::perfetto::registered;
 use crate::perfetto::site::{EventKind, Role};
 use crate::perfetto::value::kind;
-use crate::perfetto::{registered, track};
 use crate::protobuf::Message;
-use crate::protobuf::perfetto::{track_descriptor, track_event};
+use crate::protobuf::perfetto::track::named;
+use crate::protobuf::perfetto::{named_track_uuid, track_descriptor, track_event};
 use std::borrow::Cow;
 
 /// The descriptors of the tracks that an event names, but for those that were described.
@@ -141,9 +142,9 @@ pub(super) fn extras_of<'a>(
                 descriptors.new.clear();
                 let name = &*name_of(*role, &mut values);
                 let (id, parent) = (values.next().word, values.next().word);
-                let uuid = track::named_track_uuid(name, id, parent);
+                let uuid = named_track_uuid(name, id, parent);
                 let other = apart(parent, id);
-                descriptors.add(uuid, other, |message| named(message, uuid, name, parent));
+                descriptors.add(uuid, other, |message| named(message, uuid, parent, name));
                 extras.track = Some(uuid);
             }
             Role::ProtoTrack => {
@@ -167,10 +168,10 @@ pub(super) fn extras_of<'a>(
                             let name = &*name_of(*role, &mut values);
                             let parent = around;
                             let id = values.next().word;
-                            around = track::named_track_uuid(name, id, parent);
+                            around = named_track_uuid(name, id, parent);
                             let key = (around, apart(parent, id));
                             let begin = |message: &mut Message<'_>| {
-                                named(message, around, name, parent);
+                                named(message, around, parent, name);
                             };
                             roles = described(key, begin, roles, &mut values, descriptors);
                         }
@@ -207,13 +208,6 @@ fn name_of<'a>(role: Role, values: &mut Values<'a>) -> Cow<'a, str> {
 /// ids.
 pub(super) fn apart(parent: u64, id: u64) -> u64 {
     parent.rotate_left(32) ^ id
-}
-
-/// Begins the descriptor of a track with a name.
-pub(super) fn named(message: &mut Message<'_>, uuid: u64, name: &str, parent: u64) {
-    message.uint(track_descriptor::UUID, uuid);
-    message.nonzero(track_descriptor::PARENT_UUID, parent);
-    message.text(track_descriptor::NAME, name);
 }
 
 /// Describes a track by fields of the program, which follow those that `begin` writes; returns the

@@ -1,7 +1,8 @@
 //! Numbers for texts, which a sequence writes once.
 
 use crate::protobuf::Message;
-use crate::protobuf::perfetto::{interned, interned_data};
+use crate::protobuf::perfetto::interned_data;
+use crate::protobuf::perfetto::sequence::intern;
 use std::collections::HashMap;
 
 /// Categories of sites have their numbers in the table of categories. Those of channels, and of fields of the
@@ -39,10 +40,7 @@ impl Interner {
 
     pub(super) fn add(&mut self, list: u32, id: u64, text: &[u8]) {
         self.bytes += text.len() + 64;
-        Message::new(&mut self.fresh).nested(list, |entry| {
-            entry.uint(interned::IID, id);
-            entry.bytes(interned::TEXT, text);
-        });
+        intern(&mut Message::new(&mut self.fresh), list, id, text);
     }
 }
 

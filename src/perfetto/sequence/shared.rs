@@ -1,6 +1,7 @@
 //! What the sequences of a session share.
 
 use crate::perfetto::config::TrackEventConfig;
+use crate::protobuf::perfetto::track::Process;
 use crate::protobuf::perfetto::track_descriptor;
 use std::collections::HashMap;
 
@@ -17,14 +18,6 @@ pub(in crate::perfetto) struct Shared {
     /// For each track that was described, the descriptor, to find different ones with one uuid.
     pub(in crate::perfetto) tracks: HashMap<u64, Vec<u8>>,
     pub(in crate::perfetto) collisions: Vec<String>,
-}
-
-/// The process, as its descriptor has it.
-pub(in crate::perfetto) struct Process {
-    pub(in crate::perfetto) pid: u32,
-    pub(in crate::perfetto) uuid: u64,
-    pub(in crate::perfetto) name: String,
-    pub(in crate::perfetto) command: Vec<String>,
 }
 
 impl Shared {

@@ -244,7 +244,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
     let size = head.get(4..6).map(|size| usize::from(u16::from_le_bytes([size[0], size[1]])));
     let (magic, metadata) = match size {
         _ if !(is(MAGIC) || is(OLD_MAGIC) || is(NO_MAGIC)) => {
-            return Err(Error::NotATrace(foreign(begin)));
+            return Err(Error::NotATrace(foreign(head)));
         }
         None => return Ok(Parsed::UpTo(6)),
         Some(_) if is(OLD_MAGIC) => (Magic::Trce, 4..4),
@@ -316,7 +316,14 @@ fn foreign(start: &[u8]) -> String {
     if let Some((_, what)) = FOREIGN.iter().find(|(bytes, _)| start.starts_with(bytes)) {
         return (*what).to_owned();
     }
-    let bytes: Vec<_> = start.iter().map(|byte| format!("{byte:02x}")).collect();
+    // The key of a packet, and soon a byte that is in no text.
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    if start.first() == Some(&b'\n') && !start.iter().take(6).all(is_text) {
+        return "it looks like a file of Perfetto, which ui.perfetto.dev and \
+                trace_processor_shell read"
+            .to_owned();
+    }
+    let bytes: Vec<_> = start.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("it begins with {} instead of 32 43 52 54", bytes.join(" "))
 }
 
@@ -388,6 +395,10 @@ mod tests {
             (b"\x7fELF\x02\x01\x01\0", "this is not a trace: it is a program; 'memledger run"),
             (b"<!DOCTYPE html>", "this is not a trace: it is an HTML page"),
             (b"{\"schema\": 1}", "it is a JSON document"),
+            // A packet of 65 bytes with the number of a sequence; one with a time; a text.
+            (b"\n\x41\x50\x01\x68\x01", "ui.perfetto.dev and trace_processor_shell read"),
+            (b"\n\x80\x01\x40\xa0\x8d", "it looks like a file of Perfetto"),
+            (b"\n# a text", "it begins with 0a 23 20 61"),
             (b"\x28\xb5\x2f\xfd\x04", "zstdcat"),
             (b"2CRT\0\0\x03\x07", "transport 3"),
             (

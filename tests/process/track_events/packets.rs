@@ -1,6 +1,6 @@
 //! A reader of Perfetto's files, for tests: with the decoder of another crate. It knows what a reader
 //! must know to show a file: sequences, their state, and the numbers of texts. What it does not
-//! understand fails the test.
+//! understand, or Perfetto's own reader would drop, fails the test.
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,8 +139,15 @@ struct Sequence {
     entries: BTreeMap<(u32, u64), Message>,
     tracks: BTreeSet<u64>,
     /// By the frames of a callstack: the sums of the last dump.
-    dumped: BTreeMap<Vec<String>, [u64; 4]>,
+    dumped: BTreeMap<Vec<Frame>, [u64; 4]>,
+    /// The number of the next packet of a dump; `None` before the first.
+    next_profile: Option<u64>,
+    /// More packets of a dump follow.
+    is_in_dump: bool,
 }
+
+/// A function, the file and line that it is in, and the address.
+type Frame = (String, Option<String>, Option<u64>, Option<u64>);
 
 /// Frames, callstacks, build ids and mappings.
 const NOT_TEXTS: [u32; 4] = [6, 7, 16, 19];
@@ -149,14 +156,16 @@ impl Trace {
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let mut trace = Self::default();
         let mut sequences = BTreeMap::<u64, Sequence>::new();
+        let mut has_coarse_clock = false;
         for packet in Message::decode(bytes).messages(1) {
             let id = packet.number(10).expect("a packet is on a sequence");
             let sequence = sequences.entry(id).or_default();
             let flags = packet.number(13).unwrap_or(0);
             trace.dropped += usize::from(packet.number(42).is_some());
             if flags & 1 != 0 {
-                let dumped = std::mem::take(&mut sequence.dumped);
-                *sequence = Sequence { is_valid: true, unit: 1, dumped, ..Sequence::default() };
+                let Sequence { dumped, next_profile, .. } = std::mem::take(sequence);
+                *sequence = Sequence { dumped, next_profile, ..Sequence::default() };
+                (sequence.is_valid, sequence.unit) = (true, 1);
                 // Without defaults, the clock is that of the whole trace, and each event names its track.
                 sequence.clock = 6;
                 if let Some(defaults) = packet.message(59) {
@@ -205,10 +214,15 @@ impl Trace {
             if let Some(event) = packet.message(11) {
                 trace.event(id, sequence, &packet, event);
             }
+            if let Some(clocks) = packet.message(6) {
+                has_coarse_clock |= clocks.messages(1).any(|clock| clock.number(1) == Some(4));
+            }
             if let Some(profile) = packet.message(37) {
+                assert!(has_coarse_clock, "a dump before the clock of its time");
                 trace.profile(sequence, &profile);
             }
         }
+        assert!(sequences.values().all(|sequence| !sequence.is_in_dump), "a dump without an end");
         trace
     }
 
@@ -259,24 +273,40 @@ impl Trace {
         }
     }
 
-    /// A dump, which is one packet in tests. Sums must not fall.
+    /// A packet of a dump. Sums must not fall.
     fn profile(&mut self, sequence: &mut Sequence, profile: &Message) {
-        assert_eq!(profile.number(6), Some(0), "a dump continues");
+        let number = profile.number(7).expect("a number");
+        let expected = sequence.next_profile.replace(number + 1);
+        assert!(expected.is_none_or(|expected| expected == number), "{number} after {expected:?}");
+        sequence.is_in_dump = profile.number(6) == Some(1);
         for dump in profile.messages(5) {
+            assert!(dump.number(13) > Some(0), "without it, a reader has no counts");
             for sample in dump.messages(2) {
                 let stack = &sequence.entries[&(7, sample.number(1).unwrap())];
                 let frames = stack.numbers(2).into_iter().map(|frame| {
                     let frame = &sequence.entries[&(6, frame)];
-                    sequence.texts[&(5, frame.number(2).unwrap())].clone()
+                    let text = |list, number| sequence.texts[&(list, number)].clone();
+                    let file = frame.number(5).map(|file| text(18, file));
+                    let function = text(5, frame.number(2).unwrap());
+                    (function, file, frame.number(6), frame.number(4))
                 });
                 let now = [2, 3, 5, 6].map(|field| sample.number(field).unwrap());
                 let was = sequence.dumped.insert(frames.collect(), now).unwrap_or_default();
                 assert!(now.iter().zip(was).all(|(now, was)| *now >= was), "{now:?} after {was:?}");
             }
+            if sequence.is_in_dump {
+                continue;
+            }
+            let mut sums = BTreeMap::<_, [u64; 4]>::new();
+            for (frames, more) in &sequence.dumped {
+                let functions = frames.iter().map(|frame| frame.0.clone());
+                let sum = sums.entry(functions.collect()).or_default();
+                sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            }
             let heap = self.heaps.entry(dump.text(11).unwrap()).or_default();
             let at = dump.number(9).unwrap();
             assert!(heap.last().is_none_or(|(before, _)| *before < at), "two dumps at one time");
-            heap.push((at, sequence.dumped.clone()));
+            heap.push((at, sums));
         }
     }
 

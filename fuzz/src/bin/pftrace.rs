@@ -1,2 +1,0 @@
-#![no_main]
-memledger_fuzz::target!(pftrace);
