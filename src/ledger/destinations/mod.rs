@@ -4,8 +4,6 @@
 #[cfg(feature = "enable")]
 pub(super) mod add;
 mod destination;
-#[cfg(feature = "enable")]
-pub(super) mod filter;
 mod handle;
 #[cfg(feature = "enable")]
 pub(super) mod initial;
@@ -13,7 +11,7 @@ pub(super) mod initial;
 pub(super) mod restart;
 
 pub use destination::Destination;
-pub(crate) use destination::{DestinationSpec, Target};
+pub(crate) use destination::Target;
 #[cfg(feature = "enable")]
 pub(super) use handle::{DRAIN_TIMEOUT, all};
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};
