@@ -2,7 +2,7 @@
 
 mod unmeasured;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use unmeasured::NOT_LINKED;
 pub use unmeasured::Unmeasured;
 
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// use memledger::{Destination, Error, Ledger};
 ///
 /// let started = Ledger::builder().trace_to(Destination::host("127.0.0.1:port")).start();
-/// # if cfg!(feature = "enable") {
+/// # if cfg!(tracking) {
 /// match started {
 ///     Err(Error::InvalidAddress(sentence)) => eprintln!("{sentence}"),
 ///     Err(Error::AlreadyStarted) => {} // the program continues with that ledger
@@ -163,7 +163,7 @@ pub enum Error {
     OverBudget(String),
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Error {
     /// A copy that shares no memory with this error. A copied I/O error has the code, or
     /// the kind and the sentence if there is no code. Long, because it has one arm for each
@@ -385,5 +385,5 @@ impl std::error::Error for Error {
     }
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests;

@@ -95,16 +95,16 @@ mod ledger;
 mod measure;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod platform;
 #[cfg(any(feature = "analysis", feature = "perfetto"))]
 mod protobuf;
 #[cfg(feature = "analysis")]
 pub mod remote;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod rss;
 mod scopes;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod stacks;
 pub mod trace;
 mod words;

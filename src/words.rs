@@ -1,7 +1,7 @@
 //! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to
 //! a misspelt one.
 
-#[cfg(any(feature = "enable", feature = "symbols"))]
+#[cfg(any(tracking, feature = "symbols"))]
 use std::{borrow::Cow, ffi::OsString};
 
 /// Escapes characters that move the cursor or change the direction of writing. Text from a trace,
@@ -34,11 +34,11 @@ pub(crate) fn steers_terminal(char: char) -> bool {
 }
 
 /// How a byte that is no UTF-8 begins in text.
-#[cfg(any(feature = "enable", feature = "symbols"))]
+#[cfg(any(tracking, feature = "symbols"))]
 const BYTE: &str = "\\x";
 
 /// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`. [`bytes_of`] reads it back.
-#[cfg(any(feature = "enable", feature = "symbols"))]
+#[cfg(any(tracking, feature = "symbols"))]
 pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(BYTE) => return Cow::Borrowed(text),
@@ -53,7 +53,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The bytes that [`text_of`] has made text of.
-#[cfg(any(feature = "enable", feature = "symbols"))]
+#[cfg(any(tracking, feature = "symbols"))]
 pub(crate) fn bytes_of(text: &str) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
@@ -72,7 +72,7 @@ pub(crate) fn bytes_of(text: &str) -> impl Iterator<Item = u8> {
 }
 
 /// Bytes as the system's text, of which a path is made. Windows has UTF-8 only.
-#[cfg(any(feature = "enable", feature = "symbols"))]
+#[cfg(any(tracking, feature = "symbols"))]
 pub(crate) fn system_text(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(any(feature = "enable", feature = "symbols"))]
+    #[cfg(any(tracking, feature = "symbols"))]
     fn bytes_that_are_no_utf8_are_told_apart_and_found_again() {
         let cases: [(&[u8], &str); 7] = [
             (b"/usr/bin/cat", "/usr/bin/cat"),

@@ -2,11 +2,11 @@
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 use super::below::Below;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::events::RUST;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::hook::{self, FreeMode, Mode};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::stacks::capture::Registers;
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -66,7 +66,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 #[derive(Debug, Default)]
 pub struct TrackingAllocator<A = System> {
     inner: Below<A>,
-    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
+    #[cfg_attr(not(tracking), expect(dead_code, reason = "nothing starts"))]
     ignore_environment: bool,
 }
 
@@ -96,7 +96,7 @@ impl<A> TrackingAllocator<A> {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 // SAFETY: each call is forwarded to the inner allocator with its arguments unchanged, and the
 // result is returned unchanged. The hook does not unwind or allocate.
 //
@@ -165,7 +165,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
 
 /// The methods of the allocator while something is recorded. Arguments precede the allocator, as in
 /// `malloc` and `free`, so a tail call keeps them in their registers.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
     #[inline(never)]
     unsafe fn alloc_recorded(layout: Layout, this: &Self) -> *mut u8 {
@@ -250,7 +250,7 @@ impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 // SAFETY: each call is forwarded to the inner allocator.
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
     #[inline]

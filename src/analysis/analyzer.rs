@@ -2,7 +2,7 @@
 
 mod rare_events;
 mod stops;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod top_live;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
@@ -10,11 +10,11 @@ use super::cutoff::{Cutoff, Position, Reached, Until};
 use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
 use super::facts::Facts;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
 use super::llm_tags::LlmTags;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::measured::{Baseline, Holders, MeasuredFigures};
 use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
@@ -311,7 +311,7 @@ impl<O: BlockObserver> Analyzer<O> {
     }
 
     /// Live blocks, and the blocks at the peak of bytes, in the same way.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(crate) fn live_blocks_and_at_peak(&self) -> (u64, u64) {
         let total = self.model.accounts().total();
         (total.live_blocks, total.blocks_at_peak)
@@ -426,7 +426,7 @@ impl<O: BlockObserver> Analyzer<O> {
 }
 
 /// The analyzer within the program that it analyses.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Analyzer {
     /// An analyzer for the program that it runs in, which may ask for measurements.
     pub(crate) fn measuring() -> Self {

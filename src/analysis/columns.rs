@@ -166,7 +166,7 @@ macro_rules! columns {
             }
 
             /// What was counted since the state `before`.
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
                 Self {
                     $($(#[cfg($cfg_a)])? $a: self.$a.wrapping_sub(before.$a),)+

@@ -55,11 +55,11 @@ mod estimate;
 mod facts;
 mod findings;
 mod hash;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod initial_live_set;
 mod live_set;
 mod llm_tags;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod measured;
 mod observer;
 mod query;
@@ -82,9 +82,9 @@ pub use findings::{
 };
 #[cfg(feature = "html")]
 pub(crate) use hash::IntMap;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use query::{
@@ -101,7 +101,7 @@ pub use report::{
     UntrackedReason, Weighed, short_path,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use report::{
     HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
 };

@@ -6,7 +6,7 @@ use allocator_api2::alloc::{AllocError, Allocator, Global};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Allocates from the global allocator under the table's tag, and remembers the address of the
@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// A table gives only a shared reference to its allocator, so the fields that change are atomics,
 /// which keep the table `Sync`. Only code with exclusive access to the table writes them.
 pub(super) struct TagAllocator {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     node: AtomicU32,
     /// The addresses of the younger and the older block; 0 if there is none.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     held: [AtomicUsize; 2],
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl TagAllocator {
     #[inline]
     pub(super) fn new(tag: OwnTag) -> Self {
@@ -68,7 +68,7 @@ impl TagAllocator {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl TagAllocator {
     #[inline]
     pub(super) fn new(tag: OwnTag) -> Self {
@@ -129,7 +129,7 @@ unsafe impl Allocator for TagAllocator {
     }
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests {
     use super::*;
 

@@ -63,7 +63,7 @@ const _: () = {
     const fn more<Tagged, Plain>() -> usize {
         size_of::<Tagged>() - size_of::<Plain>()
     }
-    let tag = if cfg!(feature = "enable") { 8 } else { 0 };
+    let tag = if cfg!(tracking) { 8 } else { 0 };
     assert!(more::<TaggedVec<u8>, Vec<u8>>() == tag);
     assert!(more::<TaggedString, String>() == tag);
     assert!(more::<TaggedBox<u8>, Box<u8>>() == tag);

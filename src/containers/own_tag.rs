@@ -1,13 +1,13 @@
 //! The tag of one container.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::scopes::Name;
 use crate::scopes::Tag;
 use std::alloc::Layout;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::alloc::hook;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::scopes::{current, tree};
 
 /// A block that a container holds.
@@ -18,11 +18,11 @@ pub(super) type Block = (*const u8, Layout);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnTag {
     /// `NONE` for a container without a tag, which behaves as a plain one.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) node: u32,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl OwnTag {
     /// The tag of a container `C`, which is named after that type if the tag has no name. Costs one
     /// lookup in this thread's cache of nodes if the tag is cached.
@@ -83,7 +83,7 @@ impl OwnTag {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl OwnTag {
     #[inline]
     #[expect(clippy::extra_unused_type_parameters, reason = "as with tracking")]
@@ -126,7 +126,7 @@ impl OwnTag {
 
 /// The name of a type without its own path; its parameters keep theirs:
 /// `TaggedVec<game::Particle>`.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[cold]
 fn own_type_name<C: ?Sized>() -> &'static str {
     let whole = std::any::type_name::<C>();

@@ -27,7 +27,7 @@ mod buckets;
 mod callgrind;
 pub mod dhat;
 pub mod diff;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod figures;
 mod findings;
 mod folded;

@@ -41,7 +41,7 @@ pub enum Unmeasured {
     TrackerCode,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Unmeasured {
     /// A copy that shares no memory with this value.
     pub(super) fn duplicate(&self) -> Self {

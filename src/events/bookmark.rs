@@ -1,27 +1,24 @@
 //! Bookmarks: moments with a name, as Unreal's `Misc.Bookmark`.
-#![cfg_attr(
-    feature = "enable",
-    expect(unsafe_code, reason = "made by `event!`, which vouches for it")
-)]
+#![cfg_attr(tracking, expect(unsafe_code, reason = "made by `event!`, which vouches for it"))]
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::events::channel::Channel;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::platform::clock;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::{program, untracked};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::borrow::Cow;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::fmt::Arguments;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// On by default, because a program sets few bookmarks, and sets each of them deliberately.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 crate::event! {
     BookmarkSpec = "Misc"."BookmarkSpec" [Important, NoSync] {
         BookmarkPoint: u64,
@@ -36,16 +33,16 @@ crate::event! {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct BookmarkSite {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     file: &'static str,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     line: u32,
     /// Whether its `BookmarkSpec` was logged.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     known: AtomicBool,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl BookmarkSite {
     pub const fn new(file: &'static str, line: u32) -> Self {
         Self { file, line, known: AtomicBool::new(false) }
@@ -90,7 +87,7 @@ impl BookmarkSite {
 /// ```text
 /// u8 1 argument   u8 category 3 (string) << 6 | 2 bytes each   units   u16 0
 /// ```
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn arguments(text: &str) -> Vec<u8> {
     let mut bytes = vec![1, 3 << 6 | 2];
     // A NUL would end the text.
@@ -109,7 +106,7 @@ fn arguments(text: &str) -> Vec<u8> {
 /// ```
 /// Takes a format string and its arguments, as `println!` does. Costs about 1 µs while something is
 /// recorded. Bookmarks are on the channel `bookmark`, which is on unless it is turned off.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[macro_export]
 macro_rules! bookmark {
     ($($text:tt)+) => {{
@@ -121,7 +118,7 @@ macro_rules! bookmark {
 
 /// Names this moment. Without the feature `enable`, does nothing and does not evaluate the
 /// arguments.
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 #[macro_export]
 macro_rules! bookmark {
     ($($text:tt)+) => {
@@ -131,7 +128,7 @@ macro_rules! bookmark {
     };
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests {
     #[test]
     fn exact_bytes_of_the_arguments() {

@@ -11,12 +11,12 @@
 //! ```
 
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::channel::id;
 use crate::trace::format::channel::is_name;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use registry::{NEW, OFF, ON};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// A named set of events that are recorded together or not at all.
@@ -25,16 +25,16 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 pub struct Channel {
     name: &'static str,
     read_only: bool,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     id: u32,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     on_by_default: bool,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     state: AtomicU8,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     turned_off: AtomicU32,
     /// Called after each change, with whether the channel is on.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     watcher: Option<fn(bool)>,
 }
 
@@ -49,9 +49,9 @@ pub struct Channel {
 /// }
 ///
 /// GAME.set_enabled(true)?;
-/// # #[cfg(feature = "enable")]
+/// # #[cfg(tracking)]
 /// assert!(GAME.is_enabled() && !ASSETS.is_enabled());
-/// # #[cfg(feature = "enable")]
+/// # #[cfg(tracking)]
 /// assert!(ASSETS.set_enabled(true).is_err());
 /// # Ok::<(), memledger::Error>(())
 /// ```
@@ -108,12 +108,7 @@ macro_rules! channel_presets {
 // SAFETY: the section holds pointers to functions of this form, called once each when the program or the library is
 // loaded. The number puts them before the function that starts a recording. An attribute has no effect on code that
 // forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
-#[cfg(all(
-    feature = "enable",
-    target_os = "linux",
-    target_pointer_width = "64",
-    not(memledger_portable)
-))]
+#[cfg(all(tracking, target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __before_main {
@@ -130,7 +125,7 @@ macro_rules! __before_main {
 }
 
 #[cfg(not(all(
-    feature = "enable",
+    tracking,
     target_os = "linux",
     target_pointer_width = "64",
     not(memledger_portable)
@@ -163,15 +158,15 @@ impl Channel {
         Self {
             name,
             read_only,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             id: id(name),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             on_by_default: false,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             state: AtomicU8::new(NEW),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             turned_off: AtomicU32::new(0),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             watcher: None,
         }
     }
@@ -182,14 +177,14 @@ impl Channel {
     }
 
     /// Makes it known before its first use. Costs a few loads for each channel that is known already.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[doc(hidden)]
     pub fn add(&'static self) {
         self.find_or_claim_entry();
     }
 
     /// The id of the channel in Unreal's streams.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[doc(hidden)]
     pub const fn id(&self) -> u32 {
         self.id
@@ -203,13 +198,13 @@ impl Channel {
     /// Whether its events are recorded while a recording runs. Costs one relaxed load.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return match self.state.load(Ordering::Relaxed) {
             OFF => false,
             ON => true,
             _ => self.register(),
         };
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         false
     }
 
@@ -220,11 +215,11 @@ impl Channel {
     /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has 1024 others.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         self.refuse_read_only()?;
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if !self.force(enabled) && enabled {
             return Err(Error::TooManyChannels(self.name));
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         let _ = enabled;
         Ok(())
     }
@@ -243,22 +238,22 @@ impl Channel {
     /// memledger::channel! { GAME = "Game"; }
     ///
     /// let names: Vec<_> = memledger::Channel::all().map(|channel| channel.name()).collect();
-    /// # #[cfg(feature = "enable")]
+    /// # #[cfg(tracking)]
     /// assert!(names.contains(&"Game"));
     /// ```
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return registry::all();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         std::iter::empty()
     }
 
     /// The channel of this name. Names are compared as in
     /// [`channel!`](crate::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return registry::all().find(|channel| channel.id == id(name));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = name;
             None
@@ -266,7 +261,7 @@ impl Channel {
     }
 
     /// The channel with this id.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) fn by_id(id: u32) -> Option<&'static Self> {
         registry::all().find(|channel| channel.id == id)
     }
@@ -281,7 +276,7 @@ impl Channel {
     /// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
     ///
     /// Channel::switch("game,NetworkChannel", true)?;
-    /// # #[cfg(feature = "enable")]
+    /// # #[cfg(tracking)]
     /// assert!(GAME.is_enabled() && NETWORK.is_enabled());
     /// # Ok::<(), memledger::Error>(())
     /// ```
@@ -289,10 +284,10 @@ impl Channel {
     /// [`Error::InvalidChannels`] for a text that no channel can have as its name,
     /// [`Error::ReadOnlyChannel`], and [`Error::UnknownChannel`] for more than 1024 unknown names.
     pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return registry::names(names)
             .and_then(|names| registry::switch(&names, enabled).map(drop));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = (names, enabled);
             Ok(())
@@ -301,12 +296,12 @@ impl Channel {
 }
 
 mod preset;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod registry;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod requested;
 pub use preset::ChannelPreset;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use registry::{
     ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
 };

@@ -1,11 +1,11 @@
 //! `event!` declares an event type: a struct that is borrowed while it is logged.
 
 use super::field::Kind;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::field::Plain;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::arrays::Aux;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::declared::Declared;
 
 /// An event type of the program. [`event!`](crate::event) implements it.
@@ -20,24 +20,24 @@ use crate::trace::write::declared::Declared;
 /// #[derive(Clone, Copy)]
 /// struct Strange;
 /// impl memledger::events::Loggable for Strange {
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   type Static = Self;
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   type Fixed = u64;
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   const FLAGS: u8 = 0;
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   const HAS_AUX: bool = false;
 ///     fn empty() -> Self { Self }
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   fn declared() -> &'static memledger::events::declared::Declared {
 /// #       static TYPE: memledger::events::declared::Declared =
 /// #           memledger::events::declared::Declared::new("Logger", "Strange", 0, &[]);
 /// #       &TYPE
 /// #   }
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   fn fixed(&self) -> u64 { 0 }
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   fn with_aux<R>(
 /// #       &self,
 /// #       body: impl FnOnce(&[memledger::trace::format::arrays::Aux<'_>]) -> R,
@@ -48,28 +48,28 @@ use crate::trace::write::declared::Declared;
 #[doc(hidden)]
 pub unsafe trait Loggable: Copy {
     /// This type with the lifetime `'static`. It is the type parameter of a log site.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     type Static: Loggable;
     /// The fixed part of an event, whose bytes are those in the stream.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     type Fixed: Plain;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const FLAGS: u8;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const HAS_AUX: bool;
 
     /// An event whose fields are zero or empty.
     fn empty() -> Self;
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn declared() -> &'static Declared;
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn fixed(&self) -> Self::Fixed;
 
     /// Calls `body` with one [`Aux`] for each field; that of a field that is neither array nor
     /// string is empty.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
 }
 
@@ -256,7 +256,7 @@ macro_rules! __definition {
     ($($other:tt)*) => {};
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __its_definition {
@@ -271,7 +271,7 @@ macro_rules! __its_definition {
     };
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __its_definition {
@@ -279,7 +279,7 @@ macro_rules! __its_definition {
 }
 
 /// The declaration of an event type in the stream.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_the_wire {
@@ -327,7 +327,7 @@ macro_rules! __on_the_wire {
     };
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_the_wire {

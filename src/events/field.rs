@@ -1,10 +1,10 @@
 //! The types of the fields of events, and their values at log sites.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::arrays::Aux;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::schema::FieldType;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::declared::{DeclaredField, Family, Logged};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -132,13 +132,13 @@ mod plain {
     plain! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool }
 
     /// The bytes of values.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
         // SAFETY: all of them are initialised, and a byte has no alignment.
         unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
     }
 }
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use plain::bytes_of;
 
 mod sealed {
@@ -154,11 +154,11 @@ use sealed::Sealed;
 /// impl memledger::events::Kind for Strange {
 ///     type Value<'a> = u64;
 ///     type Fixed = u64;
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   const TYPE: memledger::trace::format::schema::FieldType =
 /// #       memledger::trace::format::schema::FieldType::U8;
 ///     fn empty<'a>() -> u64 { 0 }
-/// #   #[cfg(feature = "enable")]
+/// #   #[cfg(tracking)]
 /// #   fn fixed(value: u64) -> u64 { value }
 /// }
 /// ```
@@ -168,15 +168,15 @@ pub trait Kind: Sealed {
     type Value<'a>: Copy;
     /// The part of the value that is written to the fixed part of the event.
     type Fixed: Plain;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType;
 
     fn empty<'a>() -> Self::Value<'a>;
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed;
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
         let _ = value;
@@ -185,7 +185,7 @@ pub trait Kind: Sealed {
 }
 
 /// The field `name` of kind `K`.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 pub const fn field<K: Kind + ?Sized>(name: &'static str, family: Family) -> DeclaredField {
     DeclaredField { name, field_type: K::TYPE, family }
@@ -196,7 +196,7 @@ pub const fn field<K: Kind + ?Sized>(name: &'static str, family: Family) -> Decl
 pub trait Definition {
     /// The integer that identifies its events.
     type Id: Kind + Plain;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn definition() -> &'static Logged;
 }
 
@@ -206,13 +206,13 @@ macro_rules! numbers {
         impl Kind for $number {
             type Value<'a> = $number;
             type Fixed = $number;
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             const TYPE: FieldType = FieldType::$name;
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
                 <$number>::default()
             }
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             #[inline(always)]
             fn fixed(value: $number) -> $number {
                 value
@@ -223,16 +223,16 @@ macro_rules! numbers {
         impl Kind for [$number] {
             type Value<'a> = &'a [$number];
             type Fixed = ();
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             const TYPE: FieldType = FieldType::$array;
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
                 &[]
             }
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             #[inline(always)]
             fn fixed(_: &[$number]) {}
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             #[inline(always)]
             fn aux(value: Self::Value<'_>) -> Aux<'_> {
                 Aux::Elements(bytes_of(value), size_of::<$number>())
@@ -250,13 +250,13 @@ impl Sealed for Pointer {}
 impl Kind for Pointer {
     type Value<'a> = u64;
     type Fixed = u64;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = FieldType::U64;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         0
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(value: u64) -> u64 {
         value
@@ -267,16 +267,16 @@ impl Sealed for [Pointer] {}
 impl Kind for [Pointer] {
     type Value<'a> = &'a [u64];
     type Fixed = ();
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = FieldType::U64Array;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         &[]
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(_: &[u64]) {}
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
         Aux::Elements(bytes_of(value), 8)
@@ -287,16 +287,16 @@ impl Sealed for AnsiString {}
 impl Kind for AnsiString {
     type Value<'a> = AnsiText<'a>;
     type Fixed = ();
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = FieldType::AnsiString;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         AnsiText::Bytes(&[])
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(_: AnsiText<'_>) {}
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
         match value {
@@ -311,16 +311,16 @@ impl Sealed for WideString {}
 impl Kind for WideString {
     type Value<'a> = WideText<'a>;
     type Fixed = ();
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = FieldType::WideString;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         WideText::Text("")
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(_: WideText<'_>) {}
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
         match value {
@@ -334,13 +334,13 @@ impl<E: Definition> Sealed for Reference<E> {}
 impl<E: Definition> Kind for Reference<E> {
     type Value<'a> = <E::Id as Kind>::Value<'a>;
     type Fixed = <E::Id as Kind>::Fixed;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = <E::Id as Kind>::TYPE;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         E::Id::empty()
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed {
         E::Id::fixed(value)
@@ -359,13 +359,13 @@ impl<T: Id> Sealed for DefinitionId<T> {}
 impl<T: Id> Kind for DefinitionId<T> {
     type Value<'a> = T::Value<'a>;
     type Fixed = T::Fixed;
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     const TYPE: FieldType = T::TYPE;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         T::empty()
     }
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline(always)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed {
         T::fixed(value)

@@ -19,13 +19,13 @@ pub(crate) mod bookmark;
 pub(crate) mod channel;
 mod declare;
 mod field;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod important;
 mod site;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod write;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 pub use crate::trace::write::declared;
 #[doc(hidden)]
@@ -34,35 +34,35 @@ pub use bookmark::BookmarkSite;
 pub use channel::ChannelPreset;
 #[doc(hidden)]
 pub use declare::{Loggable, empty};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 pub use field::field;
 pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
 #[doc(hidden)]
 pub use field::{Cons, Definition, Kind};
 pub use site::LogScope;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 pub use site::LogSite;
 #[doc(hidden)]
 pub use site::are_enabled;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::events::channel::ChannelAnnouncer;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::encode::Declaration;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::worker::{EventProvider, Importants};
 
 /// Announces channels, and forwards the important events of the program.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) struct ProgramEvents {
     channels: ChannelAnnouncer,
     /// The number of bytes of important events that were forwarded.
     sent: usize,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl ProgramEvents {
     pub(crate) fn new() -> Self {
         // Registers the channel, so that it is announced even if no bookmark is set.
@@ -71,7 +71,7 @@ impl ProgramEvents {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl EventProvider for ProgramEvents {
     /// Empty, because the types of the program are announced at their first use.
     fn types(&self) -> &'static [&'static Declaration] {

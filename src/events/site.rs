@@ -1,16 +1,16 @@
 //! Log sites: `log!` and `log_scope!`.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{declare::Loggable, write};
 use crate::events::channel::Channel;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::declared::Logged;
 use std::marker::PhantomData;
 
 /// A log site, which is a static. Its type names the type of its events, so a log site does not
 /// compile in a function that is generic over that type, whose instances would all share the
 /// static.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct LogSite<E> {
@@ -18,7 +18,7 @@ pub struct LogSite<E> {
     _event: PhantomData<fn() -> E>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl<E: Loggable> LogSite<E> {
     /// A log site on the channels with these ids.
     pub const fn new(channels: &'static [u32]) -> Self {
@@ -64,9 +64,9 @@ struct LeaveTheScopeOnTheThreadThatEnteredIt {
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct LogScope {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     open: Option<crate::trace::write::program::OpenedScope>,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     timed: bool,
     _not_send: PhantomData<LeaveTheScopeOnTheThreadThatEnteredIt>,
 }
@@ -76,9 +76,9 @@ impl LogScope {
     #[inline(always)]
     pub const fn closed() -> Self {
         Self {
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             open: None,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             timed: false,
             _not_send: PhantomData,
         }
@@ -88,7 +88,7 @@ impl LogScope {
 impl Drop for LogScope {
     #[inline]
     fn drop(&mut self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if let Some(open) = self.open {
             crate::trace::write::program::leave_scope(open, self.timed);
         }
@@ -119,7 +119,7 @@ impl Drop for LogScope {
 ///
 /// An event can be as large as half of the buffers (4 MiB by default). An event that is larger, or
 /// for which the buffers are too full for one second, is lost as a whole and counted.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[macro_export]
 macro_rules! log {
     ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
@@ -130,7 +130,7 @@ macro_rules! log {
     };
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log_site {
@@ -142,7 +142,7 @@ macro_rules! __log_site {
 
 /// Logs an event, if its channel is enabled. Without the feature `enable`, does nothing and does
 /// not evaluate the values.
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 #[macro_export]
 macro_rules! log {
     ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
@@ -168,7 +168,7 @@ macro_rules! log {
 /// memledger::log_scope!(timed: GAME, Frame { Number: 2 }); // with the time, here and where it ends
 /// ```
 /// Entering costs about 17 ns, and so does leaving; with the time, each costs twice as much.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[macro_export]
 macro_rules! log_scope {
     (timed: $($scope:tt)+) => { $crate::__log_scope! { true, $($scope)+ } };
@@ -177,7 +177,7 @@ macro_rules! log_scope {
 
 /// Logs an event that opens a scope. Without the feature `enable`, only the block that is given, if
 /// any, remains.
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 #[macro_export]
 macro_rules! log_scope {
     (timed: $($scope:tt)+) => { $crate::log_scope! { $($scope)+ } };

@@ -339,9 +339,9 @@ impl LedgerBuilder {
     /// [`Error::ForkedChild`] in the child of a `fork`; [`Error::ThreadInAllocator`] and
     /// [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return super::start::in_code(&self.config).map(|generation| Ledger { generation });
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Ok(Ledger {})
     }
 }

@@ -1,13 +1,13 @@
 //! What a recording is started with: set in code, by the environment and by flags.
 
 use super::report_to::ReportTo;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::events::channel::{self, Names};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::platform::os;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::stacks;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,10 +66,10 @@ pub(crate) enum Limit {
     /// A number of live bytes.
     Bytes(u64),
     /// This percentage of the smallest limit of the process's control groups.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     OfGroup(u8),
     /// Only where the program's allocator returns null.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     Null,
 }
 
@@ -79,12 +79,12 @@ pub(crate) enum Watch {
     #[default]
     No,
     /// If the process can have one; nothing is said if it cannot.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     IfPossible,
     Yes,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Watch {
     /// Whether there is to be one in this process.
     ///
@@ -107,9 +107,9 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) host: Option<String>,
     /// The file of a session of track events, and that of its configuration.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto: Option<PathBuf>,
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<String>,
@@ -142,7 +142,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Config {
     /// The channels to record: `names`, and `callstack` if stacks are to be taken.
     ///
@@ -192,7 +192,7 @@ impl Config {
 ///
 /// # Errors
 /// [`Error::InvalidFileMode`].
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);

@@ -4,62 +4,62 @@
 //! Only this module uses both sides: it starts the writing side, passes the packets of that side to
 //! the reading side in the same process, and prints the result.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod begin;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod black_box;
 mod builder;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub mod c_identity;
 mod config;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod control;
 mod destinations;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod entry;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod environment;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod exit;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod files;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod fork;
-#[cfg(all(feature = "enable", any(feature = "pprof", feature = "perfetto")))]
+#[cfg(all(tracking, any(feature = "pprof", feature = "perfetto")))]
 mod functions;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod in_process;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod late_join;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod pause;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod problems;
-#[cfg(all(feature = "enable", feature = "pprof"))]
+#[cfg(all(tracking, feature = "pprof"))]
 mod profile;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod recording;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod report;
 mod report_to;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 mod session_memory;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod settings;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod signals;
 mod snapshot;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod start;
 mod stats;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod stop;
 #[cfg(feature = "perfetto")]
 mod tracing_session;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod watch;
 mod without_threads;
 
@@ -105,7 +105,7 @@ use std::path::Path;
 #[must_use = "recording ends when the ledger is dropped"]
 pub struct Ledger {
     /// Which recording this handle ends; `None` if it ends none.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     generation: Option<u64>,
 }
 
@@ -143,9 +143,9 @@ impl Ledger {
     ///
     /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
     pub fn from_env() -> Self {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return Self { generation: start::from_flags(settings::Settings::default()) };
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Self {}
     }
 
@@ -161,12 +161,12 @@ impl Ledger {
     /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
     /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             let (flags, rest) = settings::Settings::from_args(args);
             (Self { generation: start::from_flags(flags) }, rest)
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         (Self {}, args.into_iter().collect())
     }
 
@@ -195,9 +195,9 @@ impl Ledger {
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
     /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
     pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return destinations::add::add_destination(&destination);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             drop(destination);
             Ok(DestinationHandle {})
@@ -210,9 +210,9 @@ impl Ledger {
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return destinations::add::add_file(path.as_ref());
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = path.as_ref();
             Ok(DestinationHandle {})
@@ -225,9 +225,9 @@ impl Ledger {
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return destinations::add::add_host(address.as_ref());
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = address.as_ref();
             Ok(DestinationHandle {})
@@ -237,17 +237,17 @@ impl Ledger {
     /// All destinations of the process but the first file, oldest first; of those that have ended,
     /// the last 64.
     pub fn destinations(&self) -> Vec<DestinationHandle> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return destinations::all();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Vec::new()
     }
 
     /// Where the control server listens, if there is one: [`LedgerBuilder::control`].
     pub fn control_address(&self) -> Option<std::net::SocketAddr> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return recording::control_address();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         None
     }
 
@@ -261,7 +261,7 @@ impl Ledger {
     /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
     ///
     /// # fn main() {
-    /// # #[cfg(feature = "enable")] {
+    /// # #[cfg(tracking)] {
     /// let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     /// let before = ledger.stats();
     /// let block = vec![0_u8; 1000];
@@ -279,17 +279,17 @@ impl Ledger {
     /// [`recent_stats`](Self::recent_stats) is for a program that asks very often: it takes 40 ns.
     #[doc(alias = "HeapStats")]
     pub fn stats(&self) -> Stats {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return recording::stats();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Stats::default()
     }
 
     /// The same figures as of the worker's last cycle, which is at most 10 ms ago as a rule; a few loads.
     pub fn recent_stats(&self) -> Stats {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return Stats::of_last_cycle();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Stats::default()
     }
 
@@ -299,9 +299,9 @@ impl Ledger {
     ///
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return recording::snapshot();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         None
     }
 
@@ -321,7 +321,7 @@ impl Ledger {
     /// use memledger::{Ledger, ReportTo};
     ///
     /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
-    /// # if cfg!(feature = "enable") {
+    /// # if cfg!(tracking) {
     /// let profile = ledger.pprof()?;
     /// std::fs::write(std::env::temp_dir().join("heap.pb.gz"), profile).expect("a file");
     /// # }
@@ -334,9 +334,9 @@ impl Ledger {
     /// [`Error::ProfileUnderWay`] for 5 s.
     #[cfg(feature = "pprof")]
     pub fn pprof(&self) -> Result<Vec<u8>, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return profile::profile();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Err(Error::NotAnalyzed)
     }
 
@@ -344,7 +344,7 @@ impl Ledger {
     /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`] the program calls this, often enough that the
     /// buffers do not fill.
     pub fn update(&self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         recording::collect(false);
     }
 
@@ -355,13 +355,13 @@ impl Ledger {
     /// tracker's allocations do not make the program's allocator consolidate blocks that this
     /// thread has freed.
     pub fn flush(&self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         recording::flush();
     }
 
     /// Ends recording and reports, if this handle started it; a new ledger may start then.
     pub fn finish(&mut self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if let Some(generation) = self.generation.take() {
             stop::finish(Some(generation));
         }
@@ -370,9 +370,9 @@ impl Ledger {
     /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
     /// that there were others. Each was also a line on stderr.
     pub fn problems(&self) -> Vec<String> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return problems::all();
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         Vec::new()
     }
 }

@@ -1,8 +1,5 @@
 //! The live blocks and their history at one moment.
-#![cfg_attr(
-    feature = "enable",
-    expect(unsafe_code, reason = "a field that is dropped under the guard")
-)]
+#![cfg_attr(tracking, expect(unsafe_code, reason = "a field that is dropped under the guard"))]
 
 /// The figures of the program's memory at one moment.
 ///
@@ -16,11 +13,11 @@
 /// ```
 #[derive(Debug)]
 pub struct Snapshot {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     report: std::mem::ManuallyDrop<crate::analysis::Report>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Snapshot {
     pub(super) fn new(report: crate::analysis::Report) -> Self {
         Self { report: std::mem::ManuallyDrop::new(report) }
@@ -32,7 +29,7 @@ impl Snapshot {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for Snapshot {
     fn drop(&mut self) {
         // The tracker has made the report, so the report's memory is the tracker's.
@@ -62,12 +59,12 @@ impl Snapshot {
     }
 
     fn totals(&self, pick: impl Fn((u64, u64, u64)) -> u64) -> u64 {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         let totals = {
             let totals = &self.report.totals;
             (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
         };
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         let totals = (0, 0, 0);
         pick(totals)
     }

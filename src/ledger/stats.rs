@@ -1,18 +1,18 @@
 //! Figures of the recording itself.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::in_process;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::alloc::stats as allocator;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::scopes::{self, tree};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::stacks;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::sink::queue;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::worker::{self, Trailer};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::{buffer_pool, loss, state};
 
 /// Figures of the program's heap and of the recording itself:
@@ -53,7 +53,7 @@ pub struct Stats {
     pub refused_contexts: u64,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Stats {
     /// The figures as of the last cycle; a few loads.
     pub(super) fn of_last_cycle() -> Self {
@@ -77,13 +77,13 @@ impl Stats {
 }
 
 /// All memory of the tracker: the blocks that its own code allocated, and its mapped pages.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn overhead_bytes() -> u64 {
     allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes() + stacks::bytes()
 }
 
 /// The figures in the last event of a stream.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) fn trailer() -> Trailer {
     Trailer {
         overhead_bytes: overhead_bytes(),

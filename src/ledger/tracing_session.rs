@@ -1,42 +1,42 @@
 //! Sessions: what writes track events, from its start to its end.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::destinations::{DestinationHandle, add};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::entry::request;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::in_process::InProcessAnalyzer;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::session_memory::SessionMemory;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{files, problems};
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::DestinationState;
 use crate::ledger::DestinationStatus;
 use crate::perfetto::TrackEventConfig;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::perfetto::{
     Active, Counts, EventCounter, Notifications, Output, Ring, SessionConfig, SessionSetup,
     SessionWriter,
 };
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::platform::os;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::format::{encode::Declaration, stream_events};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::untracked;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::{alloc, perfetto, rss, scopes, stacks};
 use std::path::{Path, PathBuf};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 use std::time::Duration;
 
 /// All event types of the tracker.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 static TRACKER_TYPES: [&[&Declaration]; 6] = [
     stream_events::TYPES,
     alloc::events::TYPES,
@@ -61,7 +61,7 @@ pub struct TracingSessionBuilder {
 
 /// What the settings say of a session. All categories are enabled if they have no configuration, or if it
 /// cannot be read, which is reported.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessionBuilder> {
     let path = config.perfetto.clone()?;
     let all = |path| TracingSession::file(path, TrackEventConfig::all());
@@ -84,7 +84,7 @@ pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessi
 }
 
 /// What ends a session, once: its handle, the recording, or the end of its time.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[derive(Default)]
 struct End {
     /// The process whose it is: the child of a fork has a copy, which must not write the file.
@@ -94,7 +94,7 @@ struct End {
     ring: Mutex<Option<(Arc<Ring>, PieceFile)>>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl End {
     /// Disables the categories, so that none is enabled for a session that is over. Callbacks run without the
     /// guard.
@@ -115,13 +115,13 @@ impl End {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The parts of a session that is about to start.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct Parts {
     /// That of its file.
     name: String,
@@ -132,10 +132,10 @@ struct Parts {
 }
 
 /// The session that the settings of a recording name. It begins and ends with the recording.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) struct InitialSession(Arc<End>);
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl InitialSession {
     /// Starts the session, and returns the sink that belongs to it.
     pub(super) fn start(
@@ -158,7 +158,7 @@ impl InitialSession {
 }
 
 /// The queue and the thread of a session, which drops events when it is too slow.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
     let queued =
         Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
@@ -167,7 +167,7 @@ fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
 }
 
 /// Creates the file of a session.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn create(path: &Path) -> Result<PieceFile, Error> {
     let expanded = files::expand(path, &mut problems::add);
     let file = PieceFile::create(&expanded)?;
@@ -200,11 +200,11 @@ fn create(path: &Path) -> Result<PieceFile, Error> {
 /// ```
 #[derive(Debug)]
 pub struct TracingSession {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     running: Option<Running>,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct Running {
     end: Arc<End>,
     destination: DestinationHandle,
@@ -214,7 +214,7 @@ struct Running {
     _table: os::OwnTable,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Running").field("destination", &self.destination).finish_non_exhaustive()
@@ -256,9 +256,9 @@ impl TracingSessionBuilder {
     /// large or 16 sessions run, or if there is memory in it, but no analysis in this process;
     /// [`Error::File`] if the file cannot be created.
     pub fn start(&self) -> Result<TracingSession, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self.start_in(None);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let Self { config, file, ring, clear_period, duration, memory } = self;
             let _ = (config, file, ring, clear_period, duration, memory);
@@ -267,7 +267,7 @@ impl TracingSessionBuilder {
     }
 
     /// Starts the session with this file, which is its own if `file` is `None`.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn start_in(&self, file: Option<PieceFile>) -> Result<TracingSession, Error> {
         let (running, notifications) = request(|| self.begin(file))?;
         notifications.run();
@@ -275,7 +275,7 @@ impl TracingSessionBuilder {
     }
 
     /// The session that a `TraceConfig` describes.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn of(config: SessionConfig, file: PathBuf) -> Self {
         Self {
             config: config.track_events,
@@ -288,12 +288,12 @@ impl TracingSessionBuilder {
     }
 
     /// Whether the session contains memory.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn has_memory(&self) -> bool {
         self.memory.is_some()
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn begin(&self, file: Option<PieceFile>) -> Result<(Running, Notifications), Error> {
         self.config.check()?;
         let mut parts = None;
@@ -318,7 +318,7 @@ impl TracingSessionBuilder {
         }
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn parts(
         &self,
         file: Option<PieceFile>,
@@ -369,7 +369,7 @@ impl TracingSessionBuilder {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
                            analyzed in this process; they are with a report, a control server, or \
                            LedgerBuilder::analyze_in_process";
@@ -389,7 +389,7 @@ impl TracingSession {
     /// use memledger::perfetto::TracingSession;
     /// let config = "duration_ms: 10000 data_sources { config { name: 'track_event' } }";
     /// let builder = TracingSession::from_trace_config("run.pftrace", config)?;
-    /// # #[cfg(feature = "enable")] {
+    /// # #[cfg(tracking)] {
     /// let refused = TracingSession::from_trace_config("run.pftrace", "buffers {").unwrap_err();
     /// assert_eq!(refused.to_string(), "line 1 of the configuration: a } is missing at the end");
     /// # }
@@ -402,13 +402,13 @@ impl TracingSession {
         path: impl Into<PathBuf>,
         text: &str,
     ) -> Result<TracingSessionBuilder, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return untracked(|| {
             let config = SessionConfig::parse(text)?;
             config.unsupported().into_iter().for_each(problems::add);
             Ok(TracingSessionBuilder::of(config, path.into()))
         });
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = text;
             Ok(Self::file(path, TrackEventConfig::default()))
@@ -437,7 +437,7 @@ impl TracingSession {
     /// Writes everything that was emitted before this call to the file, or to the ring. Waits at most
     /// 3 s.
     pub fn flush(&self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if let Some(running) = &self.running {
             running.destination.flush();
         }
@@ -449,7 +449,7 @@ impl TracingSession {
     /// # Errors
     /// [`Error::File`]; [`Error::InvalidSession`] if the session writes to a file.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             self.flush();
             let ring = self.running.as_ref().and_then(|running| running.ring.as_ref());
@@ -462,7 +462,7 @@ impl TracingSession {
                 )),
             })
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = path;
             Ok(0)
@@ -471,40 +471,40 @@ impl TracingSession {
 
     /// The number of events that it has written.
     pub fn events(&self) -> u64 {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or(0, |running| running.counts.events.load(Ordering::Relaxed));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         0
     }
 
     /// The number of events of the program, memory events among them, that were lost while it ran,
     /// because the buffers of their threads were full.
     pub fn lost_events(&self) -> u64 {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or(0, |running| running.counts.lost.load(Ordering::Relaxed));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         0
     }
 
     /// Its file and its state.
     pub fn status(&self) -> DestinationStatus {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return self
             .running
             .as_ref()
             .map_or_else(DestinationStatus::default, |running| running.destination.status());
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         DestinationStatus::default()
     }
 
     /// Whether it has ended by itself.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn has_ended(&self) -> bool {
         self.status().state == DestinationState::Ended
     }
@@ -513,7 +513,7 @@ impl TracingSession {
     pub fn stop(self) {}
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for TracingSession {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {

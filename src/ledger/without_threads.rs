@@ -1,6 +1,6 @@
 //! A call of the program without the tracker's threads.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::pause::{pause, resume};
 
 /// Calls `body` while the process has no thread of the tracker.
@@ -26,16 +26,16 @@ use super::pause::{pause, resume};
 /// can be made afterwards, as in a process that has left its PID namespace, the recording ends in this process; a watcher
 /// (`MEMLEDGER_WATCH=1`, `memledger run`) completes it.
 pub fn without_threads<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     let _paused = Paused(pause());
     body()
 }
 
 /// The threads begin again when it is dropped, also after a panic.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct Paused(bool);
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for Paused {
     fn drop(&mut self) {
         if self.0 {

@@ -1,27 +1,27 @@
 //! How much memory a piece of the program may use.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::session::{Failure, MeasureSession, Outcome};
 use crate::Name;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::analysis::{Holder, Holders, MeasuredFigures};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::dump::text::{HolderColumn as Column, count, functions, holders, tag};
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::error::Unmeasured;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::report::find_functions;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::collections::BTreeMap;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::panic::Location;
 
 /// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks
 /// it.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a budget is checked where it is run"]
-#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing can be checked"))]
+#[cfg_attr(not(tracking), expect(dead_code, reason = "nothing can be checked"))]
 pub struct Budget {
     name: Name,
     peak: Option<u64>,
@@ -33,8 +33,8 @@ pub struct Budget {
 
 /// A budget without limits yet, which a test gives to the code it runs.
 ///
-#[cfg_attr(feature = "enable", doc = "```")]
-#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
+#[cfg_attr(tracking, doc = "```")]
+#[cfg_attr(not(tracking), doc = "```should_panic")]
 /// use memledger::{TrackingAllocator, budget};
 ///
 /// #[global_allocator]
@@ -52,8 +52,8 @@ pub struct Budget {
 /// ```
 ///
 /// A future is polled within the budget; `run(|| async { .. })` would only make it:
-#[cfg_attr(feature = "enable", doc = "```")]
-#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
+#[cfg_attr(tracking, doc = "```")]
+#[cfg_attr(not(tracking), doc = "```should_panic")]
 /// # use memledger::{TrackingAllocator, budget};
 /// # #[global_allocator]
 /// # static ALLOC: TrackingAllocator = TrackingAllocator::system();
@@ -136,21 +136,21 @@ impl Budget {
     /// If `body` does.
     #[track_caller]
     pub fn try_run<R>(self, body: impl FnOnce() -> R) -> Result<R, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             let session = MeasureSession::begin(self.name.as_str(), Location::caller());
             let value = body();
             session?.end(|found| self.check(found))?;
             Ok(value)
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             drop(body());
             Err(super::not_compiled())
         }
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn check(self, found: &mut Outcome<'_>) -> Result<(), Failure> {
         let Self { name, peak, live, allocated, allocations, reallocations } = self;
         let figures = found.figures;
@@ -188,7 +188,7 @@ impl Budget {
 
     /// The scopes, tags and stacks with the largest share of the first figure that is over its
     /// budget.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn who(&self, figures: &MeasuredFigures, found: Holders) -> String {
         let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
         let peak = is_over(figures.peak_bytes, self.peak);
@@ -249,7 +249,7 @@ impl Budget {
 }
 
 /// Reallocations in the measured code, of any block.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn reallocated(figures: &MeasuredFigures) -> u64 {
     figures.tally.reallocations + figures.foreign_reallocations
 }

@@ -1,17 +1,17 @@
 //! Measures what a piece of the program allocates, and compares it with a budget.
 
 mod budget;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod node;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod session;
 
 pub use budget::{Budget, budget};
 
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use session::MeasureSession;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::panic::Location;
 
 /// What a piece of the program did with memory, exact to the byte. [`measure`] returns it.
@@ -44,7 +44,7 @@ pub struct Measured<R = ()> {
 }
 
 impl<R> Measured<R> {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn new(value: R, figures: crate::analysis::MeasuredFigures) -> Self {
         Self {
             value,
@@ -63,8 +63,8 @@ impl<R> Measured<R> {
 /// Runs `body` and measures what it does with memory: on this thread, and wherever a context that
 /// was captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
 ///
-#[cfg_attr(feature = "enable", doc = "```")]
-#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
+#[cfg_attr(tracking, doc = "```")]
+#[cfg_attr(not(tracking), doc = "```should_panic")]
 /// use memledger::{TrackingAllocator, measure};
 ///
 /// #[global_allocator]
@@ -110,26 +110,26 @@ impl<R> Measured<R> {
 /// If `body` does.
 #[track_caller]
 pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     {
         let session = MeasureSession::begin("measured", Location::caller());
         let value = body();
         let figures = session?.end(|_| Ok(()))?;
         Ok(Measured::new(value, figures))
     }
-    #[cfg(not(feature = "enable"))]
+    #[cfg(not(tracking))]
     {
         drop(body());
         Err(not_compiled())
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 fn not_compiled() -> Error {
     Error::Unmeasured(crate::error::Unmeasured::FeatureOff)
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests {
     use super::*;
 

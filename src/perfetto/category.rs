@@ -10,13 +10,13 @@
 //! bit 31      the category was not used yet
 //! ```
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::active;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// The bit of a category that is not in the table yet.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) const NEW: u32 = 1 << 31;
 
 /// A named set of track events. [`categories!`](crate::categories) declares it.
@@ -25,9 +25,9 @@ pub struct Category {
     name: &'static str,
     description: &'static str,
     tags: &'static [&'static str],
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     wanted_by: AtomicU32,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) callback: AtomicPtr<()>,
 }
 
@@ -90,9 +90,9 @@ impl Category {
             name,
             description,
             tags,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             wanted_by: AtomicU32::new(NEW),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             callback: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -115,12 +115,12 @@ impl Category {
     /// Whether a session has enabled it, or the trace has track events. Costs one relaxed load.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             let wanted_by = self.wanted_by.load(Ordering::Relaxed);
             wanted_by != 0 && (wanted_by != NEW || active::register(self))
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         false
     }
 
@@ -128,13 +128,13 @@ impl Category {
     /// or stops the session, after the change. For each session that has it enabled now, calls it
     /// at once. `None` ends this.
     pub fn on_change(&'static self, callback: Option<fn(CategoryChange)>) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         active::set_callback(self, callback);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         let _ = callback;
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn wanted_by(&self) -> &AtomicU32 {
         &self.wanted_by
     }

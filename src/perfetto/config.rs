@@ -1,13 +1,13 @@
 //! Which categories a session enables.
 
 use super::category::Category;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::error::Error;
 
 /// The most bytes of all patterns of a configuration, and the most patterns.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 const MAX_BYTES: usize = 64 << 10;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 const MAX_PATTERNS: usize = 4096;
 
 /// Which categories a session enables, and how it writes time. The names and rules are those of
@@ -104,7 +104,7 @@ impl TrackEventConfig {
     }
 
     /// Refuses a configuration that is too large.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(crate) fn check(&self) -> Result<(), Error> {
         let all = || {
             [
@@ -127,7 +127,7 @@ impl TrackEventConfig {
     }
 
     /// The unit of times, in nanoseconds.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(crate) fn unit_ns(&self) -> u64 {
         self.timestamp_unit_ns.max(1)
     }
@@ -167,7 +167,7 @@ mod tests {
         assert!(enabled(&config, "axc", &[]) && !enabled(&config, "xa", &[]));
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[test]
     fn a_large_configuration_is_refused() {
         let sentence = |config: TrackEventConfig| config.check().unwrap_err().to_string();

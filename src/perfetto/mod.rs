@@ -25,53 +25,53 @@
 //!
 //! [`docs/perfetto.md`]: https://github.com/memledger/memledger/blob/main/docs/perfetto.md
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod active;
 mod category;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod clock;
 mod config;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod emit;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod events;
 mod macros;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod memory;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod output;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod registered;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod sequence;
 mod site;
 #[cfg(feature = "tracing")]
 mod spans;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod trace_config;
 mod track;
 mod value;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod writer;
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use active::{Active, Notifications, refused};
 pub use category::{Category, CategoryChange, DYNAMIC};
 pub use config::TrackEventConfig;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use emit::TRACK;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use events::{EVENT_TYPES, SiteEvents};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use memory::MemoryWriter;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use output::{Output, Ring};
 pub use site::Slice;
 #[doc(hidden)]
 pub use site::{EventKind, Role, Site};
 #[cfg(feature = "tracing")]
 pub use spans::SliceLayer;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use trace_config::SessionConfig;
 pub use track::{
     Track, TrackBuilder, counter_track_uuid, named_track_uuid, process_scoped, process_track_uuid,
@@ -80,7 +80,7 @@ pub use track::{
 #[doc(hidden)]
 pub use value::Values;
 pub use value::{Fixed32, Fixed64, TrackValue, ZigZag};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use writer::{Counts, EventCounter, SessionSetup, SessionWriter};
 
 pub use crate::ledger::{TracingSession, TracingSessionBuilder};

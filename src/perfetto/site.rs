@@ -3,7 +3,7 @@
 use super::category::Category;
 use super::value::Values;
 use std::marker::PhantomData;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::AtomicU32;
 
 /// What a track event is. The numbers are those of Perfetto's `TrackEvent.type`.
@@ -72,7 +72,7 @@ pub enum Role {
 
 impl Role {
     /// How many values it takes.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) const fn values(self) -> usize {
         match self {
             Self::TextTrack => 3,
@@ -93,7 +93,7 @@ pub struct Site {
     pub(super) name: Option<&'static str>,
     pub(super) roles: &'static [Role],
     /// Its entry in the table and 1, or 0.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) number: AtomicU32,
 }
 
@@ -111,7 +111,7 @@ impl Site {
             kind,
             name,
             roles,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             number: AtomicU32::new(0),
         }
     }
@@ -119,9 +119,9 @@ impl Site {
     /// Emits an event with these values.
     #[inline(always)]
     pub fn emit<V: Values>(&'static self, values: V) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         self.write(values);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         let _ = (self.kind, self.name, self.roles, values);
     }
 }

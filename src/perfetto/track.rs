@@ -11,18 +11,18 @@
 //! Exclusive or does not see an order, so different tracks can have one uuid: `a` in `b` has that of `b`
 //! in `a`. A session reports this.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::registered::{self, MAX_TRACKS};
 use crate::error::Error;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::platform::{clock, os};
 use crate::protobuf::perfetto;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::protobuf::{
     Message,
     perfetto::{counter_descriptor, track_descriptor},
 };
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::{state, untracked};
 
 /// The uuid of a track with a name: `parent` is the uuid of the track around it, or 0.
@@ -42,22 +42,22 @@ pub const fn state_track_uuid(name: &str, parent: u64) -> u64 {
 
 /// The uuid of the track of this process. Costs a system call.
 pub fn process_track_uuid() -> u64 {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     {
         let start = clock::process_start().to_le_bytes();
         let [a, b, c, d] = std::process::id().to_le_bytes();
         let [e, f, g, h, i, j, k, l] = start;
         perfetto::fnv1a(&[e, f, g, h, i, j, k, l, a, b, c, d])
     }
-    #[cfg(not(feature = "enable"))]
+    #[cfg(not(tracking))]
     0
 }
 
 /// The uuid of the track of the calling thread. Costs two system calls.
 pub fn thread_track_uuid() -> u64 {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     return process_track_uuid() ^ u64::from(os::thread_id());
-    #[cfg(not(feature = "enable"))]
+    #[cfg(not(tracking))]
     0
 }
 
@@ -137,7 +137,7 @@ impl<'a> TrackBuilder<'a> {
     /// [`Error::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
     /// again.
     pub fn register(self) -> Result<Track, Error> {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if !state::is_forked() {
             let is_kept = untracked(|| registered::register(self.uuid, self.descriptor()));
             if !is_kept {
@@ -147,13 +147,13 @@ impl<'a> TrackBuilder<'a> {
                 )));
             }
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         let _ = (self.name, self.parent, self.kind, self.unit);
         Ok(Track { uuid: self.uuid })
     }
 
     /// The fields of its `TrackDescriptor`.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fn descriptor(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
@@ -183,7 +183,7 @@ impl<'a> TrackBuilder<'a> {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[test]
     fn a_counter_is_described_with_its_unit() {
         let bytes = Track::counter("a", 2).unit("bytes").descriptor();

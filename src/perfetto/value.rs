@@ -16,10 +16,10 @@ pub(crate) mod kind {
 }
 
 /// The most values of an event.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) const MAX_VALUES: usize = 32;
 /// The most texts of an event.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) const MAX_TEXTS: usize = 8;
 
 /// A value of a track event: an argument, a flow, a field.

@@ -1,13 +1,13 @@
 //! A context as a value that other threads can enter.
 
 use super::{Group, Name, ScopeGuard, Tag};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{
     current::{self, ContextIds},
     misuse,
     tree::NONE,
 };
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::panic::Location;
 use std::thread::JoinHandle;
 
@@ -37,7 +37,7 @@ use std::thread::JoinHandle;
 /// [`run`](Self::run) for a job of `rayon`.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     ids: ContextIds,
 }
 
@@ -46,7 +46,7 @@ impl Context {
     #[inline]
     pub fn current() -> Self {
         Self {
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             ids: current::capture(),
         }
     }
@@ -58,9 +58,9 @@ impl Context {
     #[inline]
     #[track_caller]
     pub fn enter(self) -> ScopeGuard {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return ScopeGuard::enter_context(self.ids);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         ScopeGuard::enter("")
     }
 
@@ -87,7 +87,7 @@ impl Context {
 }
 
 /// Operations that futures and spans use.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Context {
     /// The context of a thread that is in no scope and has no tag.
     #[cfg(feature = "tracing")]
@@ -145,7 +145,7 @@ impl Context {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl Context {
     pub(super) fn scope(self, _: Name) -> Self {
         self

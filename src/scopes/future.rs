@@ -3,7 +3,7 @@
 
 use super::{Context, Group, Name, Tag};
 use std::mem::ManuallyDrop;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{self, Poll};
@@ -63,9 +63,9 @@ pub trait AllocScope: Future + Sized {
         Scoped {
             future: ManuallyDrop::new(self),
             context,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             first: context,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             site: Location::caller(),
         }
     }
@@ -86,9 +86,9 @@ pub struct Scoped<F> {
     future: ManuallyDrop<F>,
     /// The context for the next poll.
     context: Context,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     first: Context,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     site: &'static Location<'static>,
 }
 
@@ -102,7 +102,7 @@ impl<F: Future> Future for Scoped<F> {
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let polled = this.context.resume(|| future.poll(waker));
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         if polled.is_ready() {
             this.context.expect(this.first, this.site);
         }

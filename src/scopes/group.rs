@@ -1,8 +1,8 @@
 //! Groups: the owners of memory.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::tree::{self, NodeKind};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes
@@ -12,7 +12,7 @@ pub struct Group {
     name: &'static str,
     parent: Option<&'static Group>,
     /// Its node in the tree of contexts; 0 before its first use.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     node: AtomicU32,
 }
 
@@ -22,7 +22,7 @@ impl Group {
         Self {
             name,
             parent,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             node: AtomicU32::new(tree::NONE),
         }
     }
@@ -37,7 +37,7 @@ impl Group {
         self.parent
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline]
     pub(crate) fn node(&'static self) -> u32 {
         #[cold]
@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// The name and the group node of the tag for memory of this group that has no tag of its own.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     #[inline]
     pub(crate) fn unnamed(&'static self) -> (&'static str, u32) {
         ("Unnamed", self.node())

@@ -10,24 +10,24 @@
 //! the event.
 
 mod context;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod current;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod entries;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod events;
 mod future;
 mod group;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod misuse;
 mod name;
 mod scope;
 #[cfg(feature = "tracing")]
 mod spans;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod switch;
 mod tag;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod tree;
 
 pub use context::{Context, spawn};
@@ -41,13 +41,13 @@ pub use scope::ScopeGuard;
 pub use spans::ScopeLayer;
 pub use tag::{Tag, tagged};
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use events::{CHANNEL, FREE_CHANNEL};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use switch::{is_current, switch};
 
 /// The number of bytes in use by the tree and by the entry counters of threads.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) fn bytes() -> u64 {
     tree::bytes() + entries::bytes()
 }

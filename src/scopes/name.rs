@@ -1,6 +1,6 @@
 //! Names of scopes, groups and tags, which live as long as the program.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::untracked;
 
 /// A name: a literal, or an interned text. It is never freed.
@@ -34,9 +34,9 @@ impl Name {
     /// Searches a table that all threads share, so keep the result. The table has room for 262 142
     /// names and contexts together. When it is full, each new text becomes `(other)`.
     pub fn intern(text: &str) -> Self {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return Self(super::tree::intern(text));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = text;
             Self("(other)")
@@ -45,9 +45,9 @@ impl Name {
 
     /// [Interns](Self::intern) a UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
     pub fn intern_utf16(units: &[u16]) -> Self {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return untracked(|| Self::intern(&String::from_utf16_lossy(units)));
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = units;
             Self("(other)")

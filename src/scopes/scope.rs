@@ -1,13 +1,13 @@
 //! Scopes: where in the program an allocation happens.
 
 use super::{Group, Name};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{
     Tag,
     current::{self, ContextIds, Entered},
 };
 use std::marker::PhantomData;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -44,9 +44,9 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     entered: Entered,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     site: &'static Location<'static>,
     _not_send: PhantomData<dyn ForFuturesUseTheirMethodAllocScopeForThreadsUseContext>,
 }
@@ -56,7 +56,7 @@ impl Unpin for ScopeGuard {}
 impl UnwindSafe for ScopeGuard {}
 impl RefUnwindSafe for ScopeGuard {}
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl ScopeGuard {
     /// Enters a scope on this thread. Entering and leaving cost 2 to 3 ns, from the second time on
     /// this thread (`cargo bench --bench hook -- scopes`).
@@ -95,7 +95,7 @@ impl ScopeGuard {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for ScopeGuard {
     #[inline]
     fn drop(&mut self) {
@@ -103,7 +103,7 @@ impl Drop for ScopeGuard {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl ScopeGuard {
     /// Does nothing: tracking is compiled out.
     #[inline]
@@ -120,7 +120,7 @@ impl ScopeGuard {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl Drop for ScopeGuard {
     fn drop(&mut self) {}
 }

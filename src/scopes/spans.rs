@@ -1,19 +1,19 @@
 //! Scopes from `tracing` spans.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::{
     Context, Name,
     current::{self, Entered},
     misuse,
 };
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::untracked;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::{cell::RefCell, fmt, panic::Location};
 use tracing_core::Subscriber;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use tracing_core::field::{Field, Visit};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
@@ -54,9 +54,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// of the program, so choose fields with thousands of values, not millions.
 #[derive(Debug)]
 pub struct ScopeLayer {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     fields: Vec<&'static str>,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     site: &'static Location<'static>,
 }
 
@@ -65,9 +65,9 @@ impl ScopeLayer {
     #[track_caller]
     pub fn new() -> Self {
         Self {
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             fields: Vec::new(),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             site: Location::caller(),
         }
     }
@@ -76,13 +76,13 @@ impl ScopeLayer {
     /// has several of the chosen fields, only the first of them is used.
     #[must_use]
     pub fn instance_field(self, name: &'static str) -> Self {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         {
             let Self { mut fields, site } = self;
             fields.push(name);
             Self { fields, site }
         }
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         {
             let _ = name;
             self
@@ -97,10 +97,10 @@ impl Default for ScopeLayer {
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(tracking))]
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {}
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn on_new_span(&self, span: &Attributes<'_>, id: &Id, registry: Registry<'_, S>) {
         let Some(span_ref) = registry.span(id) else { return };
@@ -145,11 +145,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 type Registry<'a, S> = tracing_subscriber::layer::Context<'a, S>;
 
 /// The contexts of a span, which the registry stores with it.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 #[derive(Clone, Copy)]
 struct SpanContexts {
     /// The context with the scope of the span's name.
@@ -159,7 +159,7 @@ struct SpanContexts {
     context: Context,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn contexts<S: Subscriber + for<'a> LookupSpan<'a>>(
     id: &Id,
     registry: &Registry<'_, S>,
@@ -167,16 +167,16 @@ fn contexts<S: Subscriber + for<'a> LookupSpan<'a>>(
     registry.span(id)?.extensions().get::<SpanContexts>().copied()
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 thread_local! {
     static ENTERED_SPANS: EnteredSpans = const { EnteredSpans(RefCell::new(Vec::new())) };
 }
 
 /// The spans that this thread has entered; the last entered span is last.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct EnteredSpans(RefCell<Vec<(Id, Entered)>>);
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl EnteredSpans {
     fn push(&self, id: &Id, context: Context) {
         let mut entered = self.0.borrow_mut();
@@ -202,7 +202,7 @@ impl EnteredSpans {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Drop for EnteredSpans {
     fn drop(&mut self) {
         untracked(|| drop(self.0.take()));
@@ -210,7 +210,7 @@ impl Drop for EnteredSpans {
 }
 
 /// The text of the first of the chosen fields that a span has.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 struct Value<'a> {
     fields: &'a [&'static str],
     found: bool,
@@ -218,7 +218,7 @@ struct Value<'a> {
     size: usize,
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl<'a> Value<'a> {
     fn of(fields: &'a [&'static str]) -> Self {
         Self { fields, found: false, text: [0; 256], size: 0 }
@@ -233,7 +233,7 @@ impl<'a> Value<'a> {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Visit for Value<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if !self.found && self.fields.contains(&field.name()) {
@@ -248,7 +248,7 @@ impl Visit for Value<'_> {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl fmt::Write for Value<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.text.get_mut(self.size..).unwrap_or_default();
@@ -261,7 +261,7 @@ impl fmt::Write for Value<'_> {
     }
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests {
     use super::*;
     use std::fmt::Write;

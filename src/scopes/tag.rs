@@ -1,6 +1,6 @@
 //! Tags: the purpose of memory.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use super::ScopeGuard;
 use super::{Group, Name};
 
@@ -47,7 +47,7 @@ impl Tag {
     }
 
     /// Its name, if it has one of its own.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(crate) const fn own_name(self) -> Option<Name> {
         self.name
     }
@@ -94,9 +94,9 @@ macro_rules! tag {
 /// From the second call on a thread, it costs about as much as a scope.
 #[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     let _entered = ScopeGuard::enter_tag(tag);
-    #[cfg(not(feature = "enable"))]
+    #[cfg(not(tracking))]
     let _ = tag;
     body()
 }

@@ -17,9 +17,9 @@ pub mod convert;
 pub mod format;
 #[cfg(feature = "analysis")]
 pub mod read;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod sink;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod worker;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod write;

@@ -66,13 +66,13 @@ impl Accounts {
     }
 
     /// See [`MeasuredPeaks::enable`].
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn enable_measurements(&mut self) {
         self.measured.enable();
     }
 
     /// Resets the peak of a measurement.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn reset_measured(&mut self, measured: u32) {
         self.measured.reset(measured);
     }
@@ -413,7 +413,7 @@ impl Accounts {
     }
 
     /// The number of buckets without a stack.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn buckets_without_stack(&self) -> usize {
         self.index.len()
     }
@@ -455,13 +455,13 @@ impl Accounts {
     }
 
     /// The peak bytes of a measurement.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn measured_peak(&self, measured: u32) -> u64 {
         self.measured.peak(measured)
     }
 
     /// The bytes that `bucket` held when a measurement around it reached its peak.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn held_at_peak(&self, bucket: &Bucket, measured: u32) -> u64 {
         let kept = self.measured.held_at_peak(bucket.held, measured);
         kept.unwrap_or(bucket.counts.live_bytes)

@@ -47,7 +47,7 @@ impl Counts {
     }
 
     /// What was counted since the state `before`.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
         Self {
             tally: self.tally.since(&before.tally),

@@ -35,7 +35,7 @@ pub(super) struct MeasuredPeaks {
 
 impl MeasuredPeaks {
     /// Buckets that are made from now on keep figures for their measurements.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn enable(&mut self) {
         self.enabled = true;
     }
@@ -57,7 +57,7 @@ impl MeasuredPeaks {
     }
 
     /// Resets the peak of a measurement.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn reset(&mut self, measured: u32) {
         let measured = &mut self.measured[measured as usize];
         measured.tracker.peak = measured.tracker.live;
@@ -65,14 +65,14 @@ impl MeasuredPeaks {
     }
 
     /// The peak bytes of a measurement.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn peak(&self, measured: u32) -> u64 {
         self.measured[measured as usize].tracker.peak
     }
 
     /// The bytes that a bucket held at the last peak of a measurement; `None` if it has not changed
     /// since.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(super) fn held_at_peak(&self, (start, end): HeldRange, measured: u32) -> Option<u64> {
         let mut all = self.held[start as usize..end as usize].iter();
         let generation = self.measured[measured as usize].generation;

@@ -244,7 +244,7 @@ impl Model {
         ThreadPoint { live_bytes, allocated_bytes }
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn accounts_mut(&mut self) -> &mut Accounts {
         &mut self.accounts
     }
@@ -253,7 +253,7 @@ impl Model {
         &self.heaps
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn streams(&self) -> &Streams {
         &self.streams
     }

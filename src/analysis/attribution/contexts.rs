@@ -258,7 +258,7 @@ impl Contexts {
     }
 
     /// The ids in use, each with its context.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn ids(&self) -> impl Iterator<Item = (i32, u32)> {
         self.by_id.iter().map(|(&id, &context)| (id, context))
     }
@@ -356,7 +356,7 @@ impl Contexts {
     }
 
     /// The names down to the scope `id`, if it was used.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn path_of(&self, id: i32) -> Vec<String> {
         let node = self.announced.get(&id).and_then(|announced| announced.node);
         self.scopes.path(node.unwrap_or(ROOT))
@@ -467,19 +467,19 @@ impl Contexts {
     }
 
     /// The number of contexts.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn len(&self) -> usize {
         self.contexts.len()
     }
 
     /// The context that differs from this one in its root heap only, in the first heap.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn in_first_heap(&self, context: u32) -> Option<u32> {
         let Context { scope, name, measurement, .. } = self.get(context);
         self.by_parts.get(&(scope, name, measurement, FIRST_HEAP)).copied()
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn measurements(&self) -> &Measurements {
         &self.measurements
     }

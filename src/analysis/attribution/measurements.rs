@@ -22,10 +22,7 @@ struct Measurement {
     /// Reallocations in it of blocks that were allocated outside it.
     foreign: u64,
     /// Its id in the stream.
-    #[cfg_attr(
-        not(feature = "enable"),
-        expect(dead_code, reason = "only a program measures itself")
-    )]
+    #[cfg_attr(not(tracking), expect(dead_code, reason = "only a program measures itself"))]
     id: i32,
 }
 
@@ -77,7 +74,7 @@ impl Measurements {
 }
 
 /// What figures of measurements are made from.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 impl Measurements {
     /// The latest measurement with this id: after an id is announced again, it refers to another
     /// measurement.

@@ -162,7 +162,7 @@ impl Stream {
     }
 
     /// The blocks between the two halves of their reallocation.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn being_reallocated(&self) -> impl Iterator<Item = Block> {
         self.pending.iter().filter_map(|pending| match pending {
             PendingRealloc::Known { old, .. } => Some(old.block),
@@ -215,7 +215,7 @@ impl Streams {
     }
 
     /// All streams, by their ids.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn all(&self) -> &[Stream] {
         &self.0
     }

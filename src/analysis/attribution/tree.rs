@@ -32,7 +32,7 @@ pub(in crate::analysis) struct Node {
 
 impl Node {
     /// Its name.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn name(&self) -> &str {
         &self.name
     }

@@ -266,7 +266,7 @@ impl Callstacks {
     }
 
     /// The number of frames in the tree.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -296,7 +296,7 @@ impl Callstacks {
     }
 
     /// The numbers of the locations of a node's frames, innermost first. Allocates nothing.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn locations_of(&self, node: u32) -> impl Iterator<Item = u32> {
         let is_frame = |at: &u32| *at as usize >= StackEnd::ALL.len();
         let nodes = std::iter::successors(Some(node).filter(is_frame), move |at| {
@@ -316,7 +316,7 @@ impl Callstacks {
     }
 
     /// By stack: an id that the trace has for it, 0 if none.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn ids(&self) -> Vec<u32> {
         let mut ids = vec![0; self.stacks.len()];
         let listed = self.ids.iter().enumerate().map(|(id, known)| (id as u32, known));

@@ -67,7 +67,7 @@ impl Mappings {
     }
 
     /// What is reserved: addresses and sizes.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u64, u64)> {
         self.reserved.iter().map(|(&(_, start), &end)| (start, end - start))
     }

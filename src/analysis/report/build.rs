@@ -44,10 +44,10 @@ pub(in crate::analysis) struct Sources<'a> {
 pub(in crate::analysis) enum Parts {
     All,
     /// Not what is made from single blocks, nor sizes, nor figures over time.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     RowsAndStacks,
     /// Nor stacks.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     Rows,
 }
 
@@ -86,13 +86,13 @@ impl Sources<'_> {
             trace.memory_recorded = Some(false);
         }
         let stacks = match self.parts {
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             Parts::Rows => StackTable::default(),
             _ => StackTable::of(self),
         };
         let largest = match self.parts {
             Parts::All => Largest::of(self.model, self.largest_live, &stacks.row_of),
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             _ => Largest::default(),
         };
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);

@@ -290,7 +290,7 @@ pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
 }
 
 /// Whether a report folds a function, by its demangled name alone. Allocates nothing.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) fn is_folded_by_name(function: &str) -> bool {
     is_folded(crate_of(function), function)
 }

@@ -26,7 +26,7 @@ mod rss;
 mod series;
 mod stacks;
 mod sums;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod top_live;
 mod types;
 mod untracked;
@@ -34,7 +34,7 @@ mod untracked;
 pub use calls::CallRow;
 pub(crate) use calls::{Call, CallKind, Calls};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use own::short_path;
@@ -44,7 +44,7 @@ pub use rows::{
 };
 pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
 pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

@@ -19,7 +19,7 @@ impl Clock {
         self.timebase = Timebase { start, frequency };
     }
 
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(in crate::analysis) fn start_cycle(&self) -> u64 {
         self.timebase.start
     }

@@ -47,7 +47,7 @@ impl Timeline {
     }
 
     /// The start of the trace, in cycles.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn start_cycle(&self) -> u64 {
         self.clock.start_cycle()
     }

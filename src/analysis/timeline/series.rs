@@ -142,7 +142,7 @@ impl Series {
     }
 
     /// An upper estimate of the bytes needed to make a report of them and to write it.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn report_bytes(&self) -> usize {
         let point = size_of::<TimePoint>() + self.threads.len() * size_of::<ThreadPoint>();
         4 * point * self.points.len()

@@ -235,7 +235,7 @@ impl Heap {
     }
 
     /// Starts its sequence again: its next packet needs none of those before.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn restart(&mut self) {
         self.sequence.restart();
         self.interned = Interned::default();

@@ -17,7 +17,7 @@
 mod callsites;
 mod counters;
 mod heap;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 mod live;
 mod sequence;
 mod slices;
@@ -30,7 +30,7 @@ use crate::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, R
 use crate::protobuf::perfetto::{debug_annotation, packet, track_event};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 pub(crate) use live::{LiveMemory, LiveProcess, LiveThread, Moment};
 use sequence::Sequence;
 use slices::{NO_SCOPE, STEPS, Slices};

@@ -64,7 +64,7 @@ impl Sequence {
     }
 
     /// Its number.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn id(&self) -> u32 {
         self.id
     }
@@ -117,7 +117,7 @@ impl Sequence {
     }
 
     /// Starts again: the next packet needs none of those before. For sequences with whole times.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn restart(&mut self) {
         self.has_begun = false;
     }

@@ -62,7 +62,7 @@ struct Open {
 
 #[derive(Debug)]
 struct Thread {
-    #[cfg_attr(not(all(feature = "enable", feature = "perfetto")), expect(dead_code))]
+    #[cfg_attr(not(all(tracking, feature = "perfetto")), expect(dead_code))]
     track: ThreadTrack,
     sequence: Sequence,
     names: HashMap<u32, u64>,
@@ -184,7 +184,7 @@ impl Slices {
     }
 
     /// Starts all sequences again: no later packet needs those before. Slices stay open.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn restart(&mut self, at_ns: u64, out: &mut Vec<u8>) {
         for thread in self.threads.values_mut() {
             thread.restart(at_ns, out);
@@ -192,7 +192,7 @@ impl Slices {
     }
 
     /// Ends the slices of threads that have allocated nothing for this time, and forgets the threads.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn rest(&mut self, at_ns: u64, idle_ns: u64, out: &mut Vec<u8>) {
         self.threads.retain(|_, thread| {
             let is_idle =
@@ -237,7 +237,7 @@ impl Thread {
         }
     }
 
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     fn restart(&mut self, at_ns: u64, out: &mut Vec<u8>) {
         let at_ns = at_ns.min(self.until_ns);
         self.sequence = begin(&self.track, self.sequence.id(), at_ns, out);

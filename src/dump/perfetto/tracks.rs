@@ -132,7 +132,7 @@ impl Tracks {
     }
 
     /// Writes all tracks again.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(super) fn again(&self, sequence: &Sequence, out: &mut Vec<u8>) {
         for descriptor in &self.descriptors {
             sequence.timeless(out, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, descriptor));

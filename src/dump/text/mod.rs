@@ -23,7 +23,7 @@ mod calls;
 mod column;
 mod diff;
 mod findings;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod holders;
 pub(super) mod llm;
 mod names;
@@ -48,7 +48,7 @@ pub(super) use diff::diff;
 #[cfg(feature = "html")]
 pub(super) use findings::none_found;
 pub(super) use findings::within_global;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use holders::{Column as HolderColumn, functions, holders};
 #[cfg(feature = "html")]
 pub(super) use names::InTable;
@@ -59,7 +59,7 @@ pub(super) use rss::{Resident, resident};
 pub(super) use sections::is_untagged;
 pub use sections::{shown_heap, shown_scope, tag};
 pub use table::{fit, fit_ends};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use units::Bytes;
 pub(super) use units::percent;
 pub use units::{bytes, bytes_briefly, count, counted, duration};

@@ -1,31 +1,31 @@
 //! Presets: names for lists of channels.
 //!
 //! A preset is a static, too, and is in a list without a lock. Code that runs before `main` adds it.
-#![cfg_attr(feature = "enable", expect(unsafe_code, reason = "a list of pointers to statics"))]
+#![cfg_attr(tracking, expect(unsafe_code, reason = "a list of pointers to statics"))]
 
 use crate::trace::format::channel::is_name;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::ptr;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A name for a list of channels; [`channel_presets!`](crate::channel_presets) makes it.
 #[doc(hidden)]
 #[derive(Debug)]
-#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is recorded"))]
+#[cfg_attr(not(tracking), expect(dead_code, reason = "nothing is recorded"))]
 pub struct ChannelPreset {
     name: &'static str,
     channels: &'static str,
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     next: AtomicPtr<ChannelPreset>,
 }
 
 /// The presets of the program, the last one that was added first.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 static PRESETS: AtomicPtr<ChannelPreset> = AtomicPtr::new(ptr::null_mut());
 
 /// The preset of every program: a recording without a setting has these channels.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 static DEFAULT: ChannelPreset = ChannelPreset::new("default", "memory,scope");
 
 impl ChannelPreset {
@@ -40,13 +40,13 @@ impl ChannelPreset {
         Self {
             name,
             channels,
-            #[cfg(feature = "enable")]
+            #[cfg(tracking)]
             next: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     /// Adds it to the list. Called once, before `main` or when its library is loaded.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub fn add(&'static self) {
         let this = ptr::from_ref(self).cast_mut();
         let link = |first| {
@@ -58,7 +58,7 @@ impl ChannelPreset {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn find(name: &str) -> Option<&'static ChannelPreset> {
     // SAFETY: only pointers to statics are stored there.
     let get =
@@ -69,7 +69,7 @@ fn find(name: &str) -> Option<&'static ChannelPreset> {
 
 /// The names in `text`, separated by commas, with their channels in place of presets. The presets of the program may
 /// contain `default`, but not each other.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(super) fn expand(text: &str) -> impl Iterator<Item = &str> {
     words(text).flat_map(|name| words(find(name).map_or(name, |preset| preset.channels))).flat_map(
         |name| {
@@ -79,7 +79,7 @@ pub(super) fn expand(text: &str) -> impl Iterator<Item = &str> {
     )
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
@@ -101,7 +101,7 @@ const fn are_names(text: &str) -> bool {
     is_name(rest)
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests {
     use super::*;
 

@@ -1,26 +1,26 @@
 //! The handle of a destination that was added while the recording runs.
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::entry::on_helper_thread;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::recording::WORKER_TIMEOUT;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::ledger::stats::trailer;
-#[cfg(all(feature = "enable", feature = "perfetto"))]
+#[cfg(all(tracking, feature = "perfetto"))]
 use crate::platform::os::BlockedSignals;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::sink::queue::{self, Stage};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::worker;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use crate::trace::write::{state, untracked};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 use std::time::{Duration, Instant};
 
 /// How long the end of a stream waits until everything is written or sent.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One more destination of the trace, started with [`Ledger::trace_to`](crate::Ledger::trace_to).
@@ -41,7 +41,7 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// let destination = ledger.trace_to_file(&path)?;
 /// // ...
 /// destination.stop();
-/// # #[cfg(feature = "enable")]
+/// # #[cfg(tracking)]
 /// assert_eq!(destination.status().state, DestinationState::Ended);
 /// # drop(warm);
 /// # let _ = std::fs::remove_file(path);
@@ -49,7 +49,7 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DestinationHandle {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     number: u64,
 }
 
@@ -86,12 +86,12 @@ pub struct DestinationStatus {
 }
 
 impl DestinationHandle {
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::ledger) fn new(number: u64) -> Self {
         Self { number }
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::ledger) fn number(self) -> u64 {
         self.number
     }
@@ -99,14 +99,14 @@ impl DestinationHandle {
     /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are
     /// remembered.
     pub fn status(&self) -> DestinationStatus {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         return status_of(self.number);
-        #[cfg(not(feature = "enable"))]
+        #[cfg(not(tracking))]
         DestinationStatus::default()
     }
 
     /// Writes everything recorded so far; waits at most 3 s.
-    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    #[cfg(all(tracking, feature = "perfetto"))]
     pub(in crate::ledger) fn flush(self) {
         untracked(|| {
             if state::is_forked() {
@@ -127,12 +127,12 @@ impl DestinationHandle {
     /// Ends its stream after everything recorded so far, as the end of a recording would, and waits
     /// at most 3 s until all of it is written. The other destinations continue.
     pub fn stop(&self) {
-        #[cfg(feature = "enable")]
+        #[cfg(tracking)]
         stop(self.number);
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn status_of(number: u64) -> DestinationStatus {
     // NOTE: the lock is taken only with the guard set, and not in the child of a fork, which may
     // have inherited it locked. The texts are copied without the guard, because the program drops
@@ -160,7 +160,7 @@ fn status_of(number: u64) -> DestinationStatus {
 }
 
 /// Ends the stream of one destination, and waits until all of it is written.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 fn stop(number: u64) {
     if state::is_forked() {
         return;
@@ -182,7 +182,7 @@ fn stop(number: u64) {
 }
 
 /// The handles of all destinations, in memory of the program.
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(in crate::ledger) fn all() -> Vec<DestinationHandle> {
     let numbers =
         || queue::all().iter().map(|queue| DestinationHandle::new(queue.number)).collect();

@@ -41,27 +41,27 @@
 
 mod client;
 mod command;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod document;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod lines;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod listener;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod rules;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 mod server;
 
 pub use client::Client;
 pub use command::{Command, DEFAULT_PORT};
 
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use document::{DocumentKind, MakeDocument};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use listener::{ListenAddress, Listener};
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use rules::Rules;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) use server::{Actions, Reply, Server, SessionAction};

@@ -496,5 +496,5 @@ fn of_tracker(event_type: &EventType) -> Option<&'static [&'static str]> {
     })
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(all(test, tracking))]
 mod tests;

@@ -14,7 +14,7 @@ pub(crate) mod channel;
 #[cfg(feature = "analysis")]
 pub mod compact;
 #[cfg(feature = "analysis")]
-#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only the writer uses all of it"))]
+#[cfg_attr(not(tracking), expect(dead_code, reason = "only the writer uses all of it"))]
 pub(crate) mod encode;
 #[cfg(feature = "analysis")]
 pub mod framing;
@@ -27,7 +27,7 @@ pub mod lz4;
 #[cfg(feature = "analysis")]
 pub mod packet;
 pub mod schema;
-#[cfg(feature = "enable")]
+#[cfg(tracking)]
 pub(crate) mod stream_events;
 #[cfg(feature = "analysis")]
 pub mod unpack;

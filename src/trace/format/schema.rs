@@ -45,7 +45,7 @@ pub(crate) mod mapping {
 }
 
 /// Why blocks of the program are not recorded, in an event of our writer.
-#[cfg(any(feature = "enable", feature = "analysis"))]
+#[cfg(any(tracking, feature = "analysis"))]
 pub(crate) mod untracked {
     /// The `malloc` that the program calls is another one.
     pub(crate) const MALLOC: u8 = 1;

@@ -1,5 +1,5 @@
 //! The peaks of measurements, against a model that looks at all buckets after each change.
-#![cfg(feature = "enable")]
+#![cfg(tracking)]
 
 use super::*;
 

@@ -24,7 +24,7 @@ impl MappedRange {
 
 impl Model {
     /// What mappings have reserved: addresses and sizes.
-    #[cfg(feature = "enable")]
+    #[cfg(tracking)]
     pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u64, u64)> {
         self.mappings.reserved()
     }
