@@ -40,8 +40,6 @@ fn each_command_is_one_line_of_unreals_grammar() {
         (&["channels", "game", "off"], "ToggleChannels game 0\n"),
         (&["send-to", "[::1]:1981"], "SendTo [::1]:1981\n"),
         (&["write-to", "late.utrace"], "WriteTo late.utrace\n"),
-        (&["write-to", "a", "--channels", "-memory"], "WriteTo a -memory\n"),
-        (&["send-to", "a", "--channels=game,-x"], "SendTo a game,-x\n"),
         (&["stop"], "Stop\n"),
         (&["stop", "--all"], "StopAll\n"),
         (&["start"], "Start\n"),

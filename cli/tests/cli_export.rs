@@ -71,6 +71,51 @@ fn there_and_back_is_the_same_trace() {
     assert!(info["packets"]["compact"].as_u64() > Some(190), "{}", info["packets"]);
 }
 
+/// On a trace of a real program.
+#[test]
+fn a_trace_with_some_channels_is_a_trace() {
+    let whole = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/rss.memledger"));
+    let part = |list: &str, to: &str, output: &Path| {
+        let (trace, output) = (as_arg(whole), as_arg(output));
+        run(&["export", trace, "--to", to, "--channels", list, "-o", output])
+    };
+    // Nothing is on this channel.
+    let (plain, compact) = (path("part.utrace"), path("part.memledger"));
+    for (to, output) in [("utrace", &plain), ("memledger", &compact)] {
+        assert_eq!(part("-bookmark", to, output), (0, vec![], String::new()));
+        assert_eq!(report(output), report(whole));
+    }
+    let json = |trace: &Path| -> serde_json::Value {
+        serde_json::from_slice(&report(trace)).expect("JSON")
+    };
+    assert_eq!(part("memory", "memledger", &compact).0, 0);
+    let (all, memory) = (json(whole), json(&compact));
+    for figure in ["allocations", "frees", "reallocations", "allocated_bytes", "peak_bytes"] {
+        assert_eq!(memory["totals"][figure], all["totals"][figure], "{figure}");
+    }
+    assert_eq!(memory["by_scope"].as_array().map(Vec::len), Some(1), "all in GlobalScope");
+    assert_eq!(part("-memory", "utrace", &plain).0, 0);
+    let rest = json(&plain);
+    assert_eq!(
+        (&rest["trace"]["memory_recorded"], &rest["trace"]["complete"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(rest["totals"]["allocations"], 0);
+    // What is refused leaves no file.
+    let none = path("none.utrace");
+    for (list, to, status, says) in [
+        ("gmae", "utrace", 1, "rss.memledger: the trace has no channel [\"gmae\"]; it has "),
+        ("a b", "utrace", 2, "no channel can be called \"a b\""),
+        ("memory", "pprof", 2, "--channels is for utrace and memledger"),
+    ] {
+        let (code, _, err) = part(list, to, &none);
+        assert!(code == status && err.contains(says) && !none.exists(), "{code}: {err}");
+    }
+    let (status, _, err) =
+        run(&["export", SAMPLE, "--to", "utrace", "--channels", "memory", "-o", as_arg(&none)]);
+    assert!(status == 1 && err.contains("was not written by memledger") && !none.exists(), "{err}");
+}
+
 #[test]
 fn call_stacks_are_lines_for_a_flame_graph() {
     let (status, out, err) =

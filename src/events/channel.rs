@@ -12,6 +12,9 @@
 
 use crate::error::Error;
 #[cfg(tracking)]
+use crate::trace::format::channel::id;
+use crate::trace::format::channel::is_name;
+#[cfg(tracking)]
 use registry::{NEW, OFF, ON};
 #[cfg(tracking)]
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -84,7 +87,7 @@ macro_rules! channel {
 /// }
 /// ```
 /// A preset can be used where a channel can be named: in `MEMLEDGER_TRACE`, the flag `-trace=`,
-/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), the channels of a destination, [`Channel::switch`], and
+/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), [`Channel::switch`], and
 /// commands of the control server. Upper and lower case are the same. The preset `default`, which every program has,
 /// is `memory,scope`; others may contain it. A preset hides a channel of the same name.
 #[macro_export]
@@ -151,7 +154,7 @@ impl Channel {
             name,
             read_only,
             #[cfg(tracking)]
-            id: registry::id(name),
+            id: id(name),
             #[cfg(tracking)]
             on_by_default: false,
             #[cfg(tracking)]
@@ -175,7 +178,7 @@ impl Channel {
         self.find_or_claim_entry();
     }
 
-    /// The id of the channel in Unreal's streams, and in the filter of a destination.
+    /// The id of the channel in Unreal's streams.
     #[cfg(tracking)]
     #[doc(hidden)]
     pub const fn id(&self) -> u32 {
@@ -244,7 +247,7 @@ impl Channel {
     /// [`channel!`](crate::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
         #[cfg(tracking)]
-        return registry::all().find(|channel| channel.id == registry::id(name));
+        return registry::all().find(|channel| channel.id == id(name));
         #[cfg(not(tracking))]
         {
             let _ = name;
@@ -287,36 +290,11 @@ impl Channel {
     }
 }
 
-/// Whether a channel can have this name, so that settings can name it.
-const fn is_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let mut index = 0;
-    // NOTE: in a setting, a leading - excludes a channel.
-    if !bytes.is_empty() && bytes[0] == b'-' {
-        return false;
-    }
-    while index < bytes.len() {
-        if !(bytes[index].is_ascii_alphanumeric() || matches!(bytes[index], b'_' | b'.' | b'-')) {
-            return false;
-        }
-        index += 1;
-    }
-    1 <= index && index < 256
-}
-
-#[cfg(tracking)]
-mod filter;
-#[cfg(tracking)]
-mod filtered_sink;
 mod preset;
 #[cfg(tracking)]
 mod registry;
 #[cfg(tracking)]
 mod requested;
-#[cfg(tracking)]
-pub(crate) use filter::ChannelFilter;
-#[cfg(tracking)]
-pub(crate) use filtered_sink::{Cleared, FilteredSink, Needs};
 pub use preset::ChannelPreset;
 #[cfg(tracking)]
 pub(crate) use registry::{

@@ -3,8 +3,8 @@
 
 use super::config::{Config, Limit, OnFull, Watch, Worker};
 use super::control::{BoundControl, commands};
+use super::destinations::add;
 use super::destinations::initial::{InitialDestinations, StartedDestination};
-use super::destinations::{DestinationSpec, add, filter};
 use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
@@ -14,7 +14,7 @@ use super::{exit, fork, late_join, problems, signals, stop, watch};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
-use crate::events::channel::{self, ChannelFilter, Names};
+use crate::events::channel::{self, Names};
 use crate::platform::os::{self, BlockedSignals};
 use crate::rss::{self, RssEvents};
 use crate::scopes::{self, events::ScopeEvents};
@@ -93,15 +93,13 @@ pub(super) fn begin(
         }
     };
     if config.watch.is_wanted() && !origin.for_measurements {
-        let is_whole = plan.file_channels.is_none();
-        let file = watch::watched_file(outputs.file.as_mut(), is_whole);
+        let file = watch::watched_file(outputs.file.as_mut());
         watched = file.map_err(|error| no_watcher(&error)).ok();
     }
     let own = watched.as_mut().and_then(|file| file.own.take());
     let shared = origin.inherited.as_mut().and_then(|from| from.shared.take());
-    let whole_file = outputs.file.as_mut().filter(|_| plan.file_channels.is_none());
     let followed = shared
-        .zip(whole_file)
+        .zip(outputs.file.as_mut())
         .and_then(|(shared, file)| Some((shared, file.set_watched()?, file.transport())));
     let (mut new_session, mut recording) =
         build(plan, follow, outputs, own, origin, from_process_start);
@@ -139,10 +137,9 @@ struct Plan {
     memory: bool,
     scope: bool,
     free_scope: bool,
-    file: Option<DestinationSpec<PathBuf>>,
-    file_channels: Option<ChannelFilter>,
-    host: Option<DestinationSpec<String>>,
-    address: Option<(Address, Option<ChannelFilter>)>,
+    file: Option<PathBuf>,
+    host: Option<String>,
+    address: Option<Address>,
     #[cfg(feature = "perfetto")]
     perfetto: Option<TracingSessionBuilder>,
     analyzes_in_process: bool,
@@ -155,10 +152,7 @@ struct Plan {
 impl Plan {
     fn new(config: &Config, outputs: &Outputs) -> Result<Self, Error> {
         let channels = config.channels_or(DEFAULT_CHANNELS)?;
-        let file_channels = filter::of(config.file.as_ref())?;
-        let host_channels = filter::of(config.host.as_ref())?;
-        let address =
-            config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
+        let address = config.host.as_deref().map(Address::parse).transpose()?;
         // NOTE: a host needs the account, too: if its connection is lost, the next stream begins
         // with the live blocks.
         #[cfg(feature = "perfetto")]
@@ -178,11 +172,10 @@ impl Plan {
             free_scope: channels.contains(&scopes::FREE_CHANNEL),
             channels,
             file: config.file.clone(),
-            file_channels,
             host: config.host.clone(),
             #[cfg(feature = "perfetto")]
             perfetto,
-            address: address.map(|address| (address, host_channels)),
+            address,
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
             rss_interval: config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
@@ -203,9 +196,7 @@ impl Plan {
             let spec = self.file.take();
             sinks.initial.file =
                 spec.map(|spec| StartedDestination::new(spec, file.number(), name));
-            let channels = self.file_channels.take();
-            let has_memory = filter::has_memory(channels.as_ref());
-            sinks.sinks.push((filter::apply(channels, Box::new(file)), has_memory));
+            sinks.sinks.push((Box::new(file), true));
         }
         if let Some(analyzer) = analyzer {
             sinks.sinks.push((Box::new(analyzer.clone()), true));
@@ -221,15 +212,14 @@ impl Plan {
                 Err(error) => problems::report(error),
             }
         }
-        if let Some((address, channels)) = self.address.take() {
+        if let Some(address) = self.address.take() {
             let name = address.to_string();
-            let has_memory = filter::has_memory(channels.as_ref());
-            match add::to_host(address, channels) {
+            match add::to_host(address) {
                 Ok(host) => {
                     let spec = self.host.take();
                     let started = |spec| StartedDestination::new(spec, host.number(), name);
                     sinks.initial.host = spec.map(started);
-                    sinks.sinks.push((Box::new(host), has_memory));
+                    sinks.sinks.push((Box::new(host), true));
                 }
                 Err(error) => problems::report(error),
             }

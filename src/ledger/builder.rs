@@ -78,7 +78,7 @@ impl LedgerBuilder {
     /// Call it while the process has no other thread; later, [`start`](Self::start) reports one sentence, and there is no watcher.
     /// A report that is named in the environment (`MEMLEDGER_REPORT=..`) and `MEMLEDGER_WATCH=1` start one before `main`.
     ///
-    /// If the trace goes to a regular file with all channels, the watcher completes that file. Otherwise the trace also goes to a file
+    /// If the trace goes to a regular file, the watcher completes that file. Otherwise the trace also goes to a file
     /// without a name in the folder for temporary files, which takes space there until the process has ended. The watcher sleeps until then; it has its own session, is no child of
     /// the process, and keeps open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are not used take no memory), and a copy of the
     /// events by the worker; the hook costs the same.
@@ -148,8 +148,7 @@ impl LedgerBuilder {
     ///
     /// One file and one host can be set; a later call replaces the earlier one of its kind.
     /// [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE` and
-    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind and over its
-    /// channels.
+    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind.
     ///
     /// ```
     /// use memledger::{Destination, Ledger};
@@ -157,7 +156,7 @@ impl LedgerBuilder {
     /// # let file = std::env::temp_dir().join(format!("memledger-trace-to-{}.utrace", std::process::id()));
     /// # let path = file.clone();
     /// let ledger = Ledger::builder()
-    ///     .trace_to(Destination::file(path).channels("memory,scope"))
+    ///     .trace_to(Destination::file(path))
     ///     .start()?;
     /// # drop(ledger);
     /// # let _ = std::fs::remove_file(file);

@@ -1,6 +1,5 @@
 //! What a recording is started with: set in code, by the environment and by flags.
 
-use super::destinations::DestinationSpec;
 use super::report_to::ReportTo;
 #[cfg(tracking)]
 use crate::error::Error;
@@ -105,8 +104,8 @@ impl Watch {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
-    pub(crate) file: Option<DestinationSpec<PathBuf>>,
-    pub(crate) host: Option<DestinationSpec<String>>,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) host: Option<String>,
     /// The file of a session of track events, and that of its configuration.
     #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto: Option<PathBuf>,

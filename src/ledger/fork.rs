@@ -205,7 +205,7 @@ pub(super) fn in_child() -> bool {
 fn own_names(mut config: Config) -> Config {
     config.control = None;
     config.watch = Watch::No;
-    let file = config.file.as_mut().map(|file| &mut file.location);
+    let file = config.file.as_mut();
     let report = config.report.as_mut().and_then(|report| report.path.as_mut());
     file.into_iter().chain(report).for_each(|path| *path = own_name(path));
     config

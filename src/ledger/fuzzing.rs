@@ -4,7 +4,7 @@
 use super::config::Config;
 use super::files;
 use super::settings::{CONTROL_TOKEN_FILE, Settings};
-use crate::events::channel::{self, ChannelFilter};
+use crate::events::channel;
 use crate::remote::control::ListenAddress;
 use crate::trace::sink::tcp::Address;
 use crate::words::escape;
@@ -46,10 +46,4 @@ pub fn place(text: &str) -> Result<(u16, bool), String> {
 /// Whether `text` is a list of channel names.
 pub fn channels(text: &str) -> Result<(), String> {
     channel::names(text).map(drop).map_err(|error| error.to_string())
-}
-
-/// The ids among `ids` that a destination with these channels gets.
-pub fn filter(text: &str, ids: &[u32]) -> Result<Vec<bool>, String> {
-    let filter = ChannelFilter::parse(text).map_err(|error| error.to_string())?;
-    Ok(ids.iter().map(|id| filter.has(*id)).collect())
 }

@@ -219,7 +219,7 @@ impl Ledger {
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
         #[cfg(tracking)]
-        return destinations::add::add_file(path.as_ref(), None);
+        return destinations::add::add_file(path.as_ref());
         #[cfg(not(tracking))]
         {
             let _ = path.as_ref();
@@ -234,7 +234,7 @@ impl Ledger {
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
         #[cfg(tracking)]
-        return destinations::add::add_host(address.as_ref(), None);
+        return destinations::add::add_host(address.as_ref());
         #[cfg(not(tracking))]
         {
             let _ = address.as_ref();

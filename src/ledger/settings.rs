@@ -2,7 +2,6 @@
 
 use super::config::{self, Config, Limit, Stacks, Watch};
 use super::control::read_token;
-use super::destinations::DestinationSpec;
 use super::report_to::ReportTo;
 use super::{files, problems};
 use crate::dump::FORMATS;
@@ -261,7 +260,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.file = Some(DestinationSpec::all(PathBuf::from(value)));
+    config.file = Some(PathBuf::from(value));
     Ok(())
 }
 
@@ -294,7 +293,7 @@ fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
             "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent".into()
         );
     };
-    config.host = Some(DestinationSpec::all(host.to_owned()));
+    config.host = Some(host.to_owned());
     Ok(())
 }
 

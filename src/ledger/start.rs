@@ -2,8 +2,8 @@
 
 use super::begin::{Origin, Outputs, begin, limit_bytes};
 use super::config::{self, Config, OnFull, Worker};
+use super::destinations::add;
 use super::destinations::initial::StartedDestination;
-use super::destinations::{add, filter};
 use super::entry::{
     clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
 };
@@ -80,7 +80,7 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     // There is a report even if the file of the trace cannot be created.
     let control = control::bind(&config).map_err(problems::report).ok().flatten();
     let file = config.file.as_ref();
-    let file = file.and_then(|to| open_trace(&to.location).map_err(problems::report).ok());
+    let file = file.and_then(|path| open_trace(path).map_err(problems::report).ok());
     let report = config.report.as_ref();
     let report = report.and_then(|to| open_report(to).map_err(problems::report).ok());
     let outputs = Outputs { file, report, control };
@@ -110,9 +110,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
     }
-    filter::of(config.file.as_ref())?;
-    filter::of(config.host.as_ref())?;
-    config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
+    config.host.as_deref().map(Address::parse).transpose()?;
     config.file_mode.map_or(Ok(0), config::file_mode)?;
     config.check_stacks()?;
     settings::report_unknown();
@@ -184,7 +182,7 @@ fn open_and_begin(
     set_file_mode(config);
     // Bound before the file is opened: the start of its stream announces the port.
     let control = control::bind(config)?;
-    let file = config.file.as_ref().map(|to| open_trace(&to.location)).transpose()?;
+    let file = config.file.as_deref().map(open_trace).transpose()?;
     let report = config.report.as_ref().map(open_report).transpose()?;
     begin(config, follow, Outputs { file, report, control }, origin)
 }
@@ -245,13 +243,10 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         }
         running.stacks_are_set = true;
     }
-    let file_channels = filter::of(config.file.as_ref())?;
-    let host_channels = filter::of(config.host.as_ref())?;
     if let Some(to) = config.file.filter(|_| running.initial.file.is_none()) {
-        let file = open_trace(&to.location)?;
+        let file = open_trace(&to)?;
         let path = file.path().to_owned();
-        let sink = filter::apply(file_channels, Box::new(file));
-        let joined = worker::session().as_mut().map(|session| session.join(sink));
+        let joined = worker::session().as_mut().map(|session| session.join(Box::new(file)));
         match joined {
             Some(Ok(())) => {
                 let name = path.display().to_string();
@@ -266,13 +261,10 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     if let Some(to) = config.host.filter(|_| running.initial.host.is_none()) {
         let mut session = worker::session();
-        let analyzer =
-            running.analyzer.as_ref().filter(|_| filter::has_memory(host_channels.as_ref()));
-        let host = add::to_host(Address::parse(&to.location)?, host_channels)?;
+        let host = add::to_host(Address::parse(&to)?)?;
         if let Some(session) = session.as_mut() {
-            let name = to.location.clone();
-            let number = add::join(session, host, analyzer, Vec::new());
-            running.initial.host = Some(StartedDestination::new(to, number, name));
+            let number = add::join(session, host, running.analyzer.as_ref(), Vec::new());
+            running.initial.host = Some(StartedDestination::new(to.clone(), number, to));
         }
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {

@@ -1,7 +1,7 @@
 //! Sessions: what writes track events, from its start to its end.
 
 #[cfg(tracking)]
-use super::destinations::{DestinationHandle, add, filter};
+use super::destinations::{DestinationHandle, add};
 #[cfg(tracking)]
 use super::entry::request;
 #[cfg(tracking)]
@@ -23,13 +23,28 @@ use crate::perfetto::{
 #[cfg(tracking)]
 use crate::platform::os;
 #[cfg(tracking)]
+use crate::trace::format::{encode::Declaration, stream_events};
+#[cfg(tracking)]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
 #[cfg(tracking)]
 use crate::trace::write::untracked;
+#[cfg(tracking)]
+use crate::{alloc, perfetto, rss, scopes, stacks};
 use std::path::{Path, PathBuf};
 #[cfg(tracking)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 use std::time::Duration;
+
+/// All event types of the tracker.
+#[cfg(tracking)]
+static TRACKER_TYPES: [&[&Declaration]; 6] = [
+    stream_events::TYPES,
+    alloc::events::TYPES,
+    rss::TYPES,
+    scopes::events::TYPES,
+    stacks::events::TYPES,
+    perfetto::EVENT_TYPES,
+];
 
 /// How a [`TracingSession`] is set up.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +158,7 @@ impl InitialSession {
 fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
     let queued =
         Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
-    let mut counter = EventCounter::new(&filter::TRACKER_TYPES);
+    let mut counter = EventCounter::new(&TRACKER_TYPES);
     Ok(queued.dropping(Box::new(move |payload| counter.count(payload))))
 }
 
@@ -331,7 +346,7 @@ impl TracingSessionBuilder {
                 over.write_ring();
             }),
         };
-        let writer = SessionWriter::new(setup, &filter::TRACKER_TYPES);
+        let writer = SessionWriter::new(setup, &TRACKER_TYPES);
         Ok((shared, queued(name, writer)?))
     }
 }

@@ -110,16 +110,13 @@ pub(super) struct WatchedFile {
     pub(super) own: Option<FileSink>,
 }
 
-/// Has a watcher continue `file`, if it is whole and can be cut. Otherwise, the trace also goes to a file without a name in the folder for
+/// Has a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name in the folder for
 /// temporary files, which the system removes when both processes have ended.
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn watched_file(
-    file: Option<&mut FileSink>,
-    is_whole: bool,
-) -> Result<WatchedFile, Error> {
-    if let Some(file) = file.filter(|_| is_whole)
+pub(super) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
+    if let Some(file) = file
         && let Some(descriptor) = file.set_watched()
     {
         return Ok(WatchedFile { descriptor, own: None });

@@ -3,7 +3,7 @@
 //! ```text
 //! worker ──► queue ──► SessionWriter ──► a sequence for each thread ──► file or ring
 //! ```
-//! A stream is decoded item by item, as the filter of a destination does it; all but track events,
+//! A stream is decoded item by item, all but track events,
 //! the descriptions of threads and, in a session with memory, allocations is skipped.
 
 mod counter;

@@ -85,9 +85,6 @@ pub(crate) static TYPES: &[&Declaration] =
 /// The channel of call stacks. Unreal's has the same name.
 pub(crate) static CHANNEL: Channel = Channel::new("Callstack", false);
 
-/// The field that is 0 in a stream without the channel.
-pub(crate) const STACK_FIELD: &str = "CallstackId";
-
 /// A packet of stacks is complete at this many bytes; its last stack may exceed them.
 const PACKET: usize = 24 << 10;
 

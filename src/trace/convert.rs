@@ -1,4 +1,9 @@
-//! Converts a trace to another transport: the same streams and payloads, coded differently.
+//! Converts a trace to another transport: the same streams and payloads, coded differently. Or to a trace with only
+//! some of its channels.
+
+mod channels;
+
+pub use channels::{ChannelList, convert_channels};
 
 use crate::error::Error;
 use crate::trace::format::Transport;

@@ -1,16 +1,12 @@
-//! Destinations that get some channels only, each a stream of its own.
+//! Traces with some channels of another trace, each whole in itself.
 
-use crate::destinations::{peer, peer_address, read_all};
-use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, check_with_another_reader};
+use crate::harness::{Case, Outcome, TRACE, builder, case, check_with_another_reader};
 use memledger::analysis::{Analyzer, LiveBlock, Report};
 use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Value, Visitor};
-use memledger::{
-    Destination, Error, Ledger, alloc_scope, bookmark, channel, event, group, log, log_scope, tag,
-    tagged,
-};
+use memledger::{alloc_scope, bookmark, channel, event, group, log, log_scope, tag, tagged};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hint::black_box;
 use std::sync::Barrier;
 
@@ -41,8 +37,8 @@ const ON_GAME: u8 = 1;
 const ON_NETWORK: u8 = 2;
 const ON_BOTH: u8 = 3;
 
-pub(crate) const CASES: &[Case] = &[
-    case("each destination gets the channels it was given and is whole", several, |run| {
+pub(crate) const CASES: &[Case] =
+    &[case("a part of a trace has the channels it was given and is whole", several, |run| {
         let outcome = run.run();
         outcome.quiet();
         let all = Stream::read(&outcome, TRACE);
@@ -50,7 +46,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(kept(&all.report()), (own, own / 2));
         assert_eq!(all.logged.len(), THREADS as usize * ROUNDS as usize * 5 + 1);
 
-        // From before the threads: all that was logged, in the same order, and nothing else.
+        // All that was logged, in the same order, and nothing else.
+        outcome.export_channels(TRACE, "-memory", "logs.utrace");
         let logs = Stream::read(&outcome, "logs.utrace");
         assert_eq!((&logs.logged, &logs.important), (&all.logged, &all.important));
         assert_eq!((logs.memory_events, logs.report().totals.allocations), (0, 0));
@@ -61,7 +58,10 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(logs.report().bookmarks.len(), 1);
 
         // From the midst: what is alive there, and all that follows.
-        for (name, scopes) in [("memory.utrace", true), ("blocks.memledger", false)] {
+        for (name, channels, scopes) in
+            [("memory.utrace", "memory, scope", true), ("blocks.memledger", "MEMORY", false)]
+        {
+            outcome.export_channels("late.utrace", channels, name);
             let memory = Stream::read(&outcome, name);
             assert_eq!(memory.logged, [""; 0], "{name}");
             assert_eq!(memory.important.len(), 1, "{name}: definitions are in every stream");
@@ -82,9 +82,11 @@ pub(crate) const CASES: &[Case] = &[
         }
 
         // An event that two channels must be enabled for is in a stream that has both.
-        for (name, sites) in
-            [("game.utrace", &[ON_GAME][..]), ("both.utrace", &[ON_GAME, ON_NETWORK, ON_BOTH])]
-        {
+        for (name, channels, sites) in [
+            ("game.utrace", "match", &[ON_GAME][..]),
+            ("both.utrace", "match,wires,-bookmark", &[ON_GAME, ON_NETWORK, ON_BOTH]),
+        ] {
+            outcome.export_channels("late.memledger", channels, name);
             let stream = Stream::read(&outcome, name);
             let wanted = |event: &&String| match site_of(event) {
                 Some(site) => sites.contains(&site),
@@ -97,42 +99,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(stream.important.len(), sites.len().min(2), "{name}");
             assert_eq!((stream.memory_events, stream.frames > 0), (0, true), "{name}");
         }
-    }),
-    case("the first file and the child of a fork keep to their channels", first_file, |run| {
-        let outcome = run.run();
-        outcome.quiet();
-        let child = format!("trace.{}.utrace", outcome.stdout.trim());
-        for (name, number) in [(TRACE, 1), (&*child, 2)] {
-            let stream = Stream::read(&outcome, name);
-            let expected = format!("Number [{ON_GAME}, 0, {number}]");
-            assert_eq!(stream.logged.last(), Some(&expected), "{name}");
-            assert_eq!((stream.memory_events, stream.report().totals.allocations), (0, 0));
-        }
-        // The analyzer has every event.
-        let report = outcome.report(REPORT);
-        assert!(report.contains("1000003"), "{report}");
-    }),
-    case("a recorder gets its channels and a file of the environment all", recorder, |run| {
-        let (address, peer) = peer(read_all);
-        let run = run.env("TEST_PEER", address);
-        let outcome = run.env("MEMLEDGER_FILE", "env.utrace").run();
-        outcome.quiet();
-        fs::write(outcome.path("received.utrace"), peer.join().unwrap()).unwrap();
-        assert_eq!(outcome.files(), ["env.utrace", "received.utrace", REPORT]);
-        let (all, received) =
-            (Stream::read(&outcome, "env.utrace"), Stream::read(&outcome, "received.utrace"));
-        assert!(all.memory_events > 0);
-        assert_eq!((all.logged.len(), received.logged.len()), (2, 1));
-        assert_eq!((received.memory_events, received.important.len()), (0, 1));
-    }),
-    case("what can be no choice is refused and what nobody has is told", refused, |run| {
-        let outcome = run.run();
-        outcome.exited(0);
-        let lines = outcome.stderr.lines().collect::<Vec<_>>();
-        assert!(lines.len() == 1 && lines[0].contains("[\"gmae\"]"), "{lines:?}");
-        assert_eq!(outcome.files(), ["named.utrace", REPORT, TRACE]);
-    }),
-];
+    })];
 
 /// A stream that knows every block of its program.
 #[track_caller]
@@ -293,7 +260,6 @@ fn work(thread: u8, meet: &Barrier) -> Vec<Vec<u8>> {
 
 fn several() {
     let ledger = builder().channels("memory,scope,match,wire").start().unwrap();
-    ledger.trace_to(Destination::file("logs.utrace").channels("-memory")).unwrap();
     bookmark!("start");
     log!(GAME, Used { Asset: 7 });
     log!(NETWORK, Note { Text: "on the network" });
@@ -306,13 +272,8 @@ fn several() {
             // Its scope is open where they begin, and not in all of them.
             log!(GAME, Asset { Name: "tree", Id: 7 });
             meet.wait();
-            for (channels, name) in [
-                ("memory, scope", "memory.utrace"),
-                ("MEMORY", "blocks.memledger"),
-                ("match", "game.utrace"),
-                ("match,wires,-bookmark", "both.utrace"),
-            ] {
-                ledger.trace_to(Destination::file(name).channels(channels)).unwrap();
+            for name in ["late.utrace", "late.memledger"] {
+                ledger.trace_to_file(name).unwrap();
             }
             meet.wait();
         });
@@ -320,68 +281,4 @@ fn several() {
         threads.into_iter().for_each(|thread| std::mem::forget(thread.join().unwrap()));
     });
     drop(ledger);
-}
-
-fn first_file() {
-    let ledger = builder()
-        .trace_to(Destination::file(TRACE).channels("match"))
-        .channels("memory,scope,match")
-        .follow_forks(true)
-        .start()
-        .unwrap();
-    crate::harness::leave(1_000_003);
-    log!(GAME, Number { Site: ON_GAME, Number: 1 });
-    // SAFETY: the child logs and exits.
-    #[expect(unsafe_code)]
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        log!(GAME, Number { Site: ON_GAME, Number: 2 });
-        drop(ledger);
-        // SAFETY: nothing is to happen at the exit of the child.
-        #[expect(unsafe_code)]
-        unsafe {
-            libc::_exit(0)
-        }
-    }
-    // SAFETY: waits for our own child.
-    #[expect(unsafe_code)]
-    unsafe {
-        libc::waitpid(child, std::ptr::null_mut(), 0)
-    };
-    println!("{child}");
-    drop(ledger);
-}
-
-fn recorder() {
-    let ledger = builder()
-        .channels("memory,scope,match,wire")
-        .trace_to(Destination::file(TRACE).channels("match"))
-        .trace_to(Destination::host(peer_address()).channels("match"))
-        .start()
-        .unwrap();
-    // The environment has started it; this joins.
-    log!(GAME, Asset { Name: "tree", Id: 7 });
-    log!(GAME, Number { Site: ON_GAME, Number: 1 });
-    log!(NETWORK, Number { Site: ON_NETWORK, Number: 2 });
-    ledger.flush();
-}
-
-fn refused() {
-    let refused = builder().trace_to(Destination::file(TRACE).channels("a b")).start().unwrap_err();
-    assert!(
-        matches!(&refused, Error::InvalidChannels(why) if why.contains("\"a b\"")),
-        "{refused}"
-    );
-    assert!(!fs::exists(TRACE).unwrap());
-    let ledger: Ledger = builder().start().unwrap();
-    for channels in ["", "memory,,-", "a b"] {
-        let refused =
-            ledger.trace_to(Destination::file("refused.utrace").channels(channels)).unwrap_err();
-        assert!(matches!(refused, Error::InvalidChannels(_)), "{refused}");
-        let refused =
-            ledger.trace_to(Destination::host("127.0.0.1:1").channels(channels)).unwrap_err();
-        assert!(matches!(refused, Error::InvalidChannels(_)), "{refused}");
-    }
-    assert_eq!(ledger.destinations(), []);
-    ledger.trace_to(Destination::file("named.utrace").channels("gmae,memory")).unwrap();
 }

@@ -5,7 +5,7 @@
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use memledger::analysis::{Report, StackEnd, StackRow};
-use memledger::{Destination, Ledger, Stacks, Worker};
+use memledger::{Ledger, Stacks, Worker};
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
 
@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = &[
         outcome.whole();
         let early = (EARLY, "first");
         let (first, second) = ((FIRST, "first"), (SECOND, "second"));
+        outcome.export_channels("late.utrace", "memory,callstack", "filtered.utrace");
         for (name, blocks) in [
             (TRACE, &[early, first, second][..]),
             ("late.utrace", &[early, first, second]),
@@ -168,8 +169,6 @@ fn libraries() {
     for name in ["late.utrace", "late.memledger"] {
         ledger.trace_to_file(name).unwrap();
     }
-    let filtered = Destination::file("filtered.utrace").channels("memory,callstack");
-    ledger.trace_to(filtered).unwrap();
     drop(ledger);
     let ledger = Ledger::builder().trace_to_file("again.utrace").stacks(Stacks::On);
     let ledger = ledger.start().unwrap();

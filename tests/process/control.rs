@@ -87,16 +87,6 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(trace.losses.unmatched_frees, 0, "{name}");
         }
     }),
-    case("a command says which channels a destination gets", chosen, |run| {
-        let outcome = run.run();
-        outcome.quiet().whole();
-        for (name, blocks) in [("memory.utrace", 2), ("rest.utrace", 0)] {
-            let late = outcome.trace(name).0;
-            assert!(late.trace.complete);
-            assert_eq!(left(&late, 1_000_003) + left(&late, 1_000_005), blocks, "{name}");
-        }
-        assert_eq!(outcome.files(), ["memory.utrace", REPORT, "rest.utrace", TRACE]);
-    }),
     case("scopes are turned off and on while memory is recorded", scopes, |run| {
         let outcome = run.run();
         let report = outcome.quiet().whole();
@@ -415,20 +405,6 @@ fn restarted() {
     received.join().unwrap();
     let ledger = Ledger::builder().control("0").start().unwrap();
     refused(&mut self::client(&ledger), Command::Start, "without a file and without a host");
-}
-
-fn chosen() {
-    let ledger = builder().control("0").control_folder(".").start().unwrap();
-    leave(1_000_003);
-    let mut client = client(&ledger);
-    let write = |name: &str, channels: &str| Command::WriteTo {
-        name: name.into(),
-        channels: Some(channels.into()),
-    };
-    client.send(&write("memory.utrace", "memory,scope")).unwrap();
-    client.send(&write("rest.utrace", "-memory")).unwrap();
-    refused(&mut client, write("none.utrace", "-a,b:c"), "called \"b:c\"");
-    leave(1_000_005);
 }
 
 fn scopes() {

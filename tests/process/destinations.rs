@@ -98,6 +98,22 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.trace.from_process_start, Some(true));
         assert_eq!(left(&report, 1_000_003), 1);
     }),
+    case(
+        "code adds a recorder to a recording of the environment, whose file stays",
+        joins,
+        |run| {
+            let (address, peer) = peer(read_all);
+            let outcome = run.env("TEST_PEER", address).env("MEMLEDGER_FILE", "env.utrace").run();
+            outcome.quiet();
+            fs::write(outcome.path("received.utrace"), peer.join().unwrap()).unwrap();
+            assert_eq!(outcome.files(), ["env.utrace", "received.utrace", REPORT]);
+            for name in ["env.utrace", "received.utrace"] {
+                let report = outcome.trace(name).0;
+                assert!(report.trace.complete);
+                assert_eq!(left(&report, 1_000_003), 1, "{name}");
+            }
+        },
+    ),
     case("an address that is none is told and the program runs", simple, |run| {
         let outcome = run.env("MEMLEDGER_HOST", "a:b:c").env("MEMLEDGER_REPORT", REPORT).run();
         outcome.exited(0);
@@ -196,6 +212,12 @@ pub(crate) fn read_all(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+fn joins() {
+    let ledger = builder().trace_to_host(peer_address()).start().unwrap();
+    leave(1_000_003);
+    ledger.flush();
 }
 
 pub(crate) fn peer_address() -> String {

@@ -3,7 +3,7 @@
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case};
 use memledger::analysis::{Analyzer, FindingsObserver, FreedIn};
 use memledger::trace::read::read;
-use memledger::{Channel, Destination, alloc_scope};
+use memledger::{Channel, alloc_scope};
 use std::fs::File;
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -36,7 +36,9 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(rows_of(&outcome, TRACE, "early"), [("late", 1), ("main", 1)]);
         assert_eq!(rows_of(&outcome, TRACE, "second"), [("main", 1)]);
         assert_eq!(rows_of(&outcome, "late.utrace", "early"), [("late", 1)]);
-        // Of these streams, it is not known, or there are no scopes.
+        // Of these parts, it is not known, or there are no scopes.
+        outcome.export_channels(TRACE, "memory,scope", "scopes.utrace");
+        outcome.export_channels("late.utrace", "memory,freescope", "no scopes.utrace");
         for name in ["scopes.utrace", "no scopes.utrace"] {
             assert!(freed_in(&outcome, name).is_empty(), "{name}");
         }
@@ -117,11 +119,7 @@ fn in_code() {
     alloc_scope!("main", { drop(one) });
     let ledger = builder().channels(CHANNELS).start().unwrap();
     assert!(Channel::switch("freescope", true).is_err());
-    let to = |name: &str| ledger.trace_to(Destination::file(name)).unwrap();
-    to("late.utrace");
-    let some = |name: &str, channels| Destination::file(name).channels(channels);
-    ledger.trace_to(some("scopes.utrace", "memory,scope")).unwrap();
-    ledger.trace_to(some("no scopes.utrace", "memory,freescope")).unwrap();
+    ledger.trace_to_file("late.utrace").unwrap();
     let second = alloc_scope!("second", { keep() });
     alloc_scope!("late", { drop(two) });
     alloc_scope!("main", { drop(second) });

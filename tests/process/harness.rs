@@ -2,7 +2,7 @@
 
 use libtest_mimic::{Arguments, Trial};
 use memledger::analysis::{Analyzer, Binaries, Report, ScopeRow};
-use memledger::trace::convert::convert;
+use memledger::trace::convert::{ChannelList, convert, convert_channels};
 use memledger::trace::format::Transport;
 use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
@@ -307,6 +307,16 @@ impl Outcome {
     pub(crate) fn report(&self, name: &str) -> String {
         let path = self.path(name);
         fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}\n{}", self.stderr))
+    }
+
+    /// Writes the trace `to`, which has these channels of the trace `from`.
+    #[track_caller]
+    pub(crate) fn export_channels(&self, from: &str, channels: &str, to: &str) {
+        let compact = to.ends_with(".memledger");
+        let transport = if compact { Transport::Compact } else { Transport::Unreal };
+        let channels = ChannelList::parse(channels).unwrap();
+        let (from, to) = (File::open(self.path(from)), File::create(self.path(to)));
+        convert_channels(from.unwrap(), to.unwrap(), transport, &channels).unwrap();
     }
 
     /// What the trace says, and how it reads.

@@ -5,7 +5,7 @@ use crate::harness::{
     Case, Outcome, TRACE, builder, case, check_with_another_reader, churn, leave,
 };
 use memledger::trace::read::{self, Event, Value, Visitor};
-use memledger::{Channel, Destination, Error, Ledger, Stacks};
+use memledger::{Channel, Error, Ledger, Stacks};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 
@@ -87,33 +87,45 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(stack != 0, taken, "{bytes}: {stack}");
         }
     }),
-    case("each destination has every stack that it refers to", destinations, |run| {
-        let outcome = run.run();
-        outcome.quiet().whole();
-        let all = Seen::read(&outcome, TRACE);
-        for name in ["late.utrace", "late.memledger", "only.utrace"] {
-            let late = Seen::read(&outcome, name);
-            assert_eq!((late.module_inits, &late.sampling[..]), (1, &[0][..]), "{name}");
-            assert_eq!(late.modules, all.modules, "{name}");
-            assert!(
-                all.specs.iter().all(|(id, stack)| late.specs.get(id) == Some(stack)),
-                "{name}"
-            );
-            // A block from before the stream began, and one from after.
-            for bytes in [ON as u64, AFTER as u64] {
-                assert_eq!(late.stack_of[&bytes], all.stack_of[&bytes], "{name}");
-                assert!(all.stack_of[&bytes] > 1, "{name}");
+    case(
+        "each destination and each part of one has every stack that it refers to",
+        destinations,
+        |run| {
+            let outcome = run.run();
+            outcome.quiet().whole();
+            let all = Seen::read(&outcome, TRACE);
+            for (from, channels, name) in [
+                ("late.memledger", "memory,callstack", "only.utrace"),
+                ("late.utrace", "memory,scope", "none.utrace"),
+                (TRACE, "-callstack", "none.memledger"),
+                ("late.utrace", "-memory", "logs.utrace"),
+            ] {
+                outcome.export_channels(from, channels, name);
             }
-        }
-        for name in ["none.utrace", "none.memledger", "logs.utrace"] {
-            let none = Seen::read(&outcome, name);
-            // All but `memory` includes the channel, and has no event for it.
-            assert_eq!(none.channel, [u64::from(name == "logs.utrace")], "{name}");
-            assert_eq!((none.module_inits, none.modules.len(), none.specs.len()), (0, 0, 0));
-            assert_eq!((&none.sampling[..], none.with_stack), (&[][..], 0), "{name}");
-            assert_eq!(none.stack_of.contains_key(&(AFTER as u64)), name != "logs.utrace");
-        }
-    }),
+            for name in ["late.utrace", "late.memledger", "only.utrace"] {
+                let late = Seen::read(&outcome, name);
+                assert_eq!((late.module_inits, &late.sampling[..]), (1, &[0][..]), "{name}");
+                assert_eq!(late.modules, all.modules, "{name}");
+                assert!(
+                    all.specs.iter().all(|(id, stack)| late.specs.get(id) == Some(stack)),
+                    "{name}"
+                );
+                // A block from before the stream began, and one from after.
+                for bytes in [ON as u64, AFTER as u64] {
+                    assert_eq!(late.stack_of[&bytes], all.stack_of[&bytes], "{name}");
+                    assert!(all.stack_of[&bytes] > 1, "{name}");
+                }
+            }
+            for name in ["none.utrace", "none.memledger", "logs.utrace"] {
+                let none = Seen::read(&outcome, name);
+                // All but `memory` includes the channel, and has no event for it.
+                assert_eq!(none.channel, [u64::from(name == "logs.utrace")], "{name}");
+                assert_eq!((none.module_inits, none.modules.len(), none.specs.len()), (0, 0, 0));
+                assert_eq!((&none.sampling[..], none.with_stack), (&[][..], 0), "{name}");
+                assert_eq!(none.stack_of.contains_key(&(AFTER as u64)), name != "logs.utrace");
+            }
+        },
+    ),
     case("the child of a fork has all stacks from before and a new recording none", again, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -300,24 +312,12 @@ fn toggled() {
 }
 
 fn destinations() {
-    let ledger = builder()
-        .stacks(Stacks::On)
-        .trace_to(Destination::file(TRACE))
-        .channels("memory,scope")
-        .start()
-        .unwrap();
+    let ledger =
+        builder().stacks(Stacks::On).trace_to_file(TRACE).channels("memory,scope").start().unwrap();
     churn(3000);
     leave(ON);
     for name in ["late.utrace", "late.memledger"] {
         ledger.trace_to_file(name).unwrap();
-    }
-    for (name, channels) in [
-        ("only.utrace", "memory,callstack"),
-        ("none.utrace", "memory,scope"),
-        ("none.memledger", "-callstack"),
-        ("logs.utrace", "-memory"),
-    ] {
-        ledger.trace_to(Destination::file(name).channels(channels)).unwrap();
     }
     churn(3000);
     leave(AFTER);

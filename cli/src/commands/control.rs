@@ -15,7 +15,6 @@ Examples:
   memledger control 1985 status
   memledger control 127.0.0.1:1985 send-to 127.0.0.1:1980
   memledger control 1985 write-to late.utrace
-  memledger control 1985 write-to game.utrace --channels game
   memledger control 1985 channels game,net on
   memledger control 1985 perfetto start run.pftrace --config config.txt
   memledger control 1985 perfetto dump run.pftrace now.pftrace
@@ -60,17 +59,11 @@ enum Action {
     SendTo {
         /// HOST or HOST:PORT; without a port 1980, and 1981 where that refuses
         host: String,
-        /// The channels it gets, with commas between them; -NAME is all but that
-        #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
-        channels: Option<String>,
     },
     /// Write the trace to one more file, in the folder that the program has chosen
     WriteTo {
         /// A plain name, such as late.utrace
         name: String,
-        /// The channels it gets, with commas between them; -NAME is all but that
-        #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
-        channels: Option<String>,
     },
     /// Start, stop, flush or dump a session of track events for Perfetto
     Perfetto {
@@ -183,12 +176,8 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::Channels { names, state } => {
             Command::channels(names.split(','), matches!(state, State::On))
         }
-        Action::SendTo { host, channels } => {
-            Command::SendTo { host: host.clone(), channels: channels.clone() }
-        }
-        Action::WriteTo { name, channels } => {
-            Command::WriteTo { name: name.clone(), channels: channels.clone() }
-        }
+        Action::SendTo { host } => Command::send_to(host),
+        Action::WriteTo { name } => Command::write_to(name),
         Action::Perfetto { action } => action.command()?,
         Action::Stop { all: false } => Command::Stop,
         Action::Stop { all: true } => Command::StopAll,

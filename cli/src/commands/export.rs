@@ -25,7 +25,7 @@ use crate::symbols::{self, SymbolArgs};
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::dump::{FORMATS, ReportFormat, text};
-use memledger::trace::convert::convert;
+use memledger::trace::convert::{ChannelList, convert, convert_channels};
 use memledger::trace::format::Transport;
 use memledger::trace::read::read;
 use std::io::{self, IsTerminal, Write};
@@ -35,6 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   memledger export run.memledger --to utrace -o run.utrace     for Unreal Insights
   memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
+  memledger export run.memledger --to utrace --channels -memory -o logs.utrace   what the program logged
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
   memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   memledger export run.memledger --to speedscope -o run.speedscope.json   for www.speedscope.app
@@ -71,6 +72,9 @@ pub struct ExportArgs {
     /// For folded: what is counted; for speedscope: what is shown first
     #[arg(long, value_enum, default_value = "at-peak")]
     column: Sort,
+    /// For utrace and memledger: only these channels, with commas between them; -NAME is all but that
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = channels)]
+    channels: Option<ChannelList>,
     /// For formats by stack: frames of the standard library and of allocation machinery, too
     #[arg(long)]
     all_frames: bool,
@@ -152,6 +156,10 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     match args.to.kind() {
         Kind::Stream(transport) => stream(args, transport, out),
+        _ if args.channels.is_some() => Err(CliError::Usage(
+            "--channels is for utrace and memledger; export the trace to memledger first, and that to the other format"
+                .into(),
+        )),
         Kind::Command(write) => write(args, out),
         Kind::Report(name) => {
             let no_format = || CliError::Failed(format!("this build has no format {name}"));
@@ -165,7 +173,14 @@ fn stream(args: &ExportArgs, to: Transport, out: &mut dyn Write) -> Result<Outco
     refuse_terminal(args, "a trace")?;
     let source = open(&args.trace)?;
     let summary = write_to(&args.output, out, |out| {
-        convert(source, out, to).map_err(|error| match error {
+        let written = match &args.channels {
+            Some(channels) => convert_channels(source, out, to, channels),
+            None => convert(source, out, to),
+        };
+        written.map_err(|error| match error {
+            Error::UnknownChannel(why) => {
+                CliError::Failed(format!("{}: {why}", args.trace.display()))
+            }
             Error::Write(error) => unwritable(&args.output, error),
             error => unreadable(&args.trace, error),
         })
@@ -197,6 +212,11 @@ fn report(
     })?;
     let incomplete = incomplete(&args.trace, &report, &summary);
     Ok(incomplete.map_or(Outcome::Done, Outcome::Incomplete))
+}
+
+/// The value of `--channels`.
+fn channels(text: &str) -> Result<ChannelList, String> {
+    ChannelList::parse(text).map_err(|error| error.to_string())
 }
 
 /// The value of `--interval`, in nanoseconds.

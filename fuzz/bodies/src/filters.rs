@@ -1,7 +1,8 @@
 //! The patterns of `memledger events --filter`, with `*` and `?`, and lists of channels. A line
 //! feed separates the pattern from the name.
 
-use memledger::fuzzing::{channels, filter};
+use memledger::fuzzing::channels;
+use memledger::trace::convert::ChannelList;
 use wildmatch::WildMatch;
 
 /// Whether `name` matches, by a direct implementation of the rule.
@@ -40,7 +41,7 @@ pub fn run(data: &[u8]) {
     }
     let named = channels(text);
     assert_eq!(named.is_ok(), all_named, "{text:?}");
-    let chosen = filter(text, &[0, 1, u32::MAX]);
+    let chosen = ChannelList::parse(text).map_err(|error| error.to_string());
     assert!(chosen.is_ok() <= (count > 0) && (named.is_err() || count == 0) >= chosen.is_err());
     for reason in named.err().into_iter().chain(chosen.err()) {
         assert!(!reason.contains(char::is_control), "{reason:?}");

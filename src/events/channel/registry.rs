@@ -1,10 +1,11 @@
 //! The table of all channels of the program, and the states that settings request.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
+use super::Channel;
 use super::preset::expand;
 use super::requested::RequestedStates;
-use super::{Channel, is_name};
 use crate::error::Error;
+use crate::trace::format::channel::{id, is_name, no_name};
 use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use crate::trace::worker::Importants;
 use std::ptr;
@@ -136,16 +137,9 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
         if is_name(name) {
             return Ok(name.to_owned());
         }
-        Err(no_name(name))
+        Err(Error::InvalidChannels(no_name(name)))
     });
     names.collect::<Result<_, _>>().map(Names)
-}
-
-/// The error of a text that no channel can have as its name.
-pub(super) fn no_name(name: &str) -> Error {
-    Error::InvalidChannels(format!(
-        "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
-    ))
 }
 
 impl Names {
@@ -282,43 +276,9 @@ impl ChannelAnnouncer {
     }
 }
 
-/// The id of a channel in Unreal's streams: FNV-1a over the name in lower case, without the suffix
-/// `Channel`, which Unreal's sources have, and without an `s` at its end.
-pub(super) const fn id(name: &str) -> u32 {
-    let bytes = without_suffix(name.as_bytes());
-    let plural = matches!(bytes, [.., b's' | b'S']);
-    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
-    while at < bytes.len() - plural as usize {
-        hash = (hash ^ (bytes[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    hash
-}
-
-/// `ItvChannel` is `Itv`; the name `Channel` is not changed.
-const fn without_suffix(name: &[u8]) -> &[u8] {
-    match name.split_last_chunk::<7>() {
-        Some((rest, suffix)) if !rest.is_empty() && suffix.eq_ignore_ascii_case(b"channel") => rest,
-        _ => name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_are_unreals() {
-        // From a trace of Unreal's own runtime (tests/samples).
-        assert_eq!(id("MemAlloc"), 1_182_219_647);
-        assert_eq!(id("Cpu"), 4_182_440_329);
-        assert_eq!(id("Modules"), id("module"));
-        for spelling in ["MemAllocChannel", "memallocCHANNEL", "MemAllocsChannel"] {
-            assert_eq!(id(spelling), id("MemAlloc"), "{spelling}");
-        }
-        let others = ["Channel", "MemAllocChanne", "MemAllocChannels", "ChannelMemAlloc"];
-        assert!(others.iter().all(|name| id(name) != id("MemAlloc") && id(name) != id("")));
-    }
 
     #[test]
     fn names_are_read_or_refused() {

@@ -4,7 +4,8 @@
 //! A request is never freed, because a log site may be reading it.
 #![expect(unsafe_code, reason = "a list of entries that are never freed")]
 
-use super::registry::{NEW, id};
+use super::registry::NEW;
+use crate::trace::format::channel::id;
 use crate::trace::write::untracked;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};

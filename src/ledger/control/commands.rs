@@ -73,15 +73,15 @@ impl Actions for Commands {
         Ok(lines)
     }
 
-    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
+    fn send_to(&mut self, address: &str) -> Reply {
         check_destination_limit()?;
-        add::add_host(address, channels).map_err(sentence)?;
+        add::add_host(address).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])
     }
 
-    fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply {
-        let added = check_destination_limit()
-            .and_then(|()| add::add_created(file, path, channels).map_err(sentence));
+    fn write_to(&mut self, file: File, path: &Path) -> Reply {
+        let added =
+            check_destination_limit().and_then(|()| add::add_created(file, path).map_err(sentence));
         if let Err(reason) = added {
             // The control server has created the file, and it is empty.
             let _ = std::fs::remove_file(path);

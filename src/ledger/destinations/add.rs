@@ -1,11 +1,9 @@
 //! Adds destinations while the recording runs.
 
 use super::destination::{Destination, Target};
-use super::filter;
 use super::handle::DestinationHandle;
 use crate::analysis::InitialBlock;
 use crate::error::Error;
-use crate::events::channel::ChannelFilter;
 use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::files::open_trace;
 use crate::ledger::in_process::InProcessAnalyzer;
@@ -26,41 +24,27 @@ pub(in crate::ledger) fn add_destination(
     destination: &Destination,
 ) -> Result<DestinationHandle, Error> {
     match &destination.target {
-        Target::File(file) => add_file(&file.location, file.channels.as_deref()),
-        Target::Host(host) => add_host(&host.location, host.channels.as_deref()),
+        Target::File(path) => add_file(path),
+        Target::Host(address) => add_host(address),
     }
 }
 
-pub(in crate::ledger) fn add_file(
-    path: &Path,
-    channels: Option<&str>,
-) -> Result<DestinationHandle, Error> {
-    request(|| add(channels, |channels| to_file(open_trace(path)?, channels)))
+pub(in crate::ledger) fn add_file(path: &Path) -> Result<DestinationHandle, Error> {
+    request(|| add(true, |_| to_file(open_trace(path)?)))
 }
 
 /// Adds a file that the control server has created, and that is empty.
-pub(in crate::ledger) fn add_created(
-    file: File,
-    path: &Path,
-    channels: Option<&str>,
-) -> Result<DestinationHandle, Error> {
-    request(move || add(channels, |channels| to_file(FileSink::begin(file, path)?, channels)))
+pub(in crate::ledger) fn add_created(file: File, path: &Path) -> Result<DestinationHandle, Error> {
+    request(move || add(true, |_| to_file(FileSink::begin(file, path)?)))
 }
 
-pub(in crate::ledger) fn add_host(
-    address: &str,
-    channels: Option<&str>,
-) -> Result<DestinationHandle, Error> {
-    request(|| add(channels, |channels| to_host(Address::parse(address)?, channels)))
+pub(in crate::ledger) fn add_host(address: &str) -> Result<DestinationHandle, Error> {
+    request(|| add(true, |_| to_host(Address::parse(address)?)))
 }
 
-fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Error> {
+fn to_file(file: FileSink) -> Result<Queued, Error> {
     let name = file.path().display().to_string();
-    Queued::start(
-        name,
-        Box::new(move |_| Ok(filter::apply(filter, Box::new(file)))),
-        problems::report,
-    )
+    Queued::start(name, Box::new(move |_| Ok(Box::new(file))), problems::report)
 }
 
 /// Adds a sink of another kind, which gets all events but no live blocks. `sink` is called with the
@@ -69,42 +53,26 @@ fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Erro
 pub(in crate::ledger) fn add_sink(
     sink: impl FnOnce(Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
-    add_with(None, false, |_, analyzer| sink(analyzer))
+    add(false, sink)
 }
 
 /// A sink that connects to a recorder.
-pub(in crate::ledger) fn to_host(
-    address: Address,
-    filter: Option<ChannelFilter>,
-) -> Result<Queued, Error> {
+pub(in crate::ledger) fn to_host(address: Address) -> Result<Queued, Error> {
     let name = address.to_string();
-    let open = move |given_up| {
-        let sink = TcpSink::connect(&address, given_up)?;
-        Ok(filter::apply(filter, Box::new(sink)))
-    };
+    let open = move |given_up| Ok(Box::new(TcpSink::connect(&address, given_up)?) as Box<dyn Sink>);
     Queued::start(name, Box::new(open), problems::report)
 }
 
+/// Adds a sink, which begins with the live blocks if `with_blocks`.
 fn add(
-    channels: Option<&str>,
-    sink: impl FnOnce(Option<ChannelFilter>) -> Result<Queued, Error>,
-) -> Result<DestinationHandle, Error> {
-    add_with(channels, true, |channels, _| sink(channels))
-}
-
-/// Adds a sink, which begins with the live blocks if `with_blocks`, and if it gets the channel `memory`.
-fn add_with(
-    channels: Option<&str>,
     with_blocks: bool,
-    sink: impl FnOnce(Option<ChannelFilter>, Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
+    sink: impl FnOnce(Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
     let _active = state::hook_active();
     refuse_forked()?;
-    let channels = filter::parse(channels)?;
     let recording = recording::current();
     let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
     // PERF: before the session is locked. While it is locked, nothing is collected.
-    let with_blocks = with_blocks && filter::has_memory(channels.as_ref());
     let analyzer = recording.analyzer.as_ref().filter(|_| with_blocks);
     let room = analyzer.map(InProcessAnalyzer::reserve_blocks).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
@@ -112,7 +80,7 @@ fn add_with(
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
     let Some(session) = session.as_mut() else { return Err(Error::NotRecording) };
-    let sink = sink(channels, recording.analyzer.as_ref())?;
+    let sink = sink(recording.analyzer.as_ref())?;
     Ok(DestinationHandle::new(join(session, sink, analyzer, room)))
 }
 

@@ -1,6 +1,5 @@
 //! The destinations that a recording starts with: its first file and its host.
 
-use super::DestinationSpec;
 use std::path::PathBuf;
 
 /// The destinations that a recording starts with. `None` if the settings name no such destination,
@@ -14,7 +13,7 @@ pub(in crate::ledger) struct InitialDestinations {
 /// A destination as the settings name it, and the sink that was started for it.
 #[derive(Clone)]
 pub(in crate::ledger) struct StartedDestination<P> {
-    pub(super) spec: DestinationSpec<P>,
+    pub(super) location: P,
     /// The number of its sink.
     pub(super) number: u64,
     /// The file or the address.
@@ -22,7 +21,7 @@ pub(in crate::ledger) struct StartedDestination<P> {
 }
 
 impl<P> StartedDestination<P> {
-    pub(in crate::ledger) fn new(spec: DestinationSpec<P>, number: u64, name: String) -> Self {
-        Self { spec, number, name }
+    pub(in crate::ledger) fn new(location: P, number: u64, name: String) -> Self {
+        Self { location, number, name }
     }
 }

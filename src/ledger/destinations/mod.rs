@@ -4,8 +4,6 @@
 #[cfg(tracking)]
 pub(super) mod add;
 mod destination;
-#[cfg(tracking)]
-pub(super) mod filter;
 mod handle;
 #[cfg(tracking)]
 pub(super) mod initial;
@@ -13,7 +11,7 @@ pub(super) mod initial;
 pub(super) mod restart;
 
 pub use destination::Destination;
-pub(crate) use destination::{DestinationSpec, Target};
+pub(crate) use destination::Target;
 #[cfg(tracking)]
 pub(super) use handle::{DRAIN_TIMEOUT, all};
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};

@@ -76,25 +76,23 @@ pub(in crate::ledger) fn start_again(
         same.into_iter().for_each(|recording| change(&mut recording.initial));
     };
     let mut started = Vec::new();
-    if let Some(StartedDestination { spec, .. }) = file.filter(|file| !is_running(file)) {
+    if let Some(StartedDestination { location, .. }) = file.filter(|file| !is_running(file)) {
         check_destination_limit()?;
         // The start has reported what is wrong with the name.
-        let (created, path) = create_beside(&expand(&spec.location, &mut |_| {}))?;
-        let handle =
-            add::add_created(created, &path, spec.channels.as_deref()).map_err(|error| {
-                // This function has created the file, and it is empty.
-                let _ = std::fs::remove_file(&path);
-                error.to_string()
-            })?;
-        let new = StartedDestination::new(spec, handle.number(), path.display().to_string());
+        let (created, path) = create_beside(&expand(&location, &mut |_| {}))?;
+        let handle = add::add_created(created, &path).map_err(|error| {
+            // This function has created the file, and it is empty.
+            let _ = std::fs::remove_file(&path);
+            error.to_string()
+        })?;
+        let new = StartedDestination::new(location, handle.number(), path.display().to_string());
         started.push(new.name.clone());
         keep(&|initial| initial.file = Some(new.clone()));
     }
-    if let Some(StartedDestination { spec, name, .. }) = host.filter(|host| !is_running(host)) {
+    if let Some(StartedDestination { location, name, .. }) = host.filter(|host| !is_running(host)) {
         check_destination_limit()?;
-        let handle = add::add_host(&spec.location, spec.channels.as_deref());
-        let handle = handle.map_err(|error| error.to_string())?;
-        let new = StartedDestination::new(spec, handle.number(), name);
+        let handle = add::add_host(&location).map_err(|error| error.to_string())?;
+        let new = StartedDestination::new(location, handle.number(), name);
         started.push(new.name.clone());
         keep(&|initial| initial.host = Some(new.clone()));
     }

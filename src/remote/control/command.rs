@@ -34,21 +34,10 @@ pub enum Command {
         /// Whether they are turned on.
         enable: bool,
     },
-    /// Sends the trace to a recorder, as one more destination.
-    SendTo {
-        /// The recorder: `HOST` or `HOST:PORT`.
-        host: String,
-        /// The channels that the recorder gets, as in
-        /// [`Destination::channels`](crate::Destination::channels); all if `None`.
-        channels: Option<String>,
-    },
-    /// Writes the trace to a file in the program's folder, as one more destination.
-    WriteTo {
-        /// The plain name of the file.
-        name: String,
-        /// The channels that the file gets; all if `None`.
-        channels: Option<String>,
-    },
+    /// Sends the trace to a recorder, `HOST` or `HOST:PORT`, as one more destination.
+    SendTo(String),
+    /// Writes the trace to a file in the program's folder, by its plain name, as one more destination.
+    WriteTo(String),
     /// Starts a session of track events, in a new file in the program's folder.
     StartSession {
         /// The plain name of the file, by which other commands name the session.
@@ -95,17 +84,16 @@ impl Command {
 
     /// Sends the whole trace to a recorder.
     pub fn send_to(host: impl Into<String>) -> Self {
-        Self::SendTo { host: host.into(), channels: None }
+        Self::SendTo(host.into())
     }
 
     /// Writes the whole trace to a file.
     pub fn write_to(name: impl Into<String>) -> Self {
-        Self::WriteTo { name: name.into(), channels: None }
+        Self::WriteTo(name.into())
     }
 
     /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal. But a
-    /// NUL is an error inside a line that names a file, a host or a token, because it would cut the
-    /// name off.
+    /// NUL is an error inside all lines but `ToggleChannels`, because it would cut a name off.
     ///
     /// # Errors
     /// One sentence that says what is wrong with it.
@@ -118,103 +106,135 @@ impl Command {
         if let Some(at) = text.find(|c: char| c.is_control() && c != '\0') {
             return Err(format!("byte {at} of the line is a control character"));
         }
-        let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
-        if words.first() == Some(&"StartSession") {
-            return start_session(text);
-        }
-        if words.len() > MAX_WORDS {
+        let words: Vec<_> = split(text).collect();
+        let (Some(name), Some(last)) = (words.first(), words.last()) else {
+            return Err("the line is empty".into());
+        };
+        if words.len() > MAX_WORDS && *name != START_SESSION {
             return Err(format!("{} words are more than the {MAX_WORDS} of a line", words.len()));
         }
-        let has_name = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
-        if has_name && let Some(at) = text.trim_end_matches('\0').find('\0') {
-            return Err(format!("byte {at} of the line is a NUL, which no name can have in it"));
+        let Some(form) = FORMS.iter().find(|form| form.name == *name) else {
+            if last.starts_with("HTTP/") {
+                return Err(format!("this is no web server, but takes {}", names()));
+            }
+            let name: String = name.chars().take(40).collect();
+            return Err(format!("{name:?} is no command; those are {}", names()));
+        };
+        if form.name != TOGGLE_CHANNELS
+            && let Some(at) = text.trim_end_matches('\0').find('\0')
+        {
+            return Err(format!(
+                "byte {at} of the line is a NUL, which no name and no configuration can have in it"
+            ));
         }
-        match *words {
-            ["Status"] => Ok(Self::Status),
-            ["Stop"] => Ok(Self::Stop),
-            ["StopAll"] => Ok(Self::StopAll),
-            ["Start"] => Ok(Self::Start),
-            ["Profile"] => Ok(Self::Profile),
-            ["Figures"] => Ok(Self::Figures { stacks: false }),
-            ["Figures", "stacks"] => Ok(Self::Figures { stacks: true }),
-            ["SendTo", host] => Ok(Self::send_to(host)),
-            ["SendTo", host, channels] => {
-                Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
-            }
-            ["WriteTo", name] => Ok(Self::write_to(name)),
-            ["WriteTo", name, channels] => {
-                Ok(Self::WriteTo { name: name.into(), channels: Some(channels.into()) })
-            }
-            ["StopSession", name] => Ok(Self::StopSession(name.into())),
-            ["FlushSession", name] => Ok(Self::FlushSession(name.into())),
-            ["DumpSession", name, file] => {
-                Ok(Self::DumpSession { name: name.into(), file: file.into() })
-            }
-            ["Token", secret] => Ok(Self::Token(secret.into())),
-            ["ToggleChannels", names, state @ ("0" | "1")] => {
-                let names = names.split(',').filter(|name| !name.is_empty());
-                Ok(Self::channels(names, state == "1"))
-            }
-            ["Status" | "Stop" | "StopAll" | "Start" | "Profile", ..] => Err(format!("{} is followed by nothing", words[0])),
-            ["Figures", ..] => Err("Figures is followed by nothing, or by stacks".into()),
-            ["SendTo", ..] => {
-                Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
-                    .into())
-            }
-            ["WriteTo", ..] => {
-                Err("WriteTo is followed by the name of a file, and perhaps the channels it gets"
-                    .into())
-            }
-            ["StopSession" | "FlushSession", ..] => {
-                Err(format!("{} is followed by the name of a session", words[0]))
-            }
-            ["DumpSession", ..] => {
-                Err("DumpSession is followed by the name of a session and that of a file".into())
-            }
-            ["Token", ..] => Err("Token is followed by one word".into()),
-            ["ToggleChannels", ..] => {
-                Err("ToggleChannels is followed by names with commas between them, and 0 or 1"
-                    .into())
-            }
-            [.., last] if last.starts_with("HTTP/") => Err(
-                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, StartSession, StopSession, FlushSession, DumpSession, Profile and Figures"
-                    .into(),
-            ),
-            [first, ..] => Err(format!(
-                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, StartSession, StopSession, FlushSession, DumpSession, Profile and Figures",
-                first.chars().take(40).collect::<String>()
-            )),
-            [] => Err("the line is empty".into()),
-        }
+        let rest = text.trim_matches([' ', '\0']).trim_start_matches(form.name);
+        (form.parse)(rest.trim_matches([' ', '\0']))
+            .ok_or_else(|| format!("{} is followed by {}", form.name, form.usage))
     }
 }
 
-/// The name is the second word, and all that follows is the configuration.
-fn start_session(text: &str) -> Result<Command, String> {
-    if let Some(at) = text.trim_end_matches('\0').find('\0') {
-        return Err(format!(
-            "byte {at} of the line is a NUL, which no configuration can have in it"
-        ));
-    }
-    let rest = text.trim_end_matches('\0').trim_matches(' ').trim_start_matches("StartSession");
-    let (name, config) = rest.trim_start_matches(' ').split_once(' ').unwrap_or((rest.trim(), ""));
-    if name.is_empty() {
-        return Err(
-            "StartSession is followed by the name of a file, and perhaps a configuration".into()
-        );
-    }
-    let config = Some(config.trim_matches(' ')).filter(|config| !config.is_empty());
-    Ok(Command::StartSession { name: name.to_owned(), config: config.map(str::to_owned) })
+/// How a command is written as a line.
+struct Form {
+    name: &'static str,
+    /// The command that has these words after its name; `None` if they are wrong.
+    parse: fn(&str) -> Option<Command>,
+    /// What the name is followed by.
+    usage: &'static str,
 }
 
-fn with_channels(
-    f: &mut fmt::Formatter<'_>,
-    verb: &str,
-    place: &str,
-    channels: &Option<String>,
-) -> fmt::Result {
-    write!(f, "{verb} {place}")?;
-    channels.iter().try_for_each(|channels| write!(f, " {channels}"))
+/// All commands, the last of which is not named to a client that sends none of them.
+const FORMS: [Form; 14] = [
+    Form { name: "Status", parse: |rest| alone(rest, Command::Status), usage: "nothing" },
+    Form {
+        name: "ToggleChannels",
+        parse: |rest| {
+            let [names, state @ ("0" | "1")] = words(rest)? else { return None };
+            let names = names.split(',').filter(|name| !name.is_empty());
+            Some(Command::channels(names, state == "1"))
+        },
+        usage: "names with commas between them, and 0 or 1",
+    },
+    Form {
+        name: "SendTo",
+        parse: |rest| words(rest).map(|[host]| Command::send_to(host)),
+        usage: "HOST or HOST:PORT; it gets all channels, of which memledger export --channels writes some",
+    },
+    Form {
+        name: "WriteTo",
+        parse: |rest| words(rest).map(|[name]| Command::write_to(name)),
+        usage: "the name of a file; it gets all channels, of which memledger export --channels writes some",
+    },
+    Form { name: "Stop", parse: |rest| alone(rest, Command::Stop), usage: "nothing" },
+    Form { name: "StopAll", parse: |rest| alone(rest, Command::StopAll), usage: "nothing" },
+    Form { name: "Start", parse: |rest| alone(rest, Command::Start), usage: "nothing" },
+    Form {
+        name: START_SESSION,
+        // All that follows the name is the configuration.
+        parse: |rest| {
+            let (name, config) = rest.split_once(' ').unwrap_or((rest, ""));
+            let config = Some(config.trim_matches(' ')).filter(|config| !config.is_empty());
+            let name = Some(name).filter(|name| !name.is_empty())?.to_owned();
+            Some(Command::StartSession { name, config: config.map(str::to_owned) })
+        },
+        usage: "the name of a file, and perhaps a configuration",
+    },
+    Form {
+        name: "StopSession",
+        parse: |rest| words(rest).map(|[name]| Command::StopSession(name.into())),
+        usage: "the name of a session",
+    },
+    Form {
+        name: "FlushSession",
+        parse: |rest| words(rest).map(|[name]| Command::FlushSession(name.into())),
+        usage: "the name of a session",
+    },
+    Form {
+        name: "DumpSession",
+        parse: |rest| {
+            words(rest)
+                .map(|[name, file]| Command::DumpSession { name: name.into(), file: file.into() })
+        },
+        usage: "the name of a session and that of a file",
+    },
+    Form { name: "Profile", parse: |rest| alone(rest, Command::Profile), usage: "nothing" },
+    Form {
+        name: "Figures",
+        parse: |rest| {
+            let stacks = rest == "stacks";
+            (stacks || rest.is_empty()).then_some(Command::Figures { stacks })
+        },
+        usage: "nothing, or by stacks",
+    },
+    Form {
+        name: "Token",
+        parse: |rest| words(rest).map(|[secret]| Command::Token(secret.into())),
+        usage: "one word",
+    },
+];
+
+/// The command whose words are not limited in number.
+const START_SESSION: &str = "StartSession";
+/// The command whose words Unreal separates by NULs.
+const TOGGLE_CHANNELS: &str = "ToggleChannels";
+
+fn alone(rest: &str, command: Command) -> Option<Command> {
+    rest.is_empty().then_some(command)
+}
+
+/// The words of `text`, if there are `N` of them.
+fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
+    split(text).collect::<Vec<_>>().try_into().ok()
+}
+
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', '\0']).filter(|word| !word.is_empty())
+}
+
+/// The names of the commands, for a sentence.
+fn names() -> String {
+    let [first @ .., last, _] = &FORMS;
+    let first: Vec<_> = first.iter().map(|form| form.name).collect();
+    format!("{} and {}", first.join(", "), last.name)
 }
 
 /// The reason for refusing a line that is too long.
@@ -229,9 +249,12 @@ impl fmt::Display for Command {
             Self::ToggleChannels { names, enable } => {
                 write!(f, "ToggleChannels {} {}", names.join(","), u8::from(*enable))
             }
-            Self::SendTo { host, channels } => with_channels(f, "SendTo", host, channels),
-            Self::WriteTo { name, channels } => with_channels(f, "WriteTo", name, channels),
-            Self::StartSession { name, config } => with_channels(f, "StartSession", name, config),
+            Self::SendTo(host) => write!(f, "SendTo {host}"),
+            Self::WriteTo(name) => write!(f, "WriteTo {name}"),
+            Self::StartSession { name, config: None } => write!(f, "StartSession {name}"),
+            Self::StartSession { name, config: Some(config) } => {
+                write!(f, "StartSession {name} {config}")
+            }
             Self::StopSession(name) => write!(f, "StopSession {name}"),
             Self::FlushSession(name) => write!(f, "FlushSession {name}"),
             Self::DumpSession { name, file } => write!(f, "DumpSession {name} {file}"),
@@ -264,8 +287,6 @@ mod tests {
             Command::channels(["memory", "scope", "x"], false),
             Command::send_to("[::1]:1981"),
             Command::write_to("späť.utrace"),
-            Command::SendTo { host: "a".into(), channels: Some("cpu,-gpu".into()) },
-            Command::WriteTo { name: "a".into(), channels: Some("-memory".into()) },
             Command::Token("s3cr3t".into()),
             Command::StartSession { name: "a.pftrace".into(), config: None },
             Command::StartSession {
@@ -299,8 +320,8 @@ mod tests {
             (b"Figures all", "Figures is followed by nothing, or by stacks"),
             (b"Figures stacks 1", "Figures is followed by nothing, or by stacks"),
             (b"SendTo", "SendTo is followed by HOST"),
-            (b"SendTo a b c", "SendTo is followed by HOST"),
-            (b"WriteTo a b c", "WriteTo is followed by the name"),
+            (b"SendTo a memory", "SendTo is followed by HOST"),
+            (b"WriteTo a memory", "export --channels"),
             (b"WriteTo a\0b", "byte 9 of the line is a NUL"),
             (b"WriteTo\0a", "byte 7 of the line is a NUL"),
             (b"SendTo 127.0.0.1\0:1", "byte 16 of the line is a NUL"),

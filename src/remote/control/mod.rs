@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `Status` | reports what is recorded, where it goes, and what was lost |
 //! | `ToggleChannels a,b 0\|1` | turns channels off or on |
-//! | `SendTo host[:port] [channels]` | sends the trace to a recorder, as one more destination |
-//! | `WriteTo name [channels]` | writes the trace to one more file, in the folder that the program has chosen |
+//! | `SendTo host[:port]` | sends the trace to a recorder, as one more destination |
+//! | `WriteTo name` | writes the trace to one more file, in the folder that the program has chosen |
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
@@ -19,10 +19,6 @@
 //! | `Profile` | answers with a heap profile, and ends the connection |
 //! | `Figures [stacks]` | answers with the figures of all rows of a report, and ends the connection |
 //! | `Token secret` | must be the first command if the program has set a token |
-//!
-//! `channels` selects the channels of that destination, as
-//! [`Destination::channels`](crate::Destination::channels) does; without it, the destination gets
-//! all channels.
 //!
 //! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
 //! or `refused: reason`. Unreal's own tools ignore the answers. The answer to `Profile` is the line

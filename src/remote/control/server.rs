@@ -44,10 +44,10 @@ pub(crate) trait Actions: Send {
     fn status(&mut self) -> Vec<String>;
     /// Turns channels on or off.
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
-    /// Sends the trace, or some channels of it, to `address` as well.
-    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
-    /// Writes the trace, or some channels of it, to `file` as well. The file is new and empty.
-    fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
+    /// Sends the trace to `address` as well.
+    fn send_to(&mut self, address: &str) -> Reply;
+    /// Writes the trace to `file` as well. The file is new and empty.
+    fn write_to(&mut self, file: File, path: &Path) -> Reply;
     /// Does something with a session of track events.
     fn session(&mut self, action: SessionAction<'_>) -> Reply;
     /// Ends all destinations but the first file.
@@ -465,12 +465,10 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
         Command::StopAll => actions.stop_all(),
         Command::Start => actions.start(),
         Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
-        Command::SendTo { host, channels } => {
-            actions.send_to(&rules.destination(host)?, channels.as_deref())
-        }
-        Command::WriteTo { name, channels } => {
+        Command::SendTo(host) => actions.send_to(&rules.destination(host)?),
+        Command::WriteTo(name) => {
             let (file, path) = rules.create(name)?;
-            actions.write_to(file, &path, channels.as_deref())
+            actions.write_to(file, &path)
         }
         Command::StartSession { name, config } => {
             let (file, path) = rules.create(name)?;

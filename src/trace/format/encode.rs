@@ -33,16 +33,6 @@ impl Declaration {
         EventLayout::new(fields.sum(), self.all_flags())
     }
 
-    /// The position and the size in bytes of a field in its events on a thread's stream, if they
-    /// have a serial and such a field.
-    pub(crate) fn position_of(&self, field: &str) -> Option<(usize, usize)> {
-        let index = self.fields.iter().position(|(name, _)| *name == field)?;
-        let before = self.fields[..index].iter().map(|(_, field_type)| field_type.fixed_size());
-        let position = SYNCED_HEADER + before.sum::<usize>();
-        let is_synced = self.flags & NO_SYNC == 0;
-        is_synced.then(|| (position, self.fields[index].1.fixed_size()))
-    }
-
     fn has_aux(&self) -> bool {
         self.fields.iter().any(|(_, field_type)| field_type.is_array())
     }

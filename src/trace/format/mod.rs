@@ -10,6 +10,7 @@
 
 #[doc(hidden)]
 pub mod arrays;
+pub(crate) mod channel;
 #[cfg(feature = "analysis")]
 pub mod compact;
 #[cfg(feature = "analysis")]

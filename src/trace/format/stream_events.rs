@@ -5,7 +5,7 @@
 
 use super::encode::{Declaration, SYNCED_HEADER};
 use super::schema::{
-    FieldType::{AnsiString, I32, U8, U16, U32, U64},
+    FieldType::{AnsiString, I32, U8, U16, U32, U32Array, U64},
     IMPORTANT, NO_SYNC,
 };
 
@@ -43,6 +43,16 @@ pub(crate) static CHANNEL_TOGGLE: Declaration = Declaration {
     event: "ChannelToggle",
     flags: IMPORTANT | NO_SYNC,
     fields: &[("Id", U32), ("IsEnabled", U8)],
+};
+
+/// The channels of the log sites of a type of the program: an event of the type with this uid is on all of them.
+/// Precedes the events of the type.
+pub(crate) static TYPE_CHANNELS: Declaration = Declaration {
+    uid: 47,
+    logger: "Memledger",
+    event: "TypeChannels",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Uid", U16), ("Channels", U32Array)],
 };
 
 /// The program.
@@ -146,6 +156,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &THREAD_INFO,
     &CHANNEL_ANNOUNCE,
     &CHANNEL_TOGGLE,
+    &TYPE_CHANNELS,
     &SESSION,
     &MARKER,
     &TRACE,

@@ -6,7 +6,7 @@ use super::output::Output;
 use super::streams::{CONTROL, WORKER, own_system_id};
 use super::watch::Announced;
 use crate::platform::{clock, os};
-use crate::trace::format::encode::Declaration;
+use crate::trace::format::encode::{Declaration, Value};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
@@ -140,15 +140,21 @@ impl Announcer {
 
     /// Sends the types that the program has used since the last call.
     fn announce_types(&mut self, output: &mut Output) {
-        let mut records = Vec::new();
+        let (mut records, mut channels) = (Vec::new(), Vec::new());
         while let Some(logged) = declared::registered(self.program_types) {
+            let uid = declared::uid_of(self.program_types);
             logged.append_record(&mut records);
-            self.layouts.add(declared::uid_of(self.program_types), logged.declared().layout());
+            self.layouts.add(uid, logged.declared().layout());
+            let ids: Vec<_> = logged.channels().iter().flat_map(|id| id.to_le_bytes()).collect();
+            let values = [Value::Number(uid.into()), Value::Elements(&ids, size_of::<u32>())];
+            stream_events::TYPE_CHANNELS.append(&values, &mut channels);
             self.program_types += 1;
         }
         if !records.is_empty() {
             output.announcement(TYPES, &records);
         }
+        // An important event of the program may be on such a type.
+        self.importants.add_first(channels);
     }
 
     /// Sends the figures that have changed.

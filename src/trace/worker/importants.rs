@@ -34,6 +34,11 @@ impl Importants {
         declaration.append(values, &mut self.fresh);
     }
 
+    /// Adds encoded events, to be sent before the others of this cycle.
+    pub(crate) fn add_first(&mut self, events: Vec<u8>) {
+        self.fresh.splice(0..0, events);
+    }
+
     /// Adds events that are encoded already.
     pub(crate) fn add_encoded(&mut self, events: &[u8]) {
         self.fresh.extend_from_slice(events);

@@ -28,14 +28,14 @@ impl Actions for Told {
         self.reply(format!("channels {} {enable}", names.join("+")))
     }
 
-    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
-        self.reply(format!("send {address}{}", behind(channels)))
+    fn send_to(&mut self, address: &str) -> Reply {
+        self.reply(format!("send {address}"))
     }
 
-    fn write_to(&mut self, mut file: File, path: &Path, channels: Option<&str>) -> Reply {
+    fn write_to(&mut self, mut file: File, path: &Path) -> Reply {
         file.write_all(b"trace").unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        self.reply(format!("write {name}{}", behind(channels)))
+        self.reply(format!("write {name}"))
     }
 
     fn session(&mut self, action: SessionAction<'_>) -> Reply {
