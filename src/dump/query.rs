@@ -23,7 +23,7 @@ use super::options::{By, Options, Sort};
 use super::pretty::{self, Json, Object, Value};
 use super::text::{query, tag};
 use crate::analysis::{
-    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns,
+    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns, StackTree,
 };
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -123,10 +123,12 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
 
 /// Stacks with the same functions share a row.
 fn stacks(report: &Report, all_frames: bool) -> Vec<AnswerRow> {
-    let paths = report.functions_of_all(all_frames);
+    let tree = StackTree::of(report, all_frames);
     let mut rows = Vec::<AnswerRow>::new();
     let mut index = std::collections::HashMap::new();
-    for (path, row) in paths.into_iter().zip(&report.by_stack) {
+    for (number, row) in report.by_stack.iter().enumerate() {
+        let functions = tree.outwards(number).map(|call| tree.function(call).to_owned());
+        let path: Vec<_> = functions.collect();
         let at = *index.entry(path.clone()).or_insert_with(|| {
             rows.push(AnswerRow { path, ..AnswerRow::default() });
             rows.len() - 1

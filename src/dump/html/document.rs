@@ -58,7 +58,7 @@ impl Json for Document<'_> {
             if !report.llm_tags.is_empty() {
                 object.entry("llm_tags", &report.llm_tags)?;
             }
-            object.entry("strings", &tree.strings)?;
+            object.entry("strings", &tree.strings.all)?;
             object.entry("short", &Short(tree.short()))?;
             object.entry("frames", &Frames(tree))?;
             object.entry("stacks", &Stacks(tree))?;
@@ -99,7 +99,8 @@ struct Frames<'a>(&'a Tree);
 
 impl Json for Frames<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let of = |part: fn(&Frame) -> u32| Numbers(self.0.frames.iter().map(part).map(u64::from));
+        let of =
+            |part: fn(&Frame) -> u32| Numbers(self.0.frames.all.iter().map(part).map(u64::from));
         value.object(|object| {
             object.entry("name", &of(|frame| frame.name))?;
             object.entry("file", &of(|frame| frame.file))?;
