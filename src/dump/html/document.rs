@@ -9,7 +9,7 @@ use crate::dump::buckets::figures_of;
 use crate::dump::diff::{self, Diff, DiffOptions};
 use crate::dump::json;
 use crate::dump::options::Options;
-use crate::dump::pretty::{Json, Object, Value};
+use crate::dump::pretty::{Json, Object, Value, objects};
 use crate::dump::text::{Resident, none_found, resident};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
@@ -73,13 +73,11 @@ impl Json for Document<'_> {
     }
 }
 
-impl Json for Resident {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("all", &format!("{}{}", self.all, self.read))?;
-            object.entry("parts", &self.parts)?;
-            object.entry("most", &self.most)
-        })
+objects! {
+    Resident, of => {
+        "all": format!("{}{}", of.all, of.read),
+        "parts": of.parts,
+        "most": of.most,
     }
 }
 
@@ -113,12 +111,10 @@ impl Json for Frames<'_> {
 
 struct Stacks<'a>(&'a Tree);
 
-impl Json for Stacks<'_> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("parent", &Numbers(self.0.parents()))?;
-            object.entry("frame", &Numbers(self.0.frames()))
-        })
+objects! {
+    Stacks<'_>, of => {
+        "parent": Numbers(of.0.parents()),
+        "frame": Numbers(of.0.frames()),
     }
 }
 
@@ -199,13 +195,11 @@ impl Json for RssTimeline<'_> {
     }
 }
 
-impl Json for ThreadSeries {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("thread", &self.thread.map_or(-1, |thread| thread as i64))?;
-            object.entry("live_bytes", &Numbers(self.live_bytes.iter().copied()))?;
-            object.entry("allocated_bytes", &Numbers(self.allocated_bytes.iter().copied()))
-        })
+objects! {
+    ThreadSeries, of => {
+        "thread": of.thread.map_or(-1, |thread| thread as i64),
+        "live_bytes": Numbers(of.live_bytes.iter().copied()),
+        "allocated_bytes": Numbers(of.allocated_bytes.iter().copied()),
     }
 }
 
