@@ -284,7 +284,7 @@ impl<O: BlockObserver> Analyzer<O> {
 
     /// Where counting is, or where it stopped.
     pub(super) fn end(&self) -> Reached {
-        let at_ns = self.cutoff.duration(self.timeline.now());
+        let at_ns = self.cutoff.duration(self.timeline.clock().now());
         Reached { event: self.cutoff.events(), at_ns }
     }
 
@@ -349,7 +349,7 @@ impl<O: BlockObserver> Analyzer<O> {
     #[inline]
     fn parts(&mut self) -> (&mut Model, ApplyEnv<'_, O>) {
         let env = ApplyEnv {
-            now: self.timeline.now(),
+            now: self.timeline.clock().now(),
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
@@ -379,9 +379,9 @@ impl<O: BlockObserver> Analyzer<O> {
 
     #[inline(never)]
     fn apply_queue(&mut self) {
-        self.timeline.tick();
+        self.timeline.clock_mut().tick();
         let mut env = ApplyEnv {
-            now: self.timeline.now(),
+            now: self.timeline.clock().now(),
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
@@ -431,7 +431,7 @@ impl Analyzer {
     /// An analyzer for the program that it runs in, which may ask for measurements.
     pub(crate) fn measuring() -> Self {
         let mut analyzer = Self::new();
-        analyzer.model.accounts_mut().enable_measurements();
+        analyzer.model.accounts_mut().measured_mut().enable();
         analyzer
     }
 
@@ -455,7 +455,7 @@ impl Analyzer {
     /// The start of the trace, in cycles.
     #[cfg(feature = "perfetto")]
     pub(crate) fn start_cycle(&self) -> u64 {
-        self.timeline.start_cycle()
+        self.timeline.clock().start_cycle()
     }
 
     /// The [`report`](Self::report) without single blocks, sizes and, unless `stacks`, call stacks: the
@@ -561,7 +561,7 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
         }
         while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
             self.flush();
-            self.reach(self.cutoff.events(), self.timeline.now());
+            self.reach(self.cutoff.events(), self.timeline.clock().now());
         }
     }
 

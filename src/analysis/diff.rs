@@ -9,7 +9,7 @@
 mod functions;
 
 use super::columns::Figures;
-use super::report::{Call, Calls, Report, StackRow};
+use super::report::{Call, Calls, Report, StackTree};
 pub use functions::stable_function;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -214,13 +214,18 @@ fn without_numbers(name: &str) -> String {
 fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
     let mut calls = reports.map(|report| Calls::of(report, all_frames));
     functions::name_alike(&mut calls);
-    let names = Names::of(reports, &calls);
+    let trees = calls.map(|calls| {
+        let rows = 0..calls.report.by_stack.len();
+        StackTree::of_rows(calls, rows)
+    });
+    let names = Names::of(&trees);
     let mut rows = CallRows { by_name: vec![None; names.0.len()], ..CallRows::default() };
-    for (at, (report, calls)) in reports.into_iter().zip(&calls).enumerate() {
+    for (at, tree) in trees.iter().enumerate() {
+        let calls = &tree.calls;
+        let report = calls.report;
         let function = |call: &Call<'_>| names.number(call.name_of_function());
         let numbers: Vec<_> = calls.different().iter().map(function).collect();
-        let (mut shown, mut path) = (Vec::new(), Vec::new());
-        for stack in &report.by_stack {
+        for (row, stack) in report.by_stack.iter().enumerate() {
             let sampled = report.stack_sampling_bytes.is_some();
             // What is not in the sample counts in the estimates.
             if sampled && stack.label(report).is_some() && stack.weights().is_none() {
@@ -230,41 +235,28 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
                 Some(estimates) => estimates.values(),
                 None => Figures { peak_bytes: 0, ..stack.figures },
             };
-            calls.shown(stack, &mut shown);
-            let label = label_of(stack, report).map(|label| names.number(label));
-            path.clear();
-            path.extend(shown.iter().rev().map(|&call| numbers[calls.index(call)]));
+            let mut path = tree.inwards(row);
+            if by == DiffBy::Function && path.len() > 1 {
+                // NOTE: a text is a row if there is no function.
+                path.retain(|&call| !calls.is_text(call));
+            }
+            path.iter_mut().for_each(|call| *call = numbers[calls.index(*call)]);
             match by {
-                DiffBy::Stack => {
-                    path.splice(..0, label);
-                    rows.add_stack(at, &path, &figures);
-                }
-                _ => {
-                    // NOTE: a label is a row if there is no function.
-                    path.extend(label.filter(|_| shown.is_empty()));
-                    rows.add_functions(at, &path, &figures);
-                }
+                DiffBy::Stack => rows.add_stack(at, &path, &figures),
+                _ => rows.add_functions(at, &path, &figures),
             }
         }
     }
     rows.finish(&names)
 }
 
-/// The text for a stack that has no calls.
-fn label_of(stack: &StackRow, report: &Report) -> Option<&'static str> {
-    stack.label(report).or(stack.missing())
-}
-
-/// All names of functions, and labels: sorted, so that their numbers have the same order.
+/// All names of functions, and texts in place of calls: sorted, so that their numbers have the same order.
 struct Names(Vec<Arc<str>>);
 
 impl Names {
-    fn of(reports: [&Report; 2], calls: &[Calls<'_>; 2]) -> Self {
-        let functions = calls.iter().flat_map(Calls::different).map(Call::name_of_function);
-        let mut names: Vec<&str> = functions.collect();
-        for report in reports {
-            names.extend(report.by_stack.iter().filter_map(|stack| label_of(stack, report)));
-        }
+    fn of(trees: &[StackTree<'_>; 2]) -> Self {
+        let calls = trees.iter().flat_map(|tree| tree.calls.different());
+        let mut names: Vec<&str> = calls.map(Call::name_of_function).collect();
         names.sort_unstable();
         names.dedup();
         Self(names.into_iter().map(Arc::from).collect())

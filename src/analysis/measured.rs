@@ -88,7 +88,7 @@ impl Model {
         let buckets = self.buckets_of(measurement);
         let buckets = buckets.map(|(number, bucket)| (number, bucket.counts)).collect();
         if let Some(measured) = measured {
-            self.accounts_mut().reset_measured(measured);
+            self.accounts_mut().measured_mut().reset(measured);
         }
         Baseline { buckets, foreign }
     }
@@ -111,7 +111,7 @@ impl Model {
         if let Some(measured) = measurements.measured(measurement) {
             let foreign = measurements.foreign(measurement);
             figures.foreign_reallocations = foreign.wrapping_sub(before.foreign);
-            figures.peak_bytes = self.accounts().measured_peak(measured);
+            figures.peak_bytes = self.accounts().measured().peak(measured);
         }
         figures
     }

@@ -19,7 +19,7 @@
 //! report of 1,000 scopes is a third as long as in `memledger.report/1`.
 
 use super::json_stacks::{end_of, kind_of};
-use super::pretty::{self, Json, OneLine, Value};
+use super::pretty::{self, Json, OneLine, Value, objects};
 use crate::analysis::{
     COLUMNS, Column, Figures, Frame, GroupRow, HeapRow, NameRow, Report, ScopeRow, StackRow,
     ThreadRow, column,
@@ -82,69 +82,36 @@ impl Json for Brief<'_, Figures> {
     }
 }
 
-impl Json for Brief<'_, ScopeRow> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(row) = self;
-        value.object(|object| {
-            object.entry("path", &row.path)?;
-            object.entry("figures", &Brief(&row.figures))?;
-            object.entry("inclusive", &Brief(&row.inclusive))
-        })
+objects! {
+    Brief<'_, ScopeRow>, Self(row) => {
+        "path": row.path,
+        "figures": Brief(&row.figures),
+        "inclusive": Brief(&row.inclusive),
     }
-}
-
-impl Json for Brief<'_, GroupRow> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(row) = self;
-        value.object(|object| {
-            object.entry("group", &row.group)?;
-            object.entry("figures", &Brief(&row.figures))?;
-            object.entry("inclusive", &Brief(&row.inclusive))
-        })
+    Brief<'_, GroupRow>, Self(row) => {
+        "group": row.group,
+        "figures": Brief(&row.figures),
+        "inclusive": Brief(&row.inclusive),
     }
-}
-
-impl Json for Brief<'_, NameRow> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(row) = self;
-        value.object(|object| {
-            object.entry("group", &row.group)?;
-            object.entry("name", &row.name)?;
-            object.entry("figures", &Brief(&row.figures))
-        })
+    Brief<'_, NameRow>, Self(row) => {
+        "group": row.group,
+        "name": row.name,
+        "figures": Brief(&row.figures),
     }
-}
-
-impl Json for Brief<'_, ThreadRow> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(row) = self;
-        value.object(|object| {
-            object.entry("id", &row.id)?;
-            object.entry("name", &row.name)?;
-            object.entry("system_id", &row.system_id)?;
-            object.entry("figures", &Brief(&row.figures))
-        })
+    Brief<'_, ThreadRow>, Self(row) => {
+        "id": row.id,
+        "name": row.name,
+        "system_id": row.system_id,
+        "figures": Brief(&row.figures),
     }
-}
-
-impl Json for Brief<'_, HeapRow> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(row) = self;
-        value.object(|object| {
-            object.entry("id", &row.id)?;
-            object.entry("name", &row.name)?;
-            object.entry("figures", &Brief(&row.figures))
-        })
+    Brief<'_, HeapRow>, Self(row) => {
+        "id": row.id,
+        "name": row.name,
+        "figures": Brief(&row.figures),
     }
-}
-
-impl Json for Brief<'_, Frame> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self(frame) = self;
-        value.object(|object| {
-            object.entry("module", &frame.module.map(|module| module as u64))?;
-            object.entry("offset", &frame.offset)
-        })
+    Brief<'_, Frame>, Self(frame) => {
+        "module": frame.module.map(|module| module as u64),
+        "offset": frame.offset,
     }
 }
 

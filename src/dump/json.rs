@@ -6,7 +6,7 @@
 use super::format::ReportFormat;
 use super::json_stacks;
 use super::options::Options;
-use super::pretty::{self, Json, List, Object, OneLine, Value};
+use super::pretty::{self, Json, List, Object, OneLine, Value, objects};
 use crate::analysis::{
     AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock,
     LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment, Report, ResidentHeap,
@@ -40,16 +40,6 @@ impl ReportFormat for Format {
     fn write(&self, report: &Report, _: &Options, mut out: &mut dyn Write) -> io::Result<()> {
         write(report, &mut out)
     }
-}
-
-/// Writes an object with the given entries.
-macro_rules! object {
-    ($value:expr, $($key:literal => $entry:expr),+ $(,)?) => {
-        $value.object(|object| {
-            $(object.entry($key, &$entry)?;)+
-            Ok(())
-        })
-    };
 }
 
 impl Json for Report {
@@ -108,77 +98,56 @@ pub(super) fn blocks(
     report.findings.iter().try_for_each(|found| object.entry("findings", found))
 }
 
-impl Json for TraceInfo {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "program" => self.program,
-            "pid" => self.pid,
-            "parent_pid" => self.parent_pid,
-            "duration_ns" => self.duration_ns,
-            "time_resolution_ns" => self.time_resolution_ns,
-            "events" => self.events,
-            "from_process_start" => self.from_process_start,
-            "scopes_off" => self.scopes_off,
-            "tracker_optimized" => self.tracker_optimized,
-            "complete" => self.complete,
-            "recording_since_ns" => self.recording_since_ns,
-            "initial_live_blocks" => self.initial_live_blocks,
-            "memory_recorded" => self.memory_recorded,
-            "missed_at_start" => self.missed_at_start,
-            "ended" => self.ended,
-        )
+objects! {
+    TraceInfo, of => {
+        "program": of.program,
+        "pid": of.pid,
+        "parent_pid": of.parent_pid,
+        "duration_ns": of.duration_ns,
+        "time_resolution_ns": of.time_resolution_ns,
+        "events": of.events,
+        "from_process_start": of.from_process_start,
+        "scopes_off": of.scopes_off,
+        "tracker_optimized": of.tracker_optimized,
+        "complete": of.complete,
+        "recording_since_ns": of.recording_since_ns,
+        "initial_live_blocks": of.initial_live_blocks,
+        "memory_recorded": of.memory_recorded,
+        "missed_at_start": of.missed_at_start,
+        "ended": of.ended,
     }
-}
-
-impl Json for TimeSpan {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value, "from_ns" => self.from_ns, "to_ns" => self.to_ns)
+    TimeSpan, of => {
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
     }
-}
-
-impl Json for Rss {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "most_bytes" => self.most_bytes,
-            "limit_bytes" => self.limit_bytes,
-            "peak" => self.peak,
-            "end_bytes" => self.end_bytes,
-            "end" => self.end,
-            "allocators" => self.allocators,
-        )
+    Rss, of => {
+        "most_bytes": of.most_bytes,
+        "limit_bytes": of.limit_bytes,
+        "peak": of.peak,
+        "end_bytes": of.end_bytes,
+        "end": of.end,
+        "allocators": of.allocators,
     }
-}
-
-impl Json for Untracked {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "known" => self.is_known(),
-            "beside" => self.is_beside,
-            "reasons" => self.reasons,
-            "weighed" => self.weighed,
-        )
+    Untracked, of => {
+        "known": of.is_known(),
+        "beside": of.is_beside,
+        "reasons": of.reasons,
+        "weighed": of.weighed,
     }
-}
-
-impl Json for UntrackedReason {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let kind = match self.kind {
+    UntrackedReason, of => {
+        "kind": match of.kind {
             UntrackedKind::Malloc => "malloc",
             UntrackedKind::New => "new",
             UntrackedKind::Allocator => "allocator",
             UntrackedKind::Go => "go",
-        };
-        object!(value, "kind" => kind, "function" => self.function, "file" => self.file)
+        },
+        "function": of.function,
+        "file": of.file,
     }
-}
-
-impl Json for Weighed {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "at_ns" => self.at_ns,
-            "rss_bytes" => self.rss_bytes,
-            "untracked_bytes" => self.untracked_bytes,
-        )
+    Weighed, of => {
+        "at_ns": of.at_ns,
+        "rss_bytes": of.rss_bytes,
+        "untracked_bytes": of.untracked_bytes,
     }
 }
 
@@ -197,37 +166,23 @@ impl Json for ResidentMemory {
     }
 }
 
-impl Json for ResidentHeap {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value, "id" => self.id, "name" => self.name, "bytes" => self.bytes)
+objects! {
+    ResidentHeap, of => {
+        "id": of.id,
+        "name": of.name,
+        "bytes": of.bytes,
     }
-}
-
-impl Json for AllocatorStatistics {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let figure = |(name, bytes): &(String, u64)| Figure { name: name.clone(), bytes: *bytes };
-        object!(value,
-            "allocator" => self.allocator,
-            "figures" => List(self.figures.iter().map(figure)),
-        )
+    AllocatorStatistics, of => {
+        "allocator": of.allocator,
+        "figures": of.figures,
     }
-}
-
-/// A figure of an allocator.
-struct Figure {
-    name: String,
-    bytes: u64,
-}
-
-impl Json for Figure {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value, "name" => self.name, "bytes" => self.bytes)
+    (String, u64), (name, bytes) => {
+        "name": name,
+        "bytes": bytes,
     }
-}
-
-impl Json for Bookmark {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value, "name" => self.name, "at_ns" => self.at_ns)
+    Bookmark, of => {
+        "name": of.name,
+        "at_ns": of.at_ns,
     }
 }
 
@@ -248,44 +203,32 @@ impl Json for Totals {
     }
 }
 
-impl Json for PeakMoment {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "from_ns" => self.from_ns,
-            "to_ns" => self.to_ns,
-            "after_bookmark" => self.after_bookmark,
-            "before_bookmark" => self.before_bookmark,
-        )
+objects! {
+    PeakMoment, of => {
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
+        "after_bookmark": of.after_bookmark,
+        "before_bookmark": of.before_bookmark,
     }
-}
-
-impl Json for Losses {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "lost_events" => (!self.lost_unknown).then_some(self.lost_events),
-            "serial_holes" => self.serial_holes,
-            "unmatched_frees" => self.unmatched_frees,
-            "frees_of_earlier_blocks" => self.frees_of_earlier_blocks,
-            "duplicate_allocations" => self.duplicate_allocations,
-            "truncated_bytes" => self.truncated_bytes,
-            "scope_misuses" => self.scope_misuses,
-            "stacks_over_frame_limit" => self.stacks_over_frame_limit,
-            "stacks_without_unwind_information" => self.stacks_without_unwind_information,
-            "stacks_unreadable" => self.stacks_unreadable,
-            "stacks_in_changed_libraries" => self.stacks_in_changed_libraries,
-            "stacks_other" => self.stacks_other,
-        )
+    Losses, of => {
+        "lost_events": (!of.lost_unknown).then_some(of.lost_events),
+        "serial_holes": of.serial_holes,
+        "unmatched_frees": of.unmatched_frees,
+        "frees_of_earlier_blocks": of.frees_of_earlier_blocks,
+        "duplicate_allocations": of.duplicate_allocations,
+        "truncated_bytes": of.truncated_bytes,
+        "scope_misuses": of.scope_misuses,
+        "stacks_over_frame_limit": of.stacks_over_frame_limit,
+        "stacks_without_unwind_information": of.stacks_without_unwind_information,
+        "stacks_unreadable": of.stacks_unreadable,
+        "stacks_in_changed_libraries": of.stacks_in_changed_libraries,
+        "stacks_other": of.stacks_other,
     }
-}
-
-impl Json for AfterReport {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "allocations" => self.allocations,
-            "frees" => self.frees,
-            "allocated_bytes" => self.allocated_bytes,
-            "in_flight" => self.in_flight,
-        )
+    AfterReport, of => {
+        "allocations": of.allocations,
+        "frees": of.frees,
+        "allocated_bytes": of.allocated_bytes,
+        "in_flight": of.in_flight,
     }
 }
 
@@ -327,96 +270,57 @@ impl Json for Figures {
     }
 }
 
-impl Json for ScopeRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("path", &self.path)?;
-            object.entry("entries", &self.entries)?;
-            columns(object, &self.figures)?;
-            object.entry("inclusive", &self.inclusive)?;
-            object.entry("largest_live_bytes", &self.largest_live_bytes)?;
-            Ok(())
-        })
+objects! {
+    ScopeRow, of => {
+        "path": of.path,
+        "entries": of.entries,
+        ..of.figures,
+        "inclusive": of.inclusive,
+        "largest_live_bytes": of.largest_live_bytes,
     }
-}
-
-impl Json for GroupRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("group", &self.group)?;
-            columns(object, &self.figures)?;
-            object.entry("inclusive", &self.inclusive)?;
-            Ok(())
-        })
+    GroupRow, of => {
+        "group": of.group,
+        ..of.figures,
+        "inclusive": of.inclusive,
     }
-}
-
-impl Json for NameRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("group", &self.group)?;
-            object.entry("name", &self.name)?;
-            columns(object, &self.figures)?;
-            Ok(())
-        })
+    NameRow, of => {
+        "group": of.group,
+        "name": of.name,
+        ..of.figures,
     }
-}
-
-impl Json for ThreadRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("id", &self.id)?;
-            object.entry("name", &self.name)?;
-            object.entry("system_id", &self.system_id)?;
-            columns(object, &self.figures)?;
-            Ok(())
-        })
+    ThreadRow, of => {
+        "id": of.id,
+        "name": of.name,
+        "system_id": of.system_id,
+        ..of.figures,
     }
-}
-
-impl Json for HeapRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("id", &self.id)?;
-            object.entry("name", &self.name)?;
-            columns(object, &self.figures)
-        })
+    HeapRow, of => {
+        "id": of.id,
+        "name": of.name,
+        ..of.figures,
     }
-}
-
-impl Json for SizeRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("min_bytes", &self.min_bytes)?;
-            object.entry("max_bytes", &self.max_bytes)?;
-            columns(object, &self.figures)?;
-            Ok(())
-        })
+    SizeRow, of => {
+        "min_bytes": of.min_bytes,
+        "max_bytes": of.max_bytes,
+        ..of.figures,
     }
-}
-
-impl Json for LlmTagRow {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "tracker" => self.tracker,
-            "path" => self.path,
-            "samples" => self.samples,
-            "first_bytes" => self.first.bytes,
-            "first_at_ns" => self.first.at_ns,
-            "last_bytes" => self.last.bytes,
-            "last_at_ns" => self.last.at_ns,
-            "min_bytes" => self.min.bytes,
-            "min_at_ns" => self.min.at_ns,
-            "peak_bytes" => self.peak.bytes,
-            "peak_at_ns" => self.peak.at_ns,
-            "series" => self.series,
-        )
+    LlmTagRow, of => {
+        "tracker": of.tracker,
+        "path": of.path,
+        "samples": of.samples,
+        "first_bytes": of.first.bytes,
+        "first_at_ns": of.first.at_ns,
+        "last_bytes": of.last.bytes,
+        "last_at_ns": of.last.at_ns,
+        "min_bytes": of.min.bytes,
+        "min_at_ns": of.min.at_ns,
+        "peak_bytes": of.peak.bytes,
+        "peak_at_ns": of.peak.at_ns,
+        "series": of.series,
     }
-}
-
-impl Json for LlmTagSeries {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value, "at_ns" => OneLine(&self.at_ns), "bytes" => OneLine(&self.bytes))
+    LlmTagSeries, of => {
+        "at_ns": OneLine(&of.at_ns),
+        "bytes": OneLine(&of.bytes),
     }
 }
 

@@ -11,10 +11,10 @@
 //! ```
 
 use super::json::{columns, entries as figures, moves};
-use super::pretty::{Json, Object, Value};
+use super::pretty::{Json, Object, Value, objects};
 use crate::analysis::{
     COLUMNS, CallKind, CallRow, Estimate, Estimates, Figures, Frame, Module, Report, SourceFrame,
-    StackEnd, StackKind, StackRow, column,
+    StackEnd, StackKind, StackRow, StackTree, column,
 };
 use std::io;
 
@@ -24,12 +24,13 @@ pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Resul
     object.entry("modules", &report.modules)?;
     object.entry("frames", &report.frames)?;
     object.entry("by_stack", &report.by_stack)?;
+    let stacks = StackTree::of(report, false);
     for (key, name, kind) in [
         ("by_function", "function", CallKind::Function),
         ("by_line", "line", CallKind::Line),
         ("by_crate", "crate", CallKind::Crate),
     ] {
-        let rows = report.by_call(kind, false);
+        let rows = stacks.rows(kind);
         let rows: Vec<_> = rows.iter().map(|row| Call { name, kind, row }).collect();
         object.entry(key, &rows)?;
     }
@@ -48,23 +49,16 @@ impl Json for Module {
     }
 }
 
-impl Json for Frame {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("module", &self.module.map(|module| module as u64))?;
-            object.entry("offset", &format!("{:#x}", self.offset))?;
-            object.entry("functions", &self.functions)
-        })
+objects! {
+    Frame, of => {
+        "module": of.module.map(|module| module as u64),
+        "offset": format!("{:#x}", of.offset),
+        "functions": of.functions,
     }
-}
-
-impl Json for SourceFrame {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("function", &self.function)?;
-            object.entry("file", &self.file)?;
-            object.entry("line", &self.line)
-        })
+    SourceFrame, of => {
+        "function": of.function,
+        "file": of.file,
+        "line": of.line,
     }
 }
 
@@ -112,13 +106,11 @@ impl Json for Estimates {
     }
 }
 
-impl Json for Estimate {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("value", &self.value)?;
-            object.entry("low", &self.low)?;
-            object.entry("high", &self.high)
-        })
+objects! {
+    Estimate, of => {
+        "value": of.value,
+        "low": of.low,
+        "high": of.high,
     }
 }
 

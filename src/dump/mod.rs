@@ -10,12 +10,12 @@
 //! | `findings.rs` | findings as sentences, for all formats |
 //! | `stacks.rs` | the stacks of a report, as formats of other tools have them |
 //! | `buckets.rs` | what formats by stack make of buckets |
+//! | `interner.rs` | numbers in place of values |
 //! | `callgrind.rs` | what functions and calls allocate |
 //! | `folded.rs` | stacks for flame graphs, one line each |
 //! | `speedscope.rs` | stacks for speedscope |
 //! | `dhat.rs` | stacks for DHAT's viewer |
 //! | `html/` | a page for a browser |
-//! | `gzip.rs` | compresses what is written |
 //! | `perfetto/` | a trace for Perfetto, by event |
 //! | `pprof/` | a heap profile for pprof |
 //! | `diff.rs`, `diff/` | what has changed between two reports |
@@ -35,6 +35,7 @@ mod format;
 mod formats;
 #[cfg(feature = "html")]
 pub mod html;
+mod interner;
 pub mod json;
 mod json_findings;
 mod json_stacks;

@@ -12,6 +12,29 @@ pub(super) trait Json {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()>;
 }
 
+/// Has values of each type written as objects of these entries. In `..figures`, they are the columns of a row.
+macro_rules! objects {
+    ($($type:ty, $of:pat => {
+        $($key:literal: $entry:expr,)*
+        $(..$figures:expr, $($further:literal: $more:expr,)*)?
+    })+) => {$(
+        impl Json for $type {
+            fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+                let $of = self;
+                value.object(|object| {
+                    $(object.entry($key, &$entry)?;)*
+                    $(
+                        $crate::dump::json::columns(object, &$figures)?;
+                        $(object.entry($further, &$more)?;)*
+                    )?
+                    Ok(())
+                })
+            }
+        }
+    )+};
+}
+pub(super) use objects;
+
 /// Writes `value` as one JSON document, without a line feed at the end.
 pub(super) fn write(value: &impl Json, out: &mut dyn Write) -> io::Result<()> {
     value.write(Value(&mut Writer { out, depth: 0, on_one_line: false }))

@@ -20,10 +20,10 @@
 //! `bytes`.
 
 use super::options::{By, Options, Sort};
-use super::pretty::{self, Json, Object, Value};
+use super::pretty::{self, Json, Object, Value, objects};
 use super::text::{query, tag};
 use crate::analysis::{
-    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns,
+    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns, StackTree,
 };
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -123,10 +123,12 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
 
 /// Stacks with the same functions share a row.
 fn stacks(report: &Report, all_frames: bool) -> Vec<AnswerRow> {
-    let paths = report.functions_of_all(all_frames);
+    let tree = StackTree::of(report, all_frames);
     let mut rows = Vec::<AnswerRow>::new();
     let mut index = std::collections::HashMap::new();
-    for (path, row) in paths.into_iter().zip(&report.by_stack) {
+    for (number, row) in report.by_stack.iter().enumerate() {
+        let functions = tree.outwards(number).map(|call| tree.function(call).to_owned());
+        let path: Vec<_> = functions.collect();
         let at = *index.entry(path.clone()).or_insert_with(|| {
             rows.push(AnswerRow { path, ..AnswerRow::default() });
             rows.len() - 1
@@ -205,43 +207,31 @@ struct Place<'a> {
     at: &'a Reached,
 }
 
-impl Json for Place<'_> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("asked", self.asked)?;
-            object.entry("at_ns", &self.at.at_ns)?;
-            object.entry("event", &self.at.event)
-        })
+objects! {
+    Place<'_>, of => {
+        "asked": of.asked,
+        "at_ns": of.at.at_ns,
+        "event": of.at.event,
     }
-}
-
-impl Json for ScopeRuns {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("scope", self.scope.as_str())?;
-            object.entry("runs", &self.runs)?;
-            object.entry("entries", &self.entries)?;
-            object.entry("open", &self.open)?;
-            object.entry("with_blocks", &self.with_blocks)?;
-            object.entry("still_live_blocks", &self.still_live_blocks)?;
-            object.entry("still_live_bytes", &self.still_live_bytes)?;
-            object.entry("largest", &self.largest)
-        })
+    ScopeRuns, of => {
+        "scope": of.scope.as_str(),
+        "runs": of.runs,
+        "entries": of.entries,
+        "open": of.open,
+        "with_blocks": of.with_blocks,
+        "still_live_blocks": of.still_live_blocks,
+        "still_live_bytes": of.still_live_bytes,
+        "largest": of.largest,
     }
-}
-
-impl Json for ScopeRun {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("thread", self.thread.as_str())?;
-            object.entry("thread_id", &self.thread_id)?;
-            object.entry("began_at_ns", &self.began_at_ns)?;
-            object.entry("began_by_event", &self.began_by_event)?;
-            object.entry("ended_at_ns", &self.ended_at_ns)?;
-            object.entry("is_open", &self.is_open)?;
-            object.entry("blocks", &self.blocks)?;
-            object.entry("bytes", &self.bytes)
-        })
+    ScopeRun, of => {
+        "thread": of.thread.as_str(),
+        "thread_id": of.thread_id,
+        "began_at_ns": of.began_at_ns,
+        "began_by_event": of.began_by_event,
+        "ended_at_ns": of.ended_at_ns,
+        "is_open": of.is_open,
+        "blocks": of.blocks,
+        "bytes": of.bytes,
     }
 }
 

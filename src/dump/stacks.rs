@@ -8,7 +8,8 @@
 //! In a sampled trace, the figures are the estimates.
 
 use super::buckets::scope_frames;
-use crate::analysis::{BucketRow, CallKind, Calls, Figures, Report, StackKind, StackRow, Weights};
+use super::interner::Interner;
+use crate::analysis::{BucketRow, Figures, Report, StackKind, StackRow, StackTree, Weights};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -70,10 +71,10 @@ impl Stacks {
 
 struct Builder<'a> {
     report: &'a Report,
-    calls: Calls<'a>,
+    tree: StackTree<'a>,
     lines: bool,
     stacks: Stacks,
-    frames: HashMap<Frame, u32>,
+    frames: Interner<Frame>,
     by_frames: HashMap<Vec<u32>, usize>,
     /// PERF: by call: its frame; by row of `by_stack`: its stack. A name is made once for each call.
     frame_of_call: Vec<Option<u32>>,
@@ -82,16 +83,16 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(report: &'a Report, all_frames: bool, lines: bool) -> Self {
-        let calls = Calls::of(report, all_frames);
+        let tree = StackTree::of(report, all_frames);
         Self {
             report,
             lines,
             stacks: Stacks::default(),
-            frames: HashMap::new(),
+            frames: Interner::default(),
             by_frames: HashMap::new(),
-            frame_of_call: vec![None; calls.different().len()],
+            frame_of_call: vec![None; tree.calls.different().len()],
             stack_of_row: vec![None; report.by_stack.len()],
-            calls,
+            tree,
         }
     }
 
@@ -125,11 +126,8 @@ impl<'a> Builder<'a> {
             return self.of_context(Some(label), scope_frames(self.report, bucket));
         }
         if self.stack_of_row[index].is_none() {
-            let label = label.or(row.missing()).map(|label| self.named(label.to_owned()));
-            let mut shown = Vec::new();
-            self.calls.shown(row, &mut shown);
-            let calls = shown.iter().rev().map(|&call| self.of_call(call));
-            let frames = label.into_iter().chain(calls).collect();
+            let calls = self.tree.inwards(index);
+            let frames = calls.into_iter().map(|call| self.of_call(call)).collect();
             self.stack_of_row[index] = Some(self.stack(frames));
         }
         self.stack_of_row[index]
@@ -142,33 +140,18 @@ impl<'a> Builder<'a> {
         names: impl Iterator<Item = Cow<'n, str>>,
     ) -> Option<usize> {
         let names = label.map(Cow::Borrowed).into_iter().chain(names);
-        let frames = names.map(|name| self.named(name.into_owned())).collect();
+        let frame = |name: Cow<'_, str>| Frame { name: name.into_owned(), source: None };
+        let frames = names.map(|name| self.frames.number(frame(name))).collect();
         Some(self.stack(frames))
     }
 
     fn of_call(&mut self, call: u32) -> u32 {
-        let index = self.calls.index(call);
-        if let Some(frame) = self.frame_of_call[index] {
-            return frame;
-        }
-        let found = self.calls.get(call);
-        let source = found.source().filter(|_| self.lines);
-        let source = source.map(|(file, line)| (file.to_owned(), line));
-        let frame = Frame { name: found.name(CallKind::Function).into_owned(), source };
-        let frame = self.frame(frame);
-        self.frame_of_call[index] = Some(frame);
-        frame
-    }
-
-    fn named(&mut self, name: String) -> u32 {
-        self.frame(Frame { name, source: None })
-    }
-
-    fn frame(&mut self, frame: Frame) -> u32 {
-        let frames = &mut self.stacks.frames;
-        *self.frames.entry(frame).or_insert_with_key(|frame| {
-            frames.push(frame.clone());
-            frames.len() as u32 - 1
+        let (calls, frames) = (&self.tree.calls, &mut self.frames);
+        *self.frame_of_call[calls.index(call)].get_or_insert_with(|| {
+            let call = calls.get(call);
+            let source = call.source().filter(|_| self.lines);
+            let source = source.map(|(file, line)| (file.to_owned(), line));
+            frames.number(Frame { name: call.name_of_function().to_owned(), source })
         })
     }
 
@@ -190,7 +173,7 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(self) -> Stacks {
-        let mut stacks = self.stacks;
+        let mut stacks = Stacks { frames: self.frames.all, ..self.stacks };
         for stack in &mut stacks.all {
             if let Some(weights) = &stack.weights {
                 stack.figures.add(&weights.estimates().values());

@@ -60,21 +60,8 @@ impl Accounts {
         self.peaks.set_list(context, list);
     }
 
-    /// Adds a measurement; returns its number.
-    pub(in crate::analysis) fn add_measured(&mut self) -> u32 {
-        self.measured.add()
-    }
-
-    /// See [`MeasuredPeaks::enable`].
-    #[cfg(tracking)]
-    pub(in crate::analysis) fn enable_measurements(&mut self) {
-        self.measured.enable();
-    }
-
-    /// Resets the peak of a measurement.
-    #[cfg(tracking)]
-    pub(in crate::analysis) fn reset_measured(&mut self, measured: u32) {
-        self.measured.reset(measured);
+    pub(in crate::analysis) fn measured_mut(&mut self) -> &mut MeasuredPeaks {
+        &mut self.measured
     }
 
     /// Blocks that become live from here on get other buckets than those before: the era of a
@@ -454,10 +441,9 @@ impl Accounts {
         self.peaks.peak(tracker).unwrap_or(self.total.peak_bytes)
     }
 
-    /// The peak bytes of a measurement.
     #[cfg(tracking)]
-    pub(in crate::analysis) fn measured_peak(&self, measured: u32) -> u64 {
-        self.measured.peak(measured)
+    pub(in crate::analysis) fn measured(&self) -> &MeasuredPeaks {
+        &self.measured
     }
 
     /// The bytes that `bucket` held when a measurement around it reached its peak.

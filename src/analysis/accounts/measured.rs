@@ -23,7 +23,7 @@ pub(super) type HeldRange = (u32, u32);
 
 /// The peaks of all measurements.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MeasuredPeaks {
+pub(in crate::analysis) struct MeasuredPeaks {
     /// Whether buckets keep figures for measurements. Only an in-process analyzer reports
     /// measurements; in the trace of another process, each bucket could be inside hundreds of
     /// measurements whose figures are never read.
@@ -36,12 +36,12 @@ pub(super) struct MeasuredPeaks {
 impl MeasuredPeaks {
     /// Buckets that are made from now on keep figures for their measurements.
     #[cfg(tracking)]
-    pub(super) fn enable(&mut self) {
+    pub(in crate::analysis) fn enable(&mut self) {
         self.enabled = true;
     }
 
     /// Adds a measurement; returns its number.
-    pub(super) fn add(&mut self) -> u32 {
+    pub(in crate::analysis) fn add(&mut self) -> u32 {
         self.measured.push(MeasurementPeak::default());
         self.measured.len() as u32 - 1
     }
@@ -58,7 +58,7 @@ impl MeasuredPeaks {
 
     /// Resets the peak of a measurement.
     #[cfg(tracking)]
-    pub(super) fn reset(&mut self, measured: u32) {
+    pub(in crate::analysis) fn reset(&mut self, measured: u32) {
         let measured = &mut self.measured[measured as usize];
         measured.tracker.peak = measured.tracker.live;
         measured.generation += 1;
@@ -66,7 +66,7 @@ impl MeasuredPeaks {
 
     /// The peak bytes of a measurement.
     #[cfg(tracking)]
-    pub(super) fn peak(&self, measured: u32) -> u64 {
+    pub(in crate::analysis) fn peak(&self, measured: u32) -> u64 {
         self.measured[measured as usize].tracker.peak
     }
 

@@ -95,7 +95,7 @@ impl<O: BlockObserver> Analyzer<O> {
         let fixed = event.fixed;
         match role {
             TimeRole::NewTrace { start, frequency } => {
-                self.timeline.begin(u64_at(fixed, start), u64_at(fixed, frequency));
+                self.timeline.clock_mut().begin(u64_at(fixed, start), u64_at(fixed, frequency));
             }
             TimeRole::Marker { cycle } => self.advance_time(u64_at(fixed, cycle)),
             TimeRole::BookmarkSpec { point, format } => {
@@ -113,10 +113,10 @@ impl<O: BlockObserver> Analyzer<O> {
     fn advance_time(&mut self, cycle: u64) {
         let generation = self.model.accounts().total().generation;
         if self.cutoff.is_before_point() {
-            self.pass_points(Some(self.timeline.nanoseconds(cycle)));
+            self.pass_points(Some(self.timeline.clock().nanoseconds(cycle)));
         }
         while self.cutoff.is_counting()
-            && let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle))
+            && let Some(until) = self.cutoff.is_before(self.timeline.clock().nanoseconds(cycle))
         {
             if self.cutoff.is_last() {
                 self.timeline.note_peak_before(generation, until);
@@ -124,8 +124,8 @@ impl<O: BlockObserver> Analyzer<O> {
             // The event of this time is counted, and comes after the position.
             self.reach(self.cutoff.events().saturating_sub(1), until);
         }
-        self.timeline.mark(cycle);
-        let now = self.timeline.now();
+        self.timeline.clock_mut().mark(cycle);
+        let now = self.timeline.clock().now();
         if self.cutoff.is_counting() {
             self.timeline.note_peak_before(generation, now);
             if self.timeline.series().wants(now, self.cutoff.events()) {
@@ -136,12 +136,12 @@ impl<O: BlockObserver> Analyzer<O> {
     }
 
     fn bookmark(&mut self, cycle: u64, point: u64, arguments: &[u8], has_serial: bool) {
-        let mut at = self.timeline.nanoseconds(cycle);
+        let mut at = self.timeline.clock().nanoseconds(cycle);
         if has_serial {
             // A bookmark with a serial has a position in the order of events: it is no earlier than
             // the events before it, and no later than those after it.
             self.advance_time(cycle);
-            at = at.max(self.timeline.now());
+            at = at.max(self.timeline.clock().now());
         }
         if self.cutoff.is_counting() {
             let number = self.cutoff.events();
@@ -181,11 +181,11 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.model.announce(id, parent, &event.text(name), kind_and_owner);
             }
             NameRole::HeapSpec { id, name } => {
-                self.model.name_heap(u32_at(fixed, id), &event.text(name));
+                self.model.contexts_mut().name_heap(u32_at(fixed, id), &event.text(name));
             }
             NameRole::ScopeEntries { tag, entries, before } => {
                 let (id, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
-                self.model.entered(id, entries, u8_at(fixed, before) != 0);
+                self.model.contexts_mut().entered(id, entries, u8_at(fixed, before) != 0);
             }
         }
     }
@@ -205,7 +205,9 @@ impl<O: BlockObserver> Analyzer<O> {
             StackRole::End { id, reason } => {
                 stacks.end_spec(u32_at(fixed, id), u8_at(fixed, reason));
             }
-            StackRole::Sampling { mean } => self.model.set_sampling(u64_at(fixed, mean)),
+            StackRole::Sampling { mean } => {
+                self.model.accounts_mut().set_sampling(u64_at(fixed, mean))
+            }
             StackRole::ModuleInit { shift } => {
                 stacks.set_module_shift(shift.map(|shift| u8_at(fixed, shift)));
             }
@@ -276,7 +278,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 if !self.cutoff.is_counting() {
                     return;
                 }
-                let at_ns = self.timeline.nanoseconds(cycle);
+                let at_ns = self.timeline.clock().nanoseconds(cycle);
                 let size = event.event_type.fields[tags].field_type.element_size();
                 let (tags, values) = (event.bytes(tags), event.bytes(values));
                 let values = values.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value));
@@ -301,12 +303,12 @@ impl<O: BlockObserver> Analyzer<O> {
         let fixed = event.fixed;
         match role {
             RssRole::Now { cycle, bytes, most, limit } => {
-                let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
+                let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
                 self.rss.read(point, u64_at(fixed, most), u64_at(fixed, limit));
             }
             RssRole::Parts { cycle, sums, most_own, ranges } => {
-                let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
+                let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let sums = sums.map(|sum| u64_at(fixed, sum));
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
                 let ranges = Ranges::new(&starts, &sizes, &resident);
@@ -374,12 +376,12 @@ impl<O: BlockObserver> Analyzer<O> {
                 };
                 self.facts.our_trace(ours, &mut self.diagnostics);
                 // Our writer announces no name if this is the only heap.
-                self.model.name_heap(RUST, "Rust");
+                self.model.contexts_mut().name_heap(RUST, "Rust");
             }
             TraceRole::InitialLiveSet { blocks, missed } => {
                 self.timeline.joined();
                 let missed = missed.map_or(0, |at| u64_at(fixed, at));
-                self.facts.joined(self.timeline.now(), u64_at(fixed, blocks), missed);
+                self.facts.joined(self.timeline.clock().now(), u64_at(fixed, blocks), missed);
                 self.observer.joined();
             }
             TraceRole::Channel { id, enabled, name } => {
@@ -392,7 +394,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 if self.diagnostics.set_reported(lost, misuses) && self.cutoff.is_counting() {
                     self.facts.set_overhead_bytes(u64_at(fixed, overhead));
                     self.cutoff.after_mut().in_flight = in_flight.map_or(0, |at| u64_at(fixed, at));
-                    self.cutoff.set_time(self.timeline.nanoseconds(u64_at(fixed, cycle)));
+                    self.cutoff.set_time(self.timeline.clock().nanoseconds(u64_at(fixed, cycle)));
                     self.stop_counting();
                 }
             }

@@ -47,10 +47,10 @@ impl<O: BlockObserver> Analyzer<O> {
 
     /// Adds a point to the timeline. The caller has flushed everything.
     pub(super) fn take_time_point(&mut self) {
-        let point = self.sources().time_point(self.timeline.now());
+        let point = self.sources().time_point(self.timeline.clock().now());
         let (model, threads) = (&self.model, self.model.threads().all().len());
         self.timeline.series_mut().take(point, threads, |number| model.thread_point(number));
-        self.model.reset_most_bytes();
+        self.model.accounts_mut().reset_most_bytes();
         self.cutoff.set_next_sample(self.timeline.series().next_event());
     }
 
@@ -95,7 +95,7 @@ impl<O: BlockObserver> Analyzer<O> {
 
     /// Passes the live blocks on to the observer. The caller has flushed everything.
     pub(in crate::analysis) fn observe_live(&mut self) {
-        let now = self.cutoff.duration(self.timeline.now());
+        let now = self.cutoff.duration(self.timeline.clock().now());
         let number = self.cutoff.events();
         let blocks = self.model.heaps().iter().map(|(heap, address, block)| BlockEvent {
             number,

@@ -173,24 +173,14 @@ impl Model {
         self.contexts.announce(id, TagSpec { kind, parent, owner, name: name.into() });
     }
 
-    /// See [`Contexts::name_heap`].
-    pub(in crate::analysis) fn name_heap(&mut self, id: u32, name: &str) {
-        self.contexts.name_heap(id, name);
-    }
-
-    /// See [`Contexts::entered`].
-    pub(in crate::analysis) fn entered(&mut self, id: i32, entries: u64, before: bool) {
-        self.contexts.entered(id, entries, before);
+    /// What the ids of scopes, tags and heaps refer to.
+    pub(in crate::analysis) fn contexts_mut(&mut self) -> &mut Contexts {
+        &mut self.contexts
     }
 
     /// What the ids of stacks refer to.
     pub(in crate::analysis) fn callstacks_mut(&mut self) -> &mut Callstacks {
         &mut self.callstacks
-    }
-
-    /// From here on, only one in `mean` bytes has a stack; 0: each block has one.
-    pub(in crate::analysis) fn set_sampling(&mut self, mean: u64) {
-        self.accounts.set_sampling(mean);
     }
 
     /// Applies the events that the accounts have combined.
@@ -199,11 +189,6 @@ impl Model {
         if !self.accounts.is_flushed() {
             self.accounts.flush();
         }
-    }
-
-    /// See [`Accounts::reset_most_bytes`].
-    pub(in crate::analysis) fn reset_most_bytes(&mut self) {
-        self.accounts.reset_most_bytes();
     }
 
     /// See [`Accounts::begin_era`]. All operations are applied.
@@ -244,7 +229,6 @@ impl Model {
         ThreadPoint { live_bytes, allocated_bytes }
     }
 
-    #[cfg(tracking)]
     pub(in crate::analysis) fn accounts_mut(&mut self) -> &mut Accounts {
         &mut self.accounts
     }

@@ -45,7 +45,7 @@ impl Measurements {
         if depth > MAX_DEPTH {
             return parent;
         }
-        let measured = accounts.add_measured();
+        let measured = accounts.measured_mut().add();
         self.0.push(Measurement { parent, depth, measured, foreign: 0, id });
         self.0.len() as u32
     }

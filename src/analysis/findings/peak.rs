@@ -12,7 +12,7 @@ use super::rules::{is_share, millionths};
 use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
 use super::types::{Finding, FindingKind, PeakPart, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
-use crate::analysis::report::{Calls, Report};
+use crate::analysis::report::StackTree;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ impl<'a> Held<'a> {
 /// The finding of the peak, if it is that of two parts.
 pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
-    (report, calls): (&Report, &Calls<'_>),
+    stacks: &StackTree<'_>,
     places: &Places,
 ) -> Option<Finding> {
     let peak = places.peak_bytes;
@@ -80,7 +80,7 @@ pub(super) fn find(
     if peak < 2 * MIN_COPY {
         return None;
     }
-    let mut held = held(report, calls, places);
+    let mut held = held(stacks, places);
     let depth = narrow(&mut held, peak);
     let mut parts = HashMap::<_, Vec<&Held<'_>>>::new();
     held.iter().for_each(|held| parts.entry(held.key(depth)).or_default().push(held));
@@ -102,7 +102,7 @@ pub(super) fn find(
     };
     let (first, came) = (part_of(first, depth), part_of(second, depth));
     Some(Finding {
-        place: place(&came, second, depth, !report.by_stack.is_empty()),
+        place: place(&came, second, depth, !stacks.calls.report.by_stack.is_empty()),
         bytes: came.bytes,
         calls: 0,
         weight: millionths(came.bytes, peak),
@@ -113,18 +113,19 @@ pub(super) fn find(
 }
 
 /// All that is live at the peak at places of which there are findings.
-fn held<'a>(report: &'a Report, calls: &'a Calls<'_>, places: &Places) -> Vec<Held<'a>> {
-    let mut shown = Vec::new();
+fn held<'a>(stacks: &'a StackTree<'_>, places: &Places) -> Vec<Held<'a>> {
+    let calls = &stacks.calls;
+    let report = calls.report;
     let mut held = Vec::new();
     for (bucket, row) in report.by_bucket.iter().enumerate() {
         let (bytes, blocks) = (row.figures.live_bytes_at_peak, row.figures.live_blocks_at_peak);
         if bytes == 0 || places.place_of.get(bucket).copied().flatten().is_none() {
             continue;
         }
-        let path = match row.stack.and_then(|stack| report.by_stack.get(stack)) {
+        let path = match row.stack {
             Some(stack) => {
-                calls.shown(stack, &mut shown);
-                let shown = shown.iter().rev().map(|&call| calls.get(call));
+                let shown = stacks.inwards(stack).into_iter().filter(|&call| !calls.is_text(call));
+                let shown = shown.map(|call| calls.get(call));
                 shown
                     .map(|call| Step { name: call.name_of_function(), source: call.source() })
                     .collect()

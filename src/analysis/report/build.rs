@@ -75,8 +75,8 @@ impl Sources<'_> {
     pub(in crate::analysis) fn build(&self) -> Report {
         let mut trace = self.facts.trace().clone();
         trace.events = self.cutoff.events();
-        trace.duration_ns = self.cutoff.duration(self.timeline.now());
-        trace.time_resolution_ns = self.timeline.resolution();
+        trace.duration_ns = self.cutoff.duration(self.timeline.clock().now());
+        trace.time_resolution_ns = self.timeline.clock().resolution();
         // Only our writer reports where its stream began; channels of other writers mean something
         // else.
         if trace.from_process_start.is_some() {

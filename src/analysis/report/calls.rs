@@ -12,6 +12,7 @@ use super::crates::{
 };
 use super::own::Whose;
 use super::rows::{BucketRow, Frame, StackKind, StackRow};
+use super::stack_tree::StackTree;
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
@@ -152,6 +153,13 @@ impl<'a> Call<'a> {
         Self { function, found: None, owner, marks }
     }
 
+    /// What stands for calls that are not known.
+    fn text(text: &'static str) -> Self {
+        let (folded, is_entry, is_main, is_in_std) = (false, false, false, false);
+        let marks = Marks { folded, whose: Whose::Others, is_entry, is_main, is_in_std };
+        Self { function: text.into(), found: None, owner: text.into(), marks }
+    }
+
     /// Its function, as a report names it.
     pub(crate) fn name_of_function(&self) -> &str {
         &self.function
@@ -193,8 +201,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The calls of all stacks of a report. Each call of a frame has a number.
+/// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands for
+/// calls which are not known, such as `(no stack)`.
 pub(crate) struct Calls<'a> {
+    pub(crate) report: &'a Report,
     /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
     different: Vec<Call<'a>>,
     /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
@@ -205,7 +215,10 @@ pub(crate) struct Calls<'a> {
     of_number: Vec<u32>,
     /// By frame: the numbers of its calls, innermost first.
     by_frame: Vec<Range<u32>>,
-    all_frames: bool,
+    /// The number of the first text: they follow the calls.
+    texts: u32,
+    /// Whether none is folded.
+    pub(super) all_frames: bool,
 }
 
 impl<'a> Calls<'a> {
@@ -229,21 +242,24 @@ impl<'a> Calls<'a> {
             by_frame.push(start..of_number.len() as u32);
         }
         let mut calls = Self {
+            report,
             different,
             marks: Vec::new(),
             has_scripts: false,
+            texts: of_number.len() as u32,
             of_number,
             by_frame,
             all_frames,
         };
-        calls.name_reserves(report);
+        calls.name_reserves();
         calls.marks = calls.different.iter().map(|call| call.marks).collect();
         calls.has_scripts = calls.marks.iter().any(|marks| marks.whose == Whose::Script);
         calls
     }
 
     /// Names what libstdc++ allocates when the loader starts it: memory for exceptions, which it keeps.
-    fn name_reserves(&mut self, report: &Report) {
+    fn name_reserves(&mut self) {
+        let report = self.report;
         let with_name = |start: &str| {
             let modules = report.modules.iter().map(Module::name);
             modules.map(|name| name.starts_with(start)).collect::<Vec<_>>()
@@ -317,59 +333,58 @@ impl<'a> Calls<'a> {
         (frame < self.by_frame.len()).then_some(frame)
     }
 
-    /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. If all would
-    /// be folded: those from the innermost of std on, or all.
-    pub(crate) fn shown(&self, row: &StackRow, shown: &mut Vec<u32>) {
-        self.all(row, shown);
-        if !self.all_frames {
-            self.fold(shown);
-        }
+    /// The number of a text in place of calls that are not known.
+    pub(super) fn text(&mut self, text: &'static str) -> u32 {
+        let end = self.of_number.len() as u32;
+        let is_same = |&number: &u32| self.get(number).function == text;
+        (self.texts..end).find(is_same).unwrap_or_else(|| {
+            self.of_number.push(self.different.len() as u32);
+            self.different.push(Call::text(text));
+            self.marks.extend(self.different.last().map(|text| text.marks));
+            end
+        })
     }
 
-    /// Puts the numbers of all calls of a stack into `all`, innermost first.
-    pub(crate) fn all(&self, row: &StackRow, all: &mut Vec<u32>) {
+    /// Whether this is the number of such a text.
+    pub(crate) fn is_text(&self, number: u32) -> bool {
+        number >= self.texts
+    }
+
+    /// Puts all calls of a stack into `all`, innermost first: the number of each, and whether it is folded. If all
+    /// would be: none from the innermost of std on, or none at all.
+    pub(super) fn of_stack(&self, row: &StackRow, all: &mut Vec<(u32, bool)>) {
         all.clear();
         for &frame in &row.frames {
-            all.extend(self.by_frame.get(frame as usize).cloned().unwrap_or_default());
+            let numbers = self.by_frame.get(frame as usize).cloned().unwrap_or_default();
+            all.extend(numbers.map(|number| (number, false)));
         }
-    }
-
-    /// Leaves those of all calls of a stack that are shown.
-    pub(crate) fn fold(&self, shown: &mut Vec<u32>) {
-        let marks = |number: u32| self.marks[self.index(number)];
-        let entry = shown.iter().rposition(|&number| marks(number).is_entry);
-        shown.drain(..entry.unwrap_or(0));
-        let is_script = |&number: &u32| marks(number).whose == Whose::Script;
-        let has_script = self.has_scripts && shown.iter().any(is_script);
-        let mut kept = 0;
-        for at in 0..shown.len() {
-            let call = marks(shown[at]);
-            let is_in_std = || at > 0 && marks(shown[at - 1]).is_in_std;
-            let runs_script = has_script && call.whose == Whose::Interpreter;
-            if !(call.folded || runs_script || call.is_main && is_in_std()) {
-                // NOTE: `kept` is at most `at`, so the call before the next one is still in its place.
-                shown[kept] = shown[at];
-                kept += 1;
-            }
+        if self.all_frames {
+            return;
         }
-        if kept > 0 {
-            return shown.truncate(kept);
+        let marks = |&(number, _): &(u32, bool)| self.marks[self.index(number)];
+        let entry = all.iter().rposition(|call| marks(call).is_entry);
+        let (inner, outer) = all.split_at_mut(entry.unwrap_or(0));
+        inner.iter_mut().for_each(|(_, is_folded)| *is_folded = true);
+        let is_script = |call: &(u32, bool)| marks(call).whose == Whose::Script;
+        let has_script = self.has_scripts && outer.iter().any(is_script);
+        let (mut calls_std, mut shows_any) = (false, false);
+        for call in &mut *outer {
+            let Marks { folded, whose, is_main, is_in_std, .. } = marks(call);
+            let runs_script = has_script && whose == Whose::Interpreter;
+            call.1 = folded || runs_script || is_main && calls_std;
+            shows_any |= !call.1;
+            calls_std = is_in_std;
         }
-        // What std does for itself says more than how it allocates.
-        let by_std = shown.iter().position(|&number| marks(number).is_in_std);
-        shown.drain(..by_std.unwrap_or(0));
+        if !shows_any {
+            // What std does for itself says more than how it allocates.
+            let by_std = outer.iter().position(|call| marks(call).is_in_std).unwrap_or(0);
+            outer[by_std..].iter_mut().for_each(|(_, is_folded)| *is_folded = false);
+        }
     }
 
     /// Whether the call with this number is of the program's own code.
     pub(crate) fn is_own(&self, number: u32) -> bool {
         self.marks[self.index(number)].whose != Whose::Others
-    }
-
-    /// Leaves those from the innermost call of the program's own code on, if there is one: a library allocates for who
-    /// calls it. All are left if all frames are wanted.
-    pub(crate) fn start_at_own(&self, shown: &mut Vec<u32>) {
-        let own = shown.iter().position(|&number| self.is_own(number)).filter(|_| !self.all_frames);
-        shown.drain(..own.unwrap_or(0));
     }
 }
 
@@ -438,50 +453,39 @@ impl Report {
     /// The functions of a stack, innermost first: `stack` is an index of
     /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
     pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
-        let Some(row) = self.by_stack.get(stack) else { return Vec::new() };
-        self.functions_of_row(&Calls::of(self, all_frames), row)
-    }
-
-    /// The functions of each stack, as [`functions_of`](Self::functions_of).
-    pub(crate) fn functions_of_all(&self, all_frames: bool) -> Vec<Vec<String>> {
-        let calls = Calls::of(self, all_frames);
-        self.by_stack.iter().map(|row| self.functions_of_row(&calls, row)).collect()
-    }
-
-    fn functions_of_row(&self, calls: &Calls<'_>, row: &StackRow) -> Vec<String> {
-        let mut shown = Vec::new();
-        calls.shown(row, &mut shown);
-        let names = shown.iter().map(|&call| calls.get(call).function.clone().into_owned());
-        let labels = row.label(self).or(row.missing()).map(str::to_owned);
-        names.chain(labels).collect()
+        let tree = StackTree::of_rows(Calls::of(self, all_frames), [stack].into_iter());
+        tree.outwards(stack).map(|call| tree.function(call).to_owned()).collect()
     }
 
     /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
     pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
-        self.summed(CallKind::Function, false, true)
+        StackTree::of(self, false).summed(CallKind::Function, true)
     }
 
     pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
-        self.summed(kind, all_frames, kind == CallKind::Line)
+        StackTree::of(self, all_frames).rows(kind)
+    }
+}
+
+impl StackTree<'_> {
+    /// The rows of all stacks.
+    pub(crate) fn rows(&self, kind: CallKind) -> Vec<CallRow> {
+        self.summed(kind, kind == CallKind::Line)
     }
 
     /// `from_own`: from the innermost call of the program's own code on.
-    fn summed(&self, kind: CallKind, all_frames: bool, from_own: bool) -> Vec<CallRow> {
-        let calls = Calls::of(self, all_frames);
+    fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
+        let calls = &self.calls;
         let mut table = CallTable::default();
         // PERF: by call: its row. A name is made once for each call, not for each stack.
         let mut row_of = vec![None; calls.different().len()];
-        let mut shown = Vec::new();
-        for (number, stack) in self.by_stack.iter().enumerate() {
-            if let Some(label) = stack.label(self) {
-                let row = table.row(label, None);
-                table.add(row, number, stack, true);
-            }
-            calls.shown(stack, &mut shown);
-            if from_own {
-                calls.start_at_own(&mut shown);
-            }
-            for (depth, &call) in shown.iter().enumerate() {
+        for (number, stack) in calls.report.by_stack.iter().enumerate() {
+            let before = if from_own { self.before_own(number) } else { 0 };
+            for (depth, call) in self.outwards(number).skip(before).enumerate() {
+                // A text has a row only where there is no call.
+                if depth > 0 && calls.is_text(call) {
+                    continue;
+                }
                 let row = *row_of[calls.index(call)].get_or_insert_with(|| {
                     let call = calls.get(call);
                     table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))

@@ -15,10 +15,12 @@ pub(in crate::analysis) struct Clock {
 }
 
 impl Clock {
+    /// The trace starts at this cycle, and has this many in a second.
     pub(in crate::analysis) fn begin(&mut self, start: u64, frequency: u64) {
         self.timebase = Timebase { start, frequency };
     }
 
+    /// The start of the trace, in cycles.
     #[cfg(all(tracking, feature = "perfetto"))]
     pub(in crate::analysis) fn start_cycle(&self) -> u64 {
         self.timebase.start
@@ -44,6 +46,7 @@ impl Clock {
         self.busy = true;
     }
 
+    /// Nanoseconds since the start, at the last marker or bookmark.
     #[inline]
     pub(in crate::analysis) fn now(&self) -> u64 {
         self.now

@@ -40,42 +40,14 @@ struct PeakBracket {
 }
 
 impl Timeline {
-    /// Nanoseconds since the start of the trace, at the last marker or bookmark.
     #[inline]
-    pub(super) fn now(&self) -> u64 {
-        self.clock.now()
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
-    /// The start of the trace, in cycles.
-    #[cfg(all(tracking, feature = "perfetto"))]
-    pub(super) fn start_cycle(&self) -> u64 {
-        self.clock.start_cycle()
-    }
-
-    /// See [`Clock::begin`].
-    pub(super) fn begin(&mut self, start: u64, frequency: u64) {
-        self.clock.begin(start, frequency);
-    }
-
-    /// See [`Clock::nanoseconds`].
-    pub(super) fn nanoseconds(&self, cycle: u64) -> u64 {
-        self.clock.nanoseconds(cycle)
-    }
-
-    /// See [`Clock::mark`].
-    pub(super) fn mark(&mut self, cycle: u64) {
-        self.clock.mark(cycle);
-    }
-
-    /// Notes a memory event.
     #[inline]
-    pub(super) fn tick(&mut self) {
-        self.clock.tick();
-    }
-
-    /// The largest distance between two times with a memory event between them.
-    pub(super) fn resolution(&self) -> u64 {
-        self.clock.resolution()
+    pub(super) fn clock_mut(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     /// Notes that the last new maximum, which began this peak generation, was reached before

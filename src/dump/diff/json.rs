@@ -13,7 +13,7 @@ use super::rows::{Changed, State};
 use super::{Diff, DiffOptions};
 use crate::analysis::{DiffBy, DiffSide, Report};
 use crate::dump::json::columns;
-use crate::dump::pretty::{self, Json, List, Value};
+use crate::dump::pretty::{self, Json, List, Value, objects};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -54,14 +54,12 @@ struct Side<'a> {
     report: &'a Report,
 }
 
-impl Json for Side<'_> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("name", self.name)?;
-            object.entry("trace", &self.report.trace)?;
-            object.entry("totals", &self.report.totals)?;
-            object.entry("losses", &self.report.losses)
-        })
+objects! {
+    Side<'_>, of => {
+        "name": of.name,
+        "trace": of.report.trace,
+        "totals": of.report.totals,
+        "losses": of.report.losses,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::dump::buckets::figures_of;
 use crate::dump::diff::{self, Diff, DiffOptions};
 use crate::dump::json;
 use crate::dump::options::Options;
-use crate::dump::pretty::{Json, Object, Value};
+use crate::dump::pretty::{Json, Object, Value, objects};
 use crate::dump::text::{Resident, none_found, resident};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
@@ -58,7 +58,7 @@ impl Json for Document<'_> {
             if !report.llm_tags.is_empty() {
                 object.entry("llm_tags", &report.llm_tags)?;
             }
-            object.entry("strings", &tree.strings)?;
+            object.entry("strings", &tree.strings.all)?;
             object.entry("short", &Short(tree.short()))?;
             object.entry("frames", &Frames(tree))?;
             object.entry("stacks", &Stacks(tree))?;
@@ -73,13 +73,11 @@ impl Json for Document<'_> {
     }
 }
 
-impl Json for Resident {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("all", &format!("{}{}", self.all, self.read))?;
-            object.entry("parts", &self.parts)?;
-            object.entry("most", &self.most)
-        })
+objects! {
+    Resident, of => {
+        "all": format!("{}{}", of.all, of.read),
+        "parts": of.parts,
+        "most": of.most,
     }
 }
 
@@ -99,7 +97,8 @@ struct Frames<'a>(&'a Tree);
 
 impl Json for Frames<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let of = |part: fn(&Frame) -> u32| Numbers(self.0.frames.iter().map(part).map(u64::from));
+        let of =
+            |part: fn(&Frame) -> u32| Numbers(self.0.frames.all.iter().map(part).map(u64::from));
         value.object(|object| {
             object.entry("name", &of(|frame| frame.name))?;
             object.entry("file", &of(|frame| frame.file))?;
@@ -112,12 +111,10 @@ impl Json for Frames<'_> {
 
 struct Stacks<'a>(&'a Tree);
 
-impl Json for Stacks<'_> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("parent", &Numbers(self.0.parents()))?;
-            object.entry("frame", &Numbers(self.0.frames()))
-        })
+objects! {
+    Stacks<'_>, of => {
+        "parent": Numbers(of.0.parents()),
+        "frame": Numbers(of.0.frames()),
     }
 }
 
@@ -198,13 +195,11 @@ impl Json for RssTimeline<'_> {
     }
 }
 
-impl Json for ThreadSeries {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            object.entry("thread", &self.thread.map_or(-1, |thread| thread as i64))?;
-            object.entry("live_bytes", &Numbers(self.live_bytes.iter().copied()))?;
-            object.entry("allocated_bytes", &Numbers(self.allocated_bytes.iter().copied()))
-        })
+objects! {
+    ThreadSeries, of => {
+        "thread": of.thread.map_or(-1, |thread| thread as i64),
+        "live_bytes": Numbers(of.live_bytes.iter().copied()),
+        "allocated_bytes": Numbers(of.allocated_bytes.iter().copied()),
     }
 }
 

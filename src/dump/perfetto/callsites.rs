@@ -1,12 +1,11 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use crate::analysis::{BucketRow, CallKind, Calls, CodeRange, Module, Report};
+use crate::analysis::{BucketRow, CodeRange, Module, Report, StackTree};
 use crate::dump::buckets::{figures_of, scope_frames};
+use crate::dump::interner::Interner;
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::sequence::intern;
 use crate::protobuf::perfetto::{callstack, frame, interned_data, mapping};
-use std::collections::HashMap;
-use std::hash::Hash;
 
 /// One frame. Its texts have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,48 +20,13 @@ struct Frame {
 #[derive(Debug, Default)]
 pub(super) struct Callsites {
     /// The frames of each, outermost first.
-    stacks: Table<Box<[u32]>>,
-    frames: Table<Frame>,
-    functions: Table<String>,
-    files: Table<String>,
-    modules: Table<Module>,
+    stacks: Interner<Box<[u32]>>,
+    frames: Interner<Frame>,
+    functions: Interner<String>,
+    files: Interner<String>,
+    modules: Interner<Module>,
     /// Parts of modules with code.
-    mappings: Table<(u32, CodeRange)>,
-}
-
-/// Values with numbers.
-#[derive(Debug)]
-struct Table<T> {
-    numbers: HashMap<T, u32>,
-    all: Vec<T>,
-}
-
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self { numbers: HashMap::new(), all: Vec::new() }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Table<T> {
-    /// The number of a value, which is added if it is new.
-    fn number(&mut self, value: T) -> u32 {
-        let Self { numbers, all } = self;
-        *numbers.entry(value).or_insert_with_key(|value| {
-            all.push(value.clone());
-            all.len() as u32 - 1
-        })
-    }
-
-    fn get(&self, number: u32) -> Option<&T> {
-        self.all.get(number as usize)
-    }
-}
-
-impl Table<String> {
-    /// The same, without an allocation if the text is known.
-    fn text(&mut self, text: &str) -> u32 {
-        self.numbers.get(text).copied().unwrap_or_else(|| self.number(text.to_owned()))
-    }
+    mappings: Interner<(u32, CodeRange)>,
 }
 
 impl Callsites {
@@ -74,7 +38,7 @@ impl Callsites {
         buckets: &[BucketRow],
         all_frames: bool,
     ) -> Vec<Option<u32>> {
-        let calls = Calls::of(report, all_frames);
+        let tree = StackTree::of(report, all_frames);
         let mappings = self.mappings(report);
         // PERF: many buckets can have the same stack.
         let mut of_row = vec![None; report.by_stack.len()];
@@ -83,7 +47,7 @@ impl Callsites {
                 let row = bucket.stack.filter(|&row| row < of_row.len());
                 match row.filter(|&row| report.by_stack[row].label(report).is_none()) {
                     Some(row) => *of_row[row].get_or_insert_with(|| {
-                        let frames = self.calls(report, &calls, row, &mappings);
+                        let frames = self.calls(&tree, row, &mappings);
                         self.stacks.number(frames.into())
                     }),
                     None => {
@@ -103,21 +67,16 @@ impl Callsites {
     /// The frames of a stack of functions, outermost first. An inlined function is a frame like any other.
     fn calls(
         &mut self,
-        report: &Report,
-        calls: &Calls<'_>,
+        tree: &StackTree<'_>,
         row: usize,
         mappings: &[(usize, CodeRange, u32)],
     ) -> Vec<u32> {
-        let row = &report.by_stack[row];
-        let mut shown = Vec::new();
-        calls.shown(row, &mut shown);
-        let mut frames = Vec::with_capacity(shown.len() + 1);
-        frames.extend(row.missing().map(|label| self.label(label)));
-        for &number in shown.iter().rev() {
+        let (calls, mut frames) = (&tree.calls, Vec::new());
+        for number in tree.inwards(row) {
             let call = calls.get(number);
-            let name = self.functions.text(&call.name(CallKind::Function));
+            let name = self.functions.text(call.name_of_function());
             let source = call.source().map(|(file, line)| (self.files.text(file), line));
-            let code = calls.frame_of(number).and_then(|frame| code(report, frame, mappings));
+            let code = calls.frame_of(number).and_then(|of| code(calls.report, of, mappings));
             frames.push(self.frames.number(Frame { name, code, source }));
         }
         if frames.is_empty() {
@@ -208,7 +167,7 @@ impl Interned {
     /// The number of a callstack. If it is new, it is added to `data`, after all that it refers to.
     pub(super) fn stack(&mut self, of: &Callsites, stack: u32, data: &mut Message<'_>) -> u64 {
         if self.stacks.is_new(stack) {
-            let frames = of.stacks.get(stack).map_or(&[][..], |frames| frames);
+            let frames = of.stacks.all.get(stack as usize).map_or(&[][..], |frames| frames);
             for &frame in frames {
                 self.frame(of, frame, data);
             }
@@ -223,7 +182,9 @@ impl Interned {
     }
 
     fn frame(&mut self, of: &Callsites, number: u32, data: &mut Message<'_>) {
-        let Some(&Frame { name, code, source }) = of.frames.get(number) else { return };
+        let Some(&Frame { name, code, source }) = of.frames.all.get(number as usize) else {
+            return;
+        };
         if !self.frames.is_new(number) {
             return;
         }
@@ -249,8 +210,8 @@ impl Interned {
     }
 
     fn mapping(&mut self, of: &Callsites, number: u32, data: &mut Message<'_>) {
-        let Some(&(module_number, range)) = of.mappings.get(number) else { return };
-        let Some(module) = of.modules.get(module_number) else { return };
+        let Some(&(module_number, range)) = of.mappings.all.get(number as usize) else { return };
+        let Some(module) = of.modules.all.get(module_number as usize) else { return };
         if !self.mappings.is_new(number) {
             return;
         }
@@ -274,9 +235,15 @@ impl Interned {
     }
 }
 
-fn text(sent: &mut Sent, texts: &Table<String>, number: u32, field: u32, data: &mut Message<'_>) {
+fn text(
+    sent: &mut Sent,
+    texts: &Interner<String>,
+    number: u32,
+    field: u32,
+    data: &mut Message<'_>,
+) {
     if sent.is_new(number) {
-        let text = texts.get(number).map_or("", String::as_str);
+        let text = texts.all.get(number as usize).map_or("", String::as_str);
         intern(data, field, iid(number), text.as_bytes());
     }
 }

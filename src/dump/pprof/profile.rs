@@ -1,6 +1,6 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
-use crate::analysis::{BucketRow, Calls, CodeRange, Figures, Module, Report};
+use crate::analysis::{BucketRow, CodeRange, Figures, Module, Report, StackTree};
 use crate::dump::buckets::{figures_of, notes, scope_frames};
 use crate::protobuf::Message;
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ const LABELS: [&str; 5] = ["scope", "group", "name", "thread", "heap"];
 
 struct Encoder<'a> {
     report: &'a Report,
-    calls: Calls<'a>,
+    stacks: StackTree<'a>,
     /// The profile, without its strings.
     profile: Vec<u8>,
     strings: Strings,
@@ -122,7 +122,7 @@ impl<'a> Encoder<'a> {
     fn new(report: &'a Report, all_frames: bool) -> Self {
         Self {
             report,
-            calls: Calls::of(report, all_frames),
+            stacks: StackTree::of(report, all_frames),
             profile: Vec::new(),
             strings: Strings::new(),
             functions: HashMap::new(),
@@ -244,7 +244,6 @@ impl<'a> Encoder<'a> {
         let mut samples = Vec::<(SampleKey, Values)>::new();
         // PERF: by stack: its locations. Many buckets can have the same stack.
         let mut stacks = vec![None; self.report.by_stack.len()];
-        let mut shown = Vec::new();
         for bucket in &self.report.by_bucket {
             let Some(figures) = figures_of(self.report, bucket) else { continue };
             let values = SAMPLE_TYPES.map(|(_, _, of)| of(&figures));
@@ -253,10 +252,7 @@ impl<'a> Encoder<'a> {
             }
             let stack = bucket.stack.filter(|&stack| stack < stacks.len());
             let locations = match stack {
-                Some(stack) => {
-                    let known = stacks[stack].get_or_insert_with(|| self.stack(stack, &mut shown));
-                    Rc::clone(known)
-                }
+                Some(stack) => Rc::clone(stacks[stack].get_or_insert_with(|| self.stack(stack))),
                 None => self.scopes(bucket),
             };
             let key = (locations, labels.values(bucket));
@@ -287,19 +283,15 @@ impl<'a> Encoder<'a> {
     }
 
     /// The locations of a stack, innermost first.
-    fn stack(&mut self, stack: usize, shown: &mut Vec<u32>) -> Rc<[u64]> {
-        let row = &self.report.by_stack[stack];
-        self.calls.shown(row, shown);
-        let mut locations = Vec::with_capacity(shown.len() + 1);
+    fn stack(&mut self, stack: usize) -> Rc<[u64]> {
+        let shown: Vec<_> = self.stacks.outwards(stack).collect();
         // Calls at one address have rising numbers, from the innermost one outwards.
+        let calls = &self.stacks.calls;
         let at_one_address = |inner: &u32, outer: &u32| {
-            inner < outer && self.calls.frame_of(*inner) == self.calls.frame_of(*outer)
+            inner < outer && calls.frame_of(*inner) == calls.frame_of(*outer)
         };
-        let groups: Vec<_> = shown.chunk_by(at_one_address).map(Box::<[u32]>::from).collect();
-        locations.extend(groups.into_iter().map(|calls| self.location(calls)));
-        let label = row.label(self.report).or(row.missing());
-        locations.extend(label.map(|label| self.label(label)));
-        locations.into()
+        let groups: Vec<_> = shown.chunk_by(at_one_address).collect();
+        groups.into_iter().map(|calls| self.location(calls)).collect()
     }
 
     /// The scopes of a bucket in a trace without stacks, and its name, in place of a stack.
@@ -309,17 +301,20 @@ impl<'a> Encoder<'a> {
     }
 
     /// The location of calls at one address, innermost first.
-    fn location(&mut self, calls: Box<[u32]>) -> u64 {
+    fn location(&mut self, calls: &[u32]) -> u64 {
         use field::location;
-        if let Some(&id) = self.locations.get(&calls) {
+        if let Some(&id) = self.locations.get(calls) {
             return id;
+        }
+        if let &[text] = calls
+            && self.stacks.calls.is_text(text)
+        {
+            return self.label(&self.stacks.function(text).to_owned());
         }
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
-        let frame = calls.first().and_then(|&call| {
-            let frame = self.calls.frame_of(call)?;
-            self.report.frames.get(frame)
-        });
+        let frame = calls.first().and_then(|&call| self.stacks.calls.frame_of(call));
+        let frame = frame.and_then(|frame| self.report.frames.get(frame));
         if let Some(frame) = frame {
             let module =
                 frame.module.and_then(|number| Some((number, self.report.modules.get(number)?)));
@@ -331,18 +326,17 @@ impl<'a> Encoder<'a> {
         }
         // NOTE: an address in a file without functions has no lines, so that a reader may look for them.
         if frame.is_some_and(|frame| !frame.functions.is_empty() || frame.module.is_none()) {
-            for &call in &calls {
-                let (name, source) =
-                    (self.calls.get(call).name_of_function(), self.calls.get(call).source());
-                let name = self.strings.id(name);
-                let file = source.map_or(0, |(file, _)| self.strings.id(file));
-                let number = source.map_or(0, |(_, line)| line);
+            for &call in calls {
+                let call = self.stacks.calls.get(call);
+                let name = self.strings.id(call.name_of_function());
+                let file = call.source().map_or(0, |(file, _)| self.strings.id(file));
+                let number = call.source().map_or(0, |(_, line)| line);
                 let function = self.function(name, file);
                 line(&mut message, function, number);
             }
         }
         let id = self.add_location(&bytes);
-        self.locations.insert(calls, id);
+        self.locations.insert(calls.into(), id);
         id
     }
 

@@ -10,8 +10,9 @@ use super::sections::more;
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use crate::analysis::{
-    CallKind, CallRow, Calls, Estimates, Figures, Report, StackRow, Weights, column, short_path,
+    CallKind, CallRow, Calls, Estimates, Figures, Report, StackTree, Weights, column, short_path,
 };
+use crate::dump::interner::Interner;
 use crate::dump::options::{Options, Sort};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -171,62 +172,23 @@ fn cells(
     columns.iter().map(|column| column.cell(&cells)).collect()
 }
 
-/// The names of stacks.
-pub(super) struct Names<'a> {
-    report: &'a Report,
-    calls: Calls<'a>,
-}
-
-impl<'a> Names<'a> {
-    pub(super) fn of(report: &'a Report, options: &Options) -> Self {
-        Self { report, calls: Calls::of(report, options.all_frames) }
+/// The innermost functions of a stack: `parse < read < main`.
+pub(super) fn briefly(stacks: &StackTree<'_>, stack: usize) -> String {
+    /// How many.
+    const FUNCTIONS: usize = 3;
+    let mut names = stacks.outwards(stack).map(|call| names::short(stacks.function(call)));
+    let mut text = names.by_ref().take(FUNCTIONS).collect::<Vec<_>>().join(" < ");
+    if names.next().is_some() {
+        text.push_str(" < …");
     }
-
-    /// The names of a stack, outermost first.
-    fn path(&self, row: &StackRow, shown: &mut Vec<u32>) -> Vec<Name> {
-        self.calls.shown(row, shown);
-        let label = row.label(self.report).or(row.missing()).map(Name::Label);
-        label.into_iter().chain(shown.iter().rev().map(|&call| Name::Call(call))).collect()
-    }
-
-    /// The innermost functions of a stack: `parse < read < main`.
-    pub(super) fn briefly(&self, stack: usize) -> String {
-        /// How many.
-        const FUNCTIONS: usize = 3;
-        let Some(row) = self.report.by_stack.get(stack) else { return String::new() };
-        let mut path = self.path(row, &mut Vec::new());
-        path.reverse();
-        let more = path.len() > FUNCTIONS;
-        path.truncate(FUNCTIONS);
-        let names = path.iter().map(|&name| names::short(&self.text(name)).into_owned());
-        let mut text = names.collect::<Vec<_>>().join(" < ");
-        if more {
-            text.push_str(" < …");
-        }
-        text
-    }
-
-    fn text(&self, name: Name) -> String {
-        match name {
-            Name::Label(label) => label.to_owned(),
-            Name::Call(call) => self.calls.get(call).name(CallKind::Function).into_owned(),
-        }
-    }
-}
-
-/// What a level of a stack is called.
-#[derive(Clone, Copy)]
-enum Name {
-    Label(&'static str),
-    /// The number of a call.
-    Call(u32),
+    text
 }
 
 /// One node of the tree of stacks.
 struct Node {
     parent: usize,
-    /// The index of its name.
-    name: usize,
+    /// The number of its name.
+    name: u32,
     /// How many nodes are below it, and one of them.
     children: usize,
     own: Figures,
@@ -237,49 +199,31 @@ struct Node {
 /// The tree of stacks; the first node is above all stacks.
 struct Tree {
     nodes: Vec<Node>,
-    names: Vec<String>,
+    names: Interner<String>,
 }
 
 const ROOT: usize = 0;
 
 impl Tree {
     fn of(report: &Report, options: &Options) -> Self {
-        let names = Names::of(report, options);
-        let mut tree = Self { nodes: Vec::new(), names: Vec::new() };
+        let stacks = StackTree::of(report, options.all_frames);
+        let mut tree = Self { nodes: Vec::new(), names: Interner::default() };
         tree.add(ROOT, 0);
-        let mut by_text = HashMap::<String, usize>::new();
-        let mut by_call = vec![None; names.calls.different().len()];
-        let mut children = HashMap::<(usize, usize), usize>::new();
-        let mut shown = Vec::new();
-        for row in &report.by_stack {
-            let label = row.label(report);
-            if label == Some(NOT_IN_SAMPLE) && is_estimated(report, options) {
+        // PERF: by call: its name, which is made once.
+        let mut by_call = vec![None; stacks.calls.different().len()];
+        let mut children = HashMap::<(usize, u32), usize>::new();
+        for (number, row) in report.by_stack.iter().enumerate() {
+            if row.label(report) == Some(NOT_IN_SAMPLE) && is_estimated(report, options) {
                 continue;
             }
-            let mut path = names.path(row, &mut shown);
+            let mut path = stacks.inwards(number);
             if options.bottom_up {
                 path.reverse();
             }
             let mut at = ROOT;
-            for name in path {
-                // PERF: the name of a call is made once.
-                let call = match name {
-                    Name::Call(call) => Some(names.calls.index(call)),
-                    Name::Label(_) => None,
-                };
-                let known = call.and_then(|call| by_call[call]);
-                let name = known.unwrap_or_else(|| {
-                    let text = names.text(name);
-                    let next = tree.names.len();
-                    let number = *by_text.entry(text).or_insert_with_key(|text| {
-                        tree.names.push(text.clone());
-                        next
-                    });
-                    if let Some(call) = call {
-                        by_call[call] = Some(number);
-                    }
-                    number
-                });
+            for call in path {
+                let name = *by_call[stacks.calls.index(call)]
+                    .get_or_insert_with(|| tree.names.text(stacks.function(call)));
                 at = *children.entry((at, name)).or_insert_with(|| tree.add(at, name));
             }
             tree.nodes[at].own.add(&row.figures);
@@ -291,7 +235,7 @@ impl Tree {
         tree
     }
 
-    fn add(&mut self, parent: usize, name: usize) -> usize {
+    fn add(&mut self, parent: usize, name: u32) -> usize {
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.children += 1;
         }
@@ -337,9 +281,13 @@ impl Tree {
         (nodes, at)
     }
 
+    fn name_of(&self, node: usize) -> &str {
+        &self.names.all[self.nodes[node].name as usize]
+    }
+
     /// The names of a row, out of `names`; of many, the first and the last.
     fn name(&self, nodes: &[usize], names: &[String]) -> String {
-        let text = |node: &usize| names[self.nodes[*node].name].as_str();
+        let text = |node: &usize| names[self.nodes[*node].name as usize].as_str();
         match nodes {
             [] => String::new(),
             [one] => text(one).to_owned(),
@@ -365,7 +313,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     let shows = |node: &usize| {
         !tree.is_merged(*node) && key(*node) != (0, 0) && {
             let (nodes, _) = tree.row(*node);
-            nodes.iter().any(|node| options.shows(&tree.names[tree.nodes[*node].name]))
+            nodes.iter().any(|node| options.shows(tree.name_of(*node)))
         }
     };
     let mut chosen: Vec<usize> = (1..tree.nodes.len()).filter(shows).collect();
@@ -384,7 +332,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     }
     let mut in_table = names::InTable::default();
     let name = |name: &String| if options.verbose { name.clone() } else { in_table.name(name) };
-    let names: Vec<_> = tree.names.iter().map(name).collect();
+    let names: Vec<_> = tree.names.all.iter().map(name).collect();
     let mut rows = Vec::new();
     let mut open = vec![(ROOT, 0)];
     while let Some((node, level)) = open.pop() {

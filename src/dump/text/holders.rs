@@ -1,12 +1,11 @@
 //! Who holds the most of what was measured, to the byte: the lines below a budget that was
 //! exceeded.
 
-use super::calls::Names;
+use super::calls::briefly;
 use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
-use crate::analysis::{Holder, Report};
-use crate::dump::options::Options;
+use crate::analysis::{Holder, Report, StackTree};
 use std::cmp::Reverse;
 
 /// How many of each kind are shown.
@@ -19,8 +18,8 @@ pub(crate) type Column = (&'static str, fn(&Holder) -> u64);
 
 /// The innermost functions of each stack of a report.
 pub(crate) fn functions(stacks: &Report) -> Vec<String> {
-    let names = Names::of(stacks, &Options::default());
-    (0..stacks.by_stack.len()).map(|stack| names.briefly(stack)).collect()
+    let tree = StackTree::of(stacks, false);
+    (0..stacks.by_stack.len()).map(|stack| briefly(&tree, stack)).collect()
 }
 
 /// A table of the largest of `holders` by `key`; an empty text if the first key of every row is 0.

@@ -2,7 +2,7 @@
 
 use super::names::short;
 use super::units::percent;
-use crate::analysis::{Calls, Report};
+use crate::analysis::{Report, StackTree};
 use crate::dump::findings::at_line;
 use crate::words::escape;
 use std::collections::HashMap;
@@ -30,10 +30,10 @@ pub(super) fn line(report: &Report) -> Option<String> {
         return None;
     }
     let peak = report.totals.peak_bytes;
-    let calls = Calls::of(report, false);
-    let functions = functions(report, &calls);
+    let stacks = StackTree::of(report, false);
+    let functions = functions(&stacks);
     let own = functions.iter().find(|function| function.name.ends_with("::main"));
-    let own = own.map(|main| main.owner).filter(|_| calls.unnamed().lines);
+    let own = own.map(|main| main.owner).filter(|_| stacks.calls.unnamed().lines);
     let is_own = |function: &&Function<'_>| own.is_none_or(|own| function.owner == own);
     let is_half = |function: &&Function<'_>| function.bytes >= peak.div_ceil(2).max(1);
     let most = functions.iter().filter(is_own).filter(is_half);
@@ -58,16 +58,16 @@ pub(super) fn line(report: &Report) -> Option<String> {
 }
 
 /// All functions of the program's own code that have a name and below which something is live at the peak.
-fn functions<'a>(report: &'a Report, calls: &'a Calls<'_>) -> Vec<Function<'a>> {
+fn functions<'a>(tree: &'a StackTree<'_>) -> Vec<Function<'a>> {
+    let calls = &tree.calls;
     let mut functions = Vec::<Function<'_>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
-    let mut shown = Vec::new();
-    let stacks = report.by_stack.iter().enumerate();
+    let stacks = calls.report.by_stack.iter().enumerate();
     for (number, stack) in stacks.filter(|(_, stack)| stack.figures.live_bytes_at_peak > 0) {
         let bytes = stack.figures.live_bytes_at_peak;
-        calls.shown(stack, &mut shown);
-        shown.retain(|&call| calls.is_own(call) && calls.get(call).found().is_some());
-        for (at, &call) in shown.iter().enumerate() {
+        let is_named = |call: &u32| calls.is_own(*call) && calls.get(*call).found().is_some();
+        let mut shown = tree.outwards(number).filter(is_named);
+        while let Some(call) = shown.next() {
             let (name, owner) = (calls.get(call).name_of_function(), calls.get(call).owner());
             let function = *by_name.entry(name).or_insert_with(|| {
                 let most = (0, None, None);
@@ -80,9 +80,7 @@ fn functions<'a>(report: &'a Report, calls: &'a Calls<'_>) -> Vec<Function<'a>> 
             }
             function.bytes = function.bytes.saturating_add(bytes);
             if bytes > function.most.0 {
-                let callers =
-                    shown[at + 1..].iter().map(|&call| calls.get(call).name_of_function());
-                let caller = callers.clone().find(|caller| *caller != name);
+                let caller = shown.clone().map(|call| tree.function(call)).find(|of| *of != name);
                 function.most = (bytes, caller, calls.get(call).source());
             }
         }

@@ -7,7 +7,9 @@ use super::rss;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{Answer, CallKind, Figures, HeapRow, LiveBlock, Report, column};
+use crate::analysis::{
+    Answer, CallKind, Calls, Figures, HeapRow, LiveBlock, Report, StackTree, column,
+};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
@@ -381,20 +383,26 @@ pub(in crate::dump) fn is_untagged(group: &[String], name: &str) -> bool {
 }
 
 /// What single blocks are called: who allocated them.
-struct BlockNames<'a> {
-    report: &'a Report,
-    stacks: calls::Names<'a>,
-}
+struct BlockNames<'a>(StackTree<'a>);
 
-impl BlockNames<'_> {
+impl<'a> BlockNames<'a> {
+    fn of(
+        report: &'a Report,
+        options: &Options,
+        blocks: impl Iterator<Item = &'a LiveBlock>,
+    ) -> Self {
+        let calls = Calls::of(report, options.all_frames);
+        Self(StackTree::of_rows(calls, blocks.filter_map(|block| block.stack)))
+    }
+
     fn name(&self, block: &LiveBlock) -> String {
         let scope = shown_scope(&block.path);
         let name = match is_untagged(&block.group, &block.name) {
             true => scope,
             false => format!("{} in {scope}", tag(&block.group, &block.name)),
         };
-        match block.stack.map(|stack| self.stacks.briefly(stack)) {
-            Some(stack) if self.report.by_scope.len() > 1 => format!("{stack} in {name}"),
+        match block.stack.map(|stack| calls::briefly(&self.0, stack)) {
+            Some(stack) if self.0.calls.report.by_scope.len() > 1 => format!("{stack} in {name}"),
             Some(stack) => stack,
             None => name,
         }
@@ -414,7 +422,7 @@ fn block_cells(block: &LiveBlock) -> Vec<String> {
 /// The single blocks that a query has found.
 pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
     let report = answer.report();
-    let names = BlockNames { report, stacks: calls::Names::of(report, options) };
+    let names = BlockNames::of(report, options, answer.blocks.iter().map(|found| &found.block));
     let any_freed = answer.blocks.iter().any(|found| found.freed_at_ns.is_some());
     let rows = answer.blocks.iter().map(|found| {
         let mut cells = block_cells(&found.block);
@@ -438,7 +446,7 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
 }
 
 fn largest(report: &Report, options: &Options, count: usize) -> Table {
-    let names = BlockNames { report, stacks: calls::Names::of(report, options) };
+    let names = BlockNames::of(report, options, report.largest_live.iter());
     let shown = |block: &&LiveBlock| options.shows(&names.name(block));
     let row =
         |block: &LiveBlock| Row { level: 0, name: names.name(block), cells: block_cells(block) };

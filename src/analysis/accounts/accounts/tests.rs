@@ -8,9 +8,9 @@ use super::*;
 fn what_buckets_held_at_the_peak_of_a_measurement_is_what_they_held() {
     const AROUND: [&[u32]; 4] = [&[], &[0], &[1, 0], &[2, 0]];
     let mut accounts = Accounts::default();
-    accounts.enable_measurements();
+    accounts.measured_mut().enable();
     let thread = accounts.add_peak();
-    (0..3).for_each(|number| assert_eq!(accounts.add_measured(), number));
+    (0..3).for_each(|number| assert_eq!(accounts.measured_mut().add(), number));
     accounts.set_peaks(0, &[]);
     // The live bytes of each bucket, now and at the peak of each measurement.
     let (mut live, mut peaks) = ([0_u64; 4], [(0_u64, [0_u64; 4]); 3]);
@@ -62,13 +62,13 @@ fn what_buckets_held_at_the_peak_of_a_measurement_is_what_they_held() {
         }
         if event == 10_000 {
             accounts.flush();
-            accounts.reset_measured(0);
+            accounts.measured_mut().reset(0);
             peaks[0] = (live[1] + live[2] + live[3], live);
         }
         if event % 97 == 0 {
             accounts.flush();
             for (number, (peak, held)) in (0..).zip(peaks) {
-                assert_eq!(accounts.measured_peak(number), peak, "{number} at {event}");
+                assert_eq!(accounts.measured().peak(number), peak, "{number} at {event}");
                 for (index, bucket) in accounts.buckets.iter().enumerate() {
                     if AROUND[index].contains(&number) {
                         let found = accounts.held_at_peak(bucket, number);
