@@ -61,8 +61,8 @@ export async function showBlocks(server: Server, question: Record<string, string
     const buckets = await ask<number[]>({ do: "buckets", view: node.view, node: node.node });
     // Everything needs no list of what it consists of.
     if (node.path.length > 1) values.bucket = buckets.slice(0, MOST_BUCKETS).join(",");
-    const { blocks, note } = await server.get<{ blocks: Block[]; note: string | null }>("/api/blocks", values, closed.signal);
-    fill(body, blocks.length ? table(server, blocks, closed.signal) : el("p", { class: "empty" }, "There are no such blocks."), note && el("p", { class: "hint" }, note), el("div", { class: "history" }));
+    const { blocks } = await server.get<{ blocks: Block[] }>("/api/blocks", values, closed.signal);
+    fill(body, blocks.length ? table(server, blocks, closed.signal) : el("p", { class: "empty" }, "There are no such blocks."), el("div", { class: "history" }));
   } catch (error) {
     fill(body, el("p", { class: "bad" }, error instanceof Error ? error.message : String(error)));
   } finally {

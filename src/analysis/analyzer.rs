@@ -196,8 +196,7 @@ impl<O: BlockObserver> Analyzer<O> {
         self.cutoff.points().map(&mut report).collect()
     }
 
-    /// Goes through these positions, in their order. At each but the last an era begins; the report is
-    /// the one at the last.
+    /// Goes through these positions, in their order; the report is the one at the last.
     pub(super) fn positions(mut self, positions: Vec<Position>) -> Self {
         self.cutoff.set_positions(positions);
         while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {

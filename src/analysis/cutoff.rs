@@ -1,7 +1,6 @@
 //! Where counting stops, and the report as it was there.
 //!
-//! Counting can go through several positions of the trace before it stops: at each but the last, an
-//! *era* ends and the next begins. Blocks that become live in different eras are in different buckets.
+//! Counting can go through several positions of the trace before it stops at the last.
 
 use super::report::{AfterReport, Report};
 use std::collections::VecDeque;
@@ -215,8 +214,8 @@ impl Cutoff {
         self.ahead.len() <= 1
     }
 
-    /// Notes that the next position is here. Returns whether an era begins; counting stops if none
-    /// does. `bookmarked` is the event of a bookmark.
+    /// Notes that the next position is here. Returns whether counting goes on to another; it stops
+    /// if not. `bookmarked` is the event of a bookmark.
     pub(super) fn reach(
         &mut self,
         here: Reached,

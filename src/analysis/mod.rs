@@ -88,10 +88,9 @@ pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use query::{
-    Amendment, Answer, BlockFinder, BlockHistory, BlockLife, BlockLives, BlockMove, BlockMoves,
-    Found, FoundBlock, HistoryEntry, IndexLimits, IndexRow, Indexed, IndexedPosition, Query,
-    QueryIndex, QueryIndexer, Rule, ScopeRun, ScopeRuns, SingleBlock, Spans, StepMoment, StepStart,
-    Unanswered,
+    Answer, BlockLife, BlockLives, Found, FoundBlock, IndexLimits, IndexRow, Indexed,
+    IndexedPosition, LargestBlocks, Query, QueryIndex, QueryIndexer, QueryObserver, Rule, ScopeRun,
+    ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
 };
 pub use report::{
     AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,

@@ -31,9 +31,8 @@ pub trait BlockObserver {
     /// `change` has happened to a block, which is now as `event` has it.
     fn observe(&mut self, event: &BlockEvent, change: BlockChange);
 
-    /// An era begins after event `events`, for an analyzer that divides the trace into eras
-    /// ([`Query`](super::Query) does): blocks that become live from here on count in other buckets.
-    fn begin_era(&mut self, events: u64) {
+    /// One of the positions of a [`Query`](super::Query), but for the last, is after event `events`.
+    fn reached(&mut self, events: u64) {
         let _ = events;
     }
 

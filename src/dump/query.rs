@@ -307,13 +307,14 @@ struct Block<'a> {
 
 impl Json for Block<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let FoundBlock { block, freed_at_ns, freed_by_event, .. } = self.found;
+        let FoundBlock { block, single, .. } = self.found;
+        let (freed_by_event, freed_at_ns) = single.freed().unzip();
         value.object(|object| {
             object.entry("address", &format!("{:#x}", block.address))?;
             object.entry("bytes", &block.bytes)?;
             object.entry("allocated_at_ns", &block.allocated_at_ns)?;
-            object.entry("freed_at_ns", freed_at_ns)?;
-            object.entry("freed_by_event", freed_by_event)?;
+            object.entry("freed_at_ns", &freed_at_ns)?;
+            object.entry("freed_by_event", &freed_by_event)?;
             object.entry("thread", &block.thread)?;
             object.entry("thread_id", &block.thread_id)?;
             object.entry("path", &block.path)?;

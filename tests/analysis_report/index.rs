@@ -1,11 +1,10 @@
 //! The index of a trace says to every rule what a query says.
 
-use crate::ops::Op;
 use crate::queries::{position, run, steps};
 use crate::spans::Step;
 use memledger::analysis::{
-    Analyzer, Answer, BlockFinder, BlockLife, BlockLives, BlockMoves, IndexLimits, IndexRow,
-    Position, Query, QueryIndex, QueryIndexer, Report, Rule, SingleBlock,
+    Analyzer, Answer, BlockLife, BlockLives, IndexLimits, IndexRow, Position, Query, QueryIndex,
+    QueryIndexer, Report, Rule, SingleBlock,
 };
 use memledger::dump::query::{AnswerRow, rows};
 use memledger::dump::text::{By, Options};
@@ -38,7 +37,8 @@ fn all_rows(answer: &Answer, by: By) -> Vec<AnswerRow> {
 
 /// What a query says, which reads everything.
 fn queried(steps: &[Step], rule: Rule, positions: &[Position]) -> Answer {
-    let (mut feed, _) = run(steps, Query::new(rule, positions.to_vec()).analyzer());
+    let query = Query::new(rule, positions.to_vec()).blocks(1000);
+    let (mut feed, _) = run(steps, query.analyzer());
     feed.analyzer.answer().expect("the positions are in order")
 }
 
@@ -90,24 +90,12 @@ proptest! {
             Position::Event(event) => (1, *event),
             _ => (3, 0),
         }));
-        let events: Vec<_> = places.iter().map(|place| match place {
-            Position::Bookmark(_) => Position::Event(model.events_before(place)),
-            place => place.clone(),
-        }).collect();
-        let indexer = QueryIndexer::at(&events);
-        let (mut feed, _) = run(&steps, Analyzer::observing(indexer).by_bucket());
-        let exact = feed.analyzer.query_index(|indexer| indexer);
         for &rule in Rule::ALL {
             let query = queried(&steps, rule, &places);
-            let found = exact.find(rule, &events).expect("the positions are in order");
-            prop_assert!(found.positions.iter().all(|position| !position.is_moved));
-            check(&exact, &report, rule, &events[..rule.times()], &query);
-            let finder = BlockFinder::new(rule, &events, &[], 1000);
-            let (mut feed, _) = run(&steps, Analyzer::observing(finder));
-            let blocks = feed.analyzer.observer_mut().blocks();
             let sum = |has_declined| {
-                let all = blocks.iter().filter(|single| single.has_declined == has_declined);
-                (all.clone().count() as u64, all.map(|single| single.block.bytes).sum::<u64>())
+                let all = query.blocks.iter();
+                let all = all.filter(|found| found.single.has_declined == has_declined);
+                (all.clone().count() as u64, all.map(|found| found.block.bytes).sum::<u64>())
             };
             let total = query.total;
             prop_assert_eq!(sum(false), (total.blocks, total.bytes), "{}", rule.name());
@@ -130,36 +118,21 @@ proptest! {
     }
 }
 
-/// Steps without those that change what was passed on before.
-fn without_corrections(steps: Vec<Step>) -> Vec<Step> {
-    let steps = steps.into_iter().filter(|step| !matches!(step, Step::Op(Op::Huge { .. })));
-    let succeeds = |mut step| {
-        if let Step::Op(Op::ReallocAlloc { fails, .. }) = &mut step {
-            *fails = false;
-        }
-        step
-    };
-    steps.map(succeeds).collect()
-}
-
-/// All lives, the blocks that moved, and whether the lives say all.
-fn lives(steps: &[Step]) -> (Vec<BlockLife>, BlockMoves, bool) {
+/// All lives.
+fn lives(steps: &[Step]) -> Vec<BlockLife> {
     let mut all = Vec::new();
     let lives = BlockLives::new(|life: &BlockLife| all.push(*life));
     let (mut feed, _) = run(steps, Analyzer::observing(lives));
     feed.analyzer.end_lives();
-    let observer = feed.analyzer.observer();
-    let (moves, is_whole) = (BlockMoves::new(observer.moves()), observer.is_whole());
     drop(feed);
-    (all, moves, is_whole)
+    all
 }
 
 /// A block that was found, as far as it is told.
 fn key(single: &SingleBlock) -> impl Ord + std::fmt::Debug + use<> {
-    let block = single.block;
-    let ended = single.has_ended.then_some((block.number, block.at_ns));
-    let of = (block.address, block.bytes, block.bucket, block.allocated_at_ns);
-    (single.begun_by, ended, of, single.has_declined)
+    let life = single.life;
+    let of = (life.address, life.bytes, life.bucket, life.allocated_at_ns);
+    (life.begun, single.freed(), of, single.has_declined)
 }
 
 proptest! {
@@ -171,9 +144,7 @@ proptest! {
         places in proptest::collection::vec(any::<u16>(), 4),
         is_small in any::<bool>(),
     ) {
-        let steps = without_corrections(steps);
-        let (lives, moves, is_whole) = lives(&steps);
-        prop_assert!(is_whole);
+        let lives = lives(&steps);
         let (index, ..) = indexed(&steps, if is_small { limits(20, 30, 3) } else { IndexLimits::default() });
         let mut places: Vec<_> =
             places.iter().map(|&place| usize::from(place) % index.steps.len()).collect();
@@ -186,13 +157,12 @@ proptest! {
                 events.push(end);
             }
             let positions: Vec<_> = events.iter().map(|&event| Position::Event(event)).collect();
-            let finder = BlockFinder::new(rule, &positions, &[], 1000);
-            let (mut feed, _) = run(&steps, Analyzer::observing(finder));
-            let mut expected: Vec<_> = feed.analyzer.observer_mut().blocks().iter().map(key).collect();
+            let query = queried(&steps, rule, &positions);
+            let mut expected: Vec<_> = query.blocks.iter().map(|found| key(&found.single)).collect();
             expected.sort_unstable();
             let mut found = Vec::new();
             for life in &lives {
-                let Some(single) = life.found_by(rule, &events, &moves) else { continue };
+                let Some(single) = life.found_by(rule, &events) else { continue };
                 found.push(key(&single));
                 let ended = life.ended.map_or(IndexRow::NEVER, |(event, ..)| index.step_of(event));
                 let begun = index.step_of(life.begun);

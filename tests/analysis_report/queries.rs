@@ -9,7 +9,7 @@ use crate::model::{CONTEXTS, STACKS, announce};
 use crate::ops::{Op, ops};
 use crate::spans::{Block, Model, Owner, Step};
 use memledger::analysis::{
-    Analyzer, BlockObserver, Found, Position, Query, Report, Rule, Spans, Unanswered, Until,
+    Analyzer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule, Unanswered, Until,
 };
 use memledger::dump::query::rows;
 use memledger::dump::text::{By, Options};
@@ -302,7 +302,7 @@ fn figures(found: &Found) -> [u64; 4] {
 }
 
 /// The rows of an answer under the keys of the model.
-pub fn answered(analyzer: &mut Analyzer<Spans>, blocks: usize) -> Result<Rows, Unanswered> {
+pub fn answered(analyzer: &mut Analyzer<QueryObserver>, blocks: usize) -> Result<Rows, Unanswered> {
     let answer = analyzer.answer()?;
     let mut all = Rows::new();
     let mut put = |key: Key, found: &Found| {

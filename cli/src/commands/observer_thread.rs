@@ -150,10 +150,6 @@ impl<O: BlockObserver + Send + 'static> BlockObserver for ObserverThread<O> {
         }
     }
 
-    fn begin_era(&mut self, events: u64) {
-        self.observer().begin_era(events);
-    }
-
     fn bookmark(&mut self, event: u64) {
         self.flush();
         match &mut self.here {

@@ -23,10 +23,8 @@ pub(in crate::analysis) struct AccountKey {
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Accounts {
     buckets: Vec<Bucket>,
-    /// The buckets without a stack, by context, thread and era.
-    index: IntMap<(u32, u32, u32), u32>,
-    /// The number of the present era.
-    era: u32,
+    /// The buckets without a stack, by context and thread.
+    index: IntMap<(u32, u32), u32>,
     stacks: StackBuckets,
     size_classes: [SizeClassFigures; CLASSES],
     peaks: Peaks,
@@ -64,27 +62,15 @@ impl Accounts {
         &mut self.measured
     }
 
-    /// Blocks that become live from here on get other buckets than those before: the era of a
-    /// block's bucket is the one that the block became live in.
-    pub(in crate::analysis) fn begin_era(&mut self) {
-        self.era += 1;
-    }
-
-    /// The number of the present era.
-    pub(in crate::analysis) fn era(&self) -> u32 {
-        self.era
-    }
-
-    /// The number of the bucket of a context and a thread in an era. Adds the bucket if there is
-    /// none: `thread_peak` is the peak tracker of its thread, and `within` are the measurements
-    /// around it.
+    /// The number of the bucket of a context and a thread. Adds the bucket if there is none:
+    /// `thread_peak` is the peak tracker of its thread, and `within` are the measurements around it.
     pub(in crate::analysis) fn bucket_of(
         &mut self,
-        (context, thread, era): (u32, u32, u32),
+        (context, thread): (u32, u32),
         thread_peak: u32,
         within: impl Iterator<Item = u32>,
     ) -> u32 {
-        *self.index.entry((context, thread, era)).or_insert_with(|| {
+        *self.index.entry((context, thread)).or_insert_with(|| {
             let counts = Counts::since_peak(self.total.generation);
             let held = self.measured.add_bucket(within);
             let (stack, stack_peak) = (0, self.stacks.tracker(0));
@@ -98,7 +84,6 @@ impl Accounts {
                 thread_peak,
                 stack_peak,
                 rate: 0,
-                era,
                 held,
             });
             rows

@@ -85,8 +85,6 @@ pub(in crate::analysis) struct Bucket {
     pub(super) stack_peak: u32,
     /// The number of the rate at which its blocks were sampled; 0 if each block was taken.
     pub(in crate::analysis) rate: u32,
-    /// The era in which its blocks became live.
-    pub(in crate::analysis) era: u32,
     /// The range of its figures for the measurements around it: start and end.
     pub(super) held: (u32, u32),
 }

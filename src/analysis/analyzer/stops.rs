@@ -1,4 +1,4 @@
-//! What an analyzer does between two events: reports at points, eras, points of the timeline, and the end of
+//! What an analyzer does between two events: reports at points, positions, points of the timeline, and the end of
 //! counting.
 
 use super::Analyzer;
@@ -9,16 +9,15 @@ use crate::analysis::report::ResidentMemory;
 use crate::analysis::report::build::Sources;
 
 impl<O: BlockObserver> Analyzer<O> {
-    /// The next position is here, after event `event`: an era begins, or counting stops. The caller has
-    /// flushed everything.
+    /// The next position is here, after event `event`; counting stops if it is the last. The caller has flushed
+    /// everything.
     #[cold]
     pub(super) fn reach(&mut self, event: u64, at_ns: u64) {
         let bookmarks = self.timeline.bookmarks();
         if !self.cutoff.reach(Reached { event, at_ns }, |name| bookmarks.event(name)) {
             return self.stop_counting();
         }
-        self.model.begin_era();
-        self.observer.begin_era(event);
+        self.observer.reached(event);
     }
 
     /// Stops counting and keeps the report as it is now. The caller has flushed everything.

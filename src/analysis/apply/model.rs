@@ -191,13 +191,6 @@ impl Model {
         }
     }
 
-    /// See [`Accounts::begin_era`]. All operations are applied.
-    pub(in crate::analysis) fn begin_era(&mut self) {
-        self.flush();
-        self.accounts.begin_era();
-        self.streams.reset_buckets();
-    }
-
     /// See [`Streams::reset_last_blocks`].
     pub(in crate::analysis) fn reset_last_blocks(&mut self) {
         self.streams.reset_last_blocks();

@@ -30,10 +30,7 @@ pub(in crate::analysis) enum PendingRealloc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::analysis) enum MadeBy {
     Allocation,
-    /// The block was in this bucket before.
-    Reallocation {
-        bucket_before: u32,
-    },
+    Reallocation,
     /// The second half of a reallocation whose first half named no live block.
     ReallocationOfUnknown,
 }
@@ -218,13 +215,6 @@ impl Streams {
     #[cfg(tracking)]
     pub(in crate::analysis) fn all(&self) -> &[Stream] {
         &self.0
-    }
-
-    /// Forgets the bucket of each stream, which is looked up again.
-    pub(in crate::analysis) fn reset_buckets(&mut self) {
-        for stream in &mut self.0 {
-            stream.reset_bucket();
-        }
     }
 
     /// Forgets the last block of each stream.

@@ -1,8 +1,10 @@
 //! Sums the blocks that were found into rows.
 
-use super::rules::{Kind, Part, Rule};
+use super::Query;
+use super::lives::SingleBlock;
+use super::observer::QueryObserver;
+use super::rules::Rule;
 use super::runs::ScopeRuns;
-use super::spans::{Single, Spans, Sum, order};
 use crate::analysis::accounts::class_bounds;
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
@@ -26,6 +28,8 @@ pub struct Answer {
     pub positions: Vec<Reached>,
     /// All blocks that were found.
     pub total: Found,
+    /// The same by the numbers of buckets: rows of [`Report::by_bucket`].
+    pub by_bucket: Vec<Found>,
     /// The largest of them, the largest first.
     pub blocks: Vec<FoundBlock>,
     /// The runs of the scope of [`Query::in_each`](super::Query::in_each).
@@ -78,13 +82,14 @@ impl Found {
         }
     }
 
-    pub(super) fn add(&mut self, sum: Sum, has_declined: bool) {
-        let (blocks, bytes) = match has_declined {
+    /// Adds blocks and their bytes.
+    pub(super) fn add(&mut self, (blocks, bytes): (u64, u64), has_declined: bool) {
+        let (of_blocks, of_bytes) = match has_declined {
             true => (&mut self.declined_blocks, &mut self.declined_bytes),
             false => (&mut self.blocks, &mut self.bytes),
         };
-        *blocks = blocks.wrapping_add(sum.blocks);
-        *bytes = bytes.wrapping_add(sum.bytes);
+        *of_blocks = of_blocks.wrapping_add(blocks);
+        *of_bytes = of_bytes.wrapping_add(bytes);
     }
 }
 
@@ -94,11 +99,8 @@ impl Found {
 pub struct FoundBlock {
     /// The block, as it was when the rule found it.
     pub block: LiveBlock,
-    /// When it was freed, if that is what the rule is about: the last time in the trace before that.
-    /// A reallocation counts.
-    pub freed_at_ns: Option<u64>,
-    /// The number of the event that freed it.
-    pub freed_by_event: Option<u64>,
+    /// Its life, and why it was found.
+    pub single: SingleBlock,
 }
 
 /// Why a query has no answer.
@@ -162,12 +164,12 @@ impl Answer {
         mut report: Report,
         rule: Rule,
         positions: Vec<Reached>,
-        by_bucket: &[Found],
+        by_bucket: Vec<Found>,
         total: Found,
     ) -> Self {
-        Self::fill(&mut report, by_bucket, &HashMap::new());
+        Self::fill(&mut report, &by_bucket, &HashMap::new());
         report.totals.peak_bytes = total.bytes;
-        Self { rule, positions, total, blocks: Vec::new(), runs: None, report }
+        Self { rule, positions, total, by_bucket, blocks: Vec::new(), runs: None, report }
     }
 
     /// Puts what was found, by bucket and by size class, into the rows of the report.
@@ -222,7 +224,7 @@ impl Answer {
     }
 }
 
-impl Analyzer<Spans> {
+impl Analyzer<QueryObserver> {
     /// What the query has found in the trace that was read. Costs what a report costs.
     pub fn answer(&mut self) -> Result<Answer, Unanswered> {
         self.flush();
@@ -241,46 +243,34 @@ impl Analyzer<Spans> {
             let rows = rows.filter(|row| self.observer().is_outermost(&row.path));
             runs.entries = rows.map(|row| row.entries).sum();
         }
-        let spans = self.observer();
-        let query = &spans.query;
-        let is_in_scope: Vec<bool> = report
-            .by_scope
-            .iter()
-            .map(|row| {
-                let has = |scope: &String| row.path.join(" > ").to_lowercase().contains(scope);
-                query.scope.as_ref().is_none_or(has)
-            })
-            .collect();
-        let is_wanted = |kind: Kind, bucket: usize| {
-            let Some(row) = report.by_bucket.get(bucket) else { return false };
-            let begun = |part: &Part| part.begun_in.is_none_or(|era| era == row.era);
-            let mut parts = query.parts().iter();
-            is_in_scope[row.scope] && parts.any(|part| part.kind == kind && begun(part))
+        let observer = self.observer();
+        let Query { rule, scope, .. } = &observer.query;
+        let has_scope = |path: &[String]| {
+            let has = |scope: &String| path.join(" > ").to_lowercase().contains(scope);
+            scope.as_ref().is_none_or(has)
         };
-        let mut found = vec![Found::default(); report.by_bucket.len()];
+        let is_in_scope: Vec<_> = report.by_scope.iter().map(|row| has_scope(&row.path)).collect();
+        let is_wanted =
+            |bucket: usize| report.by_bucket.get(bucket).is_some_and(|row| is_in_scope[row.scope]);
+        let mut by_bucket = vec![Found::default(); report.by_bucket.len()];
         let mut by_class = HashMap::<usize, Found>::new();
         let mut total = Found::default();
-        for (number, part) in query.parts().iter().enumerate() {
-            let has_declined = number > 0 && query.rule == Rule::GrownAndDeclined;
-            for (bucket, class, sum) in spans.sums(part.kind).all() {
-                if is_wanted(part.kind, bucket) {
-                    found[bucket].add(sum, has_declined);
-                    total.add(sum, has_declined);
-                    if let Some(class) = class {
-                        by_class.entry(class).or_default().add(sum, has_declined);
-                    }
+        for (bucket, class, found) in observer.found().all() {
+            if is_wanted(bucket) {
+                by_bucket[bucket].add_found(*found);
+                total.add_found(*found);
+                if let Some(class) = class {
+                    by_class.entry(class).or_default().add_found(*found);
                 }
             }
         }
-        let singles = spans.singles().filter(|(bucket, of)| is_wanted(of.kind, *bucket as usize));
-        let mut singles: Vec<(u32, &Single)> = singles.collect();
-        singles.sort_by_key(|(_, single)| order(single));
-        singles.truncate(query.blocks);
-        let blocks = singles.into_iter().map(|of| found_block(&report, of)).collect();
-        let rule = query.rule;
-        Answer::fill(&mut report, &found, &by_class);
+        let mut largest = observer.found().largest(|bucket| is_wanted(bucket as usize));
+        let found_block = |single: &SingleBlock| found_block(&report, single);
+        let blocks = largest.blocks().iter().map(found_block).collect();
+        let rule = *rule;
+        Answer::fill(&mut report, &by_bucket, &by_class);
         report.totals.peak_bytes = total.bytes;
-        Ok(Answer { rule, positions, total, blocks, runs, report })
+        Ok(Answer { rule, positions, total, by_bucket, blocks, runs, report })
     }
 
     /// The runs of the scope that is asked for, up to the last position.
@@ -339,20 +329,20 @@ fn names_of(report: &Report) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn found_block(report: &Report, (bucket, single): (u32, &Single)) -> FoundBlock {
-    let row = &report.by_bucket[bucket as usize];
+fn found_block(report: &Report, single: &SingleBlock) -> FoundBlock {
+    let life = &single.life;
+    let row = &report.by_bucket[life.bucket as usize];
     let (thread, name) = (&report.by_thread[row.thread], &report.by_name[row.name]);
     let block = LiveBlock {
-        address: single.address,
-        bytes: single.bytes,
+        address: life.address,
+        bytes: life.bytes,
         thread: thread.name.clone(),
         thread_id: thread.id,
         group: name.group.clone(),
         name: name.name.clone(),
         path: report.by_scope[row.scope].path.clone(),
-        allocated_at_ns: single.allocated_at_ns,
+        allocated_at_ns: life.allocated_at_ns,
         stack: row.stack,
     };
-    let (freed_at_ns, freed_by_event) = single.freed.unzip();
-    FoundBlock { block, freed_at_ns, freed_by_event }
+    FoundBlock { block, single: *single }
 }

@@ -3,35 +3,31 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `lives.rs` | every block, from when it began until it ended |
 //! | `rules.rs` | the rules, and which blocks each finds |
-//! | `spans.rs` | counts them while the trace is read |
 //! | `runs.rs` | the blocks that each run of a scope has allocated |
+//! | `observer.rs` | finds the blocks of a query while the trace is read |
 //! | `answer.rs` | sums them into rows |
-//! | `blocks.rs` | single blocks of some buckets, and the history of one |
-//! | `lives.rs` | every single block, when it has ended |
 //! | `index/` | what answers any query after one pass |
 //!
-//! One pass over the trace answers a query. Its memory is that of a report: a block has no more
-//! data, because the era that it began in follows from the number of its bucket.
+//! One pass over the trace answers a query. It takes some 50 bytes for each live block more than a report.
 
 mod answer;
-mod blocks;
 mod index;
 mod lives;
+mod observer;
 mod rules;
 mod runs;
-mod spans;
 
 pub use answer::{Answer, Found, FoundBlock, Unanswered};
-pub use blocks::{BlockFinder, BlockHistory, HistoryEntry, SingleBlock};
 pub use index::{
-    Amendment, IndexLimits, IndexRow, Indexed, IndexedPosition, QueryIndex, QueryIndexer,
-    StepMoment, StepStart,
+    IndexLimits, IndexRow, Indexed, IndexedPosition, QueryIndex, QueryIndexer, StepMoment,
+    StepStart,
 };
-pub use lives::{BlockLife, BlockLives, BlockMove, BlockMoves};
+pub use lives::{BlockLife, BlockLives, LargestBlocks, SingleBlock};
+pub use observer::QueryObserver;
 pub use rules::Rule;
 pub use runs::{ScopeRun, ScopeRuns};
-pub use spans::Spans;
 
 use super::analyzer::Analyzer;
 use super::cutoff::Position;
@@ -61,6 +57,8 @@ pub struct Query {
     /// How many of the largest single blocks the answer has.
     blocks: usize,
     scope: Option<String>,
+    /// By bucket; all if it is empty.
+    in_buckets: Vec<bool>,
     /// A and B are the beginning and the end of each run of this scope.
     each: Option<String>,
 }
@@ -71,7 +69,8 @@ impl Query {
     pub fn new(rule: Rule, mut positions: Vec<Position>) -> Self {
         positions.truncate(rule.times());
         positions.resize(rule.positions(), Position::End);
-        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope: None, each: None }
+        let (scope, in_buckets, each) = (None, Vec::new(), None);
+        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope, in_buckets, each }
     }
 
     /// Only blocks of at least `least` nanoseconds and of less than `below`: from their first
@@ -89,8 +88,8 @@ impl Query {
         self
     }
 
-    /// Has the answer list the `blocks` largest single blocks. At most twice as many are kept of
-    /// each combination of scope stack, name, thread and call stack, 64 bytes each.
+    /// Has the answer list the `blocks` largest single blocks. At most twice as many are kept, 170 bytes each; with
+    /// [`in_scope`](Self::in_scope), as many of each combination of scope stack, name, thread and call stack.
     pub fn blocks(mut self, blocks: usize) -> Self {
         self.blocks = blocks;
         self
@@ -99,6 +98,14 @@ impl Query {
     /// Only blocks that were allocated in scopes with `text` in their path, in upper or lower case.
     pub fn in_scope(mut self, text: &str) -> Self {
         self.scope = Some(text.to_lowercase());
+        self
+    }
+
+    /// Only blocks of these buckets, rows of [`Report::by_bucket`](super::Report::by_bucket); of all if there are none.
+    pub fn in_buckets(mut self, buckets: &[u32]) -> Self {
+        let count = buckets.iter().max().map_or(0, |&last| last as usize + 1);
+        self.in_buckets = vec![false; count];
+        buckets.iter().for_each(|&bucket| self.in_buckets[bucket as usize] = true);
         self
     }
 
@@ -130,8 +137,11 @@ impl Query {
     }
 
     /// An analyzer that reads a trace for this query.
-    pub fn analyzer(self) -> Analyzer<Spans> {
+    pub fn analyzer(self) -> Analyzer<QueryObserver> {
         let positions = self.positions.clone();
-        Analyzer::observing(Spans::new(self)).by_bucket().largest_live(0).positions(positions)
+        Analyzer::observing(QueryObserver::new(self))
+            .by_bucket()
+            .largest_live(0)
+            .positions(positions)
     }
 }

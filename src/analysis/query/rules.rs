@@ -22,7 +22,47 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) kind: Kind,
-    pub(super) begun_in: Option<u32>,
+    begun_in: Option<usize>,
+}
+
+/// What a rule asks of a block, in numbers of events or of steps of an index. The largest number is later than all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span<N> {
+    pub(super) begun: N,
+    /// See [`BlockLife`](super::BlockLife) for these.
+    pub(super) since: N,
+    pub(super) ended: N,
+    pub(super) allocation_until: N,
+    pub(super) free_until: N,
+}
+
+impl<N: Copy + Ord + Default> Span<N> {
+    /// Which part of a rule finds the block. `at` has the first number after each position, in their order: the
+    /// largest there is for positions that are not reached.
+    #[inline]
+    pub(super) fn found_by(&self, parts: &[Part], at: &[N]) -> Option<usize> {
+        let (&last, before) = at.split_last()?;
+        let since = before.last().copied().unwrap_or_default();
+        let is_in_last_era = |number: N| since <= number && number < last;
+        let is = |kind| match kind {
+            Kind::Live => self.since < last && last <= self.ended,
+            Kind::Freed => is_in_last_era(self.ended) && last <= self.free_until,
+            Kind::Allocated => {
+                is_in_last_era(self.begun) && self.since < last && last <= self.allocation_until
+            }
+            // No rule is about runs by itself.
+            Kind::Left => false,
+        };
+        let begun_in = |era: usize| (era == 0 || at[era - 1] <= self.begun) && self.begun < at[era];
+        parts.iter().position(|part| is(part.kind) && part.begun_in.is_none_or(begun_in))
+    }
+}
+
+impl Part {
+    /// Whether it finds blocks because they were freed.
+    pub(super) fn is_freed(&self) -> bool {
+        self.kind == Kind::Freed
+    }
 }
 
 /// Which blocks a query finds. A reallocation ends a block and begins another.

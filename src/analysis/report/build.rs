@@ -327,7 +327,6 @@ impl Sources<'_> {
                 heap: heaps[usize::from(heap)],
                 stack: stacks.get(bucket.stack as usize).copied().flatten(),
                 figures,
-                era: bucket.era,
                 weights,
                 sampling: accounts.sampling_of(number as u32),
             }

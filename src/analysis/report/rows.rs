@@ -144,8 +144,6 @@ pub struct BucketRow {
     pub stack: Option<usize>,
     /// Its blocks. In a sampled trace, a bucket with a stack has the blocks of the sample.
     pub figures: Figures,
-    /// The era in which its blocks became live.
-    pub(in crate::analysis) era: u32,
     pub(in crate::analysis) weights: Option<Box<Weights>>,
     /// The mean distance of samples in bytes; 0 if it has every block.
     pub(in crate::analysis) sampling: u64,

@@ -423,11 +423,12 @@ fn block_cells(block: &LiveBlock) -> Vec<String> {
 pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
     let report = answer.report();
     let names = BlockNames::of(report, options, answer.blocks.iter().map(|found| &found.block));
-    let any_freed = answer.blocks.iter().any(|found| found.freed_at_ns.is_some());
+    let any_freed = answer.blocks.iter().any(|found| found.single.freed().is_some());
     let rows = answer.blocks.iter().map(|found| {
         let mut cells = block_cells(&found.block);
         if any_freed {
-            cells.insert(3, found.freed_at_ns.map_or("-".to_owned(), duration));
+            let freed = found.single.freed();
+            cells.insert(3, freed.map_or("-".to_owned(), |(_, at_ns)| duration(at_ns)));
         }
         Row { level: 0, name: names.name(&found.block), cells }
     });

@@ -1,14 +1,13 @@
 //! The answers of the analyzer, as JSON.
 
-use super::history::Entry;
-use super::lives::Lives;
+use super::lives::{Entry, Lives};
 use super::lives_file::LivesFile;
 use super::passes::{self, Cancel};
 use super::picture::Picture;
 use crate::commands::query::Asked;
 use crate::error::CliError;
 use memledger::analysis::{
-    Found, Indexed, IndexedPosition, Position, Rule, SingleBlock, Unanswered,
+    Answer, Found, Indexed, IndexedPosition, Position, Query, Rule, SingleBlock, Unanswered,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -67,40 +66,59 @@ impl Question {
         self.asked.rule
     }
 
-    /// The positions as times and events, the end included.
+    /// The positions as times and events, the end included: as many as the rule has, or one more.
     fn plain(&self, picture: &Picture) -> Vec<Position> {
         let bookmarks = &picture.index.bookmarks;
+        let end = Position::Event(picture.end());
         let plain = |position: &Position| match position {
             Position::Bookmark(name) => {
                 let set = bookmarks.iter().find(|(set, _)| set == name);
                 Position::Event(set.map_or(0, |&(_, event)| event))
             }
-            Position::End => picture.end(),
+            Position::End => end.clone(),
             position => position.clone(),
         };
         let mut positions: Vec<_> = self.positions.iter().map(plain).collect();
-        positions.resize(self.rule().times(), picture.end());
+        positions.resize(self.rule().times(), end.clone());
         if self.rule() == Rule::AllocatedAfter {
-            positions.push(picture.end());
+            positions.push(end);
         }
         positions
+    }
+
+    /// What a pass finds in some buckets, at positions that are times and events.
+    fn pass(
+        &self,
+        trace: &Path,
+        positions: Vec<Position>,
+        (buckets, blocks): (&[u32], usize),
+        cancel: &Cancel,
+    ) -> Result<Answer, CliError> {
+        let rule = match self.rule() {
+            // The trace may have grown since: this has an end.
+            Rule::AllocatedAfter => Rule::AllocatedBetween,
+            rule => rule,
+        };
+        let query = Query::new(rule, positions).in_buckets(buckets).blocks(blocks);
+        passes::answer(trace, query, cancel)
     }
 
     /// What the index says; of a pass, if it is not exact and should be.
     fn find(&self, picture: &Picture, trace: &Path, cancel: &Cancel) -> Result<Indexed, CliError> {
         let unanswered = |why| self.unanswered(why);
-        let found = picture.index.find(self.rule(), &self.positions).map_err(unanswered)?;
+        let mut found = picture.index.find(self.rule(), &self.positions).map_err(unanswered)?;
         let is_moved = found.positions.iter().any(|position| position.is_moved);
         if !self.is_exact || !is_moved {
             return Ok(found);
         }
-        let positions = self.plain(picture);
-        let index = passes::index_at(trace, &positions, &picture.end(), cancel)?;
-        let mut exact = index.find(self.rule(), &positions).map_err(unanswered)?;
-        for (exact, found) in exact.positions.iter_mut().zip(&found.positions) {
-            exact.asked_ns = found.asked_ns;
+        let answer = self.pass(trace, self.plain(picture), (&[], 0), cancel)?;
+        (found.by_bucket, found.total) = (answer.by_bucket, answer.total);
+        for (position, reached) in found.positions.iter_mut().zip(answer.positions) {
+            if position.is_moved {
+                (position.is_moved, position.at_ns) = (false, reached.at_ns);
+            }
         }
-        Ok(exact)
+        Ok(found)
     }
 }
 
@@ -192,31 +210,33 @@ pub fn blocks(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Resul
         _ => None,
     };
     let was_kept = kept.is_some();
-    let (blocks, is_full) = match kept {
-        Some(blocks) => (blocks, false),
-        None => passes::blocks(&asked.trace, rule, &positions, &buckets, limit, cancel)?,
+    let blocks = match kept {
+        Some(blocks) => blocks,
+        None => {
+            let answer = question.pass(&asked.trace, positions, (&buckets, limit), cancel)?;
+            answer.blocks.iter().map(|found| found.single).collect()
+        }
     };
     let mut document = head(&question, &shown);
     let rows: Vec<_> = blocks.iter().map(|single| block_json(picture, single)).collect();
     document.insert("blocks".to_owned(), rows.into());
-    let note = "more blocks are live at once than can be followed; some are missing, so ask for fewer buckets";
-    document.insert("note".to_owned(), is_full.then_some(note).into());
     document.insert("took_a_pass".to_owned(), (!was_kept).into());
     Ok(document.into())
 }
 
 fn block_json(picture: &Picture, single: &SingleBlock) -> Value {
-    let block = &single.block;
+    let life = &single.life;
+    let (freed_by_event, freed_at_ns) = single.freed().unzip();
     json!({
-        "address": address(block.address),
-        "bytes": block.bytes,
-        "allocated_at_ns": block.allocated_at_ns,
-        "event": single.begun_by,
-        "freed_at_ns": single.has_ended.then_some(block.at_ns),
-        "freed_by_event": single.has_ended.then_some(block.number),
+        "address": address(life.address),
+        "bytes": life.bytes,
+        "allocated_at_ns": life.allocated_at_ns,
+        "event": life.begun,
+        "freed_at_ns": freed_at_ns,
+        "freed_by_event": freed_by_event,
         "has_declined": single.has_declined,
-        "bucket": block.bucket,
-        "thread": thread_of(picture, block.bucket),
+        "bucket": life.bucket,
+        "thread": thread_of(picture, life.bucket),
     })
 }
 
@@ -239,7 +259,12 @@ pub fn block(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result
     let was_kept = kept.is_some();
     let history = match kept {
         Some(history) => history,
-        None => passes::history(&asked.trace, event, &picture.end(), cancel)?,
+        None => {
+            let is_stopped = || cancel.check().is_err();
+            let file = LivesFile::up_to(&asked.trace, picture.end(), &is_stopped)?;
+            let lives = Lives::new(&file, &picture.index, cancel);
+            lives.map_or(Ok(Vec::new()), |lives| lives.history(event))?
+        }
     };
     if history.is_empty() {
         return Err(CliError::Usage(format!("event {event} has changed no block")));

@@ -5,13 +5,13 @@ use super::kept::{self, Identity, Kind};
 use super::picture::Picture;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
-use memledger::analysis::{Amendment, IndexRow, QueryIndex, StepMoment, StepStart};
+use memledger::analysis::{IndexRow, QueryIndex, StepMoment, StepStart};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-const KIND: Kind = Kind { magic: b"memledger.index\0", suffix: ".index", version: 3 };
+const KIND: Kind = Kind { magic: b"memledger.index\0", suffix: ".index", version: 4 };
 
 /// How often what is in a file may be larger than the file.
 const MAX_RATIO: u64 = 200;
@@ -31,10 +31,6 @@ struct Body {
     /// Of each step: the event before and the time, the event after and the time.
     steps: Vec<[u64; 4]>,
     rows: Rows,
-    amendments: Rows,
-    /// Of each amendment.
-    until: Vec<u32>,
-    is_allocation: Vec<bool>,
     #[serde(with = "serde_bytes_of")]
     page: Vec<u8>,
 }
@@ -43,9 +39,13 @@ struct Body {
 struct Rows {
     ended: Vec<u32>,
     begun: Vec<u32>,
+    /// As steps after that, 0 in most rows.
+    since: Vec<u32>,
+    allocation_until: Vec<u32>,
+    free_until: Vec<u32>,
     bucket: Vec<u32>,
-    blocks: Vec<i64>,
-    bytes: Vec<i64>,
+    blocks: Vec<u64>,
+    bytes: Vec<u64>,
     most: Vec<u64>,
 }
 
@@ -63,12 +63,15 @@ mod serde_bytes_of {
 }
 
 impl Rows {
-    fn of<'a>(rows: impl Iterator<Item = &'a IndexRow>) -> Self {
+    fn of(rows: &[IndexRow]) -> Self {
         let mut columns = Self::default();
         for row in rows {
             // NEVER is the largest number; its successor is short.
             columns.ended.push(row.ended.wrapping_add(1));
+            columns.allocation_until.push(row.allocation_until.wrapping_add(1));
+            columns.free_until.push(row.free_until.wrapping_add(1));
             columns.begun.push(row.begun);
+            columns.since.push(row.since.wrapping_sub(row.begun));
             columns.bucket.push(row.bucket);
             columns.blocks.push(row.blocks);
             columns.bytes.push(row.bytes);
@@ -79,22 +82,25 @@ impl Rows {
 
     /// The rows, if all columns have the same length, and steps and buckets are what there is.
     fn rows(self, steps: usize, buckets: usize) -> Option<Vec<IndexRow>> {
-        let Self { ended, begun, bucket, blocks, bytes, most } = self;
-        let length = ended.len();
-        let lengths = [begun.len(), bucket.len(), blocks.len(), bytes.len(), most.len()];
-        if lengths != [length; 5] {
+        let length = self.ended.len();
+        let steps_of = [&self.begun, &self.since, &self.allocation_until, &self.free_until];
+        let sums_of = [&self.blocks, &self.bytes, &self.most];
+        let lengths = steps_of.map(Vec::len).into_iter().chain(sums_of.map(Vec::len));
+        if lengths.chain([self.bucket.len()]).any(|of| of != length) {
             return None;
         }
+        let is_step = |step: u32| (step as usize) < steps || step == IndexRow::NEVER;
         let rows = (0..length).map(|at| {
-            let (begun, ended, bucket) = (begun[at], ended[at].wrapping_sub(1), bucket[at]);
-            let is_step = |step: u32| (step as usize) < steps || step == IndexRow::NEVER;
-            let is_valid = is_step(begun) && is_step(ended) && (bucket as usize) < buckets;
-            is_valid.then(|| {
-                let sums = (blocks[at], bytes[at]);
-                let mut row = IndexRow::new((begun, ended), bucket, sums);
-                row.most = most[at];
-                row
-            })
+            let mut row = IndexRow::default();
+            (row.ended, row.begun) = (self.ended[at].wrapping_sub(1), self.begun[at]);
+            row.since = row.begun.wrapping_add(self.since[at]);
+            row.allocation_until = self.allocation_until[at].wrapping_sub(1);
+            row.free_until = self.free_until[at].wrapping_sub(1);
+            (row.bucket, row.most) = (self.bucket[at], self.most[at]);
+            (row.blocks, row.bytes) = (self.blocks[at], self.bytes[at]);
+            let all = [row.ended, row.begun, row.since, row.allocation_until, row.free_until];
+            let is_valid = all.into_iter().all(is_step) && (row.bucket as usize) < buckets;
+            is_valid.then_some(row)
         });
         rows.collect()
     }
@@ -115,10 +121,7 @@ impl Body {
             duration_ns: picture.duration_ns,
             bookmarks: index.bookmarks.clone(),
             steps: index.steps.iter().map(step).collect(),
-            rows: Rows::of(index.rows.iter()),
-            amendments: Rows::of(index.amendments.iter().map(|amendment| &amendment.row)),
-            until: index.amendments.iter().map(|amendment| amendment.until).collect(),
-            is_allocation: index.amendments.iter().map(|of| of.is_allocation).collect(),
+            rows: Rows::of(&index.rows),
             page: picture.page.clone(),
         }
     }
@@ -136,12 +139,9 @@ impl Body {
             .collect();
         let steps = index.steps.len();
         index.rows = self.rows.rows(steps, buckets)?;
-        let rows = self.amendments.rows(steps, buckets)?;
-        if [self.until.len(), self.is_allocation.len()] != [rows.len(); 2] || steps == 0 {
+        if steps == 0 {
             return None;
         }
-        let more = rows.into_iter().zip(self.until).zip(self.is_allocation);
-        index.amendments = more.map(|((row, until), is)| Amendment::new(row, until, is)).collect();
         Some(Picture {
             page: self.page,
             program: self.program,

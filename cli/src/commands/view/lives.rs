@@ -1,10 +1,11 @@
 //! Answers about single blocks from the file of lives, without a pass over the trace.
 
-use super::history::Entry;
-use super::lives_file::{Kept, LivesFile};
+use super::lives_file::{By, Kept, LivesFile};
 use super::passes::Cancel;
 use crate::error::CliError;
-use memledger::analysis::{BlockChange, IndexRow, Position, QueryIndex, Rule, SingleBlock};
+use memledger::analysis::{
+    BlockChange, IndexRow, LargestBlocks, Position, QueryIndex, Rule, SingleBlock,
+};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -20,46 +21,37 @@ pub struct Lives<'a> {
     cancel: &'a Cancel,
 }
 
-/// The largest blocks so far.
-struct Largest {
-    most: usize,
-    blocks: Vec<SingleBlock>,
+/// One event of a block.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub what: &'static str,
+    pub event: u64,
+    pub at_ns: u64,
+    pub address: u64,
+    pub bytes: u64,
+    /// Of a reallocation.
+    pub bytes_before: Option<u64>,
+    pub bucket: u32,
+    /// Who has freed or reallocated it, which may be another thread, in another scope.
+    pub by: Option<By>,
 }
 
-impl Largest {
-    fn cut(&mut self) {
-        self.blocks.sort_unstable_by_key(|single| {
-            let block = &single.block;
-            (Reverse(block.bytes), block.allocated_at_ns, block.address, block.number)
-        });
-        self.blocks.truncate(self.most);
-    }
-
-    fn add(&mut self, single: SingleBlock) {
-        self.blocks.push(single);
-        if self.blocks.len() >= self.most.saturating_mul(2).max(1024) {
-            self.cut();
-        }
-    }
-
-    /// Whether chunks whose largest block has `bytes` need not be read, after `chunks` chunks.
-    fn is_full(&mut self, bytes: u64, chunks: usize) -> bool {
-        self.cut();
-        let last = self.blocks.last().filter(|_| self.blocks.len() == self.most);
-        self.most == 0
-            || last.is_some_and(|last| {
-                let last = last.block.bytes;
-                last > bytes || last == bytes && chunks >= CHUNKS_OF_ONE_SIZE
-            })
-    }
+/// Whether chunks whose largest block has `bytes` need not be read, after `chunks` chunks.
+fn is_full(found: &mut LargestBlocks, most: usize, bytes: u64, chunks: usize) -> bool {
+    let blocks = found.blocks();
+    let last = blocks.last().filter(|_| blocks.len() == most);
+    most == 0
+        || last.is_some_and(|last| {
+            let last = last.life.bytes;
+            last > bytes || last == bytes && chunks >= CHUNKS_OF_ONE_SIZE
+        })
 }
 
 impl<'a> Lives<'a> {
-    /// `None` if the file does not say all, or not of this state of the trace.
+    /// `None` if the file is not of this state of the trace.
     pub fn new(file: &'a LivesFile, index: &'a QueryIndex, cancel: &'a Cancel) -> Option<Self> {
         let last = index.steps.last().map_or(0, |step| step.before.event);
-        let says_all = file.is_whole() && file.last_event() == last;
-        says_all.then_some(Self { file, index, cancel })
+        (file.last_event() == last).then_some(Self { file, index, cancel })
     }
 
     /// The events of a step.
@@ -87,24 +79,21 @@ impl<'a> Lives<'a> {
         most: usize,
     ) -> Result<Vec<SingleBlock>, CliError> {
         let is_wanted = |bucket: u32| buckets.is_empty() || buckets.contains(&bucket);
-        let moves = self.file.moves();
-        // A block that was moved is in the row of its last bucket, whichever it was in before.
-        let moved: HashSet<u32> = moves.begun().map(|begun| self.index.step_of(begun)).collect();
         let events: Vec<_> = positions.iter().map(|&event| Position::Event(event)).collect();
         let rows = self.index.rows_of(rule, &events);
         let rows = rows.map_err(|why| CliError::Usage(why.to_string()))?;
         let mut steps = HashMap::<u32, u64>::new();
-        for row in rows.filter(|row| is_wanted(row.bucket) || moved.contains(&row.begun)) {
+        for row in rows.filter(|row| is_wanted(row.bucket)) {
             let step = steps.entry(row.ended).or_default();
             *step = row.most.max(*step);
         }
         // The largest first; of steps with the same, the first.
         let mut steps: Vec<_> = steps.into_iter().collect();
         steps.sort_unstable_by_key(|&(step, largest)| (Reverse(largest), step));
-        let mut found = Largest { most, blocks: Vec::new() };
+        let mut found = LargestBlocks::new(most);
         let mut is_read = HashSet::new();
         for (step, largest) in steps {
-            if found.is_full(largest, is_read.len()) {
+            if is_full(&mut found, most, largest, is_read.len()) {
                 break;
             }
             let mut chunks: Vec<_> = match step {
@@ -113,36 +102,37 @@ impl<'a> Lives<'a> {
             };
             chunks.sort_by_key(|&chunk| Reverse(self.file.chunk(chunk).most));
             for chunk in chunks {
-                let most = self.file.chunk(chunk).most;
-                if found.is_full(most, is_read.len()) || !is_read.insert(chunk) {
+                let bytes = self.file.chunk(chunk).most;
+                if is_full(&mut found, most, bytes, is_read.len()) || !is_read.insert(chunk) {
                     continue;
                 }
                 let blocks = self.blocks_of(chunk)?;
                 let singles = blocks.iter().filter_map(|kept| {
-                    let single = kept.life.found_by(rule, positions, moves)?;
-                    is_wanted(single.block.bucket).then_some(single)
+                    let single = kept.life.found_by(rule, positions)?;
+                    is_wanted(single.life.bucket).then_some(single)
                 });
                 singles.for_each(|single| found.add(single));
             }
         }
-        found.cut();
-        Ok(found.blocks)
+        Ok(found.blocks().to_vec())
     }
 
-    /// A block that events of some steps have made live.
-    fn begun_in(&self, step: u32, is_it: impl Fn(&Kept) -> bool) -> Result<Option<Kept>, CliError> {
-        let rows = self.index.rows.iter().filter(|row| row.begun == step);
+    /// The life of a block since an event.
+    fn since(&self, event: u64) -> Result<Option<Kept>, CliError> {
+        let step = self.index.step_of(event);
+        let rows = self.index.rows.iter().filter(|row| row.since == step);
         let mut ended: Vec<u32> = rows.map(|row| row.ended).collect();
         ended.sort_unstable();
         ended.dedup();
         let mut is_read = HashSet::new();
         for step in ended {
-            let chunks = match step {
-                IndexRow::NEVER => self.file.live(),
-                step => self.file.ended_in(self.events(step)),
+            let chunks: Vec<_> = match step {
+                IndexRow::NEVER => self.file.live().collect(),
+                step => self.file.ended_in(self.events(step)).collect(),
             };
-            for chunk in chunks.filter(|&chunk| is_read.insert(chunk)) {
-                if let Some(kept) = self.blocks_of(chunk)?.into_iter().find(&is_it) {
+            for chunk in chunks.into_iter().filter(|&chunk| is_read.insert(chunk)) {
+                let is_it = |kept: &Kept| kept.life.since == event;
+                if let Some(kept) = self.blocks_of(chunk)?.into_iter().find(is_it) {
                     return Ok(Some(kept));
                 }
             }
@@ -150,7 +140,7 @@ impl<'a> Lives<'a> {
         Ok(None)
     }
 
-    /// The block that an event has ended, other than by another one in its place.
+    /// The block that an event has ended or changed, other than by another one in its place.
     fn ended_by(&self, event: u64) -> Result<Option<Kept>, CliError> {
         let is_it = |kept: &Kept| {
             kept.life.ended.is_some_and(|(by, _, how)| by == event && how != BlockChange::Left)
@@ -163,45 +153,23 @@ impl<'a> Lives<'a> {
         Ok(None)
     }
 
-    /// The block that an event has changed.
-    fn changed_by(&self, event: u64) -> Result<Option<Kept>, CliError> {
-        let begun = self.file.moves().moved_by(event).unwrap_or(event);
-        let kept = self.begun_in(self.index.step_of(begun), |kept| kept.life.begun == begun)?;
-        match kept {
-            None => self.ended_by(event),
-            kept => Ok(kept),
-        }
-    }
-
-    /// The second half of a reallocation.
-    fn reallocated(&self, first_half: u64) -> Result<Option<Kept>, CliError> {
-        if self.file.is_open(first_half) {
-            return Ok(None);
-        }
-        // It is in the same step, or in one of the next.
-        for step in self.index.step_of(first_half)..self.index.steps.len() as u32 {
-            let found = self.begun_in(step, |kept| kept.realloc == Some(first_half))?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
     /// What has happened to the block that an event has changed, from its allocation on.
     pub fn history(&self, event: u64) -> Result<Vec<Entry>, CliError> {
-        let Some(kept) = self.changed_by(event)? else { return Ok(Vec::new()) };
+        let changed = match self.since(event)? {
+            None => self.ended_by(event)?,
+            kept => kept,
+        };
+        let Some(kept) = changed else { return Ok(Vec::new()) };
         let mut lives = vec![kept];
         while let Some(kept) = lives.last()
-            && let Some(realloc) = kept.realloc
-            && let Some(before) = self.ended_by(realloc)?
+            && let Some(before) = kept.before()
+            && let Some(before) = self.ended_by(before)?
         {
             lives.push(before);
         }
         lives.reverse();
-        while let Some((by, _, BlockChange::ReallocBegun)) =
-            lives.last().and_then(|last| last.life.ended)
-            && let Some(next) = self.reallocated(by)?
+        while let Some(next) = lives.last().and_then(|last| last.life.next)
+            && let Some(next) = self.since(next)?
         {
             lives.push(next);
         }
@@ -216,37 +184,43 @@ impl<'a> Lives<'a> {
     /// What happened to a block from when it became live until it ended.
     fn add_entries(&self, kept: &Kept, bytes_before: Option<u64>, entries: &mut Vec<Entry>) {
         let life = &kept.life;
-        let moves = self.file.moves().of(life.begun);
-        let entry = |what, event: u64, at_ns, bucket| Entry {
+        let entry = |what, event: u64, at_ns, by| Entry {
             what,
-            event: Some(event),
+            event,
             at_ns,
             address: life.address,
             bytes: life.bytes,
             bytes_before: None,
-            bucket,
-            by: None,
+            bucket: life.bucket,
+            by,
         };
-        let what = match life.begun_by {
-            BlockChange::Returned => "returned",
-            _ if kept.realloc.is_some() => "reallocated",
-            _ => "allocated",
-        };
-        let first = moves.first().map_or(life.bucket, |one| one.from);
-        let mut begun = entry(what, life.begun, life.begun_at_ns, first);
-        if kept.realloc.is_some() {
-            (begun.bytes_before, begun.by) = (bytes_before, self.file.made_by(kept).cloned());
+        match entries.last_mut().filter(|last| last.event == life.since) {
+            // What has changed it is told of how it is since then.
+            Some(last) => {
+                (last.bytes, last.bucket, last.address) = (life.bytes, life.bucket, life.address);
+            }
+            None => {
+                let what = match life.begun_by {
+                    BlockChange::Returned => "returned",
+                    _ if kept.realloc.is_some() => "reallocated",
+                    _ => "allocated",
+                };
+                let by = kept.realloc.and_then(|_| self.file.made_by(kept).cloned());
+                let bytes_before = kept.realloc.and(bytes_before);
+                let begun = entry(what, life.begun, life.begun_at_ns, by);
+                entries.push(Entry { bytes_before, ..begun });
+            }
         }
-        entries.push(begun);
-        entries.extend(moves.iter().map(|one| entry("moved", one.event, one.at_ns, one.to)));
         if let Some((event, at_ns, how)) = life.ended {
             let what = match how {
                 BlockChange::Left => "left",
                 BlockChange::ReallocBegun => "reallocation begun",
+                BlockChange::Moved { .. } => "moved",
+                BlockChange::Corrected { .. } => "corrected",
+                BlockChange::ReallocFailed { .. } => "reallocation failed",
                 _ => "freed",
             };
-            let by = self.file.freed_by(kept).cloned();
-            entries.push(Entry { by, ..entry(what, event, at_ns, life.bucket) });
+            entries.push(entry(what, event, at_ns, self.file.freed_by(kept).cloned()));
         }
     }
 }
@@ -256,7 +230,7 @@ mod tests {
     use super::*;
     use crate::commands::view::kept::Identity;
     use crate::commands::view::{lives_file, passes};
-    use memledger::analysis::{Analyzer, QueryIndexer};
+    use memledger::analysis::{Actor, Analyzer, BlockEvent, BlockObserver, Query, QueryIndexer};
     use memledger::trace::read::read;
     use std::fs::{self, File};
     use std::path::PathBuf;
@@ -283,7 +257,7 @@ mod tests {
         for name in SAMPLES {
             let (_folder, trace, index, file) = kept(name);
             let cancel = Cancel::default();
-            let lives = Lives::new(&file, &index, &cancel).expect("the trace has no odd event");
+            let lives = Lives::new(&file, &index, &cancel).expect("of this trace");
             let steps = index.steps.len() - 1;
             let buckets: Vec<u32> = index.rows.iter().map(|row| row.bucket).collect();
             let some = [buckets[0], buckets[buckets.len() / 2]];
@@ -299,18 +273,18 @@ mod tests {
                         events[1] = file.last_event();
                     }
                     let positions: Vec<_> = events.iter().copied().map(Position::Event).collect();
-                    let all = passes::blocks(&trace, rule, &positions, buckets, 100_000, &cancel);
-                    let all = all.unwrap().0;
+                    let query = Query::new(rule, positions).in_buckets(buckets).blocks(100_000);
+                    let all = passes::answer(&trace, query, &cancel).unwrap().blocks;
+                    let all: Vec<_> = all.iter().map(|found| found.single).collect();
                     let largest = lives.largest(rule, &events, buckets, most).unwrap();
-                    let bytes = |single: &SingleBlock| single.block.bytes;
+                    let bytes = |single: &SingleBlock| single.life.bytes;
                     let naive: Vec<_> = all.iter().take(most).map(bytes).collect();
                     let name = format!("{name} {} {events:?}", rule.name());
                     assert_eq!(largest.iter().map(bytes).collect::<Vec<_>>(), naive, "{name}");
                     let key = |single: &SingleBlock| {
-                        let block = single.block;
-                        let ended = single.has_ended.then_some((block.number, block.at_ns));
-                        let of = (block.address, block.bytes, block.bucket, block.allocated_at_ns);
-                        (single.begun_by, ended, of, single.has_declined)
+                        let life = single.life;
+                        let of = (life.address, life.bytes, life.bucket, life.allocated_at_ns);
+                        (life.begun, single.freed(), of, single.has_declined)
                     };
                     let all: HashSet<_> = all.iter().map(key).collect();
                     let keys: HashSet<_> = largest.iter().map(key).collect();
@@ -323,34 +297,95 @@ mod tests {
         }
     }
 
+    /// Keeps all that happens to blocks.
+    #[derive(Default)]
+    struct All(Vec<(BlockEvent, BlockChange)>);
+
+    impl BlockObserver for All {
+        fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
+            self.0.push((*event, change));
+        }
+    }
+
+    impl All {
+        /// What has happened to the block that an event has changed, found by looking at every event.
+        fn history(&self, event: u64) -> Vec<(BlockEvent, BlockChange)> {
+            let is_it =
+                |of: &(BlockEvent, BlockChange)| of.0.number == event && of.1 != BlockChange::Left;
+            let Some(mut at) = self.0.iter().position(is_it) else { return Vec::new() };
+            let is_at = |one: &BlockEvent, other: &BlockEvent| {
+                (one.heap, one.address) == (other.heap, other.address)
+            };
+            // Back to the allocation, and then on until the end.
+            while let (here, change) = self.0[at]
+                && change != BlockChange::Allocated
+            {
+                let before = self.0[..at].iter().rposition(|(one, _)| match change {
+                    BlockChange::Reallocated { begun, .. } => one.number == begun,
+                    _ => is_at(one, &here),
+                });
+                at = before.expect("it was allocated");
+            }
+            let mut history = vec![self.0[at]];
+            while let Some(&(here, change)) = history.last() {
+                let next = self.0[at + 1..].iter().position(|(one, then)| match change {
+                    BlockChange::ReallocBegun => {
+                        matches!(then, BlockChange::Reallocated { begun, .. } if *begun == here.number)
+                    }
+                    BlockChange::Freed { .. } | BlockChange::Left => false,
+                    _ => is_at(one, &here),
+                });
+                let Some(next) = next else { break };
+                at += 1 + next;
+                history.push(self.0[at]);
+            }
+            history
+        }
+    }
+
     #[test]
-    fn a_history_is_the_one_that_a_pass_finds() {
+    fn a_history_is_the_one_that_a_look_at_every_event_finds() {
         let mut whats = HashSet::new();
         for name in SAMPLES {
             let (_folder, trace, index, file) = kept(name);
             let cancel = Cancel::default();
-            let lives = Lives::new(&file, &index, &cancel).expect("the trace has no odd event");
-            let end = Position::Event(file.last_event());
+            let lives = Lives::new(&file, &index, &cancel).expect("of this trace");
+            let mut analyzer = Analyzer::observing(All::default());
+            read(File::open(&trace).unwrap(), &mut analyzer).unwrap();
+            let temporary = LivesFile::up_to(&trace, file.last_event(), &|| false).unwrap();
+            let of_temporary = Lives::new(&temporary, &index, &cancel).expect("of this trace");
+            let by = |actor: Actor| {
+                let (id, name) = analyzer.thread_of(actor);
+                Some((crate::commands::view::picture::thread(name, id), analyzer.scope_path(actor)))
+            };
             let some = (file.last_event() as usize / 80).max(1);
             for event in (1..file.last_event()).step_by(some) {
-                let passed = passes::history(&trace, event, &end, &cancel).unwrap();
-                let entries = lives.history(event).unwrap();
-                // A pass does not know the allocation of a block that was not reallocated before.
-                let known = entries.len() - passed.len();
-                assert!(known <= 1 && entries[..known].iter().all(|of| of.what == "allocated"));
-                let entries = &entries[known..];
-                for (entry, passed) in entries.iter().zip(&passed) {
-                    // A pass does not know all of the first allocation.
-                    let event = passed.event.or(entry.event);
-                    whats.insert(entry.what);
-                    let bytes_before = passed.bytes_before;
-                    assert_eq!((entry.event, entry.bytes_before), (event, bytes_before));
-                    let key = |entry: &Entry| {
-                        let by = entry.by.as_ref().map(|by| (by.thread.clone(), by.path.clone()));
-                        (entry.what, entry.at_ns, entry.address, entry.bytes, entry.bucket, by)
-                    };
-                    assert_eq!(key(entry), key(passed), "{name} {entries:?} {passed:?}");
+                let naive =
+                    analyzer.observer().history(event).into_iter().map(|(block, change)| {
+                        let (what, bytes_before, by) = match change {
+                            BlockChange::Allocated => ("allocated", None, None),
+                            BlockChange::Freed { by: actor, .. } => ("freed", None, by(actor)),
+                            BlockChange::ReallocBegun => ("reallocation begun", None, None),
+                            BlockChange::Reallocated { bytes_before, by: actor, .. } => {
+                                ("reallocated", Some(bytes_before), by(actor))
+                            }
+                            change => panic!("{change:?}"),
+                        };
+                        let BlockEvent { number, at_ns, address, bytes, bucket, .. } = block;
+                        (what, number, at_ns, address, (bytes, bytes_before), bucket, by)
+                    });
+                let key = |entry: Entry| {
+                    let Entry { what, event, at_ns, address, bytes, bytes_before, bucket, by } =
+                        entry;
+                    let by = by.map(|by| (by.thread, by.path));
+                    (what, event, at_ns, address, (bytes, bytes_before), bucket, by)
+                };
+                let naive: Vec<_> = naive.collect();
+                for lives in [&lives, &of_temporary] {
+                    let entries = lives.history(event).unwrap().into_iter();
+                    assert_eq!(entries.map(key).collect::<Vec<_>>(), naive, "{name} {event}");
                 }
+                whats.extend(naive.iter().map(|entry| entry.0));
             }
         }
         for what in ["allocated", "reallocation begun", "reallocated", "freed"] {

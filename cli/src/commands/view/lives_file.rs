@@ -1,8 +1,8 @@
 //! The file of lives: every block of a trace, [kept](super::kept) beside it.
 //!
 //! ```text
-//! chunk, chunk, ...      zstd with a checksum: up to 8,192 blocks, in the order of the events that ended them;
-//!                        after these, chunks of the blocks that are live at the end
+//! chunk, chunk, ...      zstd with a checksum: up to 8,192 blocks, nearly in the order of the events that ended
+//!                        them; after these, chunks of the blocks that are live at the end
 //! directory              zstd with a checksum: where each chunk is, and which blocks it can have
 //! u64 length             of the directory, in bytes
 //! ```
@@ -13,20 +13,18 @@ use super::kept::{self, Identity, Kind};
 use super::picture::thread;
 use crate::commands::input::{open, unreadable};
 use crate::error::CliError;
-use memledger::analysis::{
-    Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, BlockMove, BlockMoves,
-};
+use memledger::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, Until};
 use memledger::trace::read::Reader;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-const KIND: Kind = Kind { magic: b"memledger.blocks", suffix: ".blocks", version: 1 };
+const KIND: Kind = Kind { magic: b"memledger.blocks", suffix: ".blocks", version: 2 };
 
 /// How many blocks a chunk has, and how many bytes these take at most before they are compressed.
 const CHUNK: usize = 8192;
@@ -42,14 +40,19 @@ const MIN_ROOM: u64 = 1 << 20;
 /// How often the directory may be larger than its compressed form.
 const MAX_RATIO: u64 = 200;
 
-/// Bits of `Columns::how`: how a block has ended, and how it began.
+/// Bits of `Columns::how`: how a block has ended, or became another life, and how it began.
 const FREED: u8 = 1;
 const LEFT: u8 = 2;
 const REALLOC_BEGUN: u8 = 3;
-const HOW_ENDED: u8 = 3;
-const REALLOCATED: u8 = 1 << 2;
-const RETURNED: u8 = 2 << 2;
-const HOW_BEGUN: u8 = 3 << 2;
+const MOVED: u8 = 4;
+const CORRECTED: u8 = 5;
+const REALLOC_FAILED: u8 = 6;
+const HOW_ENDED: u8 = 7;
+const REALLOCATED: u8 = 1 << 3;
+const RETURNED: u8 = 2 << 3;
+const HOW_BEGUN: u8 = 3 << 3;
+/// It is in `Columns::odd`.
+const ODD: u8 = 1 << 5;
 
 /// In place of an actor.
 const NO_ACTOR: u32 = u32::MAX;
@@ -72,6 +75,11 @@ struct Columns {
     /// For each block that did not begin with an allocation: the time since its first allocation, the number of
     /// events since the first half of its reallocation, and the number of the actor that reallocated it.
     others: Vec<(u64, u64, u32)>,
+    /// For each block that a reallocation has ended, the number of events until its second half; 0 if it has none.
+    next: Vec<u64>,
+    /// For each block that something was learnt of later: the number of events from its beginning until it was like
+    /// this, and until when it counts as an allocation and as a free.
+    odd: Vec<(u64, u64, u64)>,
 }
 
 /// Where a chunk is.
@@ -79,8 +87,8 @@ struct Columns {
 pub struct Chunk {
     offset: u64,
     bytes: u32,
-    /// The last event that ended one of its blocks; `None` if they are live at the end.
-    ended: Option<u64>,
+    /// The first and the last event that ended one of its blocks; `None` if they are live at the end.
+    ended: Option<(u64, u64)>,
     /// The bytes of the largest block.
     pub most: u64,
 }
@@ -95,14 +103,9 @@ pub struct By {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Directory {
-    is_whole: bool,
     last_event: u64,
     chunks: Vec<Chunk>,
     actors: Vec<By>,
-    /// Begun, event, time, from, to.
-    moves: Vec<(u64, u64, u64, u32, u32)>,
-    /// First halves of reallocations that have no second half.
-    open: Vec<u64>,
 }
 
 /// A block of the file.
@@ -114,6 +117,14 @@ pub struct Kept {
     pub realloc: Option<u64>,
     freed_by: u32,
     made_by: u32,
+}
+
+impl Kept {
+    /// The event that ended the life before this one, of the same block.
+    pub fn before(&self) -> Option<u64> {
+        let is_changed = self.life.since > self.life.begun;
+        if is_changed { Some(self.life.since) } else { self.realloc }
+    }
 }
 
 /// Writes chunks.
@@ -137,6 +148,8 @@ struct Last {
     ended_at: u64,
     address: u64,
     is_live: bool,
+    /// Of all blocks of the chunk.
+    range: Option<(u64, u64)>,
     most: u64,
 }
 
@@ -162,19 +175,7 @@ impl Writer<'_> {
             Some((event, at_ns, _)) => (event, at_ns),
             None => (last.ended, last.ended_at),
         };
-        let mut how = match life.ended {
-            None => 0,
-            Some((_, _, BlockChange::Left)) => LEFT,
-            Some((_, _, BlockChange::ReallocBegun)) => REALLOC_BEGUN,
-            Some((_, _, change)) => {
-                let by = match change {
-                    BlockChange::Freed { by, .. } => self.actor(by),
-                    _ => NO_ACTOR,
-                };
-                self.columns.freed_by.push(by);
-                FREED
-            }
-        };
+        let mut how = self.how_ended(life);
         let since = life.begun_at_ns.wrapping_sub(life.allocated_at_ns);
         match life.begun_by {
             BlockChange::Reallocated { begun, by, .. } => {
@@ -188,7 +189,14 @@ impl Writer<'_> {
             }
             _ => {}
         }
+        let plain = BlockLife::new(&BlockEvent::default(), life.begun_by).allocation_until;
+        let is_plain = (life.since, life.allocation_until) == (life.begun, plain);
         let columns = &mut self.columns;
+        if !is_plain || life.free_until != BlockLife::ALWAYS {
+            how |= ODD;
+            let until = (life.allocation_until, life.free_until);
+            columns.odd.push((life.since.wrapping_sub(life.begun), until.0, until.1));
+        }
         columns.ended.push(ended.wrapping_sub(last.ended));
         columns.ended_at.push(ended_at.wrapping_sub(last.ended_at));
         columns.begun.push(ended.wrapping_sub(life.begun) as i64);
@@ -198,7 +206,32 @@ impl Writer<'_> {
         columns.bucket.push(life.bucket);
         columns.how.push(how);
         let (address, most) = (life.address, last.most.max(life.bytes));
-        self.last = Last { ended, ended_at, address, is_live, most };
+        let range = last.range.map_or((ended, ended), |(a, b)| (a.min(ended), b.max(ended)));
+        let range = Some(range).filter(|_| !is_live);
+        self.last = Last { ended, ended_at, address, is_live, range, most };
+    }
+
+    /// Adds how a block has ended to its columns.
+    fn how_ended(&mut self, life: &BlockLife) -> u8 {
+        let Some((ended, _, change)) = life.ended else { return 0 };
+        match change {
+            BlockChange::Left => LEFT,
+            BlockChange::Moved { .. } => MOVED,
+            BlockChange::Corrected { .. } => CORRECTED,
+            BlockChange::ReallocFailed { .. } => REALLOC_FAILED,
+            BlockChange::ReallocBegun => {
+                self.columns.next.push(life.next.map_or(0, |next| next.wrapping_sub(ended)));
+                REALLOC_BEGUN
+            }
+            change => {
+                let by = match change {
+                    BlockChange::Freed { by, .. } => self.actor(by),
+                    _ => NO_ACTOR,
+                };
+                self.columns.freed_by.push(by);
+                FREED
+            }
+        }
     }
 
     /// A chunk can be read without the one before.
@@ -206,12 +239,11 @@ impl Writer<'_> {
         if self.columns.how.is_empty() || self.failed.is_some() {
             return;
         }
-        let Last { ended, is_live, most, .. } = std::mem::take(&mut self.last);
+        let Last { range: ended, most, .. } = std::mem::take(&mut self.last);
         let columns = std::mem::take(&mut self.columns);
         let offset = self.written;
         match self.write(&columns) {
             Ok(bytes) => {
-                let ended = Some(ended).filter(|_| !is_live);
                 self.directory.chunks.push(Chunk { offset, bytes, ended, most });
             }
             Err(error) => self.failed = Some(error),
@@ -235,20 +267,22 @@ impl Writer<'_> {
     }
 }
 
-/// Reads the trace and keeps its blocks; `is_stopped` ends that. Keeps only that there is nothing to keep if
-/// they do not say all.
+/// Reads the trace and keeps its blocks; `is_stopped` ends that.
 pub fn build(
     trace: &Path,
     identity: &Identity,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(), CliError> {
     kept::save(&KIND, trace, None, identity, |out| {
-        write(trace, identity.bytes.saturating_mul(ROOM).max(MIN_ROOM), out, is_stopped)
+        let room = identity.bytes.saturating_mul(ROOM).max(MIN_ROOM);
+        write(trace, Until::End, room, out, is_stopped)
     })
 }
 
+/// Writes the blocks of a trace up to `until`.
 fn write(
     trace: &Path,
+    until: Until,
     room: u64,
     out: &mut dyn Write,
     is_stopped: &dyn Fn() -> bool,
@@ -266,39 +300,32 @@ fn write(
         failed: None,
     });
     let lives = BlockLives::new(|life: &BlockLife| writer.borrow_mut().add(life));
-    let mut analyzer = Analyzer::observing(lives).largest_live(0);
+    let mut analyzer = Analyzer::observing(lives).largest_live(0).until(until);
     let mut reader = Reader::open(open(trace)?).map_err(|error| unreadable(trace, error))?;
     while reader.packet(&mut analyzer) {
         if is_stopped() {
             return Err(CliError::Failed("memledger view ends".to_owned()));
         }
-        let has_failed = writer.borrow().failed.is_some();
-        if has_failed || !analyzer.observer().is_whole() {
+        if writer.borrow().failed.is_some() {
             break;
         }
     }
-    if analyzer.observer().is_whole() {
-        reader.finish(&mut analyzer);
-        analyzer.end_lives();
-    }
+    reader.finish(&mut analyzer);
+    analyzer.end_lives();
     let names = std::mem::take(&mut writer.borrow_mut().names);
     let by = |actor: &Actor| {
         let (id, name) = analyzer.thread_of(*actor);
         By { thread: thread(name, id), path: analyzer.scope_path(*actor) }
     };
     let actors = names.iter().map(by).collect();
-    let lives = analyzer.observer();
-    let (is_whole, last_event) = (lives.is_whole(), lives.last_event());
-    let moves = lives.moves().iter();
-    let moves = moves.map(|one| (one.begun, one.event, one.at_ns, one.from, one.to)).collect();
-    let open = lives.open_reallocs().collect();
+    let last_event = analyzer.observer().last_event();
     let mut writer = writer.borrow_mut();
     writer.end_chunk();
     if let Some(error) = writer.failed.take() {
         return Err(failed(error));
     }
     let chunks = std::mem::take(&mut writer.directory.chunks);
-    let directory = Directory { is_whole, last_event, chunks, actors, moves, open };
+    let directory = Directory { last_event, chunks, actors };
     let bytes = writer.write(&directory).map_err(failed)?;
     writer.out.write_all(&u64::from(bytes).to_le_bytes()).map_err(failed)
 }
@@ -309,7 +336,6 @@ pub struct LivesFile {
     /// Where the first chunk is.
     first: u64,
     directory: Directory,
-    moves: BlockMoves,
 }
 
 impl std::fmt::Debug for LivesFile {
@@ -324,6 +350,22 @@ impl LivesFile {
         Self::read(kept::open(&KIND, trace, None)?)
     }
 
+    /// The blocks of the trace up to an event, in a file without a name.
+    pub fn up_to(
+        trace: &Path,
+        event: u64,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, CliError> {
+        let failed = |error: io::Error| CliError::Failed(format!("no temporary file: {error}"));
+        let mut file = tempfile::tempfile().map_err(failed)?;
+        let mut out = BufWriter::new(&mut file);
+        write(trace, Until::Event(event), u64::MAX, &mut out, is_stopped)?;
+        out.flush().map_err(failed)?;
+        drop(out);
+        file.rewind().map_err(failed)?;
+        Self::read(file).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
+    }
+
     fn read(mut file: File) -> Option<Self> {
         let first = file.stream_position().ok()?;
         let end = file.seek(SeekFrom::End(-8)).ok()?;
@@ -336,30 +378,12 @@ impl LivesFile {
         let decoder = zstd::Decoder::new((&mut file).take(length)).ok()?;
         decoder.take(length.saturating_mul(MAX_RATIO)).read_to_end(&mut bytes).ok()?;
         let directory: Directory = postcard::from_bytes(&bytes).ok()?;
-        let moves = directory.moves.iter();
-        let moves = moves
-            .map(|&(begun, event, at, from, to)| BlockMove::new(begun, (event, at), (from, to)));
-        let moves = BlockMoves::new(&moves.collect::<Vec<_>>());
-        Some(Self { file: Mutex::new(file), first, directory, moves })
-    }
-
-    /// Whether every block is in it.
-    pub fn is_whole(&self) -> bool {
-        self.directory.is_whole
+        Some(Self { file: Mutex::new(file), first, directory })
     }
 
     /// The last event that has changed a block.
     pub fn last_event(&self) -> u64 {
         self.directory.last_event
-    }
-
-    pub fn moves(&self) -> &BlockMoves {
-        &self.moves
-    }
-
-    /// Whether a reallocation has no second half.
-    pub fn is_open(&self, realloc: u64) -> bool {
-        self.directory.open.contains(&realloc)
     }
 
     pub fn freed_by(&self, kept: &Kept) -> Option<&By> {
@@ -371,11 +395,11 @@ impl LivesFile {
     }
 
     /// The numbers of the chunks that can have blocks that these events have ended.
-    pub fn ended_in(&self, events: RangeInclusive<u64>) -> Range<usize> {
-        let ended = self.ended();
-        let first = ended.partition_point(|chunk| chunk.ended < Some(*events.start()));
-        let last = ended.partition_point(|chunk| chunk.ended < Some(*events.end()));
-        first..(last + 1).min(ended.len())
+    pub fn ended_in(&self, events: RangeInclusive<u64>) -> impl Iterator<Item = usize> {
+        let chunks = self.ended().iter().enumerate();
+        let has =
+            move |(first, last): (u64, u64)| first <= *events.end() && *events.start() <= last;
+        chunks.filter(move |(_, chunk)| chunk.ended.is_some_and(&has)).map(|(number, _)| number)
     }
 
     fn ended(&self) -> &[Chunk] {
@@ -421,6 +445,7 @@ impl Columns {
             return None;
         }
         let (mut freed_by, mut others) = (self.freed_by.into_iter(), self.others.into_iter());
+        let (mut nexts, mut odd) = (self.next.into_iter(), self.odd.into_iter());
         let (mut ended, mut ended_at, mut address) = (0_u64, 0_u64, 0_u64);
         let mut blocks = Vec::with_capacity(length);
         for at in 0..length {
@@ -446,14 +471,29 @@ impl Columns {
             }
             let mut life = BlockLife::new(&event, begun_by);
             let mut by = NO_ACTOR;
+            let (bucket, bytes) = (event.bucket, event.bytes);
             let change = match how & HOW_ENDED {
                 FREED => {
                     by = freed_by.next()?;
                     BlockChange::Freed { by: Actor::default(), short_lived: false }
                 }
                 LEFT => BlockChange::Left,
+                MOVED => BlockChange::Moved { from: bucket },
+                CORRECTED => BlockChange::Corrected { bytes_before: bytes, is_live: true },
+                REALLOC_FAILED => BlockChange::ReallocFailed { is_live: true },
                 _ => BlockChange::ReallocBegun,
             };
+            life.next = match how & HOW_ENDED {
+                REALLOC_BEGUN => Some(nexts.next()?).filter(|&events| events > 0),
+                MOVED | CORRECTED | REALLOC_FAILED => Some(0),
+                _ => None,
+            };
+            life.next = life.next.map(|events| ended.wrapping_add(events));
+            if how & ODD != 0 {
+                let since;
+                (since, life.allocation_until, life.free_until) = odd.next()?;
+                life.since = life.begun.wrapping_add(since);
+            }
             life.ended = (!is_live).then_some((ended, ended_at, change));
             blocks.push(Kept { life, realloc, freed_by: by, made_by });
         }

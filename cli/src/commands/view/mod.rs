@@ -11,10 +11,8 @@
 //! | `answers.rs` | the answers of the analyzer |
 //! | `lives.rs` | answers about single blocks from their file |
 //! | `passes.rs` | answers that need a pass over the trace |
-//! | `history.rs` | what has happened to one block |
 
 mod answers;
-mod history;
 mod index_file;
 mod kept;
 mod lives;

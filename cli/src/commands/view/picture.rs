@@ -3,8 +3,8 @@
 use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
 use memledger::analysis::{
-    Analyzer, BlockChange, BlockEvent, BlockObserver, FindingsObserver, Position, QueryIndex,
-    QueryIndexer, Report, Symbolizer,
+    Analyzer, BlockChange, BlockEvent, BlockObserver, FindingsObserver, QueryIndex, QueryIndexer,
+    Report, Symbolizer,
 };
 use memledger::dump::html::Page;
 use memledger::dump::text;
@@ -43,11 +43,6 @@ impl BlockObserver for Seen {
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
         self.index.observe(event, change);
         self.findings.observe(event, change);
-    }
-
-    fn begin_era(&mut self, events: u64) {
-        self.index.begin_era(events);
-        self.findings.begin_era(events);
     }
 
     fn bookmark(&mut self, event: u64) {
@@ -107,9 +102,9 @@ impl Picture {
         })
     }
 
-    /// The position of the end of what this is about: a pass may read more.
-    pub fn end(&self) -> Position {
-        Position::Event(self.index.steps.last().map_or(0, |step| step.before.event))
+    /// The last event of what this is about: a pass may read more.
+    pub fn end(&self) -> u64 {
+        self.index.steps.last().map_or(0, |step| step.before.event)
     }
 }
 

@@ -25,7 +25,7 @@ fn what_buckets_held_at_the_peak_of_a_measurement_is_what_they_held() {
         while accounts.buckets.len() as u32 <= bucket {
             let number = accounts.buckets.len();
             let around = AROUND[number].iter().copied();
-            accounts.bucket_of((0, number as u32, 0), thread, around);
+            accounts.bucket_of((0, number as u32), thread, around);
         }
         let grow = |live: &mut [u64; 4], peaks: &mut [(u64, [u64; 4]); 3], by: u64| {
             live[bucket as usize] += by;

@@ -11,34 +11,23 @@ use crate::analysis::live_set::{Block, HEAPS};
 use crate::analysis::observer::{Actor, BlockChange, BlockObserver};
 
 impl Model {
-    /// The bucket of this context and thread in the present era, which is added if there is none.
+    /// The bucket of this context and thread, which is added if there is none.
     #[inline(never)]
     pub(super) fn bucket(&mut self, context: u32, thread: u32) -> u32 {
-        self.bucket_in(context, thread, self.accounts.era())
-    }
-
-    fn bucket_in(&mut self, context: u32, thread: u32, era: u32) -> u32 {
         let thread_peak = self.threads.get(thread).peak;
         let within = self.contexts.measured_around(context);
-        self.accounts.bucket_of((context, thread, era), thread_peak, within)
+        self.accounts.bucket_of((context, thread), thread_peak, within)
     }
 
-    /// The bucket that differs from `bucket` in its context and its era only.
-    pub(super) fn bucket_like(&mut self, bucket: u32, context: u32, era: u32) -> u32 {
+    /// The bucket that differs from `bucket` in its context only.
+    pub(super) fn bucket_like(&mut self, bucket: u32, context: u32) -> u32 {
         let Bucket { thread, stack, rate, .. } = *self.accounts.bucket(bucket);
-        let without = self.bucket_in(context, thread, era);
+        let without = self.bucket(context, thread);
         if stack == NO_STACK {
             return without;
         }
         let within = self.contexts.measured_around(context);
         self.accounts.stack_bucket(without, stack, rate, within)
-    }
-
-    /// The bucket of a block of `bucket` that becomes live again.
-    pub(super) fn bucket_in_this_era(&mut self, bucket: u32) -> u32 {
-        let Bucket { context, era, .. } = *self.accounts.bucket(bucket);
-        let now = self.accounts.era();
-        if era == now { bucket } else { self.bucket_like(bucket, context, now) }
     }
 
     /// The bucket for blocks with the stack of this id, whose context and thread are those of the
@@ -72,7 +61,7 @@ impl Model {
     fn reallocated_bucket(&mut self, id: u32, bucket: u32) -> u32 {
         let Bucket { context, thread, stack, rate, .. } = *self.accounts.bucket(bucket);
         if id == 0 && (stack == NO_STACK || rate == 0) {
-            return self.bucket_in_this_era(bucket);
+            return bucket;
         }
         let without = self.bucket(context, thread);
         self.stack_bucket(id, without)
@@ -147,7 +136,7 @@ impl Model {
         old.block.set_size(size);
         let DetachedBlock { block, .. } = old;
         let size = block.size();
-        let made_by = MadeBy::Reallocation { bucket_before: before.bucket };
+        let made_by = MadeBy::Reallocation;
         self.streams.existing(operation.stream).last =
             Some(LastBlock { address, block, heap, made_by });
         let bucket = self.accounts.bucket(block.bucket);
@@ -310,8 +299,7 @@ impl Model {
         address: HeapAddress,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        if let Some(DetachedBlock { mut block, .. }) = self.heap_blocks.remove(&address) {
-            block.bucket = self.bucket_in_this_era(block.bucket);
+        if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&address) {
             if env.cutoff.is_counting() {
                 self.accounts.note_returned(block.key(), block.size());
                 self.accounts.count(block.key(), block.size(), |tally| tally.freed(false));

@@ -1,8 +1,8 @@
 //! Events that correct, rename or reclassify a block.
 
 use super::{ApplyEnv, Model, usable_heap};
-use crate::analysis::accounts::{Bucket, LAST_CLASS, class_of};
-use crate::analysis::attribution::{HeapAddress, LastBlock, MadeBy};
+use crate::analysis::accounts::{LAST_CLASS, class_of};
+use crate::analysis::attribution::{LastBlock, MadeBy};
 use crate::analysis::live_set::{Block, HEAPS};
 use crate::analysis::observer::{BlockChange, BlockObserver};
 
@@ -67,37 +67,21 @@ impl Model {
         let context = self.accounts.bucket(block.bucket).context;
         self.count_foreign(stream_id, context, -1);
         match (made_by, env.cutoff.is_counting()) {
-            (MadeBy::Reallocation { bucket_before }, true) => {
+            (MadeBy::Reallocation, true) => {
                 let size = block.size();
                 self.accounts.count(block.key(), size, |tally| tally.not_reallocated(size));
                 let event = (stream_id, env.cutoff.events());
                 let is_live = self.heaps.get(heap, address) == Some(block);
                 let change = BlockChange::ReallocFailed { is_live };
                 env.observe(event, (heap, address), &block, change);
-                self.restore_era((heap, address), block, bucket_before);
             }
-            (MadeBy::Reallocation { .. }, false) => {
+            (MadeBy::Reallocation, false) => {
                 env.cutoff.after_mut().subtract_bytes(block.size());
             }
             // The block is first seen here and counts as an allocation; but nothing was freed.
             (_, true) => env.diagnostics.no_unknown_free(env.began_late),
             (_, false) => {}
         }
-    }
-
-    /// The reallocation of a block has failed: it became live in the era of its bucket before, not in
-    /// this one.
-    fn restore_era(&mut self, (heap, address): HeapAddress, block: Block, bucket_before: u32) {
-        let Bucket { context, era: now, .. } = *self.accounts.bucket(block.bucket);
-        let era = self.accounts.bucket(bucket_before).era;
-        // NOTE: another thread may have freed the block already.
-        if era == now || self.heaps.get(heap, address) != Some(block) {
-            return;
-        }
-        let mut restored = block;
-        restored.bucket = self.bucket_like(block.bucket, context, era);
-        self.heaps.replace(heap, address, restored);
-        self.accounts.transfer(block.bucket, restored.bucket, block.size());
     }
 
     /// A live block gets the tag that is current on the stream.
@@ -119,12 +103,12 @@ impl Model {
             }
             return;
         };
-        let Bucket { context: old, era, .. } = *self.accounts.bucket(block.bucket);
+        let old = self.accounts.bucket(block.bucket).context;
         let context = self.contexts.retagged(old, current, &mut self.accounts);
         if context == old {
             return;
         }
-        let bucket = self.bucket_like(block.bucket, context, era);
+        let bucket = self.bucket_like(block.bucket, context);
         let mut renamed = block;
         renamed.bucket = bucket;
         self.heaps.replace(heap, address, renamed);
@@ -176,8 +160,7 @@ impl Model {
                 "a Memory.HeapUnmarkAlloc names an address where no heap is marked".to_owned(),
             );
         };
-        let mut block = detached.block;
-        block.bucket = self.bucket_in_this_era(block.bucket);
+        let block = detached.block;
         let owner = self.accounts.bucket(block.bucket).thread;
         self.threads.get_mut(owner).reattach((heap, address), &detached);
         self.heaps.insert(heap, address, u32::MAX, block);

@@ -19,19 +19,17 @@
 //! | file | what |
 //! |---|---|
 //! | `indexer.rs` | makes the index while the trace is read |
-//! | `begun.rs` | when blocks began that were reallocated later than they were allocated |
-//! | `rows.rs` | the rows, and which of them a rule finds |
+//! | `rows.rs` | the rows |
 //! | `steps.rs` | where steps begin |
 //!
 //! [`Query`]: super::Query
 
-mod begun;
 mod indexer;
 mod rows;
 mod steps;
 
 pub use indexer::{IndexLimits, QueryIndexer};
-pub use rows::{Amendment, IndexRow};
+pub use rows::IndexRow;
 pub use steps::{StepMoment, StepStart};
 
 use super::answer::{Answer, Found, Unanswered};
@@ -40,7 +38,7 @@ use crate::analysis::analyzer::Analyzer;
 use crate::analysis::cutoff::{Position, Reached};
 use crate::analysis::observer::BlockObserver;
 use crate::analysis::report::Report;
-use rows::{Wanted, add_rows};
+use indexer::step_of;
 use steps::Steps;
 
 /// The lives of all blocks of a trace, by step and bucket: see [`QueryIndexer`].
@@ -51,8 +49,6 @@ pub struct QueryIndex {
     pub steps: Vec<StepStart>,
     /// The blocks, each in one row.
     pub rows: Vec<IndexRow>,
-    /// What differs for some positions.
-    pub amendments: Vec<Amendment>,
     /// The bookmarks, each with the number of its event.
     pub bookmarks: Vec<(String, u64)>,
 }
@@ -116,38 +112,42 @@ impl QueryIndex {
     /// [is moved](IndexedPosition::is_moved). Costs time in proportion to rows.
     pub fn find(&self, rule: Rule, positions: &[Position]) -> Result<Indexed, Unanswered> {
         let positions = self.positions(rule, positions)?;
-        let at: Vec<u32> = positions.iter().map(|position| position.step).collect();
         let (mut by_bucket, mut total) = (Vec::new(), Found::default());
-        for (number, part) in rule.parts().iter().enumerate() {
-            let wanted = Wanted::new(part, &at);
-            for (bucket, sum) in add_rows(&self.rows, &self.amendments, &wanted) {
-                if bucket >= by_bucket.len() {
-                    by_bucket.resize(bucket + 1, Found::default());
-                }
-                by_bucket[bucket].add(sum, number > 0);
-                total.add(sum, number > 0);
+        for (row, part) in self.found(rule, &positions) {
+            let bucket = row.bucket as usize;
+            if bucket >= by_bucket.len() {
+                by_bucket.resize(bucket + 1, Found::default());
             }
+            by_bucket[bucket].add((row.blocks, row.bytes), part > 0);
+            total.add((row.blocks, row.bytes), part > 0);
         }
         Ok(Indexed { positions, by_bucket, total })
     }
 
-    /// The rows with blocks that the rule finds, amendments aside; a row can be twice among them. So where single
-    /// blocks may be, and how large they are.
+    /// The rows with blocks that the rule finds. So where single blocks may be, and how large they are.
     pub fn rows_of(
         &self,
         rule: Rule,
         positions: &[Position],
     ) -> Result<impl Iterator<Item = &IndexRow>, Unanswered> {
         let positions = self.positions(rule, positions)?;
+        Ok(self.found(rule, &positions).map(|(row, _)| row))
+    }
+
+    /// The same, each with the part of the rule that finds it.
+    fn found(
+        &self,
+        rule: Rule,
+        positions: &[IndexedPosition],
+    ) -> impl Iterator<Item = (&IndexRow, usize)> + use<'_> {
         let at: Vec<u32> = positions.iter().map(|position| position.step).collect();
-        let wanted = rule.parts().iter().map(move |part| Wanted::new(part, &at));
-        Ok(wanted.flat_map(|wanted| self.rows.iter().filter(move |row| wanted.has(row))))
+        let found = move |row: &IndexRow| row.span().found_by(rule.parts(), &at);
+        self.rows.iter().filter_map(move |row| Some((row, found(row)?)))
     }
 
     /// The step that an event is in.
     pub fn step_of(&self, event: u64) -> u32 {
-        let after = self.steps.partition_point(|start| start.before.event < event);
-        after.saturating_sub(1) as u32
+        step_of(&self.steps, event)
     }
 
     /// The same as an answer with the rows of `report`, which is of the same trace and has all buckets.
@@ -163,7 +163,7 @@ impl QueryIndex {
             at_ns: position.at_ns,
         };
         let positions = positions.iter().map(reached).collect();
-        Ok(Answer::of_buckets(report.clone(), rule, positions, &by_bucket, total))
+        Ok(Answer::of_buckets(report.clone(), rule, positions, by_bucket, total))
     }
 
     fn positions(
