@@ -10,6 +10,8 @@ use super::in_process::InProcessAnalyzer;
 use super::session_memory::SessionMemory;
 #[cfg(feature = "enable")]
 use super::{files, problems};
+#[cfg(feature = "enable")]
+use crate::alloc;
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::ledger::DestinationState;
@@ -17,19 +19,23 @@ use crate::ledger::DestinationStatus;
 use crate::perfetto::TrackEventConfig;
 #[cfg(feature = "enable")]
 use crate::perfetto::{
-    Active, Counts, EventCounter, Notifications, Output, Ring, SessionConfig, SessionSetup,
-    SessionWriter,
+    Active, Counts, EVENT_TYPES, EventCounter, Notifications, Output, Ring, SessionConfig,
+    SessionSetup, SessionWriter,
 };
 #[cfg(feature = "enable")]
 use crate::platform::os;
+#[cfg(feature = "enable")]
+use crate::rss;
+#[cfg(feature = "enable")]
+use crate::scopes;
+#[cfg(feature = "enable")]
+use crate::stacks;
 #[cfg(feature = "enable")]
 use crate::trace::format::{encode::Declaration, stream_events};
 #[cfg(feature = "enable")]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
 #[cfg(feature = "enable")]
 use crate::trace::write::untracked;
-#[cfg(feature = "enable")]
-use crate::{alloc, perfetto, rss, scopes, stacks};
 use std::path::{Path, PathBuf};
 #[cfg(feature = "enable")]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
@@ -43,7 +49,7 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
     rss::TYPES,
     scopes::events::TYPES,
     stacks::events::TYPES,
-    perfetto::EVENT_TYPES,
+    EVENT_TYPES,
 ];
 
 /// How a [`TracingSession`] is set up.
