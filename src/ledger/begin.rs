@@ -1,4 +1,4 @@
-//! How a recording begins, in four steps: validate the settings, wait until no thread of the
+//! How a recording begins, in three steps: wait until no thread of the
 //! program is inside the hook, build the sinks and the session, publish the recording.
 
 use super::config::{Config, Limit, OnFull, Watch, Worker};
@@ -6,7 +6,7 @@ use super::control::{BoundControl, commands};
 use super::destinations::add;
 use super::destinations::initial::{InitialDestinations, StartedDestination};
 use super::in_process::InProcessAnalyzer;
-use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
+use super::recording::{self, Follow, Inherited, Recording, StartedBy, WORKER_TIMEOUT};
 use super::report::ReportOutput;
 #[cfg(feature = "perfetto")]
 use super::tracing_session::{self, InitialSession, TracingSessionBuilder};
@@ -21,10 +21,8 @@ use crate::scopes::{self, events::ScopeEvents};
 use crate::stacks::{self, events::StackEvents};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
-use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, EventProvider, Session};
 use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator.
@@ -34,38 +32,28 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// concludes that it is not.
 const LINK_CHECKS: usize = 100;
 
-/// The channels that are recorded if no others are set.
-const DEFAULT_CHANNELS: &str = "memory,scope";
-
 /// The outputs that are opened before a recording begins.
+#[derive(Default)]
 pub(super) struct Outputs {
     pub(super) file: Option<FileSink>,
     pub(super) report: Option<ReportOutput>,
     pub(super) control: Option<BoundControl>,
+    /// What only a watcher needs.
+    pub(super) watched: Option<FileSink>,
+    #[cfg(feature = "perfetto")]
+    pub(super) perfetto: Option<TracingSessionBuilder>,
 }
 
-/// Who starts a recording.
-#[derive(Default)]
-pub(super) struct Origin {
-    pub(super) from_environment: bool,
-    /// Whether the channels are final: code may no longer set them. The next two say the same of
-    /// the settings for stacks and of the destination of the report.
-    pub(super) channels_are_set: bool,
-    pub(super) stacks_are_set: bool,
-    pub(super) report_is_set: bool,
-    /// In the child of a fork: the state of the recording that it continues.
-    pub(super) inherited: Option<Inherited>,
-    pub(super) for_measurements: bool,
-}
-
-/// Starts recording. The children of forks continue it as `follow` says.
+/// Starts recording. The children of forks continue it as `follow` says. `inherited` is, in the child of a fork, the
+/// state of the recording that it continues.
 ///
 /// Returns the generation for the handle that ends the recording; `None` if no handle ends it.
 pub(super) fn begin(
     config: &Config,
     follow: Option<Follow>,
     mut outputs: Outputs,
-    mut origin: Origin,
+    started_by: StartedBy,
+    mut inherited: Option<Inherited>,
 ) -> Result<Option<u64>, Error> {
     // The start of each stream is written here, perhaps on a thread of the program: a failed write
     // must not raise a signal there.
@@ -78,13 +66,15 @@ pub(super) fn begin(
         let action = "recording cannot start";
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
-    let plan = Plan::new(config, &outputs)?;
+    #[cfg(feature = "perfetto")]
+    {
+        outputs.perfetto = tracing_session::of_settings(config);
+    }
+    let channels = config.channels();
     config.configure_stacks();
-    let from_process_start = quiesce(&plan, origin.inherited.is_some())?;
-    let (memory, control) = (plan.memory, outputs.control.take());
-    let origin_measures = origin.for_measurements;
-    state::set_option(state::FREE_SCOPES, plan.free_scope);
-    let buffer_limit = plan.buffer_limit;
+    let from_process_start = quiesce(config, &channels, inherited.is_some())?;
+    state::set_option(state::FREE_SCOPES, channels.contains(&scopes::FREE_CHANNEL));
+    let measures = started_by == StartedBy::Measurement;
     let mut watched = None;
     // That there is no watcher is said if one was asked for by name.
     let no_watcher = |error: &dyn std::fmt::Display| {
@@ -92,20 +82,21 @@ pub(super) fn begin(
             problems::add(format!("there is no watcher: {error}"));
         }
     };
-    if config.watch.is_wanted() && !origin.for_measurements {
+    if config.watch.is_wanted() && !measures {
         let file = watch::watched_file(outputs.file.as_mut());
         watched = file.map_err(|error| no_watcher(&error)).ok();
     }
-    let own = watched.as_mut().and_then(|file| file.own.take());
-    let shared = origin.inherited.as_mut().and_then(|from| from.shared.take());
+    let shared = inherited.as_mut().and_then(|from| from.shared.take());
     let followed = shared
         .zip(outputs.file.as_mut())
         .and_then(|(shared, file)| Some((shared, file.set_watched()?, file.transport())));
+    outputs.watched = watched.as_mut().and_then(|file| file.own.take());
+    let to = &mut outputs;
     let (mut new_session, mut recording) =
-        build(plan, follow, outputs, own, origin, from_process_start);
+        build(config, &channels, follow, to, started_by, inherited, from_process_start);
     if let Some(file) = watched {
         let (session, descriptor) = (&mut new_session, file.descriptor);
-        let started = watch::start(session, &mut recording, descriptor, buffer_limit);
+        let started = watch::start(session, &mut recording, descriptor, config.buffer_limit());
         recording.watch = started.map_err(|error| no_watcher(&error)).ok();
     }
     if let Some((shared, descriptor, transport)) = followed {
@@ -117,115 +108,77 @@ pub(super) fn begin(
     drop(session);
     let has_worker = config.worker == Worker::Thread && spawn_worker();
     recording.has_worker = has_worker;
-    recording.table = (!origin_measures).then(os::OwnTable::share);
+    recording.table = (!measures).then(os::OwnTable::share);
     backpressure::allow_waiting(has_worker && config.on_full == OnFull::Wait);
-    quiesce::run(memory && !recording.unlinked);
+    quiesce::run(channels.contains(&alloc::CHANNEL) && !recording.unlinked);
     recording.control =
-        control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
+        (outputs.control).and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
     if config.report_on_signals && recording.watch.is_none() {
         signals::prepare().unwrap_or_else(problems::report);
     }
-    let handle = (!recording.from_environment).then_some(recording.generation);
+    let is_environments = matches!(started_by, StartedBy::Environment(_));
+    let handle = (!is_environments).then_some(recording.generation);
     *current = Some(recording);
     Ok(handle)
 }
 
-/// The settings of a recording, validated.
-struct Plan {
-    channels: Names,
-    /// Whether the channels `memory`, `scope` and `freescope` are among them.
-    memory: bool,
-    scope: bool,
-    free_scope: bool,
-    file: Option<PathBuf>,
-    host: Option<String>,
-    address: Option<Address>,
+/// Whether the recording needs the in-process analyzer.
+///
+/// NOTE: a host does: if its connection is lost, the next stream begins with the live blocks.
+fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
     #[cfg(feature = "perfetto")]
-    perfetto: Option<TracingSessionBuilder>,
-    analyzes_in_process: bool,
-    buffer_limit: usize,
-    rss_interval: Duration,
-    /// The number of live bytes at which the black box is written.
-    limit: Option<u64>,
+    let has_session = outputs.perfetto.as_ref().is_some_and(TracingSessionBuilder::has_memory);
+    #[cfg(not(feature = "perfetto"))]
+    let has_session = false;
+    outputs.report.is_some()
+        || config.host.is_some()
+        || outputs.control.is_some()
+        || config.analyze_in_process
+        || config.limit.is_some()
+        || config.follow_forks
+        || has_session
 }
 
-impl Plan {
-    fn new(config: &Config, outputs: &Outputs) -> Result<Self, Error> {
-        let channels = config.channels_or(DEFAULT_CHANNELS)?;
-        let address = config.host.as_deref().map(Address::parse).transpose()?;
-        // NOTE: a host needs the account, too: if its connection is lost, the next stream begins
-        // with the live blocks.
+/// The sinks that the recording begins with, in the order in which the worker writes them.
+fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
+    let mut sinks = Sinks {
+        sinks: Vec::new(),
+        initial: InitialDestinations::default(),
         #[cfg(feature = "perfetto")]
-        let perfetto = tracing_session::of_settings(config);
-        let analyzes_in_process = outputs.report.is_some()
-            || address.is_some()
-            || outputs.control.is_some()
-            || config.analyze_in_process
-            || config.limit.is_some()
-            || config.follow_forks;
-        #[cfg(feature = "perfetto")]
-        let analyzes_in_process =
-            analyzes_in_process || perfetto.as_ref().is_some_and(TracingSessionBuilder::has_memory);
-        Ok(Self {
-            memory: channels.contains(&alloc::CHANNEL),
-            scope: channels.contains(&scopes::CHANNEL),
-            free_scope: channels.contains(&scopes::FREE_CHANNEL),
-            channels,
-            file: config.file.clone(),
-            host: config.host.clone(),
-            #[cfg(feature = "perfetto")]
-            perfetto,
-            address,
-            analyzes_in_process,
-            buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
-            rss_interval: config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
-            limit: config.limit.and_then(limit_bytes),
-        })
+        tracing: None,
+    };
+    if let Some(file) = outputs.file.take() {
+        let (number, name) = (file.number(), file.path().display().to_string());
+        let started = |location| StartedDestination::new(location, number, name);
+        sinks.initial.file = config.file.clone().map(started);
+        sinks.sinks.push((Box::new(file), true));
     }
-
-    /// The sinks that the recording begins with, in the order in which the worker writes them.
-    fn sinks(&mut self, file: Option<FileSink>, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
-        let mut sinks = Sinks {
-            sinks: Vec::new(),
-            initial: InitialDestinations::default(),
-            #[cfg(feature = "perfetto")]
-            tracing: None,
-        };
-        if let Some(file) = file {
-            let name = file.path().display().to_string();
-            let spec = self.file.take();
-            sinks.initial.file =
-                spec.map(|spec| StartedDestination::new(spec, file.number(), name));
-            sinks.sinks.push((Box::new(file), true));
-        }
-        if let Some(analyzer) = analyzer {
-            sinks.sinks.push((Box::new(analyzer.clone()), true));
-        }
-        // NOTE: after the analyzer, whose last report a session with memory makes.
-        #[cfg(feature = "perfetto")]
-        if let Some(builder) = self.perfetto.take() {
-            match InitialSession::start(&builder, analyzer) {
-                Ok((session, sink)) => {
-                    sinks.tracing = Some(session);
-                    sinks.sinks.push((sink, false));
-                }
-                Err(error) => problems::report(error),
-            }
-        }
-        if let Some(address) = self.address.take() {
-            let name = address.to_string();
-            match add::to_host(address) {
-                Ok(host) => {
-                    let spec = self.host.take();
-                    let started = |spec| StartedDestination::new(spec, host.number(), name);
-                    sinks.initial.host = spec.map(started);
-                    sinks.sinks.push((Box::new(host), true));
-                }
-                Err(error) => problems::report(error),
-            }
-        }
-        sinks
+    if let Some(analyzer) = analyzer {
+        sinks.sinks.push((Box::new(analyzer.clone()), true));
     }
+    // NOTE: after the analyzer, whose last report a session with memory makes.
+    #[cfg(feature = "perfetto")]
+    if let Some(builder) = outputs.perfetto.take() {
+        match InitialSession::start(&builder, analyzer) {
+            Ok((session, sink)) => {
+                sinks.tracing = Some(session);
+                sinks.sinks.push((sink, false));
+            }
+            Err(error) => problems::report(error),
+        }
+    }
+    if let Some(address) = &config.host {
+        match add::to_host(address) {
+            Ok(host) => {
+                let (address, name) = (address.clone(), address.to_string());
+                let started = StartedDestination::new(address, host.number(), name);
+                sinks.initial.host = Some(started);
+                sinks.sinks.push((Box::new(host), true));
+            }
+            Err(error) => problems::report(error),
+        }
+    }
+    sinks
 }
 
 /// The bytes of a limit; `None`, which is reported, if it is a share of none.
@@ -258,15 +211,15 @@ struct Sinks {
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
 /// early one from before `main`. Returns whether it does. Keeps the call stacks if `inherits` live
 /// blocks that have some.
-fn quiesce(plan: &Plan, inherits: bool) -> Result<bool, Error> {
+fn quiesce(config: &Config, channels: &Names, inherits: bool) -> Result<bool, Error> {
     exit::prepare();
     quiesce::prepare();
     reserve::reset();
-    buffer_pool::configure(plan.buffer_limit);
-    scopes::CHANNEL.force(plan.scope);
+    buffer_pool::configure(config.buffer_limit());
+    scopes::CHANNEL.force(channels.contains(&scopes::CHANNEL));
     // NOTE: an early recording that is not continued is discarded: its blocks would be reported as
     // live.
-    if plan.memory && state::adopt_early() {
+    if channels.contains(&alloc::CHANNEL) && state::adopt_early() {
         return Ok(true);
     }
     // NOTE: twice. A thread that enters the hook during the first pause may still use its old
@@ -293,11 +246,12 @@ fn quiesce(plan: &Plan, inherits: bool) -> Result<bool, Error> {
 
 /// Makes the sinks, the session that writes to them, and the recording, which is not running yet.
 fn build(
-    mut plan: Plan,
+    config: &Config,
+    channels: &Names,
     follow: Option<Follow>,
-    outputs: Outputs,
-    for_watcher: Option<FileSink>,
-    origin: Origin,
+    outputs: &mut Outputs,
+    started_by: StartedBy,
+    inherited: Option<Inherited>,
     from_process_start: bool,
 ) -> (Session, Recording) {
     let new_generation = recording::next_generation();
@@ -305,27 +259,24 @@ fn build(
     if follow.is_some() {
         fork::enable();
     }
-    let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
-    if let (Some(analyzer), Some(limit)) = (&analyzer, plan.limit) {
+    let analyzer = needs_analyzer(config, outputs).then(InProcessAnalyzer::new);
+    if let (Some(analyzer), Some(limit)) = (&analyzer, config.limit.and_then(limit_bytes)) {
         analyzer.set_limit(limit);
     }
     let has_file = outputs.file.is_some();
-    let mut started = plan.sinks(outputs.file, analyzer.as_ref());
-    if let Some(file) = for_watcher {
+    let mut started = sinks(config, outputs, analyzer.as_ref());
+    if let Some(file) = outputs.watched.take() {
         started.sinks.push((Box::new(file), true));
     }
-    alloc::CHANNEL.force(plan.memory);
-    channel::apply_setting(plan.channels);
+    alloc::CHANNEL.force(channels.contains(&alloc::CHANNEL));
+    channel::apply_setting(channels);
     let recording = Recording {
-        generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
-        from_environment: origin.from_environment,
+        generation: inherited.as_ref().map_or(new_generation, |from| from.generation),
+        started_by,
         unlinked,
-        channels_are_set: origin.channels_are_set,
-        stacks_are_set: origin.stacks_are_set,
         analyzer,
         late_analyzer: None,
-        report: outputs.report,
-        report_is_set: origin.report_is_set,
+        report: outputs.report.take(),
         initial: started.initial,
         #[cfg(feature = "perfetto")]
         tracing: started.tracing,
@@ -335,13 +286,16 @@ fn build(
         has_worker: false,
         table: None,
         measurements: 0,
-        for_measurements: origin.for_measurements,
     };
-    let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
+    let is_environments = matches!(started_by, StartedBy::Environment(_));
+    let keeps_history = is_environments && !has_file && inherited.is_none();
     // A measurement has no report that shows RSS.
-    let rss_interval = if origin.for_measurements { Duration::ZERO } else { plan.rss_interval };
+    let rss_interval = match started_by {
+        StartedBy::Measurement => Duration::ZERO,
+        _ => config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
+    };
     let providers = providers(from_process_start, rss_interval);
-    let mut session = new_session(started.sinks, providers, from_process_start, origin.inherited);
+    let mut session = new_session(started.sinks, providers, from_process_start, inherited);
     if keeps_history {
         session.keep_history(buffer_pool::EARLY_LIMIT);
     }

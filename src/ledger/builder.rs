@@ -4,6 +4,12 @@ use super::config::{Config, Limit, OnFull, Secret, Stacks, Watch, Worker};
 use super::destinations::Target;
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
+#[cfg(tracking)]
+use crate::events::channel;
+#[cfg(tracking)]
+use crate::remote::control::ListenAddress;
+#[cfg(tracking)]
+use crate::trace::sink::tcp::Address;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,11 +30,20 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct LedgerBuilder {
     config: Config,
+    /// Why the first setting that is not allowed is none.
+    #[cfg(tracking)]
+    refused: Option<Error>,
 }
 
 impl LedgerBuilder {
     pub(super) fn new() -> Self {
         Self::default()
+    }
+
+    /// What was parsed; an error is for [`start`](Self::start).
+    #[cfg(tracking)]
+    fn parsed<T>(&mut self, parsed: Result<T, Error>) -> Option<T> {
+        parsed.map_err(|error| self.refused.get_or_insert(error)).ok()
     }
 
     /// Prints the report when recording ends. Default: no report.
@@ -165,7 +180,10 @@ impl LedgerBuilder {
     pub fn trace_to(mut self, destination: Destination) -> Self {
         match destination.target {
             Target::File(file) => self.config.file = Some(file),
-            Target::Host(host) => self.config.host = Some(host),
+            #[cfg(tracking)]
+            Target::Host(address) => self.config.host = self.parsed(Address::parse(&address)),
+            #[cfg(not(tracking))]
+            Target::Host(_) => {}
         }
         self
     }
@@ -201,7 +219,12 @@ impl LedgerBuilder {
     /// [`analyze_in_process`](Self::analyze_in_process), so that a stream that a command starts
     /// begins with the live blocks.
     pub fn control(mut self, address: impl Into<String>) -> Self {
-        self.config.control = Some(address.into());
+        #[cfg(tracking)]
+        {
+            self.config.control = self.parsed(ListenAddress::parse(&address.into()));
+        }
+        #[cfg(not(tracking))]
+        let _ = address.into();
         self
     }
 
@@ -254,7 +277,12 @@ impl LedgerBuilder {
     /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
     /// to enable. Default: `memory,scope`.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
-        self.config.channels = Some(channels.into());
+        #[cfg(tracking)]
+        {
+            self.config.channels = self.parsed(channel::names(&channels.into()));
+        }
+        #[cfg(not(tracking))]
+        let _ = channels.into();
         self
     }
 
@@ -319,7 +347,10 @@ impl LedgerBuilder {
     /// [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(tracking)]
-        return super::start::in_code(&self.config).map(|generation| Ledger { generation });
+        return match self.refused {
+            Some(error) => Err(error),
+            None => super::start::in_code(&self.config).map(|generation| Ledger { generation }),
+        };
         #[cfg(not(tracking))]
         super::refusal().map_or(Ok(Ledger {}), Err)
     }

@@ -2,13 +2,23 @@
 
 use super::report_to::ReportTo;
 #[cfg(tracking)]
+use crate::alloc;
+#[cfg(tracking)]
 use crate::error::Error;
 #[cfg(tracking)]
-use crate::events::channel::{self, Names};
+use crate::events::channel::Names;
 #[cfg(tracking)]
 use crate::platform::os;
 #[cfg(tracking)]
+use crate::remote::control::ListenAddress;
+#[cfg(tracking)]
+use crate::scopes;
+#[cfg(tracking)]
 use crate::stacks;
+#[cfg(tracking)]
+use crate::trace::sink::tcp::Address;
+#[cfg(tracking)]
+use crate::trace::write::buffer_pool;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -105,14 +115,16 @@ impl Watch {
 pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
     pub(crate) file: Option<PathBuf>,
-    pub(crate) host: Option<String>,
+    #[cfg(tracking)]
+    pub(crate) host: Option<Address>,
     /// The file of a session of track events, and that of its configuration.
     #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto: Option<PathBuf>,
     #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
-    pub(crate) control: Option<String>,
+    #[cfg(tracking)]
+    pub(crate) control: Option<ListenAddress>,
     pub(crate) control_token: Option<Secret>,
     pub(crate) control_folder: Option<PathBuf>,
     pub(crate) control_hosts: Vec<String>,
@@ -120,7 +132,8 @@ pub(crate) struct Config {
     pub(crate) report_on_signals: bool,
     pub(crate) watch: Watch,
     pub(crate) file_mode: Option<u32>,
-    pub(crate) channels: Option<String>,
+    #[cfg(tracking)]
+    pub(crate) channels: Option<Names>,
     pub(crate) stacks: Option<Stacks>,
     pub(crate) stack_frames: Option<u8>,
     pub(crate) worker: Worker,
@@ -143,13 +156,16 @@ impl std::fmt::Debug for Secret {
 
 #[cfg(tracking)]
 impl Config {
-    /// The channels to record: `names`, and `callstack` if stacks are to be taken.
-    ///
-    /// # Errors
-    /// [`Error::InvalidChannels`].
-    pub(super) fn channels_or(&self, names: &str) -> Result<Names, Error> {
-        let names = channel::names(self.channels.as_deref().unwrap_or(names))?;
-        Ok(if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names })
+    /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are to be taken.
+    pub(super) fn channels(&self) -> Names {
+        let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
+        let names = self.channels.clone().unwrap_or_else(default);
+        if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names }
+    }
+
+    /// The bound on the memory of all event buffers, in bytes.
+    pub(super) fn buffer_limit(&self) -> usize {
+        self.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT)
     }
 
     /// Whether the setting turns on the channel of stacks.

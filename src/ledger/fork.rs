@@ -12,7 +12,7 @@
 use super::config::{Config, Watch};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
-use super::recording::{self, Inherited, Recording};
+use super::recording::{self, Inherited, Recording, StartedBy, Unset};
 use super::watch::{self, SharedChild, Watching};
 #[cfg(redirects)]
 use crate::alloc::redirected;
@@ -173,7 +173,10 @@ pub(super) fn in_child() -> bool {
         start,
         from_process_start,
         generation: old.generation,
-        from_environment: old.from_environment,
+        started_by: match old.started_by {
+            StartedBy::Environment(_) => StartedBy::Environment(Unset::default()),
+            other => other,
+        },
         shared: None,
     };
     let follow = old.follow.take();

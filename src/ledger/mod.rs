@@ -199,7 +199,6 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
-    /// [`Error::InvalidChannels`] if a name cannot be that of a channel, or if there is no name;
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
     /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
     pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
@@ -218,13 +217,7 @@ impl Ledger {
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
-        #[cfg(tracking)]
-        return destinations::add::add_file(path.as_ref());
-        #[cfg(not(tracking))]
-        {
-            let _ = path.as_ref();
-            Ok(DestinationHandle {})
-        }
+        self.trace_to(Destination::file(path.as_ref()))
     }
 
     /// Sends the whole trace to one more recorder: [`trace_to`](Self::trace_to) with
@@ -233,13 +226,7 @@ impl Ledger {
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
     pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
-        #[cfg(tracking)]
-        return destinations::add::add_host(address.as_ref());
-        #[cfg(not(tracking))]
-        {
-            let _ = address.as_ref();
-            Ok(DestinationHandle {})
-        }
+        self.trace_to(Destination::host(address.as_ref()))
     }
 
     /// All destinations of the process but the first file, oldest first; of those that have ended,

@@ -28,22 +28,14 @@ pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The recording that is under way.
 pub(crate) struct Recording {
     pub(crate) generation: u64,
-    /// The environment started it before `main`: it ends when the process exits.
-    pub(super) from_environment: bool,
+    pub(super) started_by: StartedBy,
     /// The tracker is not this program's allocator: there is nothing to record.
     pub(super) unlinked: bool,
-    /// The environment has set the channels that are enabled; otherwise code still may.
-    pub(super) channels_are_set: bool,
-    /// The same of the settings for stacks.
-    pub(super) stacks_are_set: bool,
     pub(super) analyzer: Option<InProcessAnalyzer>,
     /// If there is no `analyzer`: one that begins with the first measurement and has no earlier
     /// event.
     pub(super) late_analyzer: Option<InProcessAnalyzer>,
     pub(super) report: Option<ReportOutput>,
-    /// The environment has set where the report goes, or that there is none; otherwise code still
-    /// may.
-    pub(super) report_is_set: bool,
     pub(super) initial: InitialDestinations,
     /// The session of track events that the settings name.
     #[cfg(feature = "perfetto")]
@@ -59,14 +51,35 @@ pub(crate) struct Recording {
     pub(super) table: Option<os::OwnTable>,
     /// How many measurements use the analyzer.
     pub(crate) measurements: u32,
-    /// A measurement has started this recording, which ends with the last measurement.
-    pub(super) for_measurements: bool,
+}
+
+/// Who has started a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartedBy {
+    /// Code, or flags: its handle ends it.
+    Code,
+    /// The environment, before `main`: it ends when the process exits, and code may add settings.
+    Environment(Unset),
+    /// A measurement: it ends with the last measurement.
+    Measurement,
+}
+
+/// What code may still set in a recording of the environment, because neither the environment nor earlier code has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unset {
+    pub(super) channels: bool,
+    pub(super) stacks: bool,
+    /// Where the report goes, or that there is none.
+    pub(super) report: bool,
 }
 
 impl Recording {
     /// Why no other recording can start.
     pub(super) fn refusal(&self) -> Error {
-        if self.for_measurements { Error::MeasurementRunning } else { Error::AlreadyStarted }
+        match self.started_by {
+            StartedBy::Measurement => Error::MeasurementRunning,
+            StartedBy::Code | StartedBy::Environment(_) => Error::AlreadyStarted,
+        }
     }
 
     /// Refuses a measurement if this recording cannot measure, with the reason.
@@ -106,7 +119,7 @@ impl Recording {
 
     /// Whether a measurement has started this recording, and the last measurement has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.for_measurements && self.measurements == 0
+        self.started_by == StartedBy::Measurement && self.measurements == 0
     }
 }
 
@@ -126,7 +139,7 @@ pub(super) struct Inherited {
     pub(super) from_process_start: bool,
     /// The parent's handle also exists in the child, where it ends this recording.
     pub(super) generation: u64,
-    pub(super) from_environment: bool,
+    pub(super) started_by: StartedBy,
     /// The memory that it shares with a watcher, if it can have one.
     pub(super) shared: Option<SharedChild>,
 }

@@ -213,11 +213,11 @@ impl Settings {
 }
 
 fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let value = value.to_str().filter(|names| channel::names(names).is_ok());
-    let Some(names) = value else {
+    let names = value.to_str().and_then(|names| channel::names(names).ok());
+    let Some(names) = names else {
         return Err("only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used".into());
     };
-    config.channels = Some(names.to_owned());
+    config.channels = Some(names);
     Ok(())
 }
 
@@ -287,24 +287,24 @@ fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let value = value.to_str().filter(|host| Address::parse(host).is_ok());
-    let Some(host) = value else {
+    let host = value.to_str().and_then(|host| Address::parse(host).ok());
+    let Some(host) = host else {
         return Err(
             "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent".into()
         );
     };
-    config.host = Some(host.to_owned());
+    config.host = Some(host);
     Ok(())
 }
 
 fn control(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let value = value.to_str().filter(|address| ListenAddress::parse(address).is_ok());
-    let Some(address) = value else {
+    let address = value.to_str().and_then(|address| ListenAddress::parse(address).ok());
+    let Some(address) = address else {
         return Err(format!(
             "only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
         ));
     };
-    config.control = Some(address.to_owned());
+    config.control = Some(address);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
-use super::begin::{Origin, Outputs, begin, limit_bytes};
+use super::begin::{Outputs, begin, limit_bytes};
 use super::config::{self, Config, OnFull, Worker};
 use super::destinations::add;
 use super::destinations::initial::StartedDestination;
@@ -8,7 +8,7 @@ use super::entry::{
     clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
 };
 use super::files::open_trace;
-use super::recording::{self, Follow, Inherited, Recording};
+use super::recording::{self, Follow, Inherited, Recording, StartedBy, Unset};
 use super::report::open_report;
 use super::report_to::ReportTo;
 use super::settings::{self, FILE_MODE, LIMIT, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
@@ -19,10 +19,10 @@ use crate::events::channel::{self, Names};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
 use crate::stacks;
-use crate::trace::sink::tcp::Address;
 use crate::trace::sink::{FIRST_FILE, file};
 use crate::trace::worker;
 use crate::trace::write::{backpressure, buffer_pool, reserve, state, untracked};
+use std::path::PathBuf;
 
 /// Starts with the settings of the flags, and those of the environment that no flag sets; by
 /// default with a report on stderr. A setting that fails is reported and left out. Returns the
@@ -43,37 +43,34 @@ pub(super) fn from_flags(flags: Settings) -> Option<u64> {
             }
             // NOTE: starting takes the lock again.
             drop(current);
-            leniently(flags.or(Settings::from_environment()), false)
+            leniently(flags.or(Settings::from_environment()), StartedBy::Code)
         })
     })
 }
 
 /// Adds the settings of the flags to a running recording.
 fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
-    if !running.from_environment {
-        return Err(running.refusal());
-    }
     let mut config = Config::default();
     flags.clone().apply(&mut config);
-    running.channels_are_set &= config.channels.is_none();
-    running.stacks_are_set &= config.stacks.is_none();
+    if let StartedBy::Environment(unset) = &mut running.started_by {
+        unset.channels |= config.channels.is_some();
+        unset.stacks |= config.stacks.is_some();
+    }
     add_settings(running, config)
 }
 
 /// The start before `main`; the process's exit ends it.
 pub(super) fn before_main(settings: Settings) {
-    on_keeper(|| leniently(settings, true));
+    let unset = Unset {
+        channels: !settings.has(TRACE),
+        stacks: !settings.has(STACKS),
+        report: !settings.has(REPORT),
+    };
+    on_keeper(|| leniently(settings, StartedBy::Environment(unset)));
 }
 
 /// Starts with every setting that works, and reports the others.
-fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
-    let origin = Origin {
-        from_environment,
-        channels_are_set: settings.has(TRACE),
-        stacks_are_set: settings.has(STACKS),
-        report_is_set: settings.has(REPORT),
-        ..Origin::default()
-    };
+fn leniently(settings: Settings, started_by: StartedBy) -> Option<u64> {
     let mut config = Config { report: Some(ReportTo::stderr()), ..Config::default() };
     settings.apply(&mut config);
     set_file_mode(&config);
@@ -83,8 +80,8 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     let file = file.and_then(|path| open_trace(path).map_err(problems::report).ok());
     let report = config.report.as_ref();
     let report = report.and_then(|to| open_report(to).map_err(problems::report).ok());
-    let outputs = Outputs { file, report, control };
-    begin(&config, to_follow(&config), outputs, origin).unwrap_or_else(|error| {
+    let outputs = Outputs { file, report, control, ..Outputs::default() };
+    begin(&config, to_follow(&config), outputs, started_by, None).unwrap_or_else(|error| {
         problems::report(error);
         None
     })
@@ -107,29 +104,14 @@ pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     let _active = state::hook_active();
     refuse_forked()?;
-    if let Some(channels) = &config.channels {
-        channel::names(channels)?;
-    }
-    config.host.as_deref().map(Address::parse).transpose()?;
     config.file_mode.map_or(Ok(0), config::file_mode)?;
     config.check_stacks()?;
     settings::report_unknown();
-    match recording::current().as_mut() {
-        Some(running) if running.from_environment => {
-            return add_settings(running, config).map(|()| None);
-        }
-        Some(running) => return Err(running.refusal()),
-        None => {}
+    if let Some(running) = recording::current().as_mut() {
+        return add_settings(running, config).map(|()| None);
     }
     Settings::from_environment().apply(&mut config);
-    let follow = to_follow(&config);
-    let origin = Origin {
-        channels_are_set: true,
-        stacks_are_set: true,
-        report_is_set: true,
-        ..Origin::default()
-    };
-    open_and_begin(&config, follow, origin)
+    open_and_begin(&config, to_follow(&config), StartedBy::Code, None)
 }
 
 /// Starts with an analyzer and without any output, for measurements.
@@ -143,14 +125,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
     if !linked::ignores_environment() {
         Settings::from_environment().only(&[STACKS, STACK_FRAMES]).apply(&mut config);
     }
-    let origin = Origin {
-        channels_are_set: true,
-        stacks_are_set: true,
-        report_is_set: true,
-        for_measurements: true,
-        ..Origin::default()
-    };
-    open_and_begin(&config, None, origin).map(|_| ())
+    open_and_begin(&config, None, StartedBy::Measurement, None).map(|_| ())
 }
 
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
@@ -163,28 +138,22 @@ fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(),
 
 fn continue_in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
     let _active = state::hook_active();
-    let origin = Origin {
-        from_environment: inherited.from_environment,
-        channels_are_set: true,
-        stacks_are_set: true,
-        report_is_set: true,
-        inherited: Some(inherited),
-        for_measurements: false,
-    };
-    open_and_begin(config, Some(follow), origin).map(|_| ())
+    open_and_begin(config, Some(follow), inherited.started_by, Some(inherited)).map(|_| ())
 }
 
 fn open_and_begin(
     config: &Config,
     follow: Option<Follow>,
-    origin: Origin,
+    started_by: StartedBy,
+    inherited: Option<Inherited>,
 ) -> Result<Option<u64>, Error> {
     set_file_mode(config);
     // Bound before the file is opened: the start of its stream announces the port.
     let control = control::bind(config)?;
     let file = config.file.as_deref().map(open_trace).transpose()?;
     let report = config.report.as_ref().map(open_report).transpose()?;
-    begin(config, follow, Outputs { file, report, control }, origin)
+    let outputs = Outputs { file, report, control, ..Outputs::default() };
+    begin(config, follow, outputs, started_by, inherited)
 }
 
 /// How the children of forks continue, if they do.
@@ -199,8 +168,22 @@ fn set_file_mode(config: &Config) {
 
 /// Adds settings to a recording that the environment has started, except those that the environment
 /// has set.
-fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
+fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error> {
+    let StartedBy::Environment(unset) = running.started_by else { return Err(running.refusal()) };
     let _signals = BlockedSignals::new();
+    let environment = Settings::from_environment();
+    config.file_mode.take_if(|_| environment.has(FILE_MODE));
+    config.limit.take_if(|_| environment.has(LIMIT));
+    config.channels.take_if(|_| !unset.channels);
+    config.stacks.take_if(|_| !unset.stacks);
+    config.report.take_if(|_| !unset.report);
+    config.file.take_if(|_| running.initial.file.is_some());
+    config.host.take_if(|_| running.initial.host.is_some());
+    running.started_by = StartedBy::Environment(Unset {
+        channels: unset.channels && config.channels.is_none(),
+        stacks: unset.stacks && config.stacks.is_none(),
+        report: unset.report && config.report.is_none(),
+    });
     match &running.control {
         // The program's rules hold for the environment's server, too.
         Some(control) => control.allow(&config)?,
@@ -209,79 +192,90 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
             running.control = bound.map(control::commands::serve).transpose()?;
         }
     }
-    if config.file_mode.is_some() && !Settings::from_environment().has(FILE_MODE) {
+    if config.file_mode.is_some() {
         set_file_mode(&config);
     }
-    // The environment does not set these. The children of forks get them, too.
+    add_bounds(running, &config);
+    if config.stacks.is_some() {
+        config.configure_stacks();
+        if config.takes_stacks() {
+            channel::apply_setting(&Names::default().with(&stacks::CHANNEL));
+        }
+    }
+    if let Some(path) = config.file {
+        add_file(running, path)?;
+    }
+    if let Some(address) = config.host {
+        let host = add::to_host(&address)?;
+        if let Some(session) = worker::session().as_mut() {
+            let name = address.to_string();
+            let number = add::join(session, host, running.analyzer.as_ref(), Vec::new());
+            running.initial.host = Some(StartedDestination::new(address, number, name));
+        }
+    }
+    config.channels.into_iter().for_each(add_channels);
+    if let Some(report) = config.report {
+        running.report = Some(open_report(&report)?);
+    }
+    Ok(())
+}
+
+/// Adds what the environment does not set. The children of forks get it, too.
+fn add_bounds(running: &mut Recording, config: &Config) {
     if let Some(limit) = config.buffer_limit {
         buffer_pool::set_limit(limit);
-        running.follow.iter_mut().for_each(|follow| follow.config.buffer_limit = Some(limit));
     }
     if config.on_full == OnFull::Drop {
         backpressure::allow_waiting(false);
-        running.follow.iter_mut().for_each(|follow| follow.config.on_full = OnFull::Drop);
     }
-    if config.report_on_signals {
-        if running.watch.is_none() {
-            signals::prepare().unwrap_or_else(problems::report);
+    if config.report_on_signals && running.watch.is_none() {
+        signals::prepare().unwrap_or_else(problems::report);
+    }
+    match (config.limit, &running.analyzer) {
+        (Some(limit), Some(analyzer)) => {
+            limit_bytes(limit).into_iter().for_each(|limit| analyzer.set_limit(limit));
         }
-        running.follow.iter_mut().for_each(|follow| follow.config.report_on_signals = true);
+        (Some(_), None) => problems::add(
+            "there is no black box: the environment started recording before main without a report; set MEMLEDGER_LIMIT as well".to_owned(),
+        ),
+        (None, _) => {}
     }
-    if let Some(limit) = config.limit.filter(|_| !Settings::from_environment().has(LIMIT)) {
-        match &running.analyzer {
-            Some(analyzer) => limit_bytes(limit).into_iter().for_each(|limit| analyzer.set_limit(limit)),
-            None => problems::add(
-                "there is no black box: the environment started recording before main without a report; set MEMLEDGER_LIMIT as well".to_owned(),
-            ),
-        }
-        running.follow.iter_mut().for_each(|follow| follow.config.limit = Some(limit));
-    }
-    if config.stacks.is_some() && !running.stacks_are_set {
-        config.configure_stacks();
-        if config.takes_stacks() {
-            channel::apply_setting(Names::default().with(&stacks::CHANNEL));
-        }
-        running.stacks_are_set = true;
-    }
-    if let Some(to) = config.file.filter(|_| running.initial.file.is_none()) {
-        let file = open_trace(&to)?;
-        let path = file.path().to_owned();
-        let joined = worker::session().as_mut().map(|session| session.join(Box::new(file)));
-        match joined {
-            Some(Ok(())) => {
-                let name = path.display().to_string();
-                running.initial.file = Some(StartedDestination::new(to, FIRST_FILE, name));
-            }
-            _ => problems::add(format!(
-                "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
-                path.display(),
-                buffer_pool::EARLY_LIMIT >> 10
-            )),
+    if let Some(Follow { config: children, .. }) = &mut running.follow {
+        children.buffer_limit = config.buffer_limit.or(children.buffer_limit);
+        children.limit = config.limit.or(children.limit);
+        children.report_on_signals |= config.report_on_signals;
+        if config.on_full == OnFull::Drop {
+            children.on_full = OnFull::Drop;
         }
     }
-    if let Some(to) = config.host.filter(|_| running.initial.host.is_none()) {
-        let mut session = worker::session();
-        let host = add::to_host(Address::parse(&to)?)?;
-        if let Some(session) = session.as_mut() {
-            let number = add::join(session, host, running.analyzer.as_ref(), Vec::new());
-            running.initial.host = Some(StartedDestination::new(to.clone(), number, to));
+}
+
+/// Writes the file from the start of the recording on, if that is still known.
+fn add_file(running: &mut Recording, location: PathBuf) -> Result<(), Error> {
+    let file = open_trace(&location)?;
+    let path = file.path().to_owned();
+    let joined = worker::session().as_mut().map(|session| session.join(Box::new(file)));
+    match joined {
+        Some(Ok(())) => {
+            let name = path.display().to_string();
+            running.initial.file = Some(StartedDestination::new(location, FIRST_FILE, name));
         }
-    }
-    if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
-        // Not `memory`: the blocks allocated before would be unknown. Nor `freescope`: the scopes of
-        // the frees before would be.
-        let names = channel::names(&channels)?;
-        if names.contains(&scopes::FREE_CHANNEL) {
-            problems::add(
-                "freescope is not recorded: the environment started recording before main; set MEMLEDGER_TRACE=memory,scope,freescope as well".to_owned(),
-            );
-        }
-        channel::apply_setting(names.without(&alloc::CHANNEL).without(&scopes::FREE_CHANNEL));
-        running.channels_are_set = true;
-    }
-    if let Some(report) = config.report.filter(|_| !running.report_is_set) {
-        running.report = Some(open_report(&report)?);
-        running.report_is_set = true;
+        _ => problems::add(format!(
+            "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
+            path.display(),
+            buffer_pool::EARLY_LIMIT >> 10
+        )),
     }
     Ok(())
+}
+
+/// Turns on channels, but not `memory`: the blocks allocated before would be unknown. Nor `freescope`: the scopes of
+/// the frees before would be.
+fn add_channels(names: Names) {
+    if names.contains(&scopes::FREE_CHANNEL) {
+        problems::add(
+            "freescope is not recorded: the environment started recording before main; set MEMLEDGER_TRACE=memory,scope,freescope as well".to_owned(),
+        );
+    }
+    channel::apply_setting(&names.without(&alloc::CHANNEL).without(&scopes::FREE_CHANNEL));
 }

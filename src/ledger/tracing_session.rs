@@ -10,6 +10,8 @@ use super::in_process::InProcessAnalyzer;
 use super::session_memory::SessionMemory;
 #[cfg(tracking)]
 use super::{files, problems};
+#[cfg(tracking)]
+use crate::alloc;
 use crate::error::Error;
 #[cfg(tracking)]
 use crate::ledger::DestinationState;
@@ -17,19 +19,23 @@ use crate::ledger::DestinationStatus;
 use crate::perfetto::TrackEventConfig;
 #[cfg(tracking)]
 use crate::perfetto::{
-    Active, Counts, EventCounter, Notifications, Output, Ring, SessionConfig, SessionSetup,
-    SessionWriter,
+    Active, Counts, EVENT_TYPES, EventCounter, Notifications, Output, Ring, SessionConfig,
+    SessionSetup, SessionWriter,
 };
 #[cfg(tracking)]
 use crate::platform::os;
+#[cfg(tracking)]
+use crate::rss;
+#[cfg(tracking)]
+use crate::scopes;
+#[cfg(tracking)]
+use crate::stacks;
 #[cfg(tracking)]
 use crate::trace::format::{encode::Declaration, stream_events};
 #[cfg(tracking)]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
 #[cfg(tracking)]
 use crate::trace::write::untracked;
-#[cfg(tracking)]
-use crate::{alloc, perfetto, rss, scopes, stacks};
 use std::path::{Path, PathBuf};
 #[cfg(tracking)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
@@ -43,7 +49,7 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
     rss::TYPES,
     scopes::events::TYPES,
     stacks::events::TYPES,
-    perfetto::EVENT_TYPES,
+    EVENT_TYPES,
 ];
 
 /// How a [`TracingSession`] is set up.

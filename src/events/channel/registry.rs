@@ -169,7 +169,7 @@ impl Names {
 
 /// Enables the channels of these names: those in the table now, and others when they are added.
 /// Must not run on several threads at once.
-pub(crate) fn apply_setting(names: Names) {
+pub(crate) fn apply_setting(names: &Names) {
     for name in &names.0 {
         // The setting replaces an earlier request.
         SWITCHED.change(id(name), NEW);

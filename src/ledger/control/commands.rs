@@ -10,6 +10,7 @@ use crate::ledger::stats::Stats;
 use crate::platform::os;
 use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, SessionAction};
 use crate::trace::sink::queue::{self, Queue, Stage};
+use crate::trace::sink::tcp::Address;
 use crate::words::nearest;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -73,7 +74,7 @@ impl Actions for Commands {
         Ok(lines)
     }
 
-    fn send_to(&mut self, address: &str) -> Reply {
+    fn send_to(&mut self, address: &Address) -> Reply {
         check_destination_limit()?;
         add::add_host(address).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])

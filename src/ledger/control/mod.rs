@@ -8,7 +8,7 @@ pub(super) mod sessions;
 use super::config::{Config, Secret};
 use super::problems;
 use crate::error::Error;
-use crate::remote::control::{Actions, ListenAddress, Listener, Rules, Server};
+use crate::remote::control::{Actions, Listener, Rules, Server};
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;
@@ -43,22 +43,21 @@ impl Drop for AnnouncedPort {
 
 /// Binds the address in the configuration, if there is one.
 pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
-    let Some(asked) = &config.control else {
+    let Some(asked) = config.control else {
         // The child of a fork may have inherited the port of its parent.
         start::set_control_port(None);
         return Ok(None);
     };
-    let asked_address = ListenAddress::parse(asked)?;
     let rules = rules(config)?;
-    if asked_address.is_public() && rules.token.is_none() {
-        return Err(Error::TokenRequired(asked.clone()));
+    if asked.is_public() && rules.token.is_none() {
+        return Err(Error::TokenRequired(asked.to_string()));
     }
-    let listener = Listener::bind(asked_address)?;
+    let listener = Listener::bind(asked)?;
     let address = listener.address();
-    if asked_address.port() != 0 && asked_address.port() != address.port() {
+    if asked.port() != 0 && asked.port() != address.port() {
         problems::add(format!(
             "port {} is taken, so the control server listens on {address}",
-            asked_address.port()
+            asked.port()
         ));
     }
     start::set_control_port(Some(address.port()));

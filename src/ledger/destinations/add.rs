@@ -24,13 +24,9 @@ pub(in crate::ledger) fn add_destination(
     destination: &Destination,
 ) -> Result<DestinationHandle, Error> {
     match &destination.target {
-        Target::File(path) => add_file(path),
-        Target::Host(address) => add_host(address),
+        Target::File(path) => request(|| add(true, |_| to_file(open_trace(path)?))),
+        Target::Host(address) => add_host(&Address::parse(address)?),
     }
-}
-
-pub(in crate::ledger) fn add_file(path: &Path) -> Result<DestinationHandle, Error> {
-    request(|| add(true, |_| to_file(open_trace(path)?)))
 }
 
 /// Adds a file that the control server has created, and that is empty.
@@ -38,8 +34,8 @@ pub(in crate::ledger) fn add_created(file: File, path: &Path) -> Result<Destinat
     request(move || add(true, |_| to_file(FileSink::begin(file, path)?)))
 }
 
-pub(in crate::ledger) fn add_host(address: &str) -> Result<DestinationHandle, Error> {
-    request(|| add(true, |_| to_host(Address::parse(address)?)))
+pub(in crate::ledger) fn add_host(address: &Address) -> Result<DestinationHandle, Error> {
+    request(|| add(true, |_| to_host(address)))
 }
 
 fn to_file(file: FileSink) -> Result<Queued, Error> {
@@ -57,8 +53,8 @@ pub(in crate::ledger) fn add_sink(
 }
 
 /// A sink that connects to a recorder.
-pub(in crate::ledger) fn to_host(address: Address) -> Result<Queued, Error> {
-    let name = address.to_string();
+pub(in crate::ledger) fn to_host(address: &Address) -> Result<Queued, Error> {
+    let (name, address) = (address.to_string(), address.clone());
     let open = move |given_up| Ok(Box::new(TcpSink::connect(&address, given_up)?) as Box<dyn Sink>);
     Queued::start(name, Box::new(open), problems::report)
 }

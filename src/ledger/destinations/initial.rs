@@ -1,5 +1,6 @@
 //! The destinations that a recording starts with: its first file and its host.
 
+use crate::trace::sink::tcp::Address;
 use std::path::PathBuf;
 
 /// The destinations that a recording starts with. `None` if the settings name no such destination,
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Default)]
 pub(in crate::ledger) struct InitialDestinations {
     pub(in crate::ledger) file: Option<StartedDestination<PathBuf>>,
-    pub(in crate::ledger) host: Option<StartedDestination<String>>,
+    pub(in crate::ledger) host: Option<StartedDestination<Address>>,
 }
 
 /// A destination as the settings name it, and the sink that was started for it.

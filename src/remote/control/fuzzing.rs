@@ -28,7 +28,9 @@ pub fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool)
 
 /// The address that a client's `send-to` to `host` resolves to, if these hosts are allowed.
 pub fn destination(hosts: &[String], host: &str) -> Result<String, String> {
-    Rules { hosts: hosts.to_vec(), ..Rules::default() }.destination(host)
+    Rules { hosts: hosts.to_vec(), ..Rules::default() }
+        .destination(host)
+        .map(|address| address.to_string())
 }
 
 /// Whether the server accepts a client with this token.

@@ -47,6 +47,12 @@ impl ListenAddress {
     }
 }
 
+impl std::fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A socket that is bound and listens. The program may close the socket's descriptor without
 /// notice.
 pub(crate) struct Listener {

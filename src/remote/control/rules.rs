@@ -48,20 +48,20 @@ impl Rules {
 
     /// The address to which the trace may be sent if a client names `text`; otherwise the reason
     /// for the refusal.
-    pub(super) fn destination(&self, text: &str) -> Result<String, String> {
+    pub(super) fn destination(&self, text: &str) -> Result<Address, String> {
         let address = Address::parse(text).map_err(|error| error.to_string())?;
         let host = address.host();
         if host.eq_ignore_ascii_case("localhost") {
             // The name is not resolved, because a name server could answer with any machine.
-            return Ok(address.at("127.0.0.1").to_string());
+            return Ok(address.at("127.0.0.1"));
         }
         let local = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         let allows = |name: &str| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
         if local || allows(host) {
-            return Ok(address.to_string());
+            return Ok(address);
         }
         // If the program allows the host with one port only, that port is used.
-        let allowed = address.with_ports().map(|one| one.to_string()).find(|one| allows(one));
+        let allowed = address.with_ports().find(|one| allows(&one.to_string()));
         allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }
 
@@ -159,7 +159,7 @@ mod tests {
             ("10.0.0.7", "10.0.0.7:1981"),
             ("[fe80::7]:9", "[fe80::7]:9"),
         ] {
-            assert_eq!(rules.destination(asked).as_deref(), Ok(gets), "{asked}");
+            assert_eq!(rules.destination(asked).unwrap().to_string(), gets, "{asked}");
         }
         for asked in [
             "10.0.0.8",

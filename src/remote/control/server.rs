@@ -15,6 +15,7 @@ use super::listener::Listener;
 use super::rules::Rules;
 use crate::error::Error;
 use crate::platform::os;
+use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
 use crate::words::escape;
 use std::ffi::c_void;
@@ -45,7 +46,7 @@ pub(crate) trait Actions: Send {
     /// Turns channels on or off.
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
     /// Sends the trace to `address` as well.
-    fn send_to(&mut self, address: &str) -> Reply;
+    fn send_to(&mut self, address: &Address) -> Reply;
     /// Writes the trace to `file` as well. The file is new and empty.
     fn write_to(&mut self, file: File, path: &Path) -> Reply;
     /// Does something with a session of track events.

@@ -28,7 +28,7 @@ impl Actions for Told {
         self.reply(format!("channels {} {enable}", names.join("+")))
     }
 
-    fn send_to(&mut self, address: &str) -> Reply {
+    fn send_to(&mut self, address: &Address) -> Reply {
         self.reply(format!("send {address}"))
     }
 
