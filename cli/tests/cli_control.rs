@@ -1,13 +1,15 @@
 //! `memledger control` against a program that is played by the test.
 #![allow(clippy::unwrap_used)]
 
+use memledger_test_support::command::ran;
+use memledger_test_support::memledger;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::thread::JoinHandle;
 
 fn memledger(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_memledger")).arg("control").args(args).output().unwrap()
+    ran(memledger!([&["control"], args].concat()))
 }
 
 /// A program that answers each line with the next of `answers` and then hangs up; the lines it got.

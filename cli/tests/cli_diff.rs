@@ -1,8 +1,9 @@
 //! `memledger diff` as a user meets it. What differs between two runs of a program with stacks is in
 //! `tests/run`.
 
+use memledger_test_support::command::{ran, told};
+use memledger_test_support::memledger;
 use serde_json::Value;
-use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 const LATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/late.utrace");
@@ -10,10 +11,7 @@ const KILLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.u
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_memledger")).args(args).output();
-    let output = output.expect("the command runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    told(ran(memledger!(args)))
 }
 
 #[track_caller]

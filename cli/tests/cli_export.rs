@@ -1,25 +1,20 @@
 //! `memledger export` as a user meets it: there and back, and what goes wrong on the way.
 
+use memledger_test_support::command::{ran, told_bytes};
+use memledger_test_support::memledger;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 
 fn memledger(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
-    command
+    memledger!(args)
 }
 
 /// Status, bytes of standard output, standard error.
 fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
-    told(memledger(args).output().expect("the command runs"))
-}
-
-fn told(output: Output) -> (i32, Vec<u8>, String) {
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    (output.status.code().expect("no signal"), output.stdout, err)
+    told_bytes(ran(memledger(args)))
 }
 
 /// The path of a file of this test, which is not there.
@@ -221,7 +216,7 @@ fn pipes_on_both_ends_will_do() {
     export(Path::new(SAMPLE), "memledger", &compact);
     let input = File::open(SAMPLE).expect("the sample");
     let args = ["export", "-", "--to", "memledger", "-o", "-"];
-    let (status, out, err) = told(memledger(&args).stdin(input).output().expect("it runs"));
+    let (status, out, err) = told_bytes(memledger(&args).stdin(input).output().expect("it runs"));
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out == fs::read(&compact).expect("it"), "the same bytes as in a file");
 
@@ -232,7 +227,7 @@ fn pipes_on_both_ends_will_do() {
         .spawn()
         .expect("it runs");
     drop(child.stdout.take());
-    let (status, _, err) = told(child.wait_with_output().expect("it ends"));
+    let (status, _, err) = told_bytes(child.wait_with_output().expect("it ends"));
     assert_eq!((status, err.as_str()), (0, ""));
 }
 
@@ -302,7 +297,7 @@ fn the_input_is_never_overwritten() {
     }
     let input = File::open(&trace).expect("it");
     let args = ["export", "-", "--to", "memledger", "-o", as_arg(&trace)];
-    assert_eq!(told(memledger(&args).stdin(input).output().expect("it runs")).0, 2);
+    assert_eq!(told_bytes(memledger(&args).stdin(input).output().expect("it runs")).0, 2);
     assert!(fs::read(&trace).expect("it") == fs::read(SAMPLE).expect("the sample"));
 }
 

@@ -1,11 +1,12 @@
 //! `memledger export` by event, to Parquet, CSV, heaptrack and the Firefox Profiler: what is written is read back,
 //! and its sums are those of `memledger report`.
 
+use memledger_test_support::command::{ran, told_bytes};
+use memledger_test_support::memledger;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// With call stacks of another writer; without stacks, but with scopes, names and reallocations.
@@ -18,10 +19,7 @@ const HEAPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/heaps.mem
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    let output = command.args(args).stdin(Stdio::null()).output().expect("the command runs");
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    (output.status.code().expect("no signal"), output.stdout, err)
+    told_bytes(ran(memledger!(args)))
 }
 
 fn as_arg(path: &Path) -> &str {

@@ -1,13 +1,10 @@
 //! `-o report.html` as a user meets it: the page has the figures of the other formats.
 
-#[path = "../../tests/analysis_report/page_reader.rs"]
-#[expect(dead_code, reason = "the stacks are read elsewhere")]
-mod page_reader;
-
-use page_reader::Page;
+use memledger_test_support::command::{ran, told_bytes};
+use memledger_test_support::memledger;
+use memledger_test_support::page::Page;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 const LATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/late.utrace");
@@ -16,10 +13,7 @@ const NO_MEMORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/no-me
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_memledger")).args(args).output();
-    let output = output.expect("the command runs");
-    let status = output.status.code().expect("no signal");
-    (status, output.stdout, String::from_utf8(output.stderr).expect("UTF-8"))
+    told_bytes(ran(memledger!(args)))
 }
 
 #[track_caller]

@@ -1,15 +1,12 @@
 //! `memledger export --to perfetto`, read back: sums are those of `memledger report`.
 //! `scripts/viewers/perfetto.sh` reads the same files with Perfetto's own protos.
 
-#[path = "../../tests/process/track_events/packets.rs"]
-#[allow(dead_code, reason = "more is compared where the program is that writes a session")]
-mod packets;
-
-use packets::{Field, Trace, TrackEvent};
+use memledger_test_support::command::{ran, told_bytes};
+use memledger_test_support::memledger;
+use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// With call stacks; with scopes and names, without stacks; of a program that was killed; one that joined late; with
@@ -24,10 +21,7 @@ const TRACES: [&str; 5] = [
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    let output = command.args(args).stdin(Stdio::null()).output().expect("the command runs");
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    (output.status.code().expect("no signal"), output.stdout, err)
+    told_bytes(ran(memledger!(args)))
 }
 
 fn json(args: &[&str]) -> Value {

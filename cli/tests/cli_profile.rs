@@ -1,15 +1,13 @@
 //! `memledger export --to pprof` and `--to callgrind`, read by another decoder than ours.
 
-#[path = "../../tests/process/pprof.rs"]
-#[allow(dead_code, reason = "mappings are compared where the program is that has them")]
-mod pprof;
-
-use pprof::{Profile, Sample};
+use memledger_test_support::command::{ran, told_bytes};
+use memledger_test_support::memledger;
+use memledger_test_support::pprof::{Profile, Sample};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
 use tempfile::TempDir;
 
 /// With call stacks, without symbols; by Unreal's writer.
@@ -21,10 +19,7 @@ const HEAPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/heaps.mem
 
 /// Status, standard output, standard error.
 fn memledger(args: &[&str]) -> (i32, Vec<u8>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    let output = command.args(args).stdin(Stdio::null()).output().expect("the command runs");
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    (output.status.code().expect("no signal"), output.stdout, err)
+    told_bytes(ran(memledger!(args)))
 }
 
 fn export(trace: &str, to: &str) -> Vec<u8> {

@@ -1,32 +1,23 @@
 //! `memledger report` as a user meets it: what it prints, where, and with which exit status.
 
-#[path = "../../tests/reader/support.rs"]
-#[allow(dead_code, reason = "the reader's tests use the rest")]
-mod wire;
-
 use memledger::dump::FORMATS;
 use memledger::trace::format::schema::FieldType::{U8Array, U64, WideString};
+use memledger_test_support::command::{ran, told};
+use memledger_test_support::{memledger, wire};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 
 fn memledger(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
-    command
+    memledger!(args)
 }
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, String, String) {
-    told(memledger(args).output().expect("the command runs"))
-}
-
-fn told(output: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    told(ran(memledger(args)))
 }
 
 /// A file of this test.

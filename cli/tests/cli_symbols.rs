@@ -1,15 +1,14 @@
 //! Symbols of real binaries, which the compiler makes here: with and without debug information,
 //! split, stripped, of another build, and damaged.
 
-#[path = "../../tests/process/pprof.rs"]
-#[expect(dead_code, reason = "samples are compared elsewhere")]
-mod pprof;
 #[path = "cli_symbols/unreal_trace.rs"]
 mod unreal_trace;
 
 use memledger::analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};
+use memledger_test_support::command::{ran, told};
+use memledger_test_support::memledger;
+use memledger_test_support::pprof::Profile;
 use object::{Object, ObjectSegment, ObjectSymbol};
-use pprof::Profile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -512,11 +511,7 @@ fn damaged_files_never_panic() {
 
 /// Status, standard output, standard error of `memledger`.
 fn memledger(args: &[&Path]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    command.args(args).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
-    let output = command.output().expect("the command runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    told(ran(memledger!(args)))
 }
 
 fn report(trace: &Path) -> serde_json::Value {

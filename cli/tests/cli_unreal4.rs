@@ -1,20 +1,17 @@
 //! Traces of Unreal Engine 4 as a user of the command meets them.
 
-#[path = "../../tests/reader/unreal_engine_4/streams.rs"]
-mod streams;
-
+use memledger_test_support::command::{ran, told};
+use memledger_test_support::memledger;
+use memledger_test_support::unreal4::{
+    AUX, Cut, IMPORTANT, Streams, TEXT, Type, U8, U32, U64, U64_ARRAY,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use streams::{AUX, Cut, IMPORTANT, Streams, TEXT, Type, U8, U32, U64, U64_ARRAY};
 
 /// Status, standard output, standard error.
 fn run(args: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    let output = command.args(args).stdin(Stdio::null()).output().expect("the command runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    told(ran(memledger!(args)))
 }
 
 /// What a command prints without complaint.

@@ -4,7 +4,8 @@
 #[path = "view/harness.rs"]
 mod harness;
 
-use harness::{Copied, View, memledger, told};
+use harness::{Copied, View, memledger};
+use memledger_test_support::command::{ran, told};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
@@ -163,7 +164,7 @@ fn single_blocks_are_those_of_query_and_have_a_history() {
     let trace = copied.trace.to_str().expect("UTF-8");
     let args = ["query", trace, "--rule", "freed-between", "--a", "98%", "--b", "peak"];
     let args = [&args[..], &["--blocks", "20", "--format", "json"]].concat();
-    let (_, out, _) = told(memledger(&args, copied.folder.path()).output().expect("it runs"));
+    let (_, out, _) = told(ran(memledger(&args, copied.folder.path())));
     let expected: Value = serde_json::from_str(&out).expect("JSON");
     let answer = view.ask("/api/blocks?rule=freed-between&a=98%25&b=peak&limit=20").json();
     let of = |document: &Value| -> Vec<Value> {
@@ -436,11 +437,8 @@ fn what_cannot_be_served_is_one_sentence() {
     let view = View::start(&copied);
     let port = view.port.to_string();
     let trace = copied.trace.to_str().expect("UTF-8");
-    let run = |args: &[&str]| {
-        told(
-            memledger(&[&["view"], args].concat(), copied.folder.path()).output().expect("it runs"),
-        )
-    };
+    let run =
+        |args: &[&str]| told(ran(memledger(&[&["view"], args].concat(), copied.folder.path())));
     let (status, out, err) = run(&[trace, "--port", &port]);
     assert_eq!((status, out.as_str()), (1, ""));
     assert_eq!(

@@ -14,8 +14,6 @@ mod model;
 mod moments;
 mod ops;
 #[cfg(feature = "html")]
-mod page_reader;
-#[cfg(feature = "html")]
 mod pages;
 mod queries;
 mod runs;

@@ -1,11 +1,11 @@
 //! The report as a page: its document has the figures of the report.
 
 use crate::feed::{Feed, V::N};
-use crate::page_reader::Page;
 use crate::stacks::{Names, PROGRAM, program};
 use memledger::analysis::{Analyzer, Module, Report, SourceFrame, Symbolizer};
 use memledger::dump::{FORMATS, json, text};
 use memledger::trace::read::read;
+use memledger_test_support::page::Page;
 use serde_json::Value;
 
 fn html(report: &Report) -> Vec<u8> {

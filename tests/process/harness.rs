@@ -7,16 +7,13 @@ use memledger::trace::format::Transport;
 use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
 use memledger::{Ledger, dump};
+use memledger_test_support::command::{DEADLINE, ignore_no_signal, status_within};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
-
-/// A child that has not ended by then hangs.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 const SCENARIO: &str = "TEST_SCENARIO";
 
@@ -52,7 +49,7 @@ pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
         }
         panic!("there is no scenario {scenario:?}");
     }
-    system::ignore_no_signal();
+    ignore_no_signal();
     let trials = cases.map(|(theme, case)| {
         Trial::test(format!("{theme}::{}", case.name.replace(' ', "_")), move || {
             (case.test)(Run::new(case.name));
@@ -189,35 +186,20 @@ impl Running {
     /// Waits for the child; kills it, and fails, at the deadline.
     #[track_caller]
     pub(crate) fn wait(mut self) -> Outcome {
-        let (ended, watch) = mpsc::channel::<()>();
-        let pid = self.child.id() as libc::pid_t;
-        let watchdog = std::thread::spawn({
-            let deadline = self.deadline;
-            move || {
-                let late = watch.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout);
-                if late {
-                    // NOTE: the child has not been waited for, so the number is still its own.
-                    kill(pid, libc::SIGKILL);
-                }
-                late
-            }
-        });
-        // Waits without reaping, so that the watchdog cannot hit another process.
-        wait_for_end(pid);
-        drop(ended);
-        let late = watchdog.join().unwrap();
-        let status = self.child.wait().unwrap();
+        let status = status_within(self.deadline, &mut self.child);
         let read = |name| fs::read(self.folder.path().join(name)).unwrap();
-        let outcome = Outcome {
+        let stderr = String::from_utf8_lossy(&read("stderr")).into_owned();
+        let Some(status) = status else {
+            panic!("the child hung for {:?}\n{stderr}", self.deadline)
+        };
+        Outcome {
             status,
             stdout: String::from_utf8_lossy(&read("stdout")).into(),
-            stderr: String::from_utf8_lossy(&read("stderr")).into(),
-            pid: pid as u32,
+            stderr,
+            pid: self.child.id(),
             scenario: self.scenario,
             folder: self.folder,
-        };
-        assert!(!late, "the child hung for {:?}\n{}", self.deadline, outcome.stderr);
-        outcome
+        }
     }
 }
 
@@ -228,28 +210,11 @@ mod system {
         unsafe { libc::kill(pid, signal) };
     }
 
-    /// Children inherit which signals are ignored. These are, if the tests run under `nohup` or in the background of
-    /// a script.
-    pub(super) fn ignore_no_signal() {
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
-            // SAFETY: no handler is installed, and none is replaced.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
-    }
-
-    pub(super) fn wait_for_end(pid: libc::pid_t) {
-        wait_for(pid, libc::WEXITED | libc::WNOWAIT);
-    }
-
     pub(super) fn wait_for_stop(pid: libc::pid_t) {
-        wait_for(pid, libc::WSTOPPED);
-    }
-
-    fn wait_for(pid: libc::pid_t, what: libc::c_int) {
         // SAFETY: the result is written to a local of the right type.
         unsafe {
             let mut info = std::mem::zeroed();
-            while libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, what) != 0 {
+            while libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, libc::WSTOPPED) != 0 {
                 let error = std::io::Error::last_os_error();
                 assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
             }
@@ -257,7 +222,7 @@ mod system {
     }
 }
 pub(crate) use system::kill;
-use system::{wait_for_end, wait_for_stop};
+use system::wait_for_stop;
 
 /// What a child has left behind.
 pub(crate) struct Outcome {

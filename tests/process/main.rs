@@ -40,12 +40,8 @@ mod memory;
 mod no_memory;
 mod oom;
 mod own_memory;
-#[expect(dead_code, reason = "the notes are read elsewhere")]
-#[path = "../analysis_report/page_reader.rs"]
-mod page_reader;
 mod pages;
 mod panics;
-mod pprof;
 mod private;
 mod profiles;
 mod recorders;

@@ -1,9 +1,9 @@
 //! Heap profiles of a program, while it runs and at its end.
 
 use crate::harness::{Case, case, churn};
-use crate::pprof::{Profile, Sample};
 use memledger::remote::control::{Client, Command};
 use memledger::{Error, Ledger, Stacks, alloc_scope};
+use memledger_test_support::pprof::{Profile, Sample};
 use std::fs;
 use std::hint::black_box;
 

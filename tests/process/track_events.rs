@@ -3,7 +3,6 @@
 
 mod many;
 mod memory;
-mod packets;
 mod sessions;
 mod upstream;
 
@@ -13,7 +12,7 @@ use memledger::perfetto::{
     counter_track_uuid, named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
 };
 use memledger::{Ledger, counter, instant, slice, state, track_event};
-use packets::{Field, Trace, TrackEvent};
+use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

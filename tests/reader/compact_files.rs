@@ -1,7 +1,6 @@
 //! Traces in compact packets: the same stream of events as plain ones, there and back, and what
 //! damage to them costs.
 
-use crate::support::{ENTER, LEAVE, NO_SYNC, SYNC, handshake, packet, plain, synced, type_record};
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::dump;
@@ -9,6 +8,9 @@ use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;
 use memledger::trace::format::schema::FieldType::{U8, U32, U64};
 use memledger::trace::read::{self, Damage, Event, Reader, Summary, Visitor};
+use memledger_test_support::wire::{
+    ENTER, LEAVE, NO_SYNC, SYNC, handshake, packet, plain, synced, type_record,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::PathBuf;

@@ -2,9 +2,11 @@
 
 mod stacks;
 
-use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use memledger::trace::format::compact::{CompactDecoder, CompactEncoder};
 use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
+use memledger_test_support::wire::{
+    AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use stacks::encoder_with_table;

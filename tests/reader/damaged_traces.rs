@@ -1,10 +1,10 @@
 //! Traces that were cut, overwritten or put together wrongly: everything that is whole is
 //! delivered, and nothing else.
 
-use crate::support::*;
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
+use memledger_test_support::wire::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;

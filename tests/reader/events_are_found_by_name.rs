@@ -4,12 +4,12 @@
 mod ending;
 mod surroundings;
 
-use crate::support::*;
 use memledger::analysis;
 use memledger::trace::format::schema::FieldType::{self, *};
 use memledger::trace::read::{
     Decoder, DefinitionRef, EventAnalyzer, FieldValue, Occurrence, Scalar, Visitor, read,
 };
+use memledger_test_support::wire::*;
 
 /// A decoder of protocol 7 that knows these types, and the analyzer it delivers to.
 struct Feed<'a, S> {

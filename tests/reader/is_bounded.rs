@@ -1,9 +1,9 @@
 //! The reader's memory for small traces that decode to much, counted by the allocator.
 #![expect(unsafe_code, reason = "counts what a reader allocates")]
 
-use crate::support::*;
 use memledger::analysis::Analyzer;
 use memledger::trace::read::{Event, Reader, Summary, Visitor};
+use memledger_test_support::wire::*;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -11,6 +11,5 @@ mod gives_what_the_checker_found;
 mod is_bounded;
 mod matches_a_naive_model;
 mod parses_every_protocol;
-mod support;
 mod tells_late_from_lost;
 mod unreal_engine_4;

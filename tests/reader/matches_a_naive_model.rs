@@ -1,6 +1,6 @@
 //! Random threads, events, cuts and arrivals: what is delivered equals what sorting gives.
 
-use crate::support::*;
+use memledger_test_support::wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

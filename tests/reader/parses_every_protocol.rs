@@ -1,7 +1,7 @@
 //! What the bytes of one thread mean, in each protocol: exact events out of exact bytes.
 
-use crate::support::*;
 use memledger::trace::format::schema::FieldType;
+use memledger_test_support::wire::*;
 
 fn event(name: &str, stream: u16, serial: Option<u64>, fixed: &[u8]) -> Log {
     Log::Event(name.into(), stream, serial, fixed.to_vec())

@@ -1,7 +1,7 @@
 //! The order of serials over threads: the reader waits for late events, and continues after lost
 //! ones.
 
-use crate::support::*;
+use memledger_test_support::wire::*;
 
 #[test]
 fn two_threads_are_merged_by_serial() {

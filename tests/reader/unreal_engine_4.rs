@@ -3,7 +3,6 @@
 
 mod generated;
 mod naive;
-pub mod streams;
 
 use memledger::Error;
 use memledger::analysis::Analyzer;

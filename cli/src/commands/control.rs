@@ -230,12 +230,11 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
 
 /// The token of a control server in the first line of a file.
 pub(super) fn control_token(path: &Path) -> Result<String, CliError> {
-    read_token(path, |token| match token {
-        "" => Err("its first line is empty".to_owned()),
-        token if token.contains(char::is_whitespace) => {
-            Err(format!("its first line must be one word, and has {} bytes", token.len()))
+    read_token(path, |token| {
+        if token.is_empty() || token.contains(char::is_whitespace) {
+            return Err(format!("its first line must be one word, and has {} bytes", token.len()));
         }
-        _ => Ok(()),
+        Ok(())
     })
 }
 

@@ -1,9 +1,9 @@
 //! The tests.
 
 use crate::harness::{Run, left};
-use crate::page_reader::Page;
 use crate::scenarios::{LEFT, LEFT_IN_CHILD, SCENARIO};
 use libtest_mimic::Trial;
+use memledger_test_support::page::Page;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;

@@ -1,6 +1,7 @@
 //! Runs `memledger run` in a folder of its own, with a deadline.
 
 use crate::scenarios::SCENARIO;
+use memledger_test_support::command::{DEADLINE, status_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -8,22 +9,8 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::TempDir;
-
-/// A command that has not ended by then hangs.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Programs inherit which signals are ignored. These are, if the tests run under `nohup` or in the background of
-/// a script.
-#[expect(unsafe_code, reason = "the dispositions of signals")]
-pub fn ignore_no_signal() {
-    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
-        // SAFETY: no handler is installed, and none is replaced.
-        unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) }
-            .expect("a signal that can be ignored");
-    }
-}
 
 /// `memledger run` about to be started.
 pub struct Run {
@@ -127,25 +114,10 @@ impl Running {
 
     #[track_caller]
     pub fn wait(mut self) -> Ended {
-        let status = wait_for_end(&mut self.child)
+        let status = status_within(DEADLINE, &mut self.child)
             .unwrap_or_else(|| panic!("the command hangs: {}", self.text("stderr")));
         let (stdout, stderr) = (self.text("stdout"), self.text("stderr"));
         Ended { status, stdout, stderr, folder: self.folder }
-    }
-}
-
-/// How a command has ended; `None` if it had to be killed at the deadline.
-pub fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            return Some(status);
-        }
-        if start.elapsed() > DEADLINE {
-            let _ = child.kill();
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

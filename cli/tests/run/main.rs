@@ -7,10 +7,6 @@ mod cases;
 #[cfg(target_os = "linux")]
 mod harness;
 #[cfg(target_os = "linux")]
-#[expect(dead_code, reason = "the stacks are read elsewhere")]
-#[path = "../../../tests/analysis_report/page_reader.rs"]
-mod page_reader;
-#[cfg(target_os = "linux")]
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod screen;
@@ -26,7 +22,7 @@ fn main() {
         if let Ok(scenario) = std::env::var(scenarios::SCENARIO) {
             return scenarios::play(&scenario);
         }
-        harness::ignore_no_signal();
+        memledger_test_support::command::ignore_no_signal();
         let arguments = libtest_mimic::Arguments::from_args();
         let all = cases::all().into_iter().chain(top::all()).collect();
         libtest_mimic::run(&arguments, all).exit();

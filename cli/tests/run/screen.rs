@@ -1,6 +1,6 @@
 //! A command on a terminal of its own, whose screen the test can read.
 
-use crate::harness::wait_for_end;
+use memledger_test_support::command::{DEADLINE, status_within};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{Termios, tcgetattr};
 use std::fs::File;
@@ -11,9 +11,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// What is not on the screen by then does not come.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A command on a terminal.
 pub struct Screen {
@@ -117,7 +114,7 @@ impl Screen {
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
         let start = Instant::now();
-        let status = wait_for_end(&mut self.child)
+        let status = status_within(DEADLINE, &mut self.child)
             .unwrap_or_else(|| panic!("the command does not end:\n{}", self.text()));
         let after = tcgetattr(&self.slave).expect("its settings");
         assert!(after == self.before, "{after:?} and not {:?}", self.before);

@@ -1,9 +1,9 @@
 //! `memledger top`, on a terminal and without one.
 
-use crate::harness::wait_for_end;
 use crate::scenarios::SCENARIO;
 use crate::screen::Screen;
 use libtest_mimic::Trial;
+use memledger_test_support::command::{DEADLINE, status_within};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::Winsize;
 use nix::sys::signal::{Signal, kill};
@@ -170,7 +170,7 @@ fn it_ends_when_its_terminal_is_gone() {
         seen.extend_from_slice(&bytes[..count]);
     }
     drop(terminal);
-    assert!(wait_for_end(&mut child).is_some(), "it does not end");
+    assert!(status_within(DEADLINE, &mut child).is_some(), "it does not end");
 }
 
 fn a_signal_and_ctrl_c_leave_the_terminal_as_it_was() {

@@ -1,6 +1,6 @@
 //! `memledger traces` and `memledger fetch` as a user meets them.
 
-use super::harness::{Server, memledger, packets, run, send, stream, told, wait};
+use super::harness::{Server, memledger, output, packets, run, send, stream, told_bytes};
 use memledger::remote::store::Message;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -70,7 +70,7 @@ fn a_trace_is_fetched_by_id_and_by_name() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        told(wait(child))
+        told_bytes(output(child))
     };
     let done = (0, vec![], String::new());
     assert_eq!(fetch(&[&id]), done);
@@ -113,7 +113,7 @@ fn a_trace_is_fetched_by_id_and_by_name() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let (status, _, err) = told(wait(child));
+    let (status, _, err) = told_bytes(output(child));
     assert_eq!((status, err.as_str()), (0, ""));
 }
 
@@ -179,7 +179,7 @@ fn a_store_cannot_choose_where_a_trace_goes() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    assert_eq!(told(wait(child)), (0, vec![], String::new()));
+    assert_eq!(told_bytes(output(child)), (0, vec![], String::new()));
     assert_eq!(std::fs::read(inner.join("trace-7.utrace")).unwrap(), b"abc");
     assert_eq!(names(here.path()), ["inner"]);
     store.join().unwrap();
@@ -230,7 +230,7 @@ fn what_is_fetched_is_the_users_alone() {
     for args in [&[][..], &["-o", "new.utrace"], &["-o", "there.utrace"]] {
         let mut command = memledger(&["fetch", &name, "--store", &server.store]);
         let child = command.args(args).current_dir(here.path()).stderr(Stdio::piped()).spawn();
-        assert_eq!(told(wait(child.unwrap())).0, 0);
+        assert_eq!(told_bytes(output(child.unwrap())).0, 0);
         let file = here.path().join(args.last().unwrap_or(&&*own));
         assert_eq!(std::fs::metadata(file).unwrap().mode() & 0o777, 0o600, "{args:?}");
     }

@@ -1,6 +1,6 @@
 //! Traces that are read while they grow.
 
-use super::harness::{Server, exactly, files, memledger, packets, stream, told, wait};
+use super::harness::{Server, exactly, files, memledger, output, packets, stream, told_bytes};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::process::Stdio;
@@ -48,7 +48,7 @@ fn a_live_trace_is_followed_to_its_end() {
     let sent = &bytes[..bytes.len() - 3];
     assert!(seen == sent);
     assert!(late.join().unwrap() == sent);
-    let (status, fetched, err) = told(wait(fetch));
+    let (status, fetched, err) = told_bytes(output(fetch));
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(fetched == sent);
 
@@ -94,7 +94,7 @@ fn after_sigkill_every_trace_is_there_and_found_again() {
         thread::yield_now();
     }
     server.signal(Signal::KILL);
-    let (status, out, err) = told(wait(fetch));
+    let (status, out, err) = told_bytes(output(fetch));
     assert_eq!((status, out), (1, vec![]));
     let fetched = std::fs::read(&fetched).unwrap();
     assert!(err.contains(&format!("has the first {} bytes only: ", fetched.len())), "{err}");

@@ -3,46 +3,27 @@
 use memledger::remote::store::Store;
 use memledger::trace::format::framing::Framing;
 use memledger::trace::format::handshake::Handshake;
+use memledger_test_support::command::ran;
+pub use memledger_test_support::command::{DEADLINE, output, told_bytes};
+use memledger_test_support::memledger;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 
-/// Nothing here takes so long, unless it hangs.
-pub const DEADLINE: Duration = Duration::from_secs(60);
-
 pub fn memledger(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
-    command
+    memledger!(args)
 }
 
 /// Status, standard output, standard error.
 pub fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
-    let child = memledger(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    told(wait(child))
-}
-
-pub fn told(output: Output) -> (i32, Vec<u8>, String) {
-    let err = String::from_utf8(output.stderr).unwrap();
-    (output.status.code().expect("no signal"), output.stdout, err)
-}
-
-/// Waits for the end of a child, which must come.
-pub fn wait(child: Child) -> Output {
-    let pid = Pid::from_child(&child);
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
-    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| {
-        let _ = kill_process(pid, Signal::KILL);
-        panic!("the command did not end within {DEADLINE:?}");
-    })
+    told_bytes(ran(memledger(args)))
 }
 
 /// `memledger serve` on free ports. Killed when dropped.

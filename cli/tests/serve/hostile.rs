@@ -132,7 +132,7 @@ fn garbage_for_the_recorder_leaves_nothing() {
     let mut server = Server::start(folder.path(), &[]);
     for (bytes, says) in [
         (&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], "it begins with 47 45 54 20"),
-        (b"\x7fELF\x02\x01\x01\0", "it begins with 7f 45 4c 46"),
+        (b"\x7fELF\x02\x01\x01\0", "this is not a trace: it is a program"),
         (b"2CRT", "it closed after 4 bytes, inside the start of a trace"),
         (b"2CRT\xff\xff\0\0\0", "it closed after 9 bytes"),
         (b"", "it closed after 0 bytes"),

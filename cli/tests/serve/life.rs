@@ -1,6 +1,6 @@
 //! Starting where it cannot be, and stopping.
 
-use super::harness::{Server, files, memledger, packets, run, told, wait};
+use super::harness::{Server, files, memledger, output, packets, run, told_bytes};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -129,7 +129,7 @@ fn text_says_where_it_listens() {
     let place = folder.path().canonicalize().unwrap();
     assert_eq!(lines[2], format!("traces in     {} (0 traces, 0 B)", place.display()));
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(told(wait(child)).0, 0);
+    assert_eq!(told_bytes(output(child)).0, 0);
 }
 
 #[test]
@@ -149,6 +149,6 @@ fn the_default_folder_is_made() {
         assert!(Path::new(&home.path().join(place).join("memledger/traces")).is_dir());
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT)
             .unwrap();
-        assert_eq!(told(wait(child)).0, 0);
+        assert_eq!(told_bytes(output(child)).0, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! What needs a network of its own: there every port is free, an address that is not the loopback's
 //! is one of this machine's, and no other can be reached.
 
-use super::harness::{SAMPLE, Server, files, memledger, run, told, wait};
+use super::harness::{SAMPLE, Server, files, memledger, output, run, told_bytes};
 use memledger::remote::store::token_line;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,7 +34,7 @@ fn in_own_network(test: &str) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (status, out, err) = told(wait(child));
+    let (status, out, err) = told_bytes(output(child));
     let out = String::from_utf8_lossy(&out);
     assert!(status == 0 && out.contains("1 passed"), "{out}\n{err}");
 }
@@ -77,7 +77,7 @@ fn ports() {
     };
     let stop = |child: Child| {
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        told(wait(child))
+        told_bytes(output(child))
     };
     // Port 1981 may be taken, by Unreal's own server perhaps.
     let taken = TcpListener::bind("127.0.0.1:1981").unwrap();
@@ -91,7 +91,7 @@ fn ports() {
 
     let mut both = start("both");
     assert_eq!(listens(&mut both), "recording at  127.0.0.1:1980, 127.0.0.1:1981\n");
-    let (status, _, err) = told(wait(start("other")));
+    let (status, _, err) = told_bytes(output(start("other")));
     assert_eq!(status, 1);
     assert!(err.contains("cannot listen on 127.0.0.1:1980: another program does"), "{err}");
     let (status, out, err) = run(&["traces"]);

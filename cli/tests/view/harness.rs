@@ -1,23 +1,19 @@
 //! A trace in a folder of its own, a server of it, and what a browser asks.
 
+use memledger_test_support::command::{ran, told};
+use memledger_test_support::memledger;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 pub fn memledger(args: &[&str], home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    command.args(args).env("XDG_CACHE_HOME", home.join("cache")).stdin(Stdio::null());
+    let mut command = memledger!(args);
+    command.env("XDG_CACHE_HOME", home.join("cache"));
     command
-}
-
-/// Status, standard output, standard error.
-pub fn told(output: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }
 
 /// A folder with a copy of a trace that was written long ago.
@@ -60,7 +56,7 @@ impl Copied {
         let trace = self.trace.to_str().expect("UTF-8");
         let mut args = vec!["query", trace, "--rule", rule, "--format", "json"];
         args.extend(names.iter().zip(moments).flat_map(|(name, moment)| [*name, *moment]));
-        told(memledger(&args, self.folder.path()).output().expect("the command runs"))
+        told(ran(memledger(&args, self.folder.path())))
     }
 
     pub fn total(&self, rule: &str, moments: &[&str]) -> Value {

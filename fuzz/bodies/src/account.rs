@@ -5,7 +5,7 @@
 //! ```
 
 use crate::figures::{add_up, print};
-use crate::support::{AUX, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
+use memledger_test_support::wire::{AUX, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
 use memledger::analysis::Analyzer;
 use memledger::trace::format::schema::FieldType as T;

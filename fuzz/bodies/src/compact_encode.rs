@@ -1,6 +1,6 @@
 //! Any events to compact packets and back, byte for byte.
 
-use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, aux, plain, synced, type_record};
+use memledger_test_support::wire::{AUX, ENTER, LEAVE, NO_SYNC, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
 use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
 use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder, CompactEncoder};

@@ -7,7 +7,7 @@
 
 use crate::input::pieces;
 use crate::log::{Entry, Log};
-use crate::support;
+use memledger_test_support::wire;
 use memledger::trace::read::{Decoder, EventAnalyzer, Visitor};
 use memledger::trace::format::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
@@ -99,24 +99,24 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for protocol in 5..=7_u8 {
         let scope: &[u8] = if protocol == 7 { &[0x0c, 1, 0, 0, 0, 0, 0, 0, 0] } else { &[] };
-        let array = [support::plain(18, &[1]), support::aux(1, b"abc"), vec![6]].concat();
+        let array = [wire::plain(18, &[1]), wire::aux(1, b"abc"), vec![6]].concat();
         let own = [
-            support::ENTER,
-            &support::plain(17, &[5]),
+            wire::ENTER,
+            &wire::plain(17, &[5]),
             scope,
-            &support::serials([2, 3]),
+            &wire::serials([2, 3]),
             &array,
-            support::LEAVE,
+            wire::LEAVE,
         ];
         seeds.push(
             [
                 &[protocol - 5][..],
-                &framed(0, &support::types(protocol)),
-                &framed(1, &support::important(20, &[7], &[(1, b"xy")], 2)),
-                &framed(2, &support::serials([0, 1, 4])),
+                &framed(0, &wire::types(protocol)),
+                &framed(1, &wire::important(20, &[7], &[(1, b"xy")], 2)),
+                &framed(2, &wire::serials([0, 1, 4])),
                 &framed(3, &own.concat()),
                 &[0xff, 0],
-                &framed(2, &support::plain(30, &5_u64.to_le_bytes())),
+                &framed(2, &wire::plain(30, &5_u64.to_le_bytes())),
                 &[0xff, 0, 0xff, 0],
             ]
             .concat(),

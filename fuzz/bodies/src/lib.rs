@@ -12,11 +12,6 @@ mod input;
 mod log;
 mod seeds;
 
-/// The writer of streams that the reader's tests use.
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-#[path = "../../../tests/reader/support.rs"]
-mod support;
-
 /// One fuzzer.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {

@@ -1,11 +1,13 @@
 //! The seeds of the fuzzers of whole traces: small traces as the tests make them, and parts of the
 //! samples.
 
-use crate::support::{self, framed, handshake, important, packet, plain, serials, synced};
 use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;
 use memledger::trace::format::schema::FieldType;
 use memledger::trace::read::{Event, Reader, Visitor};
+use memledger_test_support::wire::{
+    self, framed, handshake, important, packet, plain, serials, synced,
+};
 use std::collections::BTreeMap;
 
 /// The number of bytes that a seed takes from a thread's stream in a sample.
@@ -34,23 +36,23 @@ fn cut(sample: &[u8]) -> Vec<u8> {
             trace.extend(packet(stream, &bytes));
         }
     }
-    trace.extend(support::SYNC);
+    trace.extend(wire::SYNC);
     trace
 }
 
 /// A trace from the writer of the tests.
 fn made(protocol: u8) -> Vec<u8> {
-    let array = [plain(18, &[1]), support::aux(1, b"abc"), support::TERMINAL.to_vec()].concat();
+    let array = [plain(18, &[1]), wire::aux(1, b"abc"), wire::TERMINAL.to_vec()].concat();
     [
         handshake(protocol),
-        packet(0, &support::types(protocol)),
+        packet(0, &wire::types(protocol)),
         packet(1, &important(20, &[7], &[(1, b"text")], 1)),
         packet(2, &serials([0, 1, 4, 5])),
-        packet(3, &[&serials([2]), &array[..], support::ENTER, &plain(17, &[2])].concat()),
-        packet(3, &[&serials([3])[..], support::LEAVE].concat()),
-        support::SYNC.to_vec(),
+        packet(3, &[&serials([2]), &array[..], wire::ENTER, &plain(17, &[2])].concat()),
+        packet(3, &[&serials([3])[..], wire::LEAVE].concat()),
+        wire::SYNC.to_vec(),
         packet(2, &serials(6..30)),
-        support::SYNC.to_vec(),
+        wire::SYNC.to_vec(),
     ]
     .concat()
 }
@@ -58,9 +60,9 @@ fn made(protocol: u8) -> Vec<u8> {
 /// Allocations and frees of two threads, with scopes, as our own writer declares them.
 fn memory() -> Vec<u8> {
     use FieldType::{AnsiString, I32, U8, U32, U64};
-    let no_sync = support::NO_SYNC;
-    let important_type = support::IMPORTANT | no_sync;
-    let record = |uid, name, flags, fields: &[_]| support::type_record(7, uid, name, flags, fields);
+    let no_sync = wire::NO_SYNC;
+    let important_type = wire::IMPORTANT | no_sync;
+    let record = |uid, name, flags, fields: &[_]| wire::type_record(7, uid, name, flags, fields);
     let alloc = [("Address", U64), ("CallstackId", U32), ("Size", U32)];
     let alloc = [&alloc[..], &[("AlignmentPow2_SizeLower", U8)]].concat();
     let spec = [("Tag", I32), ("Parent", I32), ("Display", AnsiString)];
@@ -68,7 +70,7 @@ fn memory() -> Vec<u8> {
         record(33, "Memory.AllocSystem", 0, &alloc),
         record(34, "Memory.FreeSystem", 0, &[("Address", U64)]),
         record(49, "Memory.MemoryScope", no_sync, &[("Tag", I32)]),
-        record(50, "Memory.TagSpec", important_type | support::AUX, &spec),
+        record(50, "Memory.TagSpec", important_type | wire::AUX, &spec),
         record(51, "Memory.Marker", 0, &[("Cycle", U64)]),
     ];
     let tag = |id: u32, name: &[u8]| {
@@ -85,10 +87,10 @@ fn memory() -> Vec<u8> {
         [synced(33, 2 * i, &fields), free].concat()
     };
     let scoped = [
-        support::ENTER.to_vec(),
+        wire::ENTER.to_vec(),
         plain(49, &300_u32.to_le_bytes()),
         (10..16).flat_map(event).collect(),
-        support::LEAVE.to_vec(),
+        wire::LEAVE.to_vec(),
     ];
     [
         handshake(7),
@@ -97,7 +99,7 @@ fn memory() -> Vec<u8> {
         packet(2, &(0..10).flat_map(event).collect::<Vec<_>>()),
         packet(3, &scoped.concat()),
         packet(0x3ffe, &framed(0, &[])),
-        support::SYNC.to_vec(),
+        wire::SYNC.to_vec(),
     ]
     .concat()
 }

@@ -1,13 +1,9 @@
 //! What is written, read back by the rules of Perfetto's reader: see `heap.rs`.
 
-#[path = "../../../tests/process/track_events/packets.rs"]
-#[allow(dead_code, reason = "more is compared where the program is that writes a session")]
-mod packets;
-
 use super::*;
 use crate::analysis::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
 use crate::protobuf::perfetto::track_event;
-use packets::{Field, Message, Trace};
+use memledger_test_support::packets::{Dump, Field, Message, Trace, TrackEvent};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -191,7 +187,7 @@ proptest! {
             .iter()
             .map(|((number, bucket), sums)| ((heap(*number), frames(*bucket)), *sums))
             .collect();
-        let last = |dumps: &Vec<packets::Dump>| dumps.last().unwrap().1.clone();
+        let last = |dumps: &Vec<Dump>| dumps.last().unwrap().1.clone();
         let sums = found.heaps.iter().flat_map(|(heap, dumps)| {
             last(dumps).into_iter().map(|(frames, sums)| ((heap.clone(), frames), sums))
         });
@@ -208,7 +204,7 @@ proptest! {
         prop_assert_eq!(last("Rendering"), of(&|row| row.name == 1));
         prop_assert_eq!(last("GlobalScope > scope 2"), of(&|row| row.scope == 3));
         for track in found.tracks.keys() {
-            let is_point = |event: &&packets::TrackEvent| event.track == *track && event.kind == 4;
+            let is_point = |event: &&TrackEvent| event.track == *track && event.kind == 4;
             let times = found.events.iter().filter(is_point).map(|event| event.time);
             prop_assert!(times.is_sorted_by(|a, b| a < b));
         }

@@ -1,11 +1,11 @@
 //! Many events, threads and sessions, and unusual places.
 
-use super::packets::{Field, Trace};
 use super::{CAT1, CAT2, CAT3, COUNTED, FILE, ledger, read, session};
 use crate::harness::Run;
 use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
 use memledger::{Ledger, alloc_scope, bookmark, log, log_scope};
 use memledger::{instant, slice, track_event};
+use memledger_test_support::packets::{Field, Trace};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,10 +1,10 @@
 //! Memory in a session: counters, heap profiles and scopes, compared with the report of the same run.
 
-use super::packets::{Dump, Field, Trace, TrackEvent};
 use super::{CAT1, FILE};
 use crate::harness::{REPORT, Run, leave};
 use memledger::perfetto::{TracingSession, TrackEventConfig};
 use memledger::{Ledger, Tag, alloc_scope, group, instant, tag, tagged};
+use memledger_test_support::packets::{Dump, Field, Trace, TrackEvent};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! The life of sessions: commands, time limits, and output that is not read.
 
-use super::packets::{Field, Trace};
 use super::{CAT1, CAT2, FILE, ledger, named, read, session, since_boot, unreachable};
 use crate::harness::Run;
 use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
 use memledger::remote::control::{Client, Command};
 use memledger::{Channel, DestinationState, Ledger, instant, track_event};
+use memledger_test_support::packets::{Field, Trace};
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;

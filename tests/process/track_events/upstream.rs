@@ -1,11 +1,11 @@
 //! What the tests of Perfetto's C library show of nested tracks and of its data sources; their names are in the
 //! comments. `docs/perfetto.md` says which of them cannot be ours.
 
-use super::packets::{Field, Trace, TrackEvent};
 use super::{CAT1, FILE, ledger, named, read, session};
 use crate::harness::Run;
 use memledger::perfetto::{CategoryChange, Fixed64, TracingSession, Track, TrackEventConfig};
 use memledger::{DestinationState, counter, instant, track_event};
+use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::sync::Mutex;
 
 pub(super) fn nested() {

@@ -1,8 +1,8 @@
 //! The table of call stacks of a packet.
 
 use super::{ALLOC, alloc_fields, coded, encoder, sign};
-use crate::support::synced;
 use memledger::trace::format::compact::{CompactDecoder, CompactEncoder};
+use memledger_test_support::wire::synced;
 
 /// An encoder whose last payload had another stack in each allocation.
 pub(super) fn encoder_with_table(protocol: u8) -> CompactEncoder {

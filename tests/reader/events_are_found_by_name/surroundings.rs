@@ -1,9 +1,9 @@
 //! Where and when an event was logged: thread, time and open scopes.
 
 use super::Feed;
-use crate::support::*;
 use memledger::trace::format::schema::FieldType::*;
 use memledger::trace::read::{ClosedScope, Decoder, EventAnalyzer, Occurrence};
+use memledger_test_support::wire::*;
 
 /// `$Trace.NewTrace` 60, `Memory.Marker` 61, `$Trace.ThreadInfo` 62, `Memledger.ThreadStart` 63,
 /// `Demo.Frame` 64, `Demo.Point` 65: the last two without a serial.

@@ -1,10 +1,10 @@
 //! Random streams of protocols 0 to 4, against what was written and against a naive reader.
 
-use super::streams::{
-    AUX, BYTES, Cut, IMPORTANT, Item, Made, NO_SYNC, Streams, TEXT, Type, U8, U32, U64, U64_ARRAY,
-};
 use super::{naive, sample};
 use memledger::trace::read::{self, Damage, Event, Hole, Reader, Visitor};
+use memledger_test_support::unreal4::{
+    AUX, BYTES, Cut, IMPORTANT, Item, Made, NO_SYNC, Streams, TEXT, Type, U8, U32, U64, U64_ARRAY,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! A naive reader of protocols 0 to 4: it has the whole file in memory, and looks at the start of each stream for each
 //! event. It shares no code with the reader.
 
-use super::streams::{AUX, IMPORTANT, Item, Made, NO_SYNC};
+use memledger_test_support::unreal4::{AUX, IMPORTANT, Item, Made, NO_SYNC};
 use std::collections::{HashMap, VecDeque};
 
 /// A type: its flags, the size of its fields, its name, and the offset of `$Trace.NewTrace`'s `Serial`.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A field of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Field {
+pub enum Field {
     Number(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -16,10 +16,10 @@ pub(crate) enum Field {
 
 /// The fields of a message, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Message(pub(crate) Vec<(u32, Field)>);
+pub struct Message(pub Vec<(u32, Field)>);
 
 impl Message {
-    pub(crate) fn decode(mut input: &[u8]) -> Self {
+    pub fn decode(mut input: &[u8]) -> Self {
         let mut fields = Vec::new();
         while !input.is_empty() {
             let (field, kind) = decode_key(&mut input).expect("a key");
@@ -48,18 +48,18 @@ impl Message {
         Self(fields)
     }
 
-    pub(crate) fn all(&self, number: u32) -> impl Iterator<Item = &Field> {
+    pub fn all(&self, number: u32) -> impl Iterator<Item = &Field> {
         self.0.iter().filter(move |(field, _)| *field == number).map(|(_, value)| value)
     }
 
-    pub(crate) fn number(&self, number: u32) -> Option<u64> {
+    pub fn number(&self, number: u32) -> Option<u64> {
         self.all(number).next().map(|field| match field {
             Field::Number(value) | Field::Fixed64(value) => *value,
             other => panic!("{number} is {other:?}"),
         })
     }
 
-    pub(crate) fn numbers(&self, number: u32) -> Vec<u64> {
+    pub fn numbers(&self, number: u32) -> Vec<u64> {
         let value = |field: &Field| match field {
             Field::Number(value) | Field::Fixed64(value) => *value,
             other => panic!("{number} is {other:?}"),
@@ -67,22 +67,22 @@ impl Message {
         self.all(number).map(value).collect()
     }
 
-    pub(crate) fn bytes(&self, number: u32) -> Option<&[u8]> {
+    pub fn bytes(&self, number: u32) -> Option<&[u8]> {
         self.all(number).next().map(|field| match field {
             Field::Bytes(bytes) => bytes.as_slice(),
             other => panic!("{number} is {other:?}"),
         })
     }
 
-    pub(crate) fn text(&self, number: u32) -> Option<String> {
+    pub fn text(&self, number: u32) -> Option<String> {
         self.bytes(number).map(|bytes| String::from_utf8(bytes.to_vec()).expect("UTF-8"))
     }
 
-    pub(crate) fn message(&self, number: u32) -> Option<Self> {
+    pub fn message(&self, number: u32) -> Option<Self> {
         self.bytes(number).map(Self::decode)
     }
 
-    pub(crate) fn messages(&self, number: u32) -> impl Iterator<Item = Self> {
+    pub fn messages(&self, number: u32) -> impl Iterator<Item = Self> {
         self.all(number).map(move |field| match field {
             Field::Bytes(bytes) => Self::decode(bytes),
             other => panic!("{number} is {other:?}"),
@@ -92,39 +92,39 @@ impl Message {
 
 /// A track event, with its texts.
 #[derive(Clone, Debug)]
-pub(crate) struct TrackEvent {
-    pub(crate) sequence: u64,
+pub struct TrackEvent {
+    pub sequence: u64,
     /// On the clock `clock`; nanoseconds since the system was started if that is 6.
-    pub(crate) time: u64,
-    pub(crate) clock: u64,
-    pub(crate) kind: u64,
-    pub(crate) name: Option<String>,
+    pub time: u64,
+    pub clock: u64,
+    pub kind: u64,
+    pub name: Option<String>,
     /// Whether the name is a number in the packet.
-    pub(crate) interned: bool,
-    pub(crate) categories: Vec<String>,
-    pub(crate) track: u64,
-    pub(crate) arguments: Vec<(String, Field, u32)>,
-    pub(crate) message: Message,
+    pub interned: bool,
+    pub categories: Vec<String>,
+    pub track: u64,
+    pub arguments: Vec<(String, Field, u32)>,
+    pub message: Message,
 }
 
 /// A file.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
-    pub(crate) events: Vec<TrackEvent>,
+pub struct Trace {
+    pub events: Vec<TrackEvent>,
     /// The descriptors of tracks, by uuid.
-    pub(crate) tracks: BTreeMap<u64, Message>,
+    pub tracks: BTreeMap<u64, Message>,
     /// How often sequences have started anew.
-    pub(crate) starts: usize,
+    pub starts: usize,
     /// How often a packet says that some before it are missing.
-    pub(crate) dropped: usize,
+    pub dropped: usize,
     /// The sum of the losses that the file states.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// By heap: each dump's time, and all sums up to it by the frames of callstacks, outermost first: bytes
     /// allocated and freed, and how often.
-    pub(crate) heaps: BTreeMap<String, Vec<Dump>>,
+    pub heaps: BTreeMap<String, Vec<Dump>>,
 }
 
-pub(crate) type Dump = (u64, BTreeMap<Vec<String>, [u64; 4]>);
+pub type Dump = (u64, BTreeMap<Vec<String>, [u64; 4]>);
 
 #[derive(Default)]
 struct Sequence {
@@ -153,7 +153,7 @@ type Frame = (String, Option<String>, Option<u64>, Option<u64>);
 const NOT_TEXTS: [u32; 4] = [6, 7, 16, 19];
 
 impl Trace {
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
+    pub fn decode(bytes: &[u8]) -> Self {
         let mut trace = Self::default();
         let mut sequences = BTreeMap::<u64, Sequence>::new();
         let mut has_coarse_clock = false;
@@ -311,7 +311,7 @@ impl Trace {
     }
 
     /// The values of the counter with this name below that one, in order of time.
-    pub(crate) fn counter(&self, name: &str) -> Vec<(u64, u64)> {
+    pub fn counter(&self, name: &str) -> Vec<(u64, u64)> {
         let uuid = self.track(name).number(1).unwrap();
         let events = self.events.iter().filter(|event| event.track == uuid);
         let mut points: Vec<_> =
@@ -321,7 +321,7 @@ impl Trace {
     }
 
     /// The descriptor of the track with this name.
-    pub(crate) fn track(&self, name: &str) -> &Message {
+    pub fn track(&self, name: &str) -> &Message {
         let mut tracks = self.tracks.values();
         tracks.find(|track| track.text(2).as_deref() == Some(name)).expect("a track")
     }

@@ -1,8 +1,6 @@
 //! Writes streams of protocols 0 to 4 byte by byte, as the format describes them, and keeps what it wrote. It shares
 //! no code with the reader.
 
-#![allow(dead_code, reason = "other tests use a part")]
-
 pub const IMPORTANT: u8 = 1;
 pub const AUX: u8 = 2;
 pub const NO_SYNC: u8 = 4;

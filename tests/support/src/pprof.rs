@@ -1,5 +1,4 @@
-//! A reader of pprof's profiles, for tests: with the decoder of another crate. The tests of the
-//! command use it, too.
+//! A reader of pprof's profiles, with the decoder of another crate.
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,34 +53,34 @@ impl Message {
     }
 }
 
-pub(crate) struct Sample {
+pub struct Sample {
     /// The names of functions, innermost first.
-    pub(crate) functions: Vec<String>,
-    pub(crate) values: Vec<u64>,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub functions: Vec<String>,
+    pub values: Vec<u64>,
+    pub labels: BTreeMap<String, String>,
 }
 
-pub(crate) struct Mapping {
-    pub(crate) path: String,
-    pub(crate) build_id: String,
+pub struct Mapping {
+    pub path: String,
+    pub build_id: String,
     /// Start, limit, offset in the file.
-    pub(crate) range: [u64; 3],
-    pub(crate) has_functions: bool,
+    pub range: [u64; 3],
+    pub has_functions: bool,
 }
 
-pub(crate) struct Profile {
-    pub(crate) types: Vec<[String; 2]>,
-    pub(crate) default_type: String,
-    pub(crate) samples: Vec<Sample>,
-    pub(crate) comments: Vec<String>,
-    pub(crate) mappings: Vec<Mapping>,
-    pub(crate) nanoseconds: [u64; 2],
-    pub(crate) period: u64,
+pub struct Profile {
+    pub types: Vec<[String; 2]>,
+    pub default_type: String,
+    pub samples: Vec<Sample>,
+    pub comments: Vec<String>,
+    pub mappings: Vec<Mapping>,
+    pub nanoseconds: [u64; 2],
+    pub period: u64,
 }
 
 impl Profile {
     /// Gunzips and decodes a file.
-    pub(crate) fn decode(file: &[u8]) -> Self {
+    pub fn decode(file: &[u8]) -> Self {
         let mut bytes = Vec::new();
         flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
         let profile = Message::decode(&bytes);
@@ -147,7 +146,7 @@ impl Profile {
     }
 
     /// The sum of a type by a key.
-    pub(crate) fn sums<K: Ord>(&self, kind: usize, key: impl Fn(&Sample) -> K) -> BTreeMap<K, u64> {
+    pub fn sums<K: Ord>(&self, kind: usize, key: impl Fn(&Sample) -> K) -> BTreeMap<K, u64> {
         let mut sums = BTreeMap::new();
         for sample in &self.samples {
             *sums.entry(key(sample)).or_default() += sample.values[kind];

@@ -1,4 +1,4 @@
-//! Reads the pages of reports, for tests. Those of the command and of whole processes use it, too.
+//! A reader of the pages of reports.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::Value;
