@@ -496,5 +496,6 @@ fn of_tracker(event_type: &EventType) -> Option<&'static [&'static str]> {
     })
 }
 
-#[cfg(all(test, feature = "enable"))]
+#[cfg(test)]
+#[cfg(feature = "enable")]
 mod tests;
