@@ -40,10 +40,16 @@ impl LedgerBuilder {
         Self::default()
     }
 
-    /// What was parsed; an error is for [`start`](Self::start).
+    /// Sets what was parsed; an error is for [`start`](Self::start).
     #[cfg(tracking)]
-    fn parsed<T>(&mut self, parsed: Result<T, Error>) -> Option<T> {
-        parsed.map_err(|error| self.refused.get_or_insert(error)).ok()
+    fn set<T>(mut self, parsed: Result<T, Error>, set: impl FnOnce(&mut Config, T)) -> Self {
+        match parsed {
+            Ok(value) => set(&mut self.config, value),
+            Err(error) => {
+                self.refused.get_or_insert(error);
+            }
+        }
+        self
     }
 
     /// Prints the report when recording ends. Default: no report.
@@ -181,7 +187,9 @@ impl LedgerBuilder {
         match destination.target {
             Target::File(file) => self.config.file = Some(file),
             #[cfg(tracking)]
-            Target::Host(address) => self.config.host = self.parsed(Address::parse(&address)),
+            Target::Host(address) => {
+                return self.set(Address::parse(&address), |config, host| config.host = Some(host));
+            }
             #[cfg(not(tracking))]
             Target::Host(_) => {}
         }
@@ -218,14 +226,15 @@ impl LedgerBuilder {
     /// describes the commands and their protection. The process then analyzes its events, as with
     /// [`analyze_in_process`](Self::analyze_in_process), so that a stream that a command starts
     /// begins with the live blocks.
-    pub fn control(mut self, address: impl Into<String>) -> Self {
+    pub fn control(self, address: impl Into<String>) -> Self {
+        let address = address.into();
         #[cfg(tracking)]
-        {
-            self.config.control = self.parsed(ListenAddress::parse(&address.into()));
-        }
+        return self.set(ListenAddress::parse(&address), |config, at| config.control = Some(at));
         #[cfg(not(tracking))]
-        let _ = address.into();
-        self
+        {
+            drop(address);
+            self
+        }
     }
 
     /// The token that clients of the control server must send: one word of 1 to 1024 bytes.
@@ -276,14 +285,15 @@ impl LedgerBuilder {
     /// The channels to record, separated by commas: `memory` (every allocation, reallocation and
     /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
     /// to enable. Default: `memory,scope`.
-    pub fn channels(mut self, channels: impl Into<String>) -> Self {
+    pub fn channels(self, channels: impl Into<String>) -> Self {
+        let channels = channels.into();
         #[cfg(tracking)]
-        {
-            self.config.channels = self.parsed(channel::names(&channels.into()));
-        }
+        return self.set(channel::names(&channels), |config, names| config.channels = Some(names));
         #[cfg(not(tracking))]
-        let _ = channels.into();
-        self
+        {
+            drop(channels);
+            self
+        }
     }
 
     /// Which allocations have their call stack recorded. Default: [`Stacks::Off`].

@@ -4,13 +4,13 @@
 //! that starts joins the list and looks at the categories. Both write first and look afterwards, so
 //! at least one of them sees the other. Threads that emit take no lock: a session that ends removes
 //! its configuration from the list, and frees it when no thread reads the list any more.
-#![expect(unsafe_code, reason = "tables of pointers to statics, and of boxes that are shared")]
+#![expect(unsafe_code, reason = "a table of pointers to boxes that are shared")]
 
 use super::category::{Category, CategoryChange, DYNAMIC, NEW};
 use super::config::TrackEventConfig;
 use super::emit::TRACK;
 use crate::error::Error;
-use crate::platform::{os, ticks};
+use crate::platform::{os, static_table::StaticTable, ticks};
 use crate::trace::write::untracked;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -22,8 +22,7 @@ pub(crate) const MAX_SESSIONS: usize = 16;
 /// The bit of a category for the trace.
 const TRACE: u32 = 1 << MAX_SESSIONS;
 
-static TABLE: [AtomicPtr<Category>; MAX_CATEGORIES] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CATEGORIES];
+static TABLE: StaticTable<Category, MAX_CATEGORIES> = StaticTable::new();
 /// Categories that found the table full, and stay off.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
@@ -71,9 +70,7 @@ impl Drop for Changes {
 
 /// All categories that were used, in the order of their first use.
 pub(crate) fn categories() -> impl Iterator<Item = &'static Category> {
-    let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
-    // SAFETY: only pointers to statics are stored there.
-    entries.map_while(|pointer| unsafe { pointer.as_ref() })
+    TABLE.iter()
 }
 
 /// The number of categories that are off because the table is full.
@@ -92,13 +89,7 @@ pub(crate) fn number_of(category: &'static Category) -> Option<usize> {
 #[inline(never)]
 pub(super) fn register(category: &'static Category) -> bool {
     ticks::choose();
-    let this = ptr::from_ref(category).cast_mut();
-    let is_known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
-        taken if !taken.is_null() => taken == this,
-        free => entry
-            .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
-            .map_or_else(|other| other == this, |_| true),
-    });
+    let is_known = TABLE.find_or_add(category, |known| ptr::eq(known, category)).is_some();
     let wanted_by = category.wanted_by();
     if is_known {
         READERS.fetch_add(1, Ordering::SeqCst);

@@ -6,5 +6,6 @@ pub(crate) mod clock;
 pub(crate) mod free_stack;
 pub(crate) mod os;
 pub(crate) mod own_thread;
+pub(crate) mod static_table;
 #[cfg(feature = "perfetto")]
 pub(crate) mod ticks;

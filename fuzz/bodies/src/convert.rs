@@ -1,8 +1,8 @@
 //! Converts a trace to the other transport and back. The events stay the same, and so does the
-//! payload of each packet.
+//! payload of each packet. A part of its channels is a trace.
 
 use crate::log::read;
-use memledger::trace::convert::convert;
+use memledger::trace::convert::{ChannelList, convert, convert_channels};
 use memledger::trace::read::{Event, Reader, Visitor};
 use memledger::trace::format::Transport;
 
@@ -27,6 +27,12 @@ fn payloads(data: &[u8]) -> Vec<(u16, Vec<u8>)> {
 
 /// Converts `data` there and back.
 pub fn run(data: &[u8]) {
+    if let Ok(list) = ChannelList::parse("-scope") {
+        let mut part = Vec::new();
+        if convert_channels(data, &mut part, Transport::Compact, &list).is_ok() {
+            assert!(read(&part[..], part.len()).is_some(), "what was written is a trace");
+        }
+    }
     let mut compact = Vec::new();
     let Ok(summary) = convert(data, &mut compact, Transport::Compact) else { return };
     let Some((there, _)) = read(&compact[..], compact.len()) else {

@@ -1,22 +1,22 @@
 //! The table of all channels of the program, and the states that settings request.
-#![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use super::Channel;
 use super::preset::expand;
 use super::requested::RequestedStates;
 use crate::error::Error;
+use crate::platform::static_table::StaticTable;
 use crate::trace::format::channel::{id, is_name, no_name};
 use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use crate::trace::worker::Importants;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
 /// Nothing has set its state yet.
 pub(super) const NEW: u8 = 2;
 
-static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+static TABLE: StaticTable<Channel, 1024> = StaticTable::new();
 /// The number of channels that found the table full, and stay off.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// The maximum number of names for which [`switch`] keeps a state.
@@ -54,13 +54,7 @@ impl Channel {
     /// Adds the channel to the table if it is not there, and leaves its state alone; returns `false` if the table is
     /// full.
     pub(crate) fn list(&'static self) -> bool {
-        let this = ptr::from_ref(self).cast_mut();
-        TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
-            taken if !taken.is_null() => taken == this,
-            free => entry
-                .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
-                .map_or_else(|other| other == this, |_| true),
-        })
+        TABLE.find_or_add(self, |known| ptr::eq(known, self)).is_some()
     }
 
     /// Adds the channel to the table if it is not there; returns `false` if the table is full.
@@ -122,9 +116,7 @@ impl Channel {
 
 /// All channels in the table.
 pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
-    let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
-    // SAFETY: only pointers to statics are stored there.
-    entries.map_while(|pointer| unsafe { pointer.as_ref() })
+    TABLE.iter()
 }
 
 /// The names in a setting.

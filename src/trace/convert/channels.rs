@@ -496,5 +496,6 @@ fn of_tracker(event_type: &EventType) -> Option<&'static [&'static str]> {
     })
 }
 
-#[cfg(all(test, tracking))]
+#[cfg(test)]
+#[cfg(tracking)]
 mod tests;

@@ -9,10 +9,11 @@
 //! only the event. Readers know types by name, so they accept one type with several uids. A
 //! definition has one uid, whatever channels it is logged on, and is in every stream: the events
 //! that refer to it name that uid, and can be on any channel.
-#![expect(unsafe_code, reason = "a table of pointers to statics")]
+#![expect(unsafe_code, reason = "addresses of statics, which a watcher takes")]
 
 use super::state;
 use crate::platform::os;
+use crate::platform::static_table::StaticTable;
 use crate::trace::format::layout::EventLayout;
 use crate::trace::format::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
@@ -30,8 +31,7 @@ pub const NO_WIRE: u16 = 0;
 /// The type got no uid, because the table is full.
 const REFUSED: u32 = 1 << 16;
 
-static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TYPES];
+static TABLE: StaticTable<Logged, MAX_TYPES> = StaticTable::new();
 
 /// The same table, for a watcher: zeroed memory is valid.
 #[repr(C)]
@@ -56,21 +56,21 @@ pub(crate) unsafe fn share(memory: NonNull<u8>) {
 /// watcher are unknown here, and so are the later ones.
 pub(crate) fn take_all() {
     let Some(SharedTypes(addresses)) = shared() else { return };
-    for (entry, address) in TABLE.iter().zip(addresses) {
+    for (number, address) in addresses.iter().enumerate() {
         let address = address.load(Ordering::Acquire);
-        if entry.load(Ordering::Relaxed).is_null() {
+        if TABLE.get(number).is_none() {
             if address == 0 || !os::is_in_loaded_file(address) {
                 return;
             }
-            entry.store(ptr::with_exposed_provenance_mut(address), Ordering::Release);
+            // SAFETY: `note_shared` has stored the address of a static, in a file that is loaded here, too.
+            TABLE.set(number, unsafe { &*ptr::with_exposed_provenance(address) });
         }
     }
 }
 
 /// In the child of a fork, whose memory is shared with another watcher: notes the types of the process that has forked it.
 pub(crate) fn share_all() {
-    let numbered = (0..MAX_TYPES).map_while(|number| Some((number, registered(number)?)));
-    numbered.for_each(|(number, logged)| note_shared(number, logged));
+    TABLE.iter().enumerate().for_each(|(number, logged)| note_shared(number, logged));
 }
 
 /// Notes for a watcher that `logged` has the entry `number`.
@@ -99,9 +99,7 @@ pub(crate) const fn number_of(uid: u16) -> Option<usize> {
 
 /// The program's `number`th type.
 pub(crate) fn registered(number: usize) -> Option<&'static Logged> {
-    let pointer = TABLE.get(number)?.load(Ordering::Acquire);
-    // SAFETY: only pointers to statics are stored there.
-    unsafe { pointer.as_ref() }
+    TABLE.get(number)
 }
 
 /// How a field takes part in references between events.
@@ -267,17 +265,7 @@ impl Logged {
     /// Takes an entry of the table, or finds the entry that was taken before; `None` if the table
     /// is full.
     fn find_or_claim_entry(&'static self) -> Option<usize> {
-        // SAFETY: only pointers to statics are stored there.
-        let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
-        TABLE.iter().position(|entry| {
-            let this = ptr::from_ref(self).cast_mut();
-            match entry.load(Ordering::Acquire) {
-                taken if !taken.is_null() => is_ours(taken),
-                free => entry
-                    .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
-                    .map_or_else(is_ours, |_| true),
-            }
-        })
+        TABLE.find_or_add(self, |taken| taken.is_like(self))
     }
 
     /// Appends the type record of a type that has an entry in the table.
