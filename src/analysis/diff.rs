@@ -9,7 +9,7 @@
 mod functions;
 
 use super::columns::Figures;
-use super::report::{Call, Calls, Report, StackTree};
+use super::report::{Call, Calls, Report};
 pub use functions::stable_function;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -214,14 +214,9 @@ fn without_numbers(name: &str) -> String {
 fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
     let mut calls = reports.map(|report| Calls::of(report, all_frames));
     functions::name_alike(&mut calls);
-    let trees = calls.map(|calls| {
-        let rows = 0..calls.report.by_stack.len();
-        StackTree::of_rows(calls, rows)
-    });
-    let names = Names::of(&trees);
+    let names = Names::of(&calls);
     let mut rows = CallRows { by_name: vec![None; names.0.len()], ..CallRows::default() };
-    for (at, tree) in trees.iter().enumerate() {
-        let calls = &tree.calls;
+    for (at, calls) in calls.iter().enumerate() {
         let report = calls.report;
         let function = |call: &Call<'_>| names.number(call.name_of_function());
         let numbers: Vec<_> = calls.different().iter().map(function).collect();
@@ -235,7 +230,7 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
                 Some(estimates) => estimates.values(),
                 None => Figures { peak_bytes: 0, ..stack.figures },
             };
-            let mut path = tree.inwards(row);
+            let mut path: Vec<_> = calls.shown(row).rev().collect();
             if by == DiffBy::Function && path.len() > 1 {
                 // NOTE: a text is a row if there is no function.
                 path.retain(|&call| !calls.is_text(call));
@@ -254,9 +249,9 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
 struct Names(Vec<Arc<str>>);
 
 impl Names {
-    fn of(trees: &[StackTree<'_>; 2]) -> Self {
-        let calls = trees.iter().flat_map(|tree| tree.calls.different());
-        let mut names: Vec<&str> = calls.map(Call::name_of_function).collect();
+    fn of(calls: &[Calls<'_>; 2]) -> Self {
+        let different = calls.iter().flat_map(Calls::different);
+        let mut names: Vec<&str> = different.map(Call::name_of_function).collect();
         names.sort_unstable();
         names.dedup();
         Self(names.into_iter().map(Arc::from).collect())

@@ -99,7 +99,7 @@ pub use report::{
     ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
     UntrackedReason, Weighed, short_path,
 };
-pub(crate) use report::{CallKind, Calls, ROOT, StackTree, end_of_angles, split_outside};
+pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(tracking)]
 pub(crate) use report::{
     HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,

@@ -8,7 +8,7 @@
 use super::buckets::{figures_of, scope_frames};
 use super::format::ReportFormat;
 use super::options::Options;
-use crate::analysis::{Figures, Report, StackKind, StackTree};
+use crate::analysis::{Calls, Figures, Report, StackKind};
 use crate::words::escape;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -64,8 +64,8 @@ impl ReportFormat for Format {
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         let mut graph = Graph::new();
-        let stacks = StackTree::of(report, options.all_frames);
-        graph.add_stacks(report, &stacks);
+        let calls = Calls::of(report, options.all_frames);
+        graph.add_stacks(report, &calls);
         graph.add_scopes(report);
         header(report, graph.totals, out)?;
         graph.write(out)
@@ -166,14 +166,13 @@ impl<'a> Graph<'a> {
     }
 
     /// Adds all call stacks.
-    fn add_stacks(&mut self, report: &'a Report, stacks: &'a StackTree<'a>) {
-        let calls = &stacks.calls;
+    fn add_stacks(&mut self, report: &'a Report, calls: &'a Calls<'a>) {
         for (row, stack) in report.by_stack.iter().enumerate() {
             if stack.kind == StackKind::NotTaken {
                 continue;
             }
             let figures = stack.estimates().map_or(stack.figures, |estimates| estimates.values());
-            let called = stacks.inwards(row).into_iter().map(|number| {
+            let called = calls.shown(row).rev().map(|number| {
                 let call = calls.get(number);
                 let (file, line) = call.source().unwrap_or((UNKNOWN, 0));
                 let module = calls

@@ -13,8 +13,8 @@
 use super::json::{columns, entries as figures, moves};
 use super::pretty::{Json, Object, Value, objects};
 use crate::analysis::{
-    COLUMNS, CallKind, CallRow, Estimate, Estimates, Figures, Frame, Module, Report, SourceFrame,
-    StackEnd, StackKind, StackRow, StackTree, column,
+    COLUMNS, CallKind, CallRow, Calls, Estimate, Estimates, Figures, Frame, Module, Report,
+    SourceFrame, StackEnd, StackKind, StackRow, column,
 };
 use std::io;
 
@@ -24,13 +24,13 @@ pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Resul
     object.entry("modules", &report.modules)?;
     object.entry("frames", &report.frames)?;
     object.entry("by_stack", &report.by_stack)?;
-    let stacks = StackTree::of(report, false);
+    let calls = Calls::of(report, false);
     for (key, name, kind) in [
         ("by_function", "function", CallKind::Function),
         ("by_line", "line", CallKind::Line),
         ("by_crate", "crate", CallKind::Crate),
     ] {
-        let rows = stacks.rows(kind);
+        let rows = calls.rows(kind);
         let rows: Vec<_> = rows.iter().map(|row| Call { name, kind, row }).collect();
         object.entry(key, &rows)?;
     }

@@ -23,7 +23,7 @@ use super::options::{By, Options, Sort};
 use super::pretty::{self, Json, Object, Value, objects};
 use super::text::{query, tag};
 use crate::analysis::{
-    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns, StackTree,
+    Answer, CallKind, Calls, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns,
 };
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -123,11 +123,11 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
 
 /// Stacks with the same functions share a row.
 fn stacks(report: &Report, all_frames: bool) -> Vec<AnswerRow> {
-    let tree = StackTree::of(report, all_frames);
+    let calls = Calls::of(report, all_frames);
     let mut rows = Vec::<AnswerRow>::new();
     let mut index = std::collections::HashMap::new();
     for (number, row) in report.by_stack.iter().enumerate() {
-        let functions = tree.outwards(number).map(|call| tree.function(call).to_owned());
+        let functions = calls.shown(number).map(|call| calls.function(call).to_owned());
         let path: Vec<_> = functions.collect();
         let at = *index.entry(path.clone()).or_insert_with(|| {
             rows.push(AnswerRow { path, ..AnswerRow::default() });

@@ -9,7 +9,7 @@
 
 use super::buckets::scope_frames;
 use super::interner::Interner;
-use crate::analysis::{BucketRow, Figures, Report, StackKind, StackRow, StackTree, Weights};
+use crate::analysis::{BucketRow, Calls, Figures, Report, StackKind, StackRow, Weights};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ impl Stacks {
 
 struct Builder<'a> {
     report: &'a Report,
-    tree: StackTree<'a>,
+    calls: Calls<'a>,
     lines: bool,
     stacks: Stacks,
     frames: Interner<Frame>,
@@ -83,16 +83,16 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(report: &'a Report, all_frames: bool, lines: bool) -> Self {
-        let tree = StackTree::of(report, all_frames);
+        let calls = Calls::of(report, all_frames);
         Self {
             report,
             lines,
             stacks: Stacks::default(),
             frames: Interner::default(),
             by_frames: HashMap::new(),
-            frame_of_call: vec![None; tree.calls.different().len()],
+            frame_of_call: vec![None; calls.different().len()],
             stack_of_row: vec![None; report.by_stack.len()],
-            tree,
+            calls,
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
             return self.of_context(Some(label), scope_frames(self.report, bucket));
         }
         if self.stack_of_row[index].is_none() {
-            let calls = self.tree.inwards(index);
+            let calls: Vec<_> = self.calls.shown(index).rev().collect();
             let frames = calls.into_iter().map(|call| self.of_call(call)).collect();
             self.stack_of_row[index] = Some(self.stack(frames));
         }
@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
     }
 
     fn of_call(&mut self, call: u32) -> u32 {
-        let (calls, frames) = (&self.tree.calls, &mut self.frames);
+        let (calls, frames) = (&self.calls, &mut self.frames);
         *self.frame_of_call[calls.index(call)].get_or_insert_with(|| {
             let call = calls.get(call);
             let source = call.source().filter(|_| self.lines);

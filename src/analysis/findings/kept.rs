@@ -11,7 +11,7 @@ use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Totals;
 use crate::analysis::hash::IntMap;
 use crate::analysis::observer::BlockEvent;
-use crate::analysis::report::{Report, ResidentMemory, StackTree};
+use crate::analysis::report::{Calls, Report, ResidentMemory};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
@@ -166,10 +166,10 @@ fn most_live(clocks: &Clocks, peak_bytes: u64, at_ns: u64) -> u64 {
 /// The finding of what the allocator keeps, if that is much of the resident memory.
 pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
-    stacks: &StackTree<'_>,
+    calls: &Calls<'_>,
     places: &Places,
 ) -> Option<Finding> {
-    let report = stacks.calls.report;
+    let report = calls.report;
     let last = places.shutdown.map(|_| analyzer.observer().last_freed());
     let kept = kept(analyzer, report, last)?;
     let resident_bytes = kept.memory.rss_bytes();
@@ -204,7 +204,7 @@ pub(super) fn find(
             blocks: most.and_then(|(place, _)| blocks.get(&place).copied()).unwrap_or(0),
             pages: most.map_or(0, |(_, pages)| pages),
         },
-        place: seen.map_or_else(Place::default, |seen| seen.place(WeightOf::Resident, stacks)),
+        place: seen.map_or_else(Place::default, |seen| seen.place(WeightOf::Resident, calls)),
         bytes: kept_bytes,
         calls: 0,
         weight: millionths(kept_bytes, resident_bytes),

@@ -33,7 +33,7 @@ pub use types::{
 };
 
 use super::analyzer::Analyzer;
-use super::report::{Report, StackTree};
+use super::report::{Calls, Report};
 use matrix::Matrix;
 use places::{Places, is_in};
 use std::cmp::Reverse;
@@ -49,13 +49,13 @@ impl Analyzer<FindingsObserver> {
     /// Costs time in proportion to buckets, stacks and sizes, as a report does. The figures are
     /// explained with each [`FindingKind`]; `docs/findings.md` has the thresholds.
     pub fn find(&self, report: &Report, scope: Option<&str>) -> Vec<Finding> {
-        let stacks = &StackTree::of(report, false);
-        let mut places = Places::of(self, stacks, scope);
+        let calls = &Calls::of(report, false);
+        let mut places = Places::of(self, calls, scope);
         rules::add_ages(&mut places, self);
         let left = left::find(self, report, &places);
-        let mut found = rules::find(stacks, &places, &left);
-        found.extend(peak::find(self, stacks, &places));
-        found.extend(kept::find(self, stacks, &places));
+        let mut found = rules::find(calls, &places, &left);
+        found.extend(peak::find(self, calls, &places));
+        found.extend(kept::find(self, calls, &places));
         sort(&mut found);
         found
     }

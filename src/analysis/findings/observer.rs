@@ -25,8 +25,8 @@ pub struct FindingsObserver {
     ///
     /// PERF: beside the buckets, because a moment copies them all.
     live_bytes: Vec<u64>,
-    /// Live blocks that were reallocated.
-    chains: Chains,
+    /// The reallocations of live blocks, by heap and address.
+    chains: IntMap<(u8, u64), Chain>,
     /// Blocks between the two halves of a reallocation, by the number of the first.
     pending: IntMap<u64, Chain>,
     pairs: IntMap<(u32, Actor), FreedBlocks>,
@@ -109,56 +109,6 @@ struct Chain {
     copied_bytes: u64,
     /// What its last change of size has given back; 0 if that was a growth.
     given_back: u64,
-}
-
-/// The reallocations of live blocks, by heap and address.
-///
-/// PERF: most blocks that are freed were never reallocated. A small table, which stays in the cache, knows that of
-/// nearly all of them: it has the number of chains at addresses of the same hash. To look for each in the map took 5 %
-/// of the time of `--findings` (2.4 million blocks, no stacks).
-#[derive(Clone, Debug, Default)]
-struct Chains {
-    by_place: IntMap<(u8, u64), Chain>,
-    /// By hash. A count that has reached its maximum stays there.
-    counts: Vec<u8>,
-}
-
-impl Chains {
-    const HASH_BITS: u32 = 14;
-
-    fn hash(address: u64) -> usize {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        (address.wrapping_mul(ODD) >> (u64::BITS - Self::HASH_BITS)) as usize
-    }
-
-    /// Adds a chain. Returns the one that was there: a damaged trace has two blocks at one address.
-    fn insert(&mut self, place: (u8, u64), chain: Chain) -> Option<Chain> {
-        let left = self.by_place.insert(place, chain);
-        if left.is_none() {
-            self.counts.resize(1 << Self::HASH_BITS, 0);
-            let count = &mut self.counts[Self::hash(place.1)];
-            *count = count.saturating_add(1);
-        }
-        left
-    }
-
-    #[inline]
-    fn remove(&mut self, place: (u8, u64)) -> Option<Chain> {
-        let count = self.counts.get_mut(Self::hash(place.1)).filter(|count| **count > 0)?;
-        let removed = self.by_place.remove(&place)?;
-        if *count < u8::MAX {
-            *count -= 1;
-        }
-        Some(removed)
-    }
-
-    fn get_mut(&mut self, place: (u8, u64)) -> Option<&mut Chain> {
-        self.by_place.get_mut(&place)
-    }
-
-    fn values(&self) -> impl Iterator<Item = &Chain> {
-        self.by_place.values()
-    }
 }
 
 /// The reallocations of blocks whose last bucket is this one.
@@ -349,7 +299,7 @@ impl FindingsObserver {
     /// The reallocations of a block are complete.
     #[inline(never)]
     fn end_chain(&mut self, event: &BlockEvent) {
-        if let Some(chain) = self.chains.remove((event.heap, event.address)) {
+        if let Some(chain) = self.chains.remove(&(event.heap, event.address)) {
             self.count_chain(&chain);
         }
     }
@@ -368,7 +318,7 @@ impl FindingsObserver {
         if bucket.live_chains == 0 {
             return;
         }
-        let Some(chain) = self.chains.remove((event.heap, event.address)) else { return };
+        let Some(chain) = self.chains.remove(&(event.heap, event.address)) else { return };
         if self.pending.len() < MAX_PENDING {
             self.pending.insert(event.number, chain);
         } else {
@@ -415,7 +365,7 @@ impl FindingsObserver {
         if !has_chains {
             return;
         }
-        if let Some(chain) = self.chains.get_mut((event.heap, event.address)) {
+        if let Some(chain) = self.chains.get_mut(&(event.heap, event.address)) {
             // What was counted as a shrink was a smaller one, or none.
             let more = event.bytes.saturating_sub(bytes_before);
             chain.given_back = chain.given_back.saturating_sub(more);

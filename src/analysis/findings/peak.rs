@@ -12,7 +12,7 @@ use super::rules::{is_share, millionths};
 use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
 use super::types::{Finding, FindingKind, PeakPart, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
-use crate::analysis::report::StackTree;
+use crate::analysis::report::Calls;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ impl<'a> Held<'a> {
 /// The finding of the peak, if it is that of two parts.
 pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
-    stacks: &StackTree<'_>,
+    calls: &Calls<'_>,
     places: &Places,
 ) -> Option<Finding> {
     let peak = places.peak_bytes;
@@ -80,7 +80,7 @@ pub(super) fn find(
     if peak < 2 * MIN_COPY {
         return None;
     }
-    let mut held = held(stacks, places);
+    let mut held = held(calls, places);
     let depth = narrow(&mut held, peak);
     let mut parts = HashMap::<_, Vec<&Held<'_>>>::new();
     held.iter().for_each(|held| parts.entry(held.key(depth)).or_default().push(held));
@@ -102,7 +102,7 @@ pub(super) fn find(
     };
     let (first, came) = (part_of(first, depth), part_of(second, depth));
     Some(Finding {
-        place: place(&came, second, depth, !stacks.calls.report.by_stack.is_empty()),
+        place: place(&came, second, depth, !calls.report.by_stack.is_empty()),
         bytes: came.bytes,
         calls: 0,
         weight: millionths(came.bytes, peak),
@@ -113,8 +113,7 @@ pub(super) fn find(
 }
 
 /// All that is live at the peak at places of which there are findings.
-fn held<'a>(stacks: &'a StackTree<'_>, places: &Places) -> Vec<Held<'a>> {
-    let calls = &stacks.calls;
+fn held<'a>(calls: &'a Calls<'_>, places: &Places) -> Vec<Held<'a>> {
     let report = calls.report;
     let mut held = Vec::new();
     for (bucket, row) in report.by_bucket.iter().enumerate() {
@@ -124,7 +123,7 @@ fn held<'a>(stacks: &'a StackTree<'_>, places: &Places) -> Vec<Held<'a>> {
         }
         let path = match row.stack {
             Some(stack) => {
-                let shown = stacks.inwards(stack).into_iter().filter(|&call| !calls.is_text(call));
+                let shown = calls.shown(stack).rev().filter(|&call| !calls.is_text(call));
                 let shown = shown.map(|call| calls.get(call));
                 shown
                     .map(|call| Step { name: call.name_of_function(), source: call.source() })

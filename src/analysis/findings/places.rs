@@ -9,7 +9,7 @@ use super::types::{FreedBy, FreedIn, Place, WeightOf};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
 use crate::analysis::hash::IntMap;
-use crate::analysis::report::{BucketRow, Report, StackKind, StackTree};
+use crate::analysis::report::{BucketRow, Calls, Report, StackKind};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ pub(super) struct Seen {
 
 /// A line of a function that allocates.
 struct Line {
-    /// Its call, as [`Calls::index`](crate::analysis::Calls::index) numbers them.
+    /// Its call, as [`Calls::index`] numbers them.
     call: usize,
     /// Allocations and reallocations.
     calls: u64,
@@ -109,19 +109,19 @@ impl Seen {
     }
 
     /// The place, with the line that has most of what a finding is weighed by, and who calls it there.
-    pub(super) fn place(&self, of: WeightOf, stacks: &StackTree<'_>) -> Place {
+    pub(super) fn place(&self, of: WeightOf, calls: &Calls<'_>) -> Place {
         let weight = |line: &&Line| match of {
             WeightOf::Peak | WeightOf::Resident => (line.held_bytes, line.calls),
             WeightOf::Calls | WeightOf::AllocatedBytes => (line.calls, line.held_bytes),
         };
         let mut place = self.place.clone();
         let Some(line) = self.lines.iter().max_by_key(weight) else { return place };
-        if let Some((file, line)) = stacks.calls.different()[line.call].source() {
+        if let Some((file, line)) = calls.different()[line.call].source() {
             (place.file, place.line) = (Some(file.to_owned()), Some(line));
         }
         // Functions that call one another recur.
         let mut names: Vec<&str> = Vec::new();
-        for name in own_calls(stacks, line.stack.1).map(|call| stacks.function(call)) {
+        for name in own_calls(calls, line.stack.1).map(|call| calls.function(call)) {
             if names.len() <= CALLERS && !names.contains(&name) {
                 names.push(name);
             }
@@ -132,8 +132,8 @@ impl Seen {
 }
 
 /// The calls of a stack from the innermost one of the program's own code on.
-fn own_calls(stacks: &StackTree<'_>, stack: usize) -> impl Iterator<Item = u32> {
-    stacks.outwards_from_own(stack).filter(|&call| !stacks.calls.is_text(call))
+fn own_calls(calls: &Calls<'_>, stack: usize) -> impl Iterator<Item = u32> {
+    calls.shown_from_own(stack).filter(|&call| !calls.is_text(call))
 }
 
 /// What buckets of one place have in common.
@@ -146,7 +146,7 @@ enum Key {
 /// Makes places of buckets.
 struct Builder<'a> {
     report: &'a Report,
-    stacks: &'a StackTree<'a>,
+    calls: &'a Calls<'a>,
     scope: Option<String>,
     by_key: HashMap<Key, usize>,
     /// PERF: by call: its place. Its key is made once for each call, not for each bucket.
@@ -157,15 +157,15 @@ struct Builder<'a> {
 impl Places {
     pub(super) fn of(
         analyzer: &Analyzer<FindingsObserver>,
-        stacks: &StackTree<'_>,
+        calls: &Calls<'_>,
         scope: Option<&str>,
     ) -> Self {
-        let report = stacks.calls.report;
+        let report = calls.report;
         let is_of_sample = report.stack_sampling_bytes.is_some();
         let mut builder = Builder {
             report,
             by_call: Vec::new(),
-            stacks,
+            calls,
             scope: scope.map(str::to_lowercase),
             by_key: HashMap::new(),
             all: Vec::new(),
@@ -210,7 +210,7 @@ impl Builder<'_> {
             return None;
         }
         let stack = row.stack.filter(|_| has_stack);
-        let call = stack.and_then(|stack| own_calls(self.stacks, stack).next());
+        let call = stack.and_then(|stack| own_calls(self.calls, stack).next());
         let known = call.and_then(|call| self.by_call.get(call as usize).copied().flatten());
         let number = match (known, call) {
             (Some(number), _) => number,
@@ -225,7 +225,7 @@ impl Builder<'_> {
         };
         self.add(number, row);
         if let (Some(call), Some(stack)) = (call, stack) {
-            self.add_line(number, self.stacks.calls.index(call), stack, row);
+            self.add_line(number, self.calls.index(call), stack, row);
         }
         Some(number)
     }
@@ -241,7 +241,7 @@ impl Builder<'_> {
     }
 
     fn key(&self, call: u32) -> Key {
-        let call = self.stacks.calls.get(call);
+        let call = self.calls.get(call);
         let file = call.source().map(|(file, _)| file.to_owned());
         Key::Function { name: call.name_of_function().to_owned(), file }
     }

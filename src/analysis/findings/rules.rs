@@ -7,7 +7,7 @@ use super::places::{Places, Seen};
 use super::thresholds::*;
 use super::types::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
 use crate::analysis::analyzer::Analyzer;
-use crate::analysis::report::StackTree;
+use crate::analysis::report::Calls;
 
 /// The figures that a finding is weighed with.
 #[derive(Clone, Copy, Default)]
@@ -50,7 +50,7 @@ pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver
 }
 
 /// All findings of places, in no particular order; `left` is what is left behind at each.
-pub(super) fn find(stacks: &StackTree<'_>, places: &Places, left: &[Option<Left>]) -> Vec<Finding> {
+pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<Left>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for (seen, left) in places.all.iter().zip(left) {
         let whole = Whole { places, seen, left: left.as_ref() };
@@ -72,7 +72,7 @@ pub(super) fn find(stacks: &StackTree<'_>, places: &Places, left: &[Option<Left>
         ];
         found.extend(kinds.into_iter().flatten().map(|(kind, weight)| Finding {
             kind,
-            place: seen.place(weight.of, stacks),
+            place: seen.place(weight.of, calls),
             bytes: weight.bytes,
             calls: weight.calls,
             weight: weight.share,

@@ -12,7 +12,6 @@ use super::crates::{
 };
 use super::own::Whose;
 use super::rows::{BucketRow, Frame, StackKind, StackRow};
-use super::stack_tree::StackTree;
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
@@ -218,7 +217,7 @@ pub(crate) struct Calls<'a> {
     /// The number of the first text: they follow the calls.
     texts: u32,
     /// Whether none is folded.
-    pub(super) all_frames: bool,
+    all_frames: bool,
 }
 
 impl<'a> Calls<'a> {
@@ -254,6 +253,7 @@ impl<'a> Calls<'a> {
         calls.name_reserves();
         calls.marks = calls.different.iter().map(|call| call.marks).collect();
         calls.has_scripts = calls.marks.iter().any(|marks| marks.whose == Whose::Script);
+        calls.add_texts();
         calls
     }
 
@@ -327,22 +327,34 @@ impl<'a> Calls<'a> {
         &self.different[self.index(number)]
     }
 
+    /// The function of the call with this number, or the text.
+    pub(crate) fn function(&self, number: u32) -> &str {
+        self.get(number).name_of_function()
+    }
+
     /// The frame that a call is of: an index of [`Report::frames`].
     pub(crate) fn frame_of(&self, number: u32) -> Option<usize> {
         let frame = self.by_frame.partition_point(|calls| calls.end <= number);
         (frame < self.by_frame.len()).then_some(frame)
     }
 
-    /// The number of a text in place of calls that are not known.
-    pub(super) fn text(&mut self, text: &'static str) -> u32 {
-        let end = self.of_number.len() as u32;
-        let is_same = |&number: &u32| self.get(number).function == text;
-        (self.texts..end).find(is_same).unwrap_or_else(|| {
-            self.of_number.push(self.different.len() as u32);
-            self.different.push(Call::text(text));
-            self.marks.extend(self.different.last().map(|text| text.marks));
-            end
-        })
+    /// Adds the texts that stacks have in place of calls.
+    fn add_texts(&mut self) {
+        for row in &self.report.by_stack {
+            if let Some(text) = row.label(self.report).or(row.missing())
+                && self.number_of(text).is_none()
+            {
+                self.of_number.push(self.different.len() as u32);
+                let call = Call::text(text);
+                self.marks.push(call.marks);
+                self.different.push(call);
+            }
+        }
+    }
+
+    /// The number of a text.
+    fn number_of(&self, text: &str) -> Option<u32> {
+        (self.texts..self.of_number.len() as u32).find(|&number| self.function(number) == text)
     }
 
     /// Whether this is the number of such a text.
@@ -350,17 +362,25 @@ impl<'a> Calls<'a> {
         number >= self.texts
     }
 
-    /// Puts all calls of a stack into `all`, innermost first: the number of each, and whether it is folded. If all
-    /// would be: none from the innermost of std on, or none at all.
-    pub(super) fn of_stack(&self, row: &StackRow, all: &mut Vec<(u32, bool)>) {
-        all.clear();
+    /// All calls of a stack, innermost first, then the text in place of those that are not known: the number of each,
+    /// and whether it is folded. If all would be: none from the innermost of std on, or none at all. `row` is an index
+    /// of [`Report::by_stack`].
+    pub(crate) fn of_stack(&self, row: usize) -> Vec<(u32, bool)> {
+        let Some(row) = self.report.by_stack.get(row) else { return Vec::new() };
+        let mut all = Vec::with_capacity(2 * row.frames.len() + 1);
         for &frame in &row.frames {
             let numbers = self.by_frame.get(frame as usize).cloned().unwrap_or_default();
             all.extend(numbers.map(|number| (number, false)));
         }
-        if self.all_frames {
-            return;
+        if !self.all_frames {
+            self.fold(&mut all);
         }
+        let text = row.label(self.report).or(row.missing());
+        all.extend(text.and_then(|text| Some((self.number_of(text)?, false))));
+        all
+    }
+
+    fn fold(&self, all: &mut [(u32, bool)]) {
         let marks = |&(number, _): &(u32, bool)| self.marks[self.index(number)];
         let entry = all.iter().rposition(|call| marks(call).is_entry);
         let (inner, outer) = all.split_at_mut(entry.unwrap_or(0));
@@ -380,6 +400,20 @@ impl<'a> Calls<'a> {
             let by_std = outer.iter().position(|call| marks(call).is_in_std).unwrap_or(0);
             outer[by_std..].iter_mut().for_each(|(_, is_folded)| *is_folded = false);
         }
+    }
+
+    /// The calls of a stack that are shown, innermost first, then the text in place of those that are not known.
+    pub(crate) fn shown(&self, row: usize) -> impl DoubleEndedIterator<Item = u32> + Clone {
+        let all = self.of_stack(row).into_iter();
+        all.filter(|(_, is_folded)| !is_folded).map(|(number, _)| number)
+    }
+
+    /// The same from the innermost call of the program's own code on, if there is one: a library allocates for who
+    /// calls it. All of them if all frames are wanted.
+    pub(crate) fn shown_from_own(&self, row: usize) -> impl Iterator<Item = u32> {
+        let shown = self.shown(row);
+        let own = shown.clone().position(|number| self.is_own(number));
+        shown.skip(own.filter(|_| !self.all_frames).unwrap_or(0))
     }
 
     /// Whether the call with this number is of the program's own code.
@@ -453,21 +487,21 @@ impl Report {
     /// The functions of a stack, innermost first: `stack` is an index of
     /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
     pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
-        let tree = StackTree::of_rows(Calls::of(self, all_frames), [stack].into_iter());
-        tree.outwards(stack).map(|call| tree.function(call).to_owned()).collect()
+        let calls = Calls::of(self, all_frames);
+        calls.shown(stack).map(|call| calls.function(call).to_owned()).collect()
     }
 
     /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
     pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
-        StackTree::of(self, false).summed(CallKind::Function, true)
+        Calls::of(self, false).summed(CallKind::Function, true)
     }
 
     pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
-        StackTree::of(self, all_frames).rows(kind)
+        Calls::of(self, all_frames).rows(kind)
     }
 }
 
-impl StackTree<'_> {
+impl Calls<'_> {
     /// The rows of all stacks.
     pub(crate) fn rows(&self, kind: CallKind) -> Vec<CallRow> {
         self.summed(kind, kind == CallKind::Line)
@@ -475,22 +509,24 @@ impl StackTree<'_> {
 
     /// `from_own`: from the innermost call of the program's own code on.
     fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
-        let calls = &self.calls;
         let mut table = CallTable::default();
         // PERF: by call: its row. A name is made once for each call, not for each stack.
-        let mut row_of = vec![None; calls.different().len()];
-        for (number, stack) in calls.report.by_stack.iter().enumerate() {
-            let before = if from_own { self.before_own(number) } else { 0 };
-            for (depth, call) in self.outwards(number).skip(before).enumerate() {
+        let mut row_of = vec![None; self.different.len()];
+        for (number, stack) in self.report.by_stack.iter().enumerate() {
+            let mut add = |(depth, call): (usize, u32)| {
                 // A text has a row only where there is no call.
-                if depth > 0 && calls.is_text(call) {
-                    continue;
+                if depth > 0 && self.is_text(call) {
+                    return;
                 }
-                let row = *row_of[calls.index(call)].get_or_insert_with(|| {
-                    let call = calls.get(call);
+                let row = *row_of[self.index(call)].get_or_insert_with(|| {
+                    let call = self.get(call);
                     table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))
                 });
                 table.add(row, number, stack, depth == 0);
+            };
+            match from_own {
+                true => self.shown_from_own(number).enumerate().for_each(&mut add),
+                false => self.shown(number).enumerate().for_each(&mut add),
             }
         }
         let mut rows = table.rows;

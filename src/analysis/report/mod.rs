@@ -10,7 +10,6 @@
 //! | `crates.rs` | the crate of a function, and which functions are folded |
 //! | `rss.rs` | the resident memory |
 //! | `series.rs` | how the figures of all blocks went |
-//! | `stack_tree.rs` | the stacks as a tree of calls |
 //! | `stacks.rs` | the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
 //! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
@@ -25,7 +24,6 @@ mod own;
 mod rows;
 mod rss;
 mod series;
-mod stack_tree;
 mod stacks;
 mod sums;
 #[cfg(tracking)]
@@ -46,7 +44,6 @@ pub use rows::{
 };
 pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
-pub(crate) use stack_tree::{ROOT, StackTree};
 #[cfg(tracking)]
 pub(crate) use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

@@ -1,6 +1,6 @@
 //! The stacks of the buckets as a tree from the outermost frame inwards.
 
-use crate::analysis::{Calls, IntMap, ROOT, Report, StackKind, StackTree};
+use crate::analysis::{Calls, IntMap, Report, StackKind, StackRow};
 use crate::dump::interner::Interner;
 use crate::dump::text::InTable;
 use std::collections::BTreeSet;
@@ -18,6 +18,9 @@ pub(super) struct Frame {
     pub(super) is_folded: bool,
 }
 
+/// In place of a node: the root, which has no frame.
+const ROOT: u32 = u32::MAX;
+
 /// The tree, and what it refers to.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
@@ -33,31 +36,38 @@ pub(super) struct Tree {
 impl Tree {
     /// The tree of the stacks that buckets have: calls of one line of a function are one frame, wherever they are.
     pub(super) fn of(report: &Report) -> Self {
-        let rows = report.by_bucket.iter().filter_map(|bucket| bucket.stack);
-        let is_stack = |row: &usize| {
-            report.by_stack.get(*row).is_some_and(|row| row.kind != StackKind::NotTaken)
-        };
-        let stacks = StackTree::of_rows(Calls::of(report, false), rows.filter(is_stack));
-        let mut tree = Self::default();
+        let calls = Calls::of(report, false);
+        let mut tree = Self { of_row: vec![None; report.by_stack.len()], ..Self::default() };
         tree.strings.text("");
         // PERF: by call: its frame where it is shown, and where it is folded.
-        let mut frame_of_call = vec![[None; 2]; stacks.calls.different().len()];
+        let mut frame_of_call = vec![[None; 2]; calls.different().len()];
         let mut children = IntMap::default();
-        let mut of_node = Vec::<u32>::with_capacity(stacks.nodes().len());
-        for node in stacks.nodes() {
-            let known = &mut frame_of_call[stacks.calls.index(node.call)];
-            let frame = *known[usize::from(node.is_folded)]
-                .get_or_insert_with(|| tree.frame(&stacks.calls, node.call, node.is_folded));
-            let parent = of_node.get(node.parent as usize).copied().unwrap_or(ROOT);
-            let next = tree.nodes.len() as u32;
-            let number = *children.entry((parent, frame)).or_insert(next);
-            if number == next {
-                tree.nodes.push((parent, frame));
+        // PERF: the frames of the last stack and their nodes, outermost first: most stacks share all outer frames with
+        // the one before.
+        let mut last = Vec::<(u32, u32)>::new();
+        for row in report.by_bucket.iter().filter_map(|bucket| bucket.stack) {
+            let is_stack = |row: &StackRow| row.kind != StackKind::NotTaken;
+            if tree.node(row).is_some() || !report.by_stack.get(row).is_some_and(is_stack) {
+                continue;
             }
-            of_node.push(number);
+            let mut at = ROOT;
+            for (depth, (call, is_folded)) in calls.of_stack(row).into_iter().rev().enumerate() {
+                let frame = *frame_of_call[calls.index(call)][usize::from(is_folded)]
+                    .get_or_insert_with(|| tree.frame(&calls, call, is_folded));
+                if let Some(&(_, node)) = last.get(depth).filter(|&&(last, _)| last == frame) {
+                    at = node;
+                    continue;
+                }
+                last.truncate(depth);
+                let (parent, next) = (at, tree.nodes.len() as u32);
+                at = *children.entry((parent, frame)).or_insert(next);
+                if at == next {
+                    tree.nodes.push((parent, frame));
+                }
+                last.push((frame, at));
+            }
+            tree.of_row[row] = Some(at).filter(|&node| node != ROOT);
         }
-        let of_row = |row| of_node.get(stacks.node(row) as usize).copied();
-        tree.of_row = (0..report.by_stack.len()).map(of_row).collect();
         tree
     }
 

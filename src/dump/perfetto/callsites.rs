@@ -1,6 +1,6 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use crate::analysis::{BucketRow, CodeRange, Module, Report, StackTree};
+use crate::analysis::{BucketRow, Calls, CodeRange, Module, Report};
 use crate::dump::buckets::{figures_of, scope_frames};
 use crate::dump::interner::Interner;
 use crate::protobuf::Message;
@@ -38,7 +38,7 @@ impl Callsites {
         buckets: &[BucketRow],
         all_frames: bool,
     ) -> Vec<Option<u32>> {
-        let tree = StackTree::of(report, all_frames);
+        let calls = Calls::of(report, all_frames);
         let mappings = self.mappings(report);
         // PERF: many buckets can have the same stack.
         let mut of_row = vec![None; report.by_stack.len()];
@@ -47,7 +47,7 @@ impl Callsites {
                 let row = bucket.stack.filter(|&row| row < of_row.len());
                 match row.filter(|&row| report.by_stack[row].label(report).is_none()) {
                     Some(row) => *of_row[row].get_or_insert_with(|| {
-                        let frames = self.calls(&tree, row, &mappings);
+                        let frames = self.calls(&calls, row, &mappings);
                         self.stacks.number(frames.into())
                     }),
                     None => {
@@ -67,12 +67,12 @@ impl Callsites {
     /// The frames of a stack of functions, outermost first. An inlined function is a frame like any other.
     fn calls(
         &mut self,
-        tree: &StackTree<'_>,
+        calls: &Calls<'_>,
         row: usize,
         mappings: &[(usize, CodeRange, u32)],
     ) -> Vec<u32> {
-        let (calls, mut frames) = (&tree.calls, Vec::new());
-        for number in tree.inwards(row) {
+        let mut frames = Vec::new();
+        for number in calls.shown(row).rev() {
             let call = calls.get(number);
             let name = self.functions.text(call.name_of_function());
             let source = call.source().map(|(file, line)| (self.files.text(file), line));

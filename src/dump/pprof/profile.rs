@@ -1,6 +1,6 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
-use crate::analysis::{BucketRow, CodeRange, Figures, Module, Report, StackTree};
+use crate::analysis::{BucketRow, Calls, CodeRange, Figures, Module, Report};
 use crate::dump::buckets::{figures_of, notes, scope_frames};
 use crate::protobuf::Message;
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ const LABELS: [&str; 5] = ["scope", "group", "name", "thread", "heap"];
 
 struct Encoder<'a> {
     report: &'a Report,
-    stacks: StackTree<'a>,
+    calls: Calls<'a>,
     /// The profile, without its strings.
     profile: Vec<u8>,
     strings: Strings,
@@ -122,7 +122,7 @@ impl<'a> Encoder<'a> {
     fn new(report: &'a Report, all_frames: bool) -> Self {
         Self {
             report,
-            stacks: StackTree::of(report, all_frames),
+            calls: Calls::of(report, all_frames),
             profile: Vec::new(),
             strings: Strings::new(),
             functions: HashMap::new(),
@@ -284,9 +284,9 @@ impl<'a> Encoder<'a> {
 
     /// The locations of a stack, innermost first.
     fn stack(&mut self, stack: usize) -> Rc<[u64]> {
-        let shown: Vec<_> = self.stacks.outwards(stack).collect();
+        let shown: Vec<_> = self.calls.shown(stack).collect();
         // Calls at one address have rising numbers, from the innermost one outwards.
-        let calls = &self.stacks.calls;
+        let calls = &self.calls;
         let at_one_address = |inner: &u32, outer: &u32| {
             inner < outer && calls.frame_of(*inner) == calls.frame_of(*outer)
         };
@@ -307,13 +307,13 @@ impl<'a> Encoder<'a> {
             return id;
         }
         if let &[text] = calls
-            && self.stacks.calls.is_text(text)
+            && self.calls.is_text(text)
         {
-            return self.label(&self.stacks.function(text).to_owned());
+            return self.label(&self.calls.function(text).to_owned());
         }
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
-        let frame = calls.first().and_then(|&call| self.stacks.calls.frame_of(call));
+        let frame = calls.first().and_then(|&call| self.calls.frame_of(call));
         let frame = frame.and_then(|frame| self.report.frames.get(frame));
         if let Some(frame) = frame {
             let module =
@@ -327,7 +327,7 @@ impl<'a> Encoder<'a> {
         // NOTE: an address in a file without functions has no lines, so that a reader may look for them.
         if frame.is_some_and(|frame| !frame.functions.is_empty() || frame.module.is_none()) {
             for &call in calls {
-                let call = self.stacks.calls.get(call);
+                let call = self.calls.get(call);
                 let name = self.strings.id(call.name_of_function());
                 let file = call.source().map_or(0, |(file, _)| self.strings.id(file));
                 let number = call.source().map_or(0, |(_, line)| line);

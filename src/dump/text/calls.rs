@@ -10,7 +10,7 @@ use super::sections::more;
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use crate::analysis::{
-    CallKind, CallRow, Calls, Estimates, Figures, Report, StackTree, Weights, column, short_path,
+    CallKind, CallRow, Calls, Estimates, Figures, Report, Weights, column, short_path,
 };
 use crate::dump::interner::Interner;
 use crate::dump::options::{Options, Sort};
@@ -173,10 +173,10 @@ fn cells(
 }
 
 /// The innermost functions of a stack: `parse < read < main`.
-pub(super) fn briefly(stacks: &StackTree<'_>, stack: usize) -> String {
+pub(super) fn briefly(calls: &Calls<'_>, stack: usize) -> String {
     /// How many.
     const FUNCTIONS: usize = 3;
-    let mut names = stacks.outwards(stack).map(|call| names::short(stacks.function(call)));
+    let mut names = calls.shown(stack).map(|call| names::short(calls.function(call)));
     let mut text = names.by_ref().take(FUNCTIONS).collect::<Vec<_>>().join(" < ");
     if names.next().is_some() {
         text.push_str(" < …");
@@ -206,24 +206,24 @@ const ROOT: usize = 0;
 
 impl Tree {
     fn of(report: &Report, options: &Options) -> Self {
-        let stacks = StackTree::of(report, options.all_frames);
+        let calls = Calls::of(report, options.all_frames);
         let mut tree = Self { nodes: Vec::new(), names: Interner::default() };
         tree.add(ROOT, 0);
         // PERF: by call: its name, which is made once.
-        let mut by_call = vec![None; stacks.calls.different().len()];
+        let mut by_call = vec![None; calls.different().len()];
         let mut children = HashMap::<(usize, u32), usize>::new();
         for (number, row) in report.by_stack.iter().enumerate() {
             if row.label(report) == Some(NOT_IN_SAMPLE) && is_estimated(report, options) {
                 continue;
             }
-            let mut path = stacks.inwards(number);
-            if options.bottom_up {
+            let mut path: Vec<_> = calls.shown(number).collect();
+            if !options.bottom_up {
                 path.reverse();
             }
             let mut at = ROOT;
             for call in path {
-                let name = *by_call[stacks.calls.index(call)]
-                    .get_or_insert_with(|| tree.names.text(stacks.function(call)));
+                let name = *by_call[calls.index(call)]
+                    .get_or_insert_with(|| tree.names.text(calls.function(call)));
                 at = *children.entry((at, name)).or_insert_with(|| tree.add(at, name));
             }
             tree.nodes[at].own.add(&row.figures);

@@ -5,7 +5,7 @@ use super::calls::briefly;
 use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
-use crate::analysis::{Holder, Report, StackTree};
+use crate::analysis::{Calls, Holder, Report};
 use std::cmp::Reverse;
 
 /// How many of each kind are shown.
@@ -18,8 +18,8 @@ pub(crate) type Column = (&'static str, fn(&Holder) -> u64);
 
 /// The innermost functions of each stack of a report.
 pub(crate) fn functions(stacks: &Report) -> Vec<String> {
-    let tree = StackTree::of(stacks, false);
-    (0..stacks.by_stack.len()).map(|stack| briefly(&tree, stack)).collect()
+    let calls = Calls::of(stacks, false);
+    (0..stacks.by_stack.len()).map(|stack| briefly(&calls, stack)).collect()
 }
 
 /// A table of the largest of `holders` by `key`; an empty text if the first key of every row is 0.

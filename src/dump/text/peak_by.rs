@@ -2,7 +2,7 @@
 
 use super::names::short;
 use super::units::percent;
-use crate::analysis::{Report, StackTree};
+use crate::analysis::{Calls, Report};
 use crate::dump::findings::at_line;
 use crate::words::escape;
 use std::collections::HashMap;
@@ -30,10 +30,10 @@ pub(super) fn line(report: &Report) -> Option<String> {
         return None;
     }
     let peak = report.totals.peak_bytes;
-    let stacks = StackTree::of(report, false);
-    let functions = functions(&stacks);
+    let calls = Calls::of(report, false);
+    let functions = functions(&calls);
     let own = functions.iter().find(|function| function.name.ends_with("::main"));
-    let own = own.map(|main| main.owner).filter(|_| stacks.calls.unnamed().lines);
+    let own = own.map(|main| main.owner).filter(|_| calls.unnamed().lines);
     let is_own = |function: &&Function<'_>| own.is_none_or(|own| function.owner == own);
     let is_half = |function: &&Function<'_>| function.bytes >= peak.div_ceil(2).max(1);
     let most = functions.iter().filter(is_own).filter(is_half);
@@ -58,15 +58,14 @@ pub(super) fn line(report: &Report) -> Option<String> {
 }
 
 /// All functions of the program's own code that have a name and below which something is live at the peak.
-fn functions<'a>(tree: &'a StackTree<'_>) -> Vec<Function<'a>> {
-    let calls = &tree.calls;
+fn functions<'a>(calls: &'a Calls<'_>) -> Vec<Function<'a>> {
     let mut functions = Vec::<Function<'_>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
     let stacks = calls.report.by_stack.iter().enumerate();
     for (number, stack) in stacks.filter(|(_, stack)| stack.figures.live_bytes_at_peak > 0) {
         let bytes = stack.figures.live_bytes_at_peak;
         let is_named = |call: &u32| calls.is_own(*call) && calls.get(*call).found().is_some();
-        let mut shown = tree.outwards(number).filter(is_named);
+        let mut shown = calls.shown(number).filter(is_named);
         while let Some(call) = shown.next() {
             let (name, owner) = (calls.get(call).name_of_function(), calls.get(call).owner());
             let function = *by_name.entry(name).or_insert_with(|| {
@@ -80,7 +79,7 @@ fn functions<'a>(tree: &'a StackTree<'_>) -> Vec<Function<'a>> {
             }
             function.bytes = function.bytes.saturating_add(bytes);
             if bytes > function.most.0 {
-                let caller = shown.clone().map(|call| tree.function(call)).find(|of| *of != name);
+                let caller = shown.clone().map(|call| calls.function(call)).find(|of| *of != name);
                 function.most = (bytes, caller, calls.get(call).source());
             }
         }

@@ -7,9 +7,7 @@ use super::rss;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{
-    Answer, CallKind, Calls, Figures, HeapRow, LiveBlock, Report, StackTree, column,
-};
+use crate::analysis::{Answer, CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
@@ -383,18 +381,9 @@ pub(in crate::dump) fn is_untagged(group: &[String], name: &str) -> bool {
 }
 
 /// What single blocks are called: who allocated them.
-struct BlockNames<'a>(StackTree<'a>);
+struct BlockNames<'a>(Calls<'a>);
 
-impl<'a> BlockNames<'a> {
-    fn of(
-        report: &'a Report,
-        options: &Options,
-        blocks: impl Iterator<Item = &'a LiveBlock>,
-    ) -> Self {
-        let calls = Calls::of(report, options.all_frames);
-        Self(StackTree::of_rows(calls, blocks.filter_map(|block| block.stack)))
-    }
-
+impl BlockNames<'_> {
     fn name(&self, block: &LiveBlock) -> String {
         let scope = shown_scope(&block.path);
         let name = match is_untagged(&block.group, &block.name) {
@@ -402,7 +391,7 @@ impl<'a> BlockNames<'a> {
             false => format!("{} in {scope}", tag(&block.group, &block.name)),
         };
         match block.stack.map(|stack| calls::briefly(&self.0, stack)) {
-            Some(stack) if self.0.calls.report.by_scope.len() > 1 => format!("{stack} in {name}"),
+            Some(stack) if self.0.report.by_scope.len() > 1 => format!("{stack} in {name}"),
             Some(stack) => stack,
             None => name,
         }
@@ -422,7 +411,7 @@ fn block_cells(block: &LiveBlock) -> Vec<String> {
 /// The single blocks that a query has found.
 pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
     let report = answer.report();
-    let names = BlockNames::of(report, options, answer.blocks.iter().map(|found| &found.block));
+    let names = BlockNames(Calls::of(report, options.all_frames));
     let any_freed = answer.blocks.iter().any(|found| found.single.freed().is_some());
     let rows = answer.blocks.iter().map(|found| {
         let mut cells = block_cells(&found.block);
@@ -447,7 +436,7 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
 }
 
 fn largest(report: &Report, options: &Options, count: usize) -> Table {
-    let names = BlockNames::of(report, options, report.largest_live.iter());
+    let names = BlockNames(Calls::of(report, options.all_frames));
     let shown = |block: &&LiveBlock| options.shows(&names.name(block));
     let row =
         |block: &LiveBlock| Row { level: 0, name: names.name(block), cells: block_cells(block) };
