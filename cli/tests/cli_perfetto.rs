@@ -89,9 +89,9 @@ fn sums_are_those_of_the_report() {
         assert_eq!(of_kind(SLICE_BEGIN).count(), of_kind(SLICE_END).count());
         assert!(of_kind(SLICE_BEGIN).all(|event| event.categories == ["memledger.scope"]));
         let values = |name| file.counter(name).into_iter().map(|(_, value)| value);
-        assert_eq!(values("live bytes").last(), Some(total("live_bytes")), "{trace}");
+        assert_eq!(values("live bytes").next_back(), Some(total("live_bytes")), "{trace}");
         assert_eq!(values("live bytes").max(), Some(total("peak_bytes")), "{trace}");
-        assert_eq!(values("allocated bytes").last(), Some(total("allocated_bytes")));
+        assert_eq!(values("allocated bytes").next_back(), Some(total("allocated_bytes")));
         let has_rss = file.tracks.values().any(|track| track.text(2).as_deref() == Some("RSS"));
         assert_eq!(has_rss, report["rss"].is_object(), "{trace}");
         if has_rss {
