@@ -24,6 +24,16 @@ const MAX_DEPTH: usize = 16;
 const HEAP_PROFILE: &str = "android.heapprofd";
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The messages whose fields mean something, but for those of data sources.
+const MESSAGES: [&str; 6] = [
+    "buffers",
+    "data_sources",
+    "incremental_state_config",
+    "track_event/track_event_config",
+    "heapprofd/heapprofd_config",
+    "heapprofd/heapprofd_config/continuous_dump_config",
+];
+
 /// What a session does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionConfig {
@@ -77,15 +87,9 @@ impl SessionConfig {
             let path = format!("{path}{}", field.name);
             let events = &mut self.track_events;
             match (&*path, &field.value) {
-                (
-                    "buffers"
-                    | "data_sources"
-                    | "incremental_state_config"
-                    | "track_event/track_event_config"
-                    | "heapprofd/heapprofd_config"
-                    | "heapprofd/heapprofd_config/continuous_dump_config",
-                    Value::Message(fields),
-                ) => self.take(&(path + "/"), fields, buffer)?,
+                (path, Value::Message(fields)) if MESSAGES.contains(&path) => {
+                    self.take(&format!("{path}/"), fields, buffer)?;
+                }
                 ("data_sources/config", Value::Message(source)) => {
                     self.data_source(source, buffer)?
                 }
