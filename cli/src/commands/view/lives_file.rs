@@ -500,3 +500,79 @@ impl Columns {
         Some(blocks)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lives_of_every_kind_are_read_as_they_were_written() {
+        let event = |number: u64| {
+            let mut event = BlockEvent::default();
+            (event.number, event.at_ns, event.allocated_at_ns) = (number, number * 3, number * 2);
+            (event.address, event.bytes, event.bucket) = (number * 16, number + 1, 7);
+            event
+        };
+        let by = Actor::default();
+        let reallocated =
+            BlockChange::Reallocated { begun: 90, from: 16, bytes_before: 1, bucket_before: 7, by };
+        let ends = [
+            BlockChange::Freed { by, short_lived: false },
+            BlockChange::Left,
+            BlockChange::ReallocBegun,
+            BlockChange::Moved { from: 7 },
+            BlockChange::Corrected { bytes_before: 102, is_live: true },
+            BlockChange::ReallocFailed { is_live: true },
+        ];
+        let mut lives = Vec::new();
+        for begun_by in [BlockChange::Allocated, BlockChange::Returned, reallocated] {
+            for (number, end) in (0_u64..).zip(ends) {
+                let mut life = BlockLife::new(&event(101), begun_by);
+                if begun_by == BlockChange::Allocated {
+                    life.begun_at_ns = life.allocated_at_ns;
+                }
+                life.ended = Some((200 - number, 500, end));
+                life.next = match end {
+                    BlockChange::Freed { .. } | BlockChange::Left => None,
+                    BlockChange::ReallocBegun => Some(220),
+                    _ => Some(200 - number),
+                };
+                lives.push(life);
+                let mut changed = life;
+                (changed.since, changed.allocation_until, changed.free_until) = (150, 0, 180);
+                lives.push(changed);
+            }
+        }
+        let mut open = lives[4];
+        open.next = None;
+        lives.push(open);
+        let mut out = Vec::new();
+        let mut writer = Writer {
+            out: &mut out,
+            columns: Columns::default(),
+            last: Last::default(),
+            written: 0,
+            room: u64::MAX,
+            directory: Directory::default(),
+            actors: HashMap::new(),
+            names: Vec::new(),
+            failed: None,
+        };
+        lives.iter().for_each(|life| writer.add(life));
+        assert_eq!(writer.last.range, Some((195, 200)));
+        let read = std::mem::take(&mut writer.columns).blocks(false).expect("the columns fit");
+        assert_eq!(read.len(), lives.len());
+        for (kept, life) in read.iter().zip(&lives) {
+            let ended = |life: &BlockLife| {
+                let (event, at_ns, how) = life.ended.expect("it has ended");
+                (event, at_ns, std::mem::discriminant(&how))
+            };
+            assert_eq!(ended(&kept.life), ended(life));
+            assert_eq!(kept.realloc, (life.begun_by == reallocated).then_some(90));
+            // Its actors and what made it live are told otherwise.
+            let mut read = kept.life;
+            (read.begun_by, read.ended) = (life.begun_by, life.ended);
+            assert_eq!(read, *life);
+        }
+    }
+}
