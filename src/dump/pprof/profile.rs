@@ -309,7 +309,8 @@ impl<'a> Encoder<'a> {
         if let &[text] = calls
             && self.calls.is_text(text)
         {
-            return self.label(&self.calls.function(text).to_owned());
+            let text = self.calls.function(text).to_owned();
+            return self.label(&text);
         }
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
