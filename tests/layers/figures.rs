@@ -6,16 +6,16 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] =
-    &[("src", 100_468), ("cli/src", 21_048), ("tests", 35_300), ("cli/tests", 7_297)];
+    &[("src", 98_700), ("cli/src", 18_800), ("tests", 35_200), ("cli/tests", 7_300)];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 751;
+const MAX_FEATURE_LINES: usize = 764;
 /// Functions of more than 60 lines.
-const MAX_LONG_FUNCTIONS: usize = 35;
+const MAX_LONG_FUNCTIONS: usize = 28;
 /// Structs of more than 20 fields.
-const MAX_LARGE_STRUCTS: usize = 9;
+const MAX_LARGE_STRUCTS: usize = 8;
 /// Files in circles of more than three, but for those of [`CIRCLES`].
-const MAX_FILES_IN_CIRCLES: usize = 62;
+const MAX_FILES_IN_CIRCLES: usize = 57;
 
 /// Circles of more than three files that stay: one of the files, and the reason.
 const CIRCLES: &[(&str, &str)] = &[(
