@@ -1,4 +1,5 @@
 // Lines of a log wait for a writer that is slower than those who log.
+use std::fmt::Write;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,7 @@ const DETAILS: &str = "a request was answered, and here is what it asked for, wh
 fn log(to: &Sender<String>, number: u32) {
     let mut line = String::with_capacity(450); // found here
     line.push_str(DETAILS);
-    line.push_str(&number.to_string());
+    write!(line, "{number}").unwrap();
     to.send(line).unwrap();
 }
 
