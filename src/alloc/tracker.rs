@@ -38,7 +38,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// 6. Three stores for an allocation (22 bytes), two for a free (13 bytes).
 /// 7. One release store that publishes them, and one that clears the guard.
 ///
-/// That is 121 instructions for an allocation and its free beyond those of `System`
+/// That is 113 instructions for an allocation and its free beyond those of `System`
 /// (`scripts/hook_instructions.sh` counts them), none of them locked: 2 to 4 ns each if the program's
 /// memory is in the caches (`cargo bench -p memledger-benches --bench hook` measures it). If the
 /// program waits for memory, each additional instruction costs more; for comparison, the bench also
