@@ -146,7 +146,7 @@ impl Budget {
         #[cfg(not(tracking))]
         {
             drop(body());
-            Err(super::not_compiled())
+            Err(super::not_tracking())
         }
     }
 

@@ -120,16 +120,16 @@ pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
     #[cfg(not(tracking))]
     {
         drop(body());
-        Err(not_compiled())
+        Err(not_tracking())
     }
 }
 
 #[cfg(not(tracking))]
-fn not_compiled() -> Error {
+fn not_tracking() -> Error {
     use crate::error::Unmeasured;
-    let started = crate::ledger::refusal();
+    let refusal = crate::ledger::refusal();
     Error::Unmeasured(
-        started.map_or(Unmeasured::FeatureOff, |error| Unmeasured::NotStarted(Box::new(error))),
+        refusal.map_or(Unmeasured::FeatureOff, |error| Unmeasured::NotStarted(Box::new(error))),
     )
 }
 

@@ -47,8 +47,8 @@ pub struct BlockLife {
     pub bytes: u64,
     /// The bucket that it counts in.
     pub bucket: u32,
-    /// Which event ended it, when, and how; `None` if it is live at the end. It goes on as another life after
-    /// [`BlockChange::Moved`], `Corrected` and `ReallocFailed`.
+    /// Which event ended it, when, and how; `None` if it is live at the end. After
+    /// [`BlockChange::Moved`], `Corrected` and `ReallocFailed`, another life of the block follows.
     pub ended: Option<(u64, u64, BlockChange)>,
     /// The event since which the same block is another life: of a reallocation, its second half.
     pub next: Option<u64>,
@@ -280,7 +280,7 @@ impl Lives {
         }
     }
 
-    /// The block of the event was another before, and goes on.
+    /// The event changes a block and does not end it.
     #[cold]
     fn observe_rare(
         &mut self,

@@ -144,7 +144,7 @@ fn find(query: &Query, at: &[u64], life: &BlockLife, at_ns: u64, found: &mut Sum
         return;
     }
     if let Some((least, below)) = query.ages {
-        // The age of a block goes on when it is reallocated.
+        // A reallocation does not end the age of a block.
         let goes_on = matches!(life.ended, Some((_, _, BlockChange::ReallocBegun)));
         let age = at_ns.saturating_sub(life.allocated_at_ns);
         if goes_on || age < least || below <= age {

@@ -195,7 +195,7 @@ impl<'a> Lives<'a> {
             by,
         };
         match entries.last_mut().filter(|last| last.event == life.since) {
-            // What has changed it is told of how it is since then.
+            // One entry for an event that changes a block: as the block is after it.
             Some(last) => {
                 (last.bytes, last.bucket, last.address) = (life.bytes, life.bucket, life.address);
             }

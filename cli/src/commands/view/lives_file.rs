@@ -569,7 +569,7 @@ mod tests {
             };
             assert_eq!(ended(&kept.life), ended(life));
             assert_eq!(kept.realloc, (life.begun_by == reallocated).then_some(90));
-            // Its actors and what made it live are told otherwise.
+            // The file has these two in another form, compared above.
             let mut read = kept.life;
             (read.begun_by, read.ended) = (life.begun_by, life.ended);
             assert_eq!(read, *life);
