@@ -7,9 +7,9 @@
 //! The analysis is done in one pass together with that of the memory, and with a second one that
 //! counts the events of every kind.
 
-use memledger::analysis::Analyzer;
-use memledger::trace::read::{DefinitionRef, EventAnalyzer, Scalar, Visitor, read};
 use memledger::{Error, Ledger, TrackingAllocator, channel, event, log, log_scope};
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::{DefinitionRef, EventAnalyzer, Scalar, Visitor, read};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// What anyone can read from the trace alone.
 #[cfg(feature = "enable")]
 fn report(file: &str) -> Result<(), Box<dyn Error>> {
-    use memledger::{analysis::Analyzer, trace::read};
+    use memledger_analysis::{Analyzer, read};
     let mut analyzer = Analyzer::new();
     read::read(std::fs::File::open(file)?, &mut analyzer)?;
     let report = analyzer.report();

@@ -10,12 +10,14 @@
 //! cargo run --release --example stored_traces --features store [-- ADDR [TOKEN_FILE]]
 //! ```
 
-use memledger::analysis::{Analyzer, Report};
-use memledger::dump::text;
-use memledger::remote::store::{Store, StoredTrace};
-use memledger::trace::read;
+use memledger_analysis::dump::text;
+use memledger_analysis::read;
+use memledger_analysis::{Analyzer, Report};
+use memledger_store::{Store, StoredTrace};
 use std::error::Error;
 use std::thread;
+
+type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -46,7 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         for trace in live {
             let connect = &connect;
             scope.spawn(move || {
-                match connect().and_then(|mut store| analyze(&mut store, &trace)) {
+                let report = connect().map_err(Failure::from);
+                match report.and_then(|mut store| analyze(&mut store, &trace)) {
                     Ok(report) => println!("{} (has just ended)", line(&trace, &report)),
                     Err(error) => eprintln!("{}: {error}", trace.name),
                 }
@@ -57,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Reads the trace to its end.
-fn analyze(store: &mut Store, trace: &StoredTrace) -> Result<Report, memledger::Error> {
+fn analyze(store: &mut Store, trace: &StoredTrace) -> Result<Report, Failure> {
     let mut analyzer = Analyzer::new();
     read::read(store.read(trace.id)?, &mut analyzer)?;
     Ok(analyzer.report())

@@ -3,13 +3,13 @@
 # same input, and `memledger diff` has to find that they do the same: no row differs by scope, group, name, function and
 # stack, but for those that are explained below.
 #
-#     scripts/check_diff_builds.sh [FOLDER]      FOLDER: sources for the program to read; src/analysis if none is given
+#     scripts/check_diff_builds.sh [FOLDER]      FOLDER: sources for the program to read; crates/analysis/src/ if none is given
 #
 # The libraries that it uses, syn and the tracker, are the same in both; what they compile into the program is not.
 # Needs Rust and jq. Takes 13 s of processor time if the command and the examples are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-sources=${1:-src/analysis}
+sources=${1:-crates/analysis/src/}
 
 command -v jq >/dev/null || { apt-get update && apt-get install -y jq; } >/dev/null
 work=$(mktemp -d)

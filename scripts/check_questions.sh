@@ -12,7 +12,7 @@ ln -s "$examples/parse_sources" program
 mkdir bin
 ln -s "$memledger" bin/memledger
 # Enough of them that the peak is late in the run, as the commands expect it.
-cp -r "$OLDPWD/src/dump" sources
+cp -r "$OLDPWD/crates/analysis/src/dump" sources
 PATH=$out/bin:$PATH
 memledger run --report off --trace run.memledger --stacks -- ./program sources >/dev/null
 cp run.memledger old.memledger

@@ -6,7 +6,7 @@ mod unmeasured;
 pub(crate) use unmeasured::NOT_LINKED;
 pub use unmeasured::Unmeasured;
 
-use crate::words::escape;
+use memledger_format::words::escape;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,16 +32,6 @@ use std::time::Duration;
 /// ```
 #[non_exhaustive]
 pub enum Error {
-    /// The input is not an Unreal Trace stream; the text says what it is instead.
-    NotATrace(String),
-    /// The input is an Unreal Trace stream of a kind that cannot be read.
-    UnsupportedTrace(String),
-    /// The trace cannot be converted, because the other form cannot carry what is in it.
-    NotConvertible(String),
-    /// Reading the input failed.
-    Read(io::Error),
-    /// Writing the result failed.
-    Write(io::Error),
     /// A file could not be created, opened or written.
     File {
         /// Which file.
@@ -153,8 +143,6 @@ pub enum Error {
     NoAnswer(String),
     /// A control server or a store refuses a request; the text contains the reason.
     Refused(String),
-    /// The bytes of a message from or to a store cannot be decoded, or the message lacks a field.
-    InvalidMessage(String),
 
     /// The memory that some code of the program allocates could not be measured.
     Unmeasured(Unmeasured),
@@ -174,11 +162,6 @@ impl Error {
             None => io::Error::new(error.kind(), error.to_string()),
         };
         match self {
-            Self::NotATrace(what) => Self::NotATrace(what.clone()),
-            Self::UnsupportedTrace(what) => Self::UnsupportedTrace(what.clone()),
-            Self::NotConvertible(what) => Self::NotConvertible(what.clone()),
-            Self::Read(source) => Self::Read(io(source)),
-            Self::Write(source) => Self::Write(io(source)),
             Self::File { path, action, source } => {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
@@ -221,7 +204,6 @@ impl Error {
             }
             Self::NoAnswer(what) => Self::NoAnswer(what.clone()),
             Self::Refused(what) => Self::Refused(what.clone()),
-            Self::InvalidMessage(what) => Self::InvalidMessage(what.clone()),
             Self::Unmeasured(why) => Self::Unmeasured(why.duplicate()),
             Self::OverBudget(what) => Self::OverBudget(what.clone()),
         }
@@ -231,11 +213,6 @@ impl Error {
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let variant = match self {
-            Self::NotATrace(_) => "NotATrace",
-            Self::UnsupportedTrace(_) => "UnsupportedTrace",
-            Self::NotConvertible(_) => "NotConvertible",
-            Self::Read(_) => "Read",
-            Self::Write(_) => "Write",
             Self::File { .. } => "File",
             Self::InvalidAddress(_) => "InvalidAddress",
             Self::InvalidChannels(_) => "InvalidChannels",
@@ -268,7 +245,6 @@ impl std::fmt::Debug for Error {
             Self::Unreachable { .. } => "Unreachable",
             Self::NoAnswer(_) => "NoAnswer",
             Self::Refused(_) => "Refused",
-            Self::InvalidMessage(_) => "InvalidMessage",
             Self::Unmeasured(_) => "Unmeasured",
             Self::OverBudget(_) => "OverBudget",
         };
@@ -280,11 +256,6 @@ impl std::fmt::Display for Error {
     // Long, because it has one sentence for each variant.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotATrace(what) => write!(f, "this is not a trace: {what}"),
-            Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
-            Self::NotConvertible(what) => write!(f, "this trace cannot be converted: {what}"),
-            Self::Read(source) => write!(f, "reading the trace failed: {source}"),
-            Self::Write(source) => write!(f, "writing the result failed: {source}"),
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", escape(&path.to_string_lossy()))
             }
@@ -363,7 +334,6 @@ impl std::fmt::Display for Error {
             | Self::Internal(what)
             | Self::NoAnswer(what)
             | Self::Refused(what)
-            | Self::InvalidMessage(what)
             | Self::OverBudget(what) => f.write_str(what),
         }
     }
@@ -372,9 +342,7 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read(source)
-            | Self::Write(source)
-            | Self::File { source, .. }
+            Self::File { source, .. }
             | Self::ThreadNotStarted { source, .. }
             | Self::Listen { source, .. }
             | Self::ControlEnded(source)

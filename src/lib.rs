@@ -43,23 +43,22 @@
 //! - **Events of your own**: [`event!`] declares a type of events, [`channel!`] declares a set of
 //!   types that are turned on and off together, [`log!`] and [`log_scope!`] write events,
 //!   [`bookmark!`] names a moment.
-//! - **The stream**: [`trace`] reads it. The format is Unreal Trace: Unreal Insights opens traces
-//!   of this tracker, and this module reads traces of Unreal Engine. [`trace::read::EventAnalyzer`]
-//!   finds events of any program by name and gives their fields. With feature `store`,
-//!   `remote::store` fetches the traces that a recorder (`memledger serve`) has stored, of many
-//!   programs.
-//! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
-//!   traced process and from a file alike; [`dump`] prints them.
+//! - **The figures**: [`analysis`], the crate `memledger-analysis`, reads a stream and rebuilds live
+//!   blocks, peaks and totals from it, in the traced process and from a file alike; a program that
+//!   only reads traces needs only that crate. The format is Unreal Trace: Unreal Insights opens
+//!   traces of this tracker, and the crate reads traces of Unreal Engine. `memledger-export` writes
+//!   the formats of other tools, and `memledger-store` fetches the traces that a recorder
+//!   (`memledger serve`) has stored, of many programs.
 //!
 //! # Features
 //! | feature | what it brings |
 //! |---|---|
-//! | `enable` (default) | tracking; implies `analysis` |
-//! | `analysis` | reading traces and printing reports, without tracking |
-//! | `symbols` (default) | functions, files and lines of call stacks, from the program's files; implies `analysis` |
+//! | `enable` (default) | tracking |
+//! | `symbols` (default) | functions, files and lines of call stacks in the report, from the program's files |
+//! | `html` (default) | the report as a page for a browser |
+//! | `pprof` (default) | the report, and `Ledger::pprof`, as a heap profile for pprof |
 //! | `c-malloc` | the memory of C: `track_c_malloc!` |
 //! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
-//! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | `serde` | tagged containers are written and read as the plain ones |
 //! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing; tagged containers are plain ones |
@@ -75,11 +74,7 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 
 mod alloc;
-#[cfg(feature = "analysis")]
-pub mod analysis;
 pub mod containers;
-#[cfg(feature = "analysis")]
-pub mod dump;
 mod error;
 pub mod events;
 #[cfg(all(tracking, feature = "__fuzzing"))]
@@ -97,17 +92,13 @@ mod measure;
 pub mod perfetto;
 #[cfg(tracking)]
 mod platform;
-#[cfg(any(feature = "analysis", feature = "perfetto"))]
-mod protobuf;
-#[cfg(feature = "analysis")]
 pub mod remote;
 #[cfg(tracking)]
 mod rss;
 mod scopes;
 #[cfg(tracking)]
 mod stacks;
-pub mod trace;
-mod words;
+mod trace;
 
 pub use alloc::TrackingAllocator;
 #[cfg(redirects)]
@@ -135,6 +126,11 @@ pub use ledger::{
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
+#[cfg(feature = "enable")]
+#[doc(no_inline)]
+pub use memledger_analysis as analysis;
+#[doc(hidden)]
+pub use memledger_format as __format;
 #[cfg(all(feature = "__preload", c_mmap))]
 #[doc(hidden)]
 pub mod __exec {

@@ -10,13 +10,13 @@
 
 use crate::alloc::stats;
 use crate::platform::{clock, os};
-use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::schema::{
+use crate::trace::worker::{EventProvider, Importants};
+use crate::trace::write::ReentrancyGuard;
+use memledger_format::encode::{Declaration, Value};
+use memledger_format::schema::{
     FieldType::{AnsiString, U64, U64Array},
     NO_SYNC,
 };
-use crate::trace::worker::{EventProvider, Importants};
-use crate::trace::write::ReentrancyGuard;
 use std::cmp::Reverse;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};

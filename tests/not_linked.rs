@@ -1,8 +1,8 @@
 //! A program whose global allocator is not the tracker gets one sentence that says so.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
-use memledger::trace::read::{self, Event, Visitor};
 use memledger::{Error, Ledger, ReportTo, budget, channel, event, log, measure};
+use memledger_analysis::read::{self, Event, Visitor};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::Command;

@@ -2,17 +2,17 @@
 //! account of, unpacked and read, analyzed.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
-use memledger::analysis::Analyzer;
-use memledger::trace::format::compact::{CompactDecoder, CompactEncoder};
-use memledger::trace::format::packet::{FIRST_THREAD, LAST_THREAD, TYPES};
-use memledger::trace::read::{self, Event, Reader, Visitor};
 use memledger::{Ledger, Stacks, TrackingAllocator, Worker, alloc_scope};
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::{self, Event, Reader, Visitor};
 use memledger_benches::analyze;
 use memledger_benches::bursts::BURST;
 use memledger_benches::clock::thread_time;
 use memledger_benches::recording::{Mode, Recording, folder};
 use memledger_benches::targets::{Figures, is_test};
 use memledger_benches::workload::{Churn, Workload};
+use memledger_format::compact::{CompactDecoder, CompactEncoder};
+use memledger_format::packet::{FIRST_THREAD, LAST_THREAD, TYPES};
 use std::hint::black_box;
 use std::time::Duration;
 

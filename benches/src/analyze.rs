@@ -2,8 +2,8 @@
 //! reader's time and memory are its own, and the memory of a parent that measures others stays
 //! small.
 
-use memledger::analysis::{Analyzer, Report};
-use memledger::trace::read;
+use memledger_analysis::read;
+use memledger_analysis::{Analyzer, Report};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::path::Path;

@@ -10,8 +10,7 @@ pub mod error;
 mod inherited;
 #[doc(hidden)]
 mod progress;
-#[doc(hidden)]
-pub mod serve;
+mod stop_signal;
 #[doc(hidden)]
 pub mod symbols;
 #[doc(hidden)]

@@ -39,7 +39,7 @@ pub fn read_token<E: std::fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger::remote::store::check_token;
+    use memledger_store::check_token;
 
     const TOKEN: &str = "correct-horse-battery";
 

@@ -1,7 +1,7 @@
 //! `memledger report` as a user meets it: what it prints, where, and with which exit status.
 
-use memledger::dump::FORMATS;
-use memledger::trace::format::schema::FieldType::{U8Array, U64, WideString};
+use memledger_export::FORMATS;
+use memledger_format::schema::FieldType::{U8Array, U64, WideString};
 use memledger_test_support::command::{ran, told};
 use memledger_test_support::{memledger, wire};
 use std::fs::{self, File};

@@ -4,7 +4,7 @@
 #[path = "cli_symbols/unreal_trace.rs"]
 mod unreal_trace;
 
-use memledger::analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};
+use memledger_analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};
 use memledger_test_support::command::{ran, told};
 use memledger_test_support::memledger;
 use memledger_test_support::pprof::Profile;

@@ -17,10 +17,10 @@ if [ -z "${memledger:-}" ] || [ -z "${traces:-}" ]; then
         env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off \
             MEMLEDGER_STACKS="$stacks" MEMLEDGER_FILE="$traces/$name.memledger" "$@" >/dev/null
     }
-    record stacks on "$examples/parse_sources" src/dump
-    record no-stacks off "$examples/parse_sources" src/dump
+    record stacks on "$examples/parse_sources" crates/analysis/src/dump
+    record no-stacks off "$examples/parse_sources" crates/analysis/src/dump
     record names on "$examples/containers"
-    record sampled sample:4KiB "$examples/parse_sources" src/dump
+    record sampled sample:4KiB "$examples/parse_sources" crates/analysis/src/dump
     # Its end is missing.
     head -c $(($(stat -c %s "$traces/stacks.memledger") * 2 / 3)) "$traces/stacks.memledger" >"$traces/cut.memledger"
 fi

@@ -6,7 +6,7 @@ use super::events::{
     SIZE_SHIFT, UPDATE,
 };
 use super::record::MAX_SIZE;
-use crate::trace::format::schema::mapping;
+use memledger_format::schema::mapping;
 
 /// Appends the allocation of a live block in a root heap, which was made with this call stack. Its alignment is not
 /// known any more, so the event has an alignment of 1.

@@ -69,8 +69,8 @@ pub mod recorded {
     use crate::scopes;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
-    use crate::trace::format::schema::mapping;
     use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
+    use memledger_format::schema::mapping;
     use std::ffi::{c_int, c_void};
 
     const PAGE: usize = 4096;

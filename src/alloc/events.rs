@@ -5,13 +5,13 @@
 //! The events of [`RUST`] imply their heap; those of another heap have its number.
 
 use crate::events::channel::Channel;
-use crate::trace::format::encode::Declaration;
-use crate::trace::format::schema::{
+use crate::trace::worker::{EventProvider, Importants};
+use memledger_format::encode::Declaration;
+use memledger_format::schema::{
     FieldType::{AnsiString, U8, U16, U32, U64},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::format::stream_events::MARKER_PERIOD;
-use crate::trace::worker::{EventProvider, Importants};
+use memledger_format::stream_events::MARKER_PERIOD;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An event of an allocation has `size >> SIZE_SHIFT` in its size field. The lower bits of the size
@@ -29,7 +29,7 @@ pub(crate) static INIT: Declaration = Declaration {
     fields: &[("MarkerPeriod", U32), ("Version", U8), ("MinAlignment", U8), ("SizeShift", U8)],
 };
 
-const ALLOC_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
+const ALLOC_FIELDS: &[(&str, memledger_format::schema::FieldType)] =
     &[("Address", U64), ("CallstackId", U32), ("Size", U32), ("AlignmentPow2_SizeLower", U8)];
 
 pub(crate) static ALLOC: Declaration =
@@ -118,7 +118,7 @@ pub(crate) static REALLOC_FREE_IN_HEAP: Declaration = Declaration {
     fields: FREE_IN_HEAP_FIELDS,
 };
 
-const ALLOC_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] = &[
+const ALLOC_IN_HEAP_FIELDS: &[(&str, memledger_format::schema::FieldType)] = &[
     ("Address", U64),
     ("CallstackId", U32),
     ("Size", U32),
@@ -127,11 +127,11 @@ const ALLOC_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
 ];
 
 /// NOTE: the compact coding predicts a heap only behind a call stack, which is 0 here.
-const FREE_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
+const FREE_IN_HEAP_FIELDS: &[(&str, memledger_format::schema::FieldType)] =
     &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)];
 
 /// Something has happened to addresses that the program maps: a state of
-/// [`mapping`](crate::trace::format::schema::mapping).
+/// [`mapping`](memledger_format::schema::mapping).
 pub(crate) static MAPPING: Declaration = Declaration {
     uid: 45,
     logger: "Memledger",

@@ -4,14 +4,14 @@
 #[cfg(redirects)]
 use super::redirected;
 use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
-use crate::trace::format::encode::Declaration;
-use crate::trace::format::schema::{
+use crate::trace::worker::{EventProvider, Importants};
+use memledger_format::encode::Declaration;
+use memledger_format::schema::{
     FieldType::{AnsiString, U8},
     IMPORTANT, NO_SYNC, untracked,
 };
-use crate::trace::worker::{EventProvider, Importants};
 
-/// Blocks of the program are not recorded: a [reason](crate::trace::format::schema::untracked), the function that
+/// Blocks of the program are not recorded: a [reason](memledger_format::schema::untracked), the function that
 /// allocates them, and the file that has it.
 static UNTRACKED: Declaration = Declaration {
     uid: 46,

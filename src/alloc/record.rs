@@ -33,8 +33,8 @@ use super::events::{
     ALLOC, ALLOC_IN_HEAP, FREE, FREE_IN_HEAP, LARGE_SIZE, REALLOC_ALLOC, REALLOC_ALLOC_IN_HEAP,
     REALLOC_FAILED, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
 };
-use crate::trace::format::encode::SYNCED_HEADER;
-use crate::trace::format::schema::SERIAL_MASK;
+use memledger_format::encode::SYNCED_HEADER;
+use memledger_format::schema::SERIAL_MASK;
 
 /// The largest size, in bytes, that Unreal's field can hold.
 pub(super) const MAX_SIZE: u64 = (1 << 35) - 1;

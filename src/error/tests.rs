@@ -16,7 +16,7 @@ fn one_of_each() -> Vec<Error> {
     let unmeasured = [
         Unmeasured::NotGlobalAllocator,
         Unmeasured::FeatureOff,
-        Unmeasured::NotStarted(Box::new(Error::Read(source()))),
+        Unmeasured::NotStarted(Box::new(Error::ControlEnded(source()))),
         Unmeasured::ChannelOff("memory"),
         Unmeasured::ChannelTurnedOff("scope"),
         Unmeasured::EventsLost(7),
@@ -30,11 +30,6 @@ fn one_of_each() -> Vec<Error> {
         Unmeasured::TrackerCode,
     ];
     let mut all = vec![
-        Error::NotATrace(text()),
-        Error::UnsupportedTrace(text()),
-        Error::NotConvertible(text()),
-        Error::Read(source()),
-        Error::Write(io::Error::other(WITHOUT_CODE)),
         Error::File { path: path.clone(), action: "open", source: source() },
         Error::InvalidAddress(text()),
         Error::InvalidChannels(text()),
@@ -60,11 +55,10 @@ fn one_of_each() -> Vec<Error> {
         Error::Internal(text()),
         Error::Destination { name: text(), what: text() },
         Error::Listen { address: text(), source: source() },
-        Error::ControlEnded(source()),
+        Error::ControlEnded(io::Error::other(WITHOUT_CODE)),
         Error::Unreachable { what: text(), source: source() },
         Error::NoAnswer(text()),
         Error::Refused(text()),
-        Error::InvalidMessage(text()),
         Error::OverBudget(text()),
     ];
     all.extend(unmeasured.map(Error::Unmeasured));

@@ -12,8 +12,8 @@
 
 use crate::error::Error;
 #[cfg(tracking)]
-use crate::trace::format::channel::id;
-use crate::trace::format::channel::is_name;
+use memledger_format::channel::id;
+use memledger_format::channel::is_name;
 #[cfg(tracking)]
 use registry::{NEW, OFF, ON};
 #[cfg(tracking)]

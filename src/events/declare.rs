@@ -4,9 +4,9 @@ use super::field::Kind;
 #[cfg(tracking)]
 use super::field::Plain;
 #[cfg(tracking)]
-use crate::trace::format::arrays::Aux;
-#[cfg(tracking)]
 use crate::trace::write::declared::Declared;
+#[cfg(tracking)]
+use memledger_format::arrays::Aux;
 
 /// An event type of the program. [`event!`](crate::event) implements it.
 ///
@@ -40,7 +40,7 @@ use crate::trace::write::declared::Declared;
 /// #   #[cfg(tracking)]
 /// #   fn with_aux<R>(
 /// #       &self,
-/// #       body: impl FnOnce(&[memledger::trace::format::arrays::Aux<'_>]) -> R,
+/// #       body: impl FnOnce(&[memledger::__format::arrays::Aux<'_>]) -> R,
 /// #   ) -> R { body(&[]) }
 /// }
 /// ```
@@ -318,7 +318,7 @@ macro_rules! __on_the_wire {
         #[inline]
         fn with_aux<R>(
             &self,
-            body: impl ::core::ops::FnOnce(&[$crate::trace::format::arrays::Aux<'_>]) -> R,
+            body: impl ::core::ops::FnOnce(&[$crate::__format::arrays::Aux<'_>]) -> R,
         ) -> R {
             body(&[$(
                 <$crate::__kind!($($kind)+) as $crate::events::Kind>::aux(self.$field)
@@ -341,10 +341,10 @@ macro_rules! __on_the_wire {
 #[macro_export]
 macro_rules! __flag {
     (NoSync) => {
-        $crate::trace::format::schema::NO_SYNC
+        $crate::__format::schema::NO_SYNC
     };
     (Important) => {
-        $crate::trace::format::schema::IMPORTANT
+        $crate::__format::schema::IMPORTANT
     };
 }
 

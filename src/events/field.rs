@@ -1,11 +1,11 @@
 //! The types of the fields of events, and their values at log sites.
 
 #[cfg(tracking)]
-use crate::trace::format::arrays::Aux;
-#[cfg(tracking)]
-use crate::trace::format::schema::FieldType;
-#[cfg(tracking)]
 use crate::trace::write::declared::{DeclaredField, Family, Logged};
+#[cfg(tracking)]
+use memledger_format::arrays::Aux;
+#[cfg(tracking)]
+use memledger_format::schema::FieldType;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -155,8 +155,8 @@ use sealed::Sealed;
 ///     type Value<'a> = u64;
 ///     type Fixed = u64;
 /// #   #[cfg(tracking)]
-/// #   const TYPE: memledger::trace::format::schema::FieldType =
-/// #       memledger::trace::format::schema::FieldType::U8;
+/// #   const TYPE: memledger::__format::schema::FieldType =
+/// #       memledger::__format::schema::FieldType::U8;
 ///     fn empty<'a>() -> u64 { 0 }
 /// #   #[cfg(tracking)]
 /// #   fn fixed(value: u64) -> u64 { value }

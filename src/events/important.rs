@@ -4,11 +4,11 @@
 //! Important events are logged rarely, and never from inside the allocator, so the cache can have a
 //! lock.
 
-use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
-use crate::trace::format::encode::AUX_TERMINAL;
 use crate::trace::worker::{self, Importants};
 use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
+use memledger_format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
+use memledger_format::encode::AUX_TERMINAL;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -116,8 +116,8 @@ pub(crate) fn take_refused() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::format::schema::{FieldType, IMPORTANT, NO_SYNC};
     use crate::trace::write::declared::{Declared, DeclaredField, Family};
+    use memledger_format::schema::{FieldType, IMPORTANT, NO_SYNC};
 
     static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[1]);
     static EVENT_TYPE: Declared = Declared::new(

@@ -50,9 +50,9 @@ pub use site::are_enabled;
 #[cfg(tracking)]
 use crate::events::channel::ChannelAnnouncer;
 #[cfg(tracking)]
-use crate::trace::format::encode::Declaration;
-#[cfg(tracking)]
 use crate::trace::worker::{EventProvider, Importants};
+#[cfg(tracking)]
+use memledger_format::encode::Declaration;
 
 /// Announces channels, and forwards the important events of the program.
 #[cfg(tracking)]

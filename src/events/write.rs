@@ -9,11 +9,11 @@
 use super::declare::Loggable;
 use super::field::{Plain, bytes_of};
 use super::important;
-use crate::trace::format::encode::SYNCED_HEADER;
-use crate::trace::format::schema::{IMPORTANT, NO_SYNC};
 use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::loss;
 use crate::trace::write::program::{self, EventRecord, MAX_SHORT_BYTES, OpenedScope, ScopeStart};
+use memledger_format::encode::SYNCED_HEADER;
+use memledger_format::schema::{IMPORTANT, NO_SYNC};
 
 /// The constants of an event type.
 trait Known: Loggable {

@@ -5,14 +5,14 @@
 
 mod functions;
 
-use crate::analysis::{
-    Analyzer, HeldBy, Module, TopHolder, TopLive, is_allocation_entry, is_folded_by_name,
-    write_plain,
-};
-use crate::dump::text::Bytes;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::write::shortage::{self, Null};
 use functions::Functions;
+use memledger_analysis::in_process::Bytes;
+use memledger_analysis::in_process::{
+    HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
+};
+use memledger_analysis::{Analyzer, Module};
 use std::fmt::{self, Write};
 
 /// At most this many rows of scopes, of threads and of stacks.

@@ -4,7 +4,7 @@ use super::problems;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
-use crate::words::system_text;
+use memledger_format::words::system_text;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -16,7 +16,6 @@ use super::recording::{self, Inherited, Recording, StartedBy, Unset};
 use super::watch::{self, SharedChild, Watching};
 #[cfg(redirects)]
 use crate::alloc::redirected;
-use crate::analysis::InitialLiveSet;
 use crate::events::important;
 use crate::platform::os::{BlockedSignals, KeepErrno};
 use crate::trace::sink::file::beside;
@@ -24,6 +23,7 @@ use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{buffer_pool, hold, registry, state, untracked};
+use memledger_analysis::in_process::InitialLiveSet;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, forget, take};
 use std::path::{Path, PathBuf};

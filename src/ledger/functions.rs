@@ -2,9 +2,9 @@
 
 use super::recording::WORKER_TIMEOUT;
 use super::report::find_functions;
-use crate::analysis::{CodeRange, Module, Report, SourceFrame};
 use crate::error::Error;
 use crate::trace::worker;
+use memledger_analysis::{CodeRange, Module, Report, SourceFrame};
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -43,7 +43,8 @@ impl Functions {
         let is_new = |module: &Module, offset: u64| {
             known.get(module).is_none_or(|module| !module.functions.contains_key(&offset))
         };
-        let mut new = Report { modules: report.modules.clone(), ..Report::default() };
+        let mut new = Report::default();
+        new.modules = report.modules.clone();
         new.frames = (report.frames.iter())
             .filter(|frame| {
                 let module = frame.module.and_then(|module| report.modules.get(module));

@@ -7,7 +7,7 @@ use super::settings::{CONTROL_TOKEN_FILE, Settings};
 use crate::events::channel;
 use crate::remote::control::ListenAddress;
 use crate::trace::sink::tcp::Address;
-use crate::words::escape;
+use memledger_format::words::escape;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -4,11 +4,12 @@
 //! its figures cannot differ from those of that file.
 
 use super::black_box::BlackBox;
-use crate::analysis::{Analyzer, InitialBlock, InitialLiveSet};
 use crate::error::Error;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::read::Decoder;
 use crate::trace::sink::Sink;
+use memledger_analysis::Analyzer;
+use memledger_analysis::in_process::{InitialBlock, InitialLiveSet};
+use memledger_analysis::read::Decoder;
+use memledger_format::handshake::PROTOCOL;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -109,7 +110,7 @@ impl InProcessAnalyzer {
 
     /// The report as of the last collection. `largest_live` sets the number of the largest live
     /// blocks in it.
-    pub(super) fn report(&self, largest_live: Option<usize>) -> crate::analysis::Report {
+    pub(super) fn report(&self, largest_live: Option<usize>) -> memledger_analysis::Report {
         self.with_analyzer(|analyzer| {
             analyzer.flush();
             largest_live.into_iter().for_each(|blocks| analyzer.set_largest_live(blocks));
@@ -122,7 +123,7 @@ impl InProcessAnalyzer {
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for `what` is made of it.
     #[cfg(any(feature = "pprof", feature = "perfetto"))]
-    pub(super) fn report_by_bucket(&self, what: &str) -> Result<crate::analysis::Report, Error> {
+    pub(super) fn report_by_bucket(&self, what: &str) -> Result<memledger_analysis::Report, Error> {
         // NOTE: checks first that there is enough memory, as for the report: if memory ran out while the
         // report is made, the process would abort.
         let room = self.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));

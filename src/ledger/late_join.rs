@@ -20,18 +20,18 @@
 use crate::alloc::append::{append_alloc, append_mapping, append_realloc_free, append_update};
 use crate::alloc::events::MAPPED;
 use crate::alloc::events::RUST;
-use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
 use crate::platform::clock;
 use crate::scopes::events::MEMORY_SCOPE;
-use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
-use crate::trace::format::packet::IMPORTANTS;
-use crate::trace::format::schema::mapping;
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::worker::{
     BLOCKS, CONTROL, JoinPoint, marker_times, own_system_id, preamble, settled_below,
 };
+use memledger_analysis::in_process::{InitialBlock, InitialLiveSet};
+use memledger_format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
+use memledger_format::packet::IMPORTANTS;
+use memledger_format::schema::mapping;
+use memledger_format::stream_events;
 use std::collections::HashMap;
 
 /// A packet is sent after the block with which it reaches this many bytes.

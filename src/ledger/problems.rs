@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
-use crate::words::escape;
+use memledger_format::words::escape;
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use super::entry::{refuse_forked, request};
 use super::functions::Functions;
 use super::recording;
-use crate::dump::pprof::heap_profile;
 use crate::error::Error;
 use crate::trace::write::untracked;
+use memledger_analysis::in_process::heap_profile;
 use std::time::SystemTime;
 
 /// The profile as of now, in memory of the program.

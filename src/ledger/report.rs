@@ -5,17 +5,18 @@ use super::files::{expand, report_in_use};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::report_to::ReportTo;
-#[cfg(feature = "symbols")]
-use crate::analysis::Binaries;
-use crate::analysis::{Analyzer, Report};
-use crate::dump::text::Options;
-use crate::dump::{FORMATS, ReportFormat};
 use crate::error::{Error, NOT_LINKED};
 use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
 #[cfg(feature = "symbols")]
 use crate::trace::write::untracked;
+#[cfg(feature = "symbols")]
+use memledger_analysis::Binaries;
+use memledger_analysis::dump::ReportFormat;
+use memledger_analysis::dump::text::Options;
+use memledger_analysis::{Analyzer, Report};
+use memledger_export::FORMATS;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -61,8 +62,7 @@ impl ReportOutput {
         (path, name): (&[u8], &[u8]),
         file: File,
     ) -> Option<Self> {
-        let ReportTo { verbose, largest_live, .. } = *settings;
-        let options = Options { verbose, largest_live, ..Options::default() };
+        let options = options(settings);
         if path.is_empty() {
             os::use_as_stderr(file);
             return Some(Self { format: FORMATS.default(), options, file: None });
@@ -82,10 +82,16 @@ impl ReportOutput {
     }
 }
 
+/// How a report is shaped.
+fn options(report: &ReportTo) -> Options {
+    let mut options = Options::default();
+    (options.verbose, options.largest_live) = (report.verbose, report.largest_live);
+    options
+}
+
 /// Reserves the name of the report's file, if it goes to one.
 pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
-    let ReportTo { verbose, largest_live, .. } = *report;
-    let options = Options { verbose, largest_live, ..Options::default() };
+    let options = options(report);
     let Some(path) = &report.path else {
         return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
     };
@@ -219,13 +225,15 @@ mod tests {
     use super::super::config::Config;
     use super::super::settings;
     use super::*;
-    use crate::analysis::Frame;
+    use memledger_analysis::Frame;
 
     #[test]
     fn a_build_without_symbols_says_how_to_get_names() {
         let mut report = Report::default();
         assert_eq!(without_functions(&report), None);
-        report.frames.push(Frame { offset: 0x10, ..Frame::default() });
+        let mut frame = Frame::default();
+        frame.offset = 0x10;
+        report.frames.push(frame);
         assert_eq!(without_functions(&report), None, "no module, so no file has its name");
         report.frames[0].module = Some(0);
         let sentence = without_functions(&report).unwrap();

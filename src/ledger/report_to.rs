@@ -19,7 +19,7 @@ impl ReportTo {
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`, a page for
-    /// a browser if in `.html`. Other endings are those of [`FORMATS`](crate::dump::FORMATS).
+    /// a browser if in `.html`. Other endings are those of [`FORMATS`](memledger_export::FORMATS).
     ///
     /// The name may contain `%p`, `%t`, `%e` as in
     /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an

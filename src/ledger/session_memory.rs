@@ -4,11 +4,11 @@
 use super::functions::Functions;
 use super::in_process::InProcessAnalyzer;
 use super::problems;
-use crate::analysis::Report;
-use crate::dump::perfetto::{LiveMemory, Moment, Process};
 use crate::error::Error;
 use crate::perfetto::{MemoryWriter, process_track_uuid};
 use crate::scopes::events::scope_path;
+use memledger_analysis::Report;
+use memledger_export::perfetto::{LiveMemory, Moment, Process};
 use std::time::{Duration, Instant};
 
 /// There are this many points of counters from one dump to the next.

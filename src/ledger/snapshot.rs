@@ -14,17 +14,17 @@
 #[derive(Debug)]
 pub struct Snapshot {
     #[cfg(tracking)]
-    report: std::mem::ManuallyDrop<crate::analysis::Report>,
+    report: std::mem::ManuallyDrop<memledger_analysis::Report>,
 }
 
 #[cfg(tracking)]
 impl Snapshot {
-    pub(super) fn new(report: crate::analysis::Report) -> Self {
+    pub(super) fn new(report: memledger_analysis::Report) -> Self {
         Self { report: std::mem::ManuallyDrop::new(report) }
     }
 
     /// All figures, as in the report at the end.
-    pub fn report(&self) -> &crate::analysis::Report {
+    pub fn report(&self) -> &memledger_analysis::Report {
         &self.report
     }
 }

@@ -13,7 +13,7 @@ use crate::stacks;
 use crate::trace::sink::queue;
 use crate::trace::worker;
 use crate::trace::write::{ReentrancyGuard, loss, quiesce, registry, state};
-use crate::words::nearest;
+use memledger_format::words::nearest;
 use std::time::Instant;
 
 /// At most this many channels are listed in a sentence.

@@ -31,11 +31,11 @@ use crate::scopes;
 #[cfg(tracking)]
 use crate::stacks;
 #[cfg(tracking)]
-use crate::trace::format::{encode::Declaration, stream_events};
-#[cfg(tracking)]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
 #[cfg(tracking)]
 use crate::trace::write::untracked;
+#[cfg(tracking)]
+use memledger_format::{encode::Declaration, stream_events};
 use std::path::{Path, PathBuf};
 #[cfg(tracking)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};

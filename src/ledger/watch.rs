@@ -27,12 +27,12 @@ use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree::{self, SharedNodes};
 use crate::stacks::tree::{self as stacks, SharedStacks};
-use crate::trace::format::Transport;
-use crate::trace::read::read;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
 use crate::trace::write::declared::{self, SharedTypes};
 use crate::trace::write::{ReentrancyGuard, watch};
+use memledger_analysis::read::read;
+use memledger_format::Transport;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -354,15 +354,15 @@ fn finish(
     let Some(output) = output else { return };
     let analyzer = InProcessAnalyzer::late();
     output.prepare(&analyzer);
-    let result = match file {
-        Ok(file) => analyzer.with_analyzer(|analyzer| read(file, analyzer).map(|_| ())),
+    let file = match file {
+        Ok(file) => file,
         Err(source) => {
             let path = "the trace".into();
-            Err(Error::File { path, action: "read", source })
+            return problems::report(Error::File { path, action: "read", source });
         }
     };
-    match result {
-        Ok(()) => write_report(output, unlinked, Some(&analyzer)),
-        Err(error) => problems::report(error),
+    match analyzer.with_analyzer(|analyzer| read(file, analyzer)) {
+        Ok(_) => write_report(output, unlinked, Some(&analyzer)),
+        Err(error) => problems::add(error.to_string()),
     }
 }

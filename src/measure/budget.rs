@@ -3,15 +3,17 @@
 #[cfg(tracking)]
 use super::session::{Failure, MeasureSession, Outcome};
 use crate::Name;
-#[cfg(tracking)]
-use crate::analysis::{Holder, Holders, MeasuredFigures};
-#[cfg(tracking)]
-use crate::dump::text::{HolderColumn as Column, count, functions, holders, tag};
 use crate::error::Error;
 #[cfg(tracking)]
 use crate::error::Unmeasured;
 #[cfg(tracking)]
 use crate::ledger::report::find_functions;
+#[cfg(tracking)]
+use memledger_analysis::dump::text::{count, tag};
+#[cfg(tracking)]
+use memledger_analysis::in_process::{Holder, Holders, MeasuredFigures};
+#[cfg(tracking)]
+use memledger_analysis::in_process::{HolderColumn as Column, functions, holders};
 #[cfg(tracking)]
 use std::collections::BTreeMap;
 #[cfg(tracking)]

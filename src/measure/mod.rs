@@ -45,7 +45,7 @@ pub struct Measured<R = ()> {
 
 impl<R> Measured<R> {
     #[cfg(tracking)]
-    fn new(value: R, figures: crate::analysis::MeasuredFigures) -> Self {
+    fn new(value: R, figures: memledger_analysis::in_process::MeasuredFigures) -> Self {
         Self {
             value,
             allocations: figures.tally.allocations,

@@ -9,7 +9,6 @@
 //! ```
 
 use super::node::Node;
-use crate::analysis::{Analyzer, Baseline, Holders, MeasuredFigures};
 use crate::error::{Error, Unmeasured};
 use crate::ledger::entry::{clone_for_caller, refuse_forked};
 use crate::ledger::in_process::InProcessAnalyzer;
@@ -21,6 +20,8 @@ use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
 use crate::trace::worker;
 use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
+use memledger_analysis::Analyzer;
+use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};
 use std::panic::Location;
 use std::sync::MutexGuard;
 use std::time::Instant;

@@ -4,7 +4,7 @@ use super::category::Category;
 #[cfg(tracking)]
 use crate::error::Error;
 #[cfg(tracking)]
-use crate::protobuf::perfetto::clock;
+use memledger_format::protobuf::perfetto::clock;
 
 /// The most bytes of all patterns of a configuration, and the most patterns.
 #[cfg(tracking)]

@@ -10,10 +10,10 @@
 
 use super::emit;
 use super::site::{Role, Site};
-use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::schema::FieldType::{AnsiString, U8, U8Array, U32};
-use crate::trace::format::schema::{IMPORTANT, NO_SYNC};
 use crate::trace::worker::{EventProvider, Importants};
+use memledger_format::encode::{Declaration, Value};
+use memledger_format::schema::FieldType::{AnsiString, U8, U8Array, U32};
+use memledger_format::schema::{IMPORTANT, NO_SYNC};
 
 static SITE: Declaration = Declaration {
     uid: 57,

@@ -1,7 +1,7 @@
 //! What a session with memory writes besides track events. The ledger has it, because it is made from the
 //! reports of the program's own analyzer.
 
-use crate::protobuf::perfetto::sequence::Moment;
+use memledger_format::protobuf::perfetto::sequence::Moment;
 
 /// Writes packets about memory, on the thread of a session.
 pub(crate) trait MemoryWriter: Send {

@@ -22,14 +22,14 @@ use super::active;
 use super::site::{EventKind, Role, Site};
 use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
-use crate::protobuf::perfetto::sequence::{self as packets, Time};
-use crate::protobuf::perfetto::{
-    clock, debug_annotation, interned_data, packet, trace, track_event,
-};
-use crate::protobuf::{Message, Prepared};
 use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
 use interner::Interner;
 use known_tracks::KnownTracks;
+use memledger_format::protobuf::perfetto::sequence::{self as packets, Time};
+use memledger_format::protobuf::perfetto::{
+    clock, debug_annotation, interned_data, packet, trace, track_event,
+};
+use memledger_format::protobuf::{Message, Prepared};
 use plain::Plain;
 pub(super) use shared::Shared;
 use std::collections::HashSet;

@@ -16,14 +16,14 @@ use super::registered::{self, MAX_TRACKS};
 use crate::error::Error;
 #[cfg(tracking)]
 use crate::platform::{clock, os};
-use crate::protobuf::perfetto;
 #[cfg(tracking)]
-use crate::protobuf::{
+use crate::trace::write::{state, untracked};
+use memledger_format::protobuf::perfetto;
+#[cfg(tracking)]
+use memledger_format::protobuf::{
     Message,
     perfetto::{track, track_descriptor},
 };
-#[cfg(tracking)]
-use crate::trace::write::{state, untracked};
 
 /// The uuid of a track with a name: `parent` is the uuid of the track around it, or 0.
 pub const fn named_track_uuid(name: &str, id: u64, parent: u64) -> u64 {

@@ -1,7 +1,3 @@
-//! Communication with other processes: [`control`] steers a running program; `store` (feature
-//! `store`) reads the traces of many programs from a recorder.
+//! Communication with other processes: [`control`] steers a running program.
 
 pub mod control;
-#[cfg(feature = "store")]
-pub mod store;
-mod timed_stream;

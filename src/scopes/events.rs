@@ -11,12 +11,12 @@
 use super::entries;
 use super::tree::{self, NewNode, NodeKind, Walk};
 use crate::events::channel::Channel;
-use crate::trace::format::encode::Declaration;
-use crate::trace::format::schema::{
+use crate::trace::worker::{EventProvider, Importants};
+use memledger_format::encode::Declaration;
+use memledger_format::schema::{
     FieldType::{AnsiString, I32, U8, U64},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::worker::{EventProvider, Importants};
 
 pub(crate) static TAG_SPEC: Declaration = Declaration {
     uid: 48,

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::{current, events, tree};
-use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::write::ThreadSlot;
+use memledger_format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use std::sync::atomic::Ordering;
 
 /// Whether the context that was last written to this thread's stream is the thread's current one,

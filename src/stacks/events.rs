@@ -9,13 +9,13 @@ use super::state;
 use super::tree::{self, NewStack, Walk};
 use crate::error::Error;
 use crate::events::channel::Channel;
-use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::packet::IMPORTANTS;
-use crate::trace::format::schema::{
+use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
+use memledger_format::encode::{Declaration, Value};
+use memledger_format::packet::IMPORTANTS;
+use memledger_format::schema::{
     FieldType::{AnsiString, U8, U8Array, U32, U64, U64Array, WideString},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
 use std::time::{Duration, Instant};
 
 /// There is one, before the first module.
@@ -330,7 +330,7 @@ mod tests {
     use crate::stacks::tree::{
         COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, TOO_DEEP, UNREADABLE, child, stack_id,
     };
-    use crate::trace::format::arrays::piece_head;
+    use memledger_format::arrays::piece_head;
 
     fn stack(end: u32, frames: &[u64]) -> u32 {
         let outermost_first = frames.iter().rev();

@@ -1,4 +1,4 @@
-//! The stream of events: how one is written, carried, and read again.
+//! The stream of events: how one is written and carried.
 //!
 //! # The life of one event
 //! 1. A thread makes sure that its epoch is current, writes the event into a buffer that only it
@@ -6,17 +6,12 @@
 //! 2. The worker wakes at a fixed interval, or when half the buffers are full. It merges what all
 //!    threads have committed into one order, gives the events serials, and sends them to the sinks: the
 //!    trace file, the in-process analyzer.
-//! 3. The reader joins the pieces of each thread, and merges the events of all threads in the order
-//!    of their serials.
+//! 3. The reader, `memledger_analysis::read`, joins the pieces of each thread, and merges the events of
+//!    all threads in the order of their serials.
 //!
 //! The pipeline does not depend on the meaning of events. Their owners declare the types: the
 //! tracker's in its own modules, the program's by [`events`](crate::events).
 
-#[cfg(feature = "analysis")]
-pub mod convert;
-pub mod format;
-#[cfg(feature = "analysis")]
-pub mod read;
 #[cfg(tracking)]
 pub(crate) mod sink;
 #[cfg(tracking)]

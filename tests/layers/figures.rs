@@ -5,15 +5,49 @@ use super::circles::Circles;
 use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
-const LINES: &[(&str, usize)] =
-    &[("src", 98_700), ("cli/src", 18_800), ("tests", 35_200), ("cli/tests", 7_300)];
+const LINES: &[(&str, usize)] = &[
+    ("src", 51_500),
+    ("crates/format/src", 5_400),
+    ("crates/analysis/src", 37_800),
+    ("crates/export/src", 4_300),
+    ("crates/store/src", 3_600),
+    ("cli/src", 16_100),
+    ("tests", 23_600),
+    ("crates/analysis/tests", 11_300),
+    ("crates/export/tests", 700),
+    ("cli/tests", 7_300),
+];
+
+/// The crates whose code is looked at.
+const CRATES: [&str; 6] = [
+    "src",
+    "crates/format/src",
+    "crates/analysis/src",
+    "crates/export/src",
+    "crates/store/src",
+    "cli/src",
+];
 
 /// Lines that name a feature, or whether the tracker is compiled.
 const MAX_FEATURE_LINES: usize = 764;
-/// Functions of more than 60 lines.
+/// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 28;
 /// Structs of more than 20 fields.
 const MAX_LARGE_STRUCTS: usize = 8;
+/// Functions that stay long: the first words of their file and name, and the reason.
+const LONG: &[(&str, &str)] = &[
+    ("crates/analysis/src/decode/roles.rs memledger", TABLE),
+    ("crates/analysis/src/dump/findings.rs evidence", TABLE),
+    ("crates/analysis/src/dump/findings.rs suggestion", TABLE),
+    ("crates/analysis/src/dump/json_findings.rs write", TABLE),
+    ("crates/analysis/src/read/merge/fast_path.rs deliver_directly", PERF),
+    ("crates/format/src/compact/decode.rs fast_path", PERF),
+    ("crates/format/src/compact/encode.rs fast_path", PERF),
+    ("src/error.rs fmt", TABLE),
+];
+const TABLE: &str = "an arm for each kind";
+const PERF: &str = "one loop with its state in registers";
+
 /// Files in circles of more than three, but for those of [`CIRCLES`].
 const MAX_FILES_IN_CIRCLES: usize = 57;
 
@@ -54,8 +88,7 @@ fn longer(most: usize, items: impl Iterator<Item = (usize, String)>) -> Vec<(usi
 
 #[test]
 fn none_grows() {
-    let folders = ["src", "cli/src"];
-    let files: Vec<_> = folders.into_iter().flat_map(every).collect();
+    let files: Vec<_> = CRATES.into_iter().flat_map(every).collect();
     let is_test = |file: &str| file.ends_with("/tests.rs") || file.contains("/tests/");
     let code: Vec<_> = files
         .into_iter()
@@ -69,10 +102,13 @@ fn none_grows() {
         })
     };
     let long = longer(60, sizes("fn ", |lines| lines.len()));
+    let stay =
+        LONG.iter().filter(|(place, _)| long.iter().any(|(_, found)| found == place)).count();
+    assert_eq!(stay, LONG.len(), "a function of the list is no longer long");
     let large = longer(20, sizes("struct ", |lines| lines.iter().filter(|l| is_field(l)).count()));
     let stays =
         |circle: &[String]| CIRCLES.iter().any(|(file, _)| circle.iter().any(|f| f == file));
-    let circles = folders.into_iter().flat_map(|folder| Circles::of(folder).0);
+    let circles = CRATES.into_iter().flat_map(|folder| Circles::of(folder).0);
     let circles = circles.filter(|circle| !stays(circle));
     let circles = longer(3, circles.map(|circle| (circle.len(), circle.join(" "))));
     for (size, what) in long.iter().chain(&large).chain(&circles) {
@@ -87,7 +123,7 @@ fn none_grows() {
     let in_circles = circles.iter().map(|(size, _)| size).sum();
     let mut figures = vec![
         ("lines that name a feature".to_owned(), features, MAX_FEATURE_LINES),
-        ("functions of more than 60 lines".to_owned(), long.len(), MAX_LONG_FUNCTIONS),
+        ("functions of more than 60 lines".to_owned(), long.len() - stay, MAX_LONG_FUNCTIONS),
         ("structs of more than 20 fields".to_owned(), large.len(), MAX_LARGE_STRUCTS),
         ("files in circles of more than 3".to_owned(), in_circles, MAX_FILES_IN_CIRCLES),
     ];

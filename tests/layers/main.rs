@@ -13,28 +13,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A module, and what it may name besides itself. The first row that fits a file counts.
+/// A module, and what it may name besides itself. The first row that fits a file counts. What other crates a module
+/// names is in [`CRATES`].
 const LAYERS: &[(&str, &[&str])] = &[
-    ("words", &[]),
-    ("error", &["words"]),
-    ("protobuf", &[]),
+    ("error", &[]),
     // The one call upwards: the system runs this before `main`.
-    ("platform", &["error", "words", "ledger::environment::start_before_main"]),
-    ("trace::format", &["error"]),
-    ("trace::write", &["platform", "trace::format"]),
-    ("trace::sink", &["error", "platform", "trace::format", "trace::write::ReentrancyGuard"]),
-    (
-        "trace::worker",
-        &["error", "words", "platform", "trace::format", "trace::sink", "trace::write"],
-    ),
-    ("trace::read", &["error", "trace::format"]),
-    ("trace::convert", &["error", "trace::format", "trace::read"]),
+    ("platform", &["error", "ledger::environment::start_before_main"]),
+    ("trace::write", &["platform"]),
+    ("trace::sink", &["error", "platform", "trace::write::ReentrancyGuard"]),
+    ("trace::worker", &["error", "platform", "trace::sink", "trace::write"]),
     (
         "events",
         &[
             "error",
             "platform",
-            "trace::format",
             "trace::sink::Sink",
             "trace::write",
             "trace::worker",
@@ -43,71 +35,24 @@ const LAYERS: &[(&str, &[&str])] = &[
             "log",
         ],
     ),
-    ("remote::timed_stream", &[]),
     (
         "remote::control",
-        &[
-            "error",
-            "words",
-            "platform",
-            "trace::sink::tcp::Address",
-            "trace::write::ReentrancyGuard",
-            "remote::timed_stream",
-        ],
+        &["error", "platform", "trace::sink::tcp::Address", "trace::write::ReentrancyGuard"],
     ),
-    ("remote::store", &["error", "remote::timed_stream"]),
-    ("scopes", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
-    (
-        "stacks",
-        &["error", "platform", "events::channel", "trace::format", "trace::write", "trace::worker"],
-    ),
+    ("scopes", &["platform", "events::channel", "trace::write", "trace::worker"]),
+    ("stacks", &["error", "platform", "events::channel", "trace::write", "trace::worker"]),
     (
         "alloc",
-        &[
-            "scopes",
-            "stacks",
-            "platform",
-            "events::channel",
-            "trace::format",
-            "trace::write",
-            "trace::worker",
-        ],
+        &["scopes", "stacks", "platform", "events::channel", "trace::write", "trace::worker"],
     ),
-    (
-        "rss",
-        &[
-            "alloc::stats",
-            "platform",
-            "trace::format",
-            "trace::worker",
-            "trace::write::ReentrancyGuard",
-        ],
-    ),
+    ("rss", &["alloc::stats", "platform", "trace::worker", "trace::write::ReentrancyGuard"]),
     ("containers", &["alloc::hook", "scopes"]),
-    // It writes what it has found out into a copy of the trace.
-    (
-        "analysis::symbols",
-        &[
-            "analysis",
-            "error",
-            "trace::convert",
-            "trace::format::encode",
-            "trace::format::packet",
-            "trace::format::schema",
-            "trace::read",
-            "words",
-        ],
-    ),
-    ("analysis", &["error", "trace::read", "trace::format::schema", "words::steers_terminal"]),
-    ("dump", &["analysis", "protobuf", "words"]),
     (
         "perfetto",
         &[
             "error",
             "events",
             "platform",
-            "protobuf",
-            "trace::format",
             "trace::sink",
             "trace::worker",
             "trace::write",
@@ -119,26 +64,37 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ledger",
         &[
-            "alloc", "analysis", "dump", "error", "events", "perfetto", "platform", "remote",
-            "rss", "scopes", "stacks", "trace", "words", "Ledger", "Snapshot",
+            "alloc", "error", "events", "perfetto", "platform", "remote", "rss", "scopes",
+            "stacks", "trace", "Ledger", "Snapshot",
         ],
     ),
     (
         "measure",
-        &[
-            "error",
-            "Name",
-            "analysis",
-            "dump::text",
-            "ledger",
-            "platform",
-            "scopes",
-            "trace::worker",
-            "trace::write",
-        ],
+        &["error", "Name", "ledger", "platform", "scopes", "trace::worker", "trace::write"],
     ),
     // The table of contents.
     ("", &[""]),
+];
+
+/// A crate, and the modules of `src` that may name it.
+const CRATES: &[(&str, &[&str])] = &[
+    ("memledger_format", &[""]),
+    ("memledger_analysis", &["ledger", "measure"]),
+    ("memledger_export", &["ledger"]),
+    ("memledger_store", &[]),
+];
+
+/// The same within `crates/analysis`.
+const LAYERS_OF_ANALYSIS: &[(&str, &[&str])] = &[
+    ("read", &[]),
+    ("convert", &["read"]),
+    // It writes what it has found out into a copy of the trace.
+    ("symbols::add", &["", "convert", "read"]),
+    ("dump", &["", "read"]),
+    // For other crates.
+    ("in_process", &["", "dump"]),
+    ("internal", &["", "dump"]),
+    ("", &["", "read"]),
 ];
 
 /// Everything that `alloc`, `realloc` and `dealloc` can reach.
@@ -164,7 +120,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/stacks/tree/shared.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",
-    "src/trace/format/stream_events.rs",
+    "crates/format/src/stream_events.rs",
     "src/trace/write/backpressure.rs",
     "src/trace/write/buffer.rs",
     "src/trace/write/buffer_pool.rs",
@@ -207,32 +163,54 @@ const NOT_IN_THE_HOOK: &[&str] = &[
     "Arc",
 ];
 
+/// The crates that a program is built with.
+fn libraries() -> Vec<(String, String)> {
+    ["src", "crates/format/src", "crates/analysis/src", "crates/export/src", "crates/store/src"]
+        .map(sources)
+        .concat()
+}
+
 fn is_within(path: &str, module: &str) -> bool {
     module.is_empty()
         || path == module
         || path.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }
 
+/// What of `named` a file of the module `own` may not name. `""` is what has no row of its own.
+fn forbidden(layers: &[(&str, &[&str])], own: &str, named: &[String]) -> Vec<String> {
+    let row = |path: &str| layers.iter().find(|(layer, _)| is_within(path, layer)).unwrap();
+    let (layer, allowed) = row(own);
+    let fits = |path: &String| {
+        let room = row(path).0;
+        room == *layer
+            || allowed.iter().any(|one| match *one {
+                "" => room.is_empty(),
+                one => is_within(path, one),
+            })
+    };
+    named.iter().filter(|path| !fits(path)).cloned().collect()
+}
+
 #[test]
 fn each_layer_names_only_the_ones_below() {
-    let files = sources("src");
-    let mut named = 0;
     let mut wrong = Vec::new();
-    for (file, code) in &files {
-        let module = module_of(file);
-        let own = module.join("::");
-        // `lib.rs` and these are tables of contents.
-        if ["", "perfetto", "platform", "remote", "trace"].contains(&&*own) {
-            continue;
-        }
-        let (layer, allowed) = LAYERS.iter().find(|(layer, _)| is_within(&own, layer)).unwrap();
-        assert!(!layer.is_empty(), "{file} belongs to no layer: add it to the table");
-        for path in named_paths(code, &module) {
-            named += 1;
-            let fits =
-                is_within(&path, layer) || allowed.iter().any(|allowed| is_within(&path, allowed));
-            if !fits {
-                wrong.push(format!("{file} ({layer}) names {path}"));
+    let mut named = 0;
+    for (folder, layers) in [("src", LAYERS), ("crates/analysis/src", LAYERS_OF_ANALYSIS)] {
+        for (file, code) in sources(folder) {
+            let module = module_of(file.trim_start_matches(folder).trim_start_matches('/'));
+            let own = module.join("::");
+            // `lib.rs` and these are tables of contents.
+            if ["", "perfetto", "platform", "remote", "trace"].contains(&&*own) {
+                continue;
+            }
+            let paths = named_paths(&code, &module);
+            named += paths.len();
+            let paths = forbidden(layers, &own, &paths);
+            wrong.extend(paths.iter().map(|path| format!("{file} names {path}")));
+            for (name, by) in CRATES.iter().filter(|_| folder == "src") {
+                if code.contains(name) && !by.iter().any(|by| is_within(&own, by)) {
+                    wrong.push(format!("{file} names {name}"));
+                }
             }
         }
     }
@@ -240,12 +218,21 @@ fn each_layer_names_only_the_ones_below() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Names that several modules have by design: containers mirror those of the standard library.
-const MIRRORED: &[&str] = &["VacantEntry"];
+/// Names that several modules have by design: containers mirror those of the standard library, each crate has an error,
+/// and each module of a format of reports has a `Format`.
+const MIRRORED: &[&str] = &["Error", "Format", "VacantEntry"];
+
+/// What is public for other crates of memledger only.
+const HIDDEN: &[&str] = &[
+    "crates/format/src/encode.rs",
+    "crates/format/src/protobuf",
+    "crates/analysis/src/dump/pretty.rs",
+];
 
 #[test]
 fn no_two_public_types_have_one_name() {
-    let files = sources("src");
+    let mut files = libraries();
+    files.retain(|(file, _)| !HIDDEN.iter().any(|hidden| file.starts_with(hidden)));
     let mut names = BTreeMap::<&str, Vec<&str>>::new();
     for (file, code) in &files {
         for line in code.lines() {
@@ -288,7 +275,7 @@ const OUR_METAVARIABLES: &[&str] = &["$container", "$name", "$tagged", "$text"];
 /// never names memledger (`set == iterator.collect()`). So there is none, whatever its parameters.
 #[test]
 fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
-    let files = sources("src");
+    let files = libraries();
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let word = |text: &str| text.split(|c| !is_word(c)).next().unwrap_or("").to_owned();
     let mut types = BTreeSet::new();
@@ -336,7 +323,7 @@ fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
 
 #[test]
 fn nothing_the_hook_reaches_allocates_locks_panics_or_formats() {
-    let files = sources("src");
+    let files = libraries();
     let mut wrong = Vec::new();
     for name in REACHABLE_FROM_THE_HOOK {
         let (_, code) = files.iter().find(|(file, _)| file == name).expect("the file exists");
@@ -357,29 +344,19 @@ fn nothing_the_hook_reaches_allocates_locks_panics_or_formats() {
 }
 
 #[test]
-fn the_readers_side_has_no_unsafe_code() {
-    let files = [sources("src"), sources("cli/src")].concat();
-    let readers = [
-        "src/trace/read",
-        "src/remote/store",
-        "src/analysis",
-        "src/dump",
-        "src/trace/format",
-        "cli/",
-    ];
+fn only_the_recording_side_has_unsafe_code() {
+    for name in ["format", "analysis", "export", "store"] {
+        let path = format!("{}/crates/{name}/src/lib.rs", env!("CARGO_MANIFEST_DIR"));
+        let code = fs::read_to_string(path).unwrap();
+        assert!(code.contains("#![forbid(unsafe_code)]"), "{name}");
+    }
     // It looks at the process before Rust's runtime does, and reads nothing.
     let other = "cli/src/inherited.rs";
-    let mut looked = 0;
-    for (file, code) in &files {
-        if file != other && readers.iter().any(|reader| file.starts_with(reader)) {
-            looked += 1;
-            let used = ["{", "fn ", "impl ", "trait ", "extern "]
-                .iter()
-                .find(|form| code.contains(&format!("unsafe {form}")));
-            assert_eq!(used, None, "{file} contains unsafe code");
-        }
+    for (file, code) in sources("cli/src").iter().filter(|(file, _)| file != other) {
+        let forms = ["{", "fn ", "impl ", "trait ", "extern "];
+        let used = forms.iter().find(|form| code.contains(&format!("unsafe {form}")));
+        assert_eq!(used, None, "{file} contains unsafe code");
     }
-    assert!(looked > 20);
 }
 
 /// Cargo does not look for tests here (`autotests = false`), so a file without its entry never
@@ -420,7 +397,8 @@ fn tests_in(root: &Path, folder: &str, found: &mut Vec<String>) {
 
 fn names_in(path: &str, text: &str, found: &mut Vec<String>) {
     // A file directly in `tests` is a program of its own, and so is a folder.
-    let is_program = path.starts_with("tests/") || path.starts_with("cli/tests/");
+    let is_program =
+        path.starts_with("tests/") || path.contains("/tests/") && !path.contains("/src/");
     let place = if is_program { "tests/" } else { "src/" };
     let mut module = module_of(path.rsplit_once(place).unwrap().1);
     if is_program {
@@ -452,7 +430,7 @@ fn names_in(path: &str, text: &str, found: &mut Vec<String>) {
 fn the_list_of_faults_is_whole_and_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = Vec::new();
-    ["src", "tests", "cli/src", "cli/tests", "redirect/src"]
+    ["src", "crates", "tests", "cli/src", "cli/tests", "redirect/src"]
         .iter()
         .for_each(|f| tests_in(root, f, &mut tests));
     let page = fs::read_to_string(root.join("docs/faults.md")).unwrap();

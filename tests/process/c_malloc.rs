@@ -2,11 +2,11 @@
 
 #![expect(unsafe_code, reason = "the functions of C")]
 
-use memledger::analysis::{Analyzer, HeapRow, Report, ScopeRow};
-use memledger::trace::read::read;
 use memledger::{
     Destination, Ledger, ReportTo, TrackingAllocator, alloc_scope, group, tag, tagged,
 };
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, HeapRow, Report, ScopeRow};
 use std::ffi::c_void;
 use std::fs::File;
 use std::hint::black_box;
@@ -130,7 +130,7 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     assert_eq!(library.figures.live_bytes, 777);
 
     let heaps = [heap(report, "Rust"), heap(report, "C")].map(|row| row.figures);
-    let sum = |figure: fn(&memledger::analysis::Figures) -> u64| {
+    let sum = |figure: fn(&memledger_analysis::Figures) -> u64| {
         report.by_heap.iter().map(|row| figure(&row.figures)).sum::<u64>()
     };
     assert_eq!(sum(|figures| figures.live_bytes), report.totals.live_bytes);

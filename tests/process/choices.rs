@@ -1,10 +1,10 @@
 //! Traces with some channels of another trace, each whole in itself.
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, check_with_another_reader};
-use memledger::analysis::{Analyzer, LiveBlock, Report};
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{self, Damage, Event, Hole, Value, Visitor};
 use memledger::{alloc_scope, bookmark, channel, event, group, log, log_scope, tag, tagged};
+use memledger_analysis::read::{self, Damage, Event, Hole, Value, Visitor};
+use memledger_analysis::{Analyzer, LiveBlock, Report};
+use memledger_format::schema::EventType;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hint::black_box;

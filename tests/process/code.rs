@@ -4,8 +4,8 @@
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use memledger::analysis::{Report, StackEnd, StackRow};
 use memledger::{Ledger, Stacks, Worker};
+use memledger_analysis::{Report, StackEnd, StackRow};
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
 

@@ -6,12 +6,12 @@ mod random;
 
 use crate::allocator::gained;
 use crate::harness::{Case, REPORT, builder, case, scope, start};
-use memledger::analysis::Report;
 use memledger::{
     Ledger, Tag, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,
     TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque, alloc_scope, group, tag, tagged,
     tagged_box,
 };
+use memledger_analysis::Report;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::Hash;
 use std::hint::black_box;

@@ -2,9 +2,9 @@
 
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, scope};
 use memledger::remote::control::{Client, Command};
-use memledger::trace::format::handshake::Handshake;
-use memledger::trace::read::{EventAnalyzer, read};
 use memledger::{DestinationState, Ledger, alloc_scope};
+use memledger_analysis::read::{EventAnalyzer, read};
+use memledger_format::handshake::Handshake;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Read;

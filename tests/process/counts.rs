@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "maps a file and calls the allocator directly")]
 
 use crate::harness::{Outcome, REPORT, Running, scope};
-use memledger::analysis::Report;
+use memledger_analysis::Report;
 use std::alloc::{Layout, alloc, dealloc};
 use std::fs::{self, File};
 use std::hint::black_box;

@@ -2,11 +2,11 @@
 
 use crate::allocator::held_up;
 use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left, start};
-use memledger::analysis::{Analyzer, LiveBlock, Report as Figures};
-use memledger::trace::read;
 use memledger::{
     DestinationHandle, DestinationState, Error, Ledger, Worker, alloc_scope, group, tag, tagged,
 };
+use memledger_analysis::read;
+use memledger_analysis::{Analyzer, LiveBlock, Report as Figures};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hint::black_box;

@@ -1,8 +1,8 @@
 //! The number of entries of each scope, as the report of a whole process shows it.
 
 use crate::harness::{Case, TRACE, builder, case, leave, scope, start};
-use memledger::analysis::Report;
 use memledger::{AllocScope, Context, Ledger, Name, ScopeGuard, alloc_scope};
+use memledger_analysis::Report;
 use std::pin::pin;
 use std::sync::Barrier;
 use std::task::Waker;

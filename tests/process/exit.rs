@@ -2,8 +2,8 @@
 
 use crate::harness::{Case, REPORT, TRACE, case, churn, kill, leave, left, start};
 use crate::start::{AFTER_LEDGER, IN_MAIN};
-use memledger::trace::read::{Event, Hole, Value, Visitor};
 use memledger::{Ledger, Worker};
+use memledger_analysis::read::{Event, Hole, Value, Visitor};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
@@ -311,7 +311,7 @@ fn check_cut_short(outcome: &crate::harness::Outcome) {
 
 /// A process that ends while its worker is in a write leaves part of a packet at the end, and no
 /// other damage.
-fn check_end(summary: &memledger::trace::read::Summary) {
+fn check_end(summary: &memledger_analysis::read::Summary) {
     assert_eq!(summary.counts.damages, u64::from(summary.truncated_bytes > 0));
     assert_eq!(summary.skipped_bytes, 0);
 }
@@ -334,7 +334,7 @@ fn check_holes(outcome: &crate::harness::Outcome) {
         }
     }
     let mut holes = Holes::default();
-    memledger::trace::read::read(std::fs::File::open(outcome.path(TRACE)).unwrap(), &mut holes)
+    memledger_analysis::read::read(std::fs::File::open(outcome.path(TRACE)).unwrap(), &mut holes)
         .unwrap();
     assert!(holes.1 > 0 || outcome.status.code().is_none());
     assert!(holes.0.iter().all(|&first| first >= holes.1), "{:?} {}", holes.0, holes.1);

@@ -6,10 +6,10 @@ use crate::harness::{Case, REPORT, TRACE, builder, case, churn, heavy_case, leav
 use crate::losses::memory_events;
 use crate::no_memory::read_back;
 use crate::shim::{Fault, READ, RECV, SEND, WRITE, have_clocks_jump};
-use memledger::analysis::Analyzer;
 use memledger::remote::control::{Client, Command};
-use memledger::trace::read::{self, EventAnalyzer};
 use memledger::{Ledger, OnFull, bookmark};
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::{self, EventAnalyzer};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;

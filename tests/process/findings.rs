@@ -1,9 +1,9 @@
 //! Programs with one defect each, which is found; and one without any.
 
 use crate::harness::{Case, Outcome, TRACE, case};
-use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, GrowsUntil};
-use memledger::trace::read::read;
 use memledger::{alloc_scope, bookmark};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Finding, FindingKind, FindingsObserver, GrowsUntil};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::hint::black_box;

@@ -1,9 +1,9 @@
 //! In which scopes blocks are freed, as the trace of a whole process has it.
 
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case};
-use memledger::analysis::{Analyzer, FindingsObserver, FreedIn};
-use memledger::trace::read::read;
 use memledger::{Channel, alloc_scope};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, FindingsObserver, FreedIn};
 use std::fs::File;
 use std::hint::black_box;
 use std::sync::mpsc;

@@ -1,12 +1,13 @@
 //! Runs one scenario in a child, and reads what it left behind.
 
 use libtest_mimic::{Arguments, Trial};
-use memledger::analysis::{Analyzer, Binaries, Report, ScopeRow};
-use memledger::trace::convert::{ChannelList, convert, convert_channels};
-use memledger::trace::format::Transport;
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
-use memledger::{Ledger, dump};
+use memledger::Ledger;
+use memledger_analysis::convert::{ChannelList, convert, convert_channels};
+use memledger_analysis::dump;
+use memledger_analysis::read::{self, Damage, Event, Hole, Summary, Visitor};
+use memledger_analysis::{Analyzer, Binaries, Report, ScopeRow};
+use memledger_format::Transport;
+use memledger_format::schema::EventType;
 use memledger_test_support::command::{DEADLINE, ignore_no_signal, status_within};
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -6,8 +6,8 @@
 
 use libtest_mimic::{Arguments, Trial};
 use memledger::TrackingAllocator;
-use memledger::analysis::Analyzer;
-use memledger::trace::read::read;
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::read;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io;

@@ -5,9 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![expect(unsafe_code, reason = "a global allocator")]
 
-use memledger::analysis::{Analyzer, Report};
-use memledger::trace::read::read;
 use memledger::{TrackingAllocator, alloc_scope};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Report};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs::File;

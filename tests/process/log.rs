@@ -4,10 +4,10 @@ mod channels;
 mod texts;
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
-use memledger::analysis::{Analyzer, Until};
-use memledger::trace::format::schema::{EventType, FieldFamily, FieldType};
-use memledger::trace::read::{self, Event, Value, Visitor};
 use memledger::{Ledger, alloc_scope, bookmark, channel, channel_presets, event, log, log_scope};
+use memledger_analysis::read::{self, Event, Value, Visitor};
+use memledger_analysis::{Analyzer, Until};
+use memledger_format::schema::{EventType, FieldFamily, FieldType};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::{Arc, Barrier};

@@ -3,9 +3,9 @@
 use crate::fork::{fork, wait};
 use crate::harness::{Case, Outcome, TRACE, builder, case};
 use crate::signals::set_timer;
-use memledger::analysis::Analyzer;
-use memledger::trace::read::{self, Event, Value, Visitor};
 use memledger::{Ledger, bookmark, channel, event, log, log_scope};
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::{self, Event, Value, Visitor};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::Arc;

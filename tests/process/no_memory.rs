@@ -4,8 +4,8 @@
 use crate::allocator::{trackers_fail_after, uncounted};
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left};
 use crate::limits::limit_addresses;
-use memledger::analysis::Analyzer;
-use memledger::trace::read;
+use memledger_analysis::Analyzer;
+use memledger_analysis::read;
 use std::alloc::{Layout, alloc, dealloc};
 use std::fs::File;
 use std::hint::black_box;

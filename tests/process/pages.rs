@@ -1,10 +1,10 @@
 //! The report on exit as a page: it is that of the trace.
 
 use crate::harness::{Case, case, churn};
-use memledger::analysis::{Analyzer, Binaries};
-use memledger::dump::{html, json, text};
-use memledger::trace::read::read;
 use memledger::{Ledger, ReportTo, alloc_scope, bookmark};
+use memledger_analysis::dump::{html, json, text};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Binaries};
 use memledger_test_support::page::Page;
 use std::fs;
 use std::hint::black_box;

@@ -1,9 +1,9 @@
 //! Recorders that do not answer: those that never take a connection, and those that never read.
 
 use crate::harness::{Case, Outcome, builder, case, churn, leave, left, start};
-use memledger::analysis::Analyzer;
-use memledger::trace::read::read;
 use memledger::{DestinationState, Ledger};
+use memledger_analysis::Analyzer;
+use memledger_analysis::read::read;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn};
-use memledger::analysis::{AllocatorStatistics, ResidentMemory};
 use memledger::{Ledger, LedgerBuilder, Worker};
+use memledger_analysis::{AllocatorStatistics, ResidentMemory};
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;

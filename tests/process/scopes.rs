@@ -207,7 +207,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-fn sum(report: &memledger::analysis::Report) -> memledger::analysis::Figures {
+fn sum(report: &memledger_analysis::Report) -> memledger_analysis::Figures {
     // The outermost scope holds all; its peaks are those of the whole.
     let all = scope(report, &["GlobalScope"]).unwrap().inclusive;
     assert_eq!(all.live_bytes, report.totals.live_bytes);

@@ -1,8 +1,8 @@
 //! Scopes from `tracing` spans, as the report of a whole process shows them.
 
 use crate::harness::{Case, case, leave, start};
-use memledger::analysis::Report;
 use memledger::{ScopeGuard, ScopeLayer, Tag, alloc_scope, group, tag, tagged};
+use memledger_analysis::Report;
 use std::pin::Pin;
 use std::sync::Barrier;
 use std::task::{Poll, Waker};

@@ -2,8 +2,8 @@
 
 use crate::exactness::Random;
 use crate::harness::{Case, REPORT, Run, TRACE, builder, case, check_sums};
-use memledger::analysis::{Report, StackEnd, StackKind};
 use memledger::{OnFull, ScopeGuard, Stacks, alloc_scope};
+use memledger_analysis::{Report, StackEnd, StackKind};
 use std::hint::black_box;
 use std::sync::mpsc;
 

@@ -4,8 +4,8 @@ use crate::files::check_told;
 use crate::harness::{
     Case, Outcome, TRACE, builder, case, check_with_another_reader, churn, leave,
 };
-use memledger::trace::read::{self, Event, Value, Visitor};
 use memledger::{Channel, Error, Ledger, Stacks};
+use memledger_analysis::read::{self, Event, Value, Visitor};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 

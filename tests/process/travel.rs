@@ -2,10 +2,10 @@
 
 use crate::allocator::{Request, hold, while_held};
 use crate::harness::{Case, case, churn, leave, scope, start};
-use memledger::analysis::{Figures, Report};
 use memledger::{
     AllocScope, Context, Name, ScopeGuard, Scoped, Tag, alloc_scope, group, tag, tagged,
 };
+use memledger_analysis::{Figures, Report};
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};

@@ -13,8 +13,8 @@ use crate::harness::{
 };
 use crate::start::IN_MAIN;
 use libc::c_int;
-use memledger::analysis::StackKind;
 use memledger::{Ledger, Name, alloc_scope};
+use memledger_analysis::StackKind;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hint::black_box;

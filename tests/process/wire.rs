@@ -2,9 +2,9 @@
 //! it.
 
 use crate::harness::{Case, TRACE, case, leave, start};
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{Event, EventAnalyzer, Visitor, read};
 use memledger::{Tag, alloc_scope, group, tag, tagged};
+use memledger_analysis::read::{Event, EventAnalyzer, Visitor, read};
+use memledger_format::schema::EventType;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -119,7 +119,7 @@ fn displays(trace: &Path) -> HashMap<String, Vec<String>> {
         "TagSpec",
         ["Name", "Display"],
         |names, _, [name, display]| {
-            let text = |field: &memledger::trace::read::FieldValue<'_>| {
+            let text = |field: &memledger_analysis::read::FieldValue<'_>| {
                 field.text().unwrap_or_default().into_owned()
             };
             names.entry(text(&name)).or_default().push(text(&display));

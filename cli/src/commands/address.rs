@@ -83,7 +83,6 @@ fn listeners(process: &Path) -> Vec<(u16, String)> {
     tables.iter().flatten().flat_map(|table| table.lines()).filter_map(socket).collect()
 }
 
-/// The port in that setting of a process.
 fn configured_port(process: &Path) -> Option<u16> {
     let environment = fs::read(process.join("environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);

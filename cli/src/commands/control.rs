@@ -5,8 +5,8 @@ use super::address::address_of;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
-use memledger::dump::text::escape;
 use memledger::remote::control::{Client, Command};
+use memledger_analysis::dump::text::escape;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ use super::input::{open, unreadable};
 use crate::error::{CliError, Outcome};
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
-use memledger::trace::read::{Reader, Visitor};
+use memledger_analysis::read::{Reader, Visitor};
 use printer::{NAMED_DAMAGES, Printer};
 use stacks::Stacks;
 use std::io::Write;

@@ -3,9 +3,7 @@
 mod csv;
 mod dhat;
 mod firefox;
-mod frames;
 mod heaptrack;
-mod numbers;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pass;
@@ -22,12 +20,13 @@ use super::quantity::{NS_UNITS, scaled};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{self, SymbolArgs};
-use memledger::Error;
-use memledger::analysis::Analyzer;
-use memledger::dump::{FORMATS, ReportFormat, text};
-use memledger::trace::convert::{ChannelList, convert, convert_channels};
-use memledger::trace::format::Transport;
-use memledger::trace::read::read;
+use memledger_analysis::Analyzer;
+use memledger_analysis::convert::{ChannelList, convert, convert_channels};
+use memledger_analysis::dump::{ReportFormat, text};
+use memledger_analysis::read::read;
+use memledger_export::FORMATS;
+use memledger_format::Error;
+use memledger_format::Transport;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -188,7 +187,6 @@ fn stream(args: &ExportArgs, to: Transport, out: &mut dyn Write) -> Result<Outco
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
 }
 
-/// Writes a format of the report.
 fn report(
     args: &ExportArgs,
     format: &'static dyn ReportFormat,

@@ -11,11 +11,11 @@ use super::input::{display_name, open_watched, unreadable};
 use crate::error::{CliError, Outcome};
 use facts::Facts;
 pub(super) use facts::hex;
-use memledger::analysis::Analyzer;
-use memledger::dump::text::lacks;
-use memledger::trace::format::Transport;
-use memledger::trace::format::handshake::{Handshake, Magic};
-use memledger::trace::read::read;
+use memledger_analysis::Analyzer;
+use memledger_analysis::dump::text::lacks;
+use memledger_analysis::read::read;
+use memledger_format::Transport;
+use memledger_format::handshake::{Handshake, Magic};
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@
 //!      ◄─────────────────── the observer ───────────── waits for it
 //! ```
 
-use memledger::analysis::{BlockChange, BlockEvent, BlockObserver};
+use memledger_analysis::{BlockChange, BlockEvent, BlockObserver};
 use std::mem;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -166,8 +166,8 @@ impl<O: BlockObserver + Send + 'static> BlockObserver for ObserverThread<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger::analysis::{Analyzer, QueryIndex, QueryIndexer};
-    use memledger::trace::read::Reader;
+    use memledger_analysis::read::Reader;
+    use memledger_analysis::{Analyzer, QueryIndex, QueryIndexer};
     use std::fs::File;
     use std::path::PathBuf;
 

@@ -12,10 +12,10 @@ use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
-use memledger::analysis::{Analyzer, Answer, Position, Query, Report, Rule, Unanswered};
-use memledger::dump::query::{Written, rows};
-use memledger::dump::text::{self, By};
-use memledger::trace::read::read;
+use memledger_analysis::dump::query::{Written, rows};
+use memledger_analysis::dump::text::{self, By};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Answer, Position, Query, Report, Rule, Unanswered};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -115,7 +115,6 @@ enum Sort {
     Blocks,
 }
 
-/// Parses the name of a rule.
 fn rule_by_name() -> impl TypedValueParser<Value = Rule> {
     let value = |rule: &Rule| {
         let help =
@@ -173,7 +172,6 @@ impl Asked {
     }
 }
 
-/// Where a moment is.
 fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: u64) -> Position {
     let is_of_one_time = matches!(rule, Rule::AliveAtA | Rule::FreedBefore);
     match moment {

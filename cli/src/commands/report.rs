@@ -12,10 +12,11 @@ use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, FromArgMatches};
-use memledger::analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
-use memledger::dump::text::By;
-use memledger::dump::{FORMATS, ReportFormat, text};
-use memledger::trace::read::{Summary, read};
+use memledger_analysis::dump::text::By;
+use memledger_analysis::dump::{ReportFormat, text};
+use memledger_analysis::read::{Summary, read};
+use memledger_analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
+use memledger_export::FORMATS;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -130,7 +131,6 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Parses the name of a format.
 fn format_by_name() -> impl TypedValueParser<Value = Format> {
     let value = |format: &dyn ReportFormat| PossibleValue::new(format.name()).help(format.about());
     PossibleValuesParser::new(FORMATS.all().map(value)).try_map(|name| {

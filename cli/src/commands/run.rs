@@ -16,15 +16,16 @@ use super::input::{open_watched, unreadable};
 use super::output::{unwritable, write_to};
 use super::quantity;
 use crate::error::{CliError, Outcome};
-use crate::serve::{Ending, ending};
 use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::{look, note};
 use child::{Ended, Program};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use live::{Aside, Control, Live, Shown};
-use memledger::analysis::{Analyzer, FindingsObserver, Report};
-use memledger::dump::{FORMATS, ReportFormat, text};
-use memledger::trace::read::{Summary, read};
+use memledger_analysis::dump::{ReportFormat, text};
+use memledger_analysis::read::{Ending, ending};
+use memledger_analysis::read::{Summary, read};
+use memledger_analysis::{Analyzer, FindingsObserver, Report};
+use memledger_export::FORMATS;
 use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
@@ -141,7 +142,6 @@ impl ReportTo {
     }
 }
 
-/// The name of a page.
 fn page(value: PathBuf) -> Result<PathBuf, String> {
     match FORMATS.by_path(&value) {
         Some(format) if format.name() == "html" => Ok(value),

@@ -2,11 +2,17 @@
 
 use super::Format;
 use super::quantity;
+use crate::commands::view::runtime;
 use crate::error::{CliError, Outcome};
-use crate::serve::{Access, Clients, Directory, Limits, Listening, Settings, default_path, serve};
+use crate::stop_signal::stop_signal;
+use crate::terminal::note;
 use crate::token::read_token;
-use memledger::dump::text;
-use memledger::remote::store::check_token;
+use memledger_analysis::dump::text;
+use memledger_store::serve::{
+    Access, Clients, Directory, InProcess, Limits, Listening, Settings, default_path,
+    raise_file_limit,
+};
+use memledger_store::{Error, check_token};
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -48,7 +54,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = recorder_port)]
     recorder_port: Vec<RecorderPort>,
     /// Port for readers; 0 for any free one
-    #[arg(long, value_name = "N", default_value_t = memledger::remote::store::PORT)]
+    #[arg(long, value_name = "N", default_value_t = memledger_store::PORT)]
     store_port: u16,
     /// The address to listen at
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
@@ -116,35 +122,62 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         }
     }
     let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
-    let access = Access::new(args.listen, token)?;
+    let failed = |error| failed(error, args);
+    let access = Access::new(args.listen, token).map_err(failed)?;
     let path = match &args.folder {
         Some(path) => path.clone(),
-        None => default_path()?,
+        None => default_path()
+            .map_err(|error| CliError::Failed(format!("{error}; say where with --folder DIR")))?,
     };
     let (recorder_ports, second_port) = recorder_ports(&args.recorder_port)?;
+    let clients =
+        Clients { programs: args.max_programs as usize, readers: args.max_readers as usize };
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let settings = Settings {
-        directory: Directory::open(&path)?,
+        directory: Directory::open(&path).map_err(failed)?,
         access,
         address: args.listen,
         recorder_ports,
         second_port,
         store_port: args.store_port,
         limits: Limits { trace: args.max_trace, store: args.max_store },
-        clients: Clients {
-            programs: args.max_programs as usize,
-            readers: args.max_readers as usize,
-        },
+        clients,
         silence: (args.idle_timeout > 0).then(|| Duration::from_secs(args.idle_timeout.into())),
+        threads: cores.min(4),
+        note,
     };
-    serve(settings, |ready| {
-        let printed = match args.format {
-            Format::Text => print(ready, out),
-            Format::Json => print_json(ready, out),
-        };
-        // Flushed, because output to a pipe would otherwise wait for the end of the command.
-        printed.and_then(|()| out.flush()).map_err(CliError::output)
-    })?;
+    raise_file_limit(clients, note);
+    // Signals are received before there is any output, so that a Ctrl-C after its first line stops
+    // the server in order.
+    let runtime = runtime()?;
+    let _entered = runtime.enter();
+    let stop = stop_signal()?;
+    let server = InProcess::start(settings).map_err(failed)?;
+    let printed = match args.format {
+        Format::Text => print(server.listening(), out),
+        Format::Json => print_json(server.listening(), out),
+    };
+    // Flushed, because output to a pipe would otherwise wait for the end of the command.
+    printed.and_then(|()| out.flush()).map_err(CliError::output)?;
+    runtime.block_on(stop);
+    server.stop().map_err(failed)?;
     Ok(Outcome::Done)
+}
+
+/// Why there is no server, with the option that helps.
+fn failed(error: Error, args: &ServeArgs) -> CliError {
+    match &error {
+        Error::TokenRequired(address) => CliError::Usage(format!(
+            "--listen {address} lets other machines in, and for that they need a token: give \
+             --token-file FILE as well"
+        )),
+        Error::Listen { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
+            let is_store = address.port() == args.store_port;
+            let option = if is_store { "--store-port" } else { "--recorder-port" };
+            CliError::Failed(format!("{error} with {option}"))
+        }
+        _ => CliError::Failed(error.to_string()),
+    }
 }
 
 fn print(ready: &Listening, out: &mut dyn Write) -> io::Result<()> {

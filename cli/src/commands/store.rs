@@ -2,8 +2,8 @@
 
 use crate::error::CliError;
 use crate::token::read_token;
-use memledger::remote::store::Store;
-use memledger::remote::store::check_token;
+use memledger_store::Store;
+use memledger_store::check_token;
 use std::path::{Path, PathBuf};
 
 /// Which store a command asks.
@@ -38,6 +38,6 @@ impl StoreArgs {
 }
 
 /// The error for a request that a store did not fulfil.
-pub fn failed_store(error: &memledger::Error) -> CliError {
+pub fn failed_store(error: &memledger_store::Error) -> CliError {
     CliError::Failed(error.to_string())
 }

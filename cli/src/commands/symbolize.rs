@@ -7,9 +7,9 @@ use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
-use memledger::Error;
-use memledger::analysis::{Report, Symbolized, add_symbols};
-use memledger::dump::text;
+use memledger_analysis::dump::text;
+use memledger_analysis::{Report, Symbolized, add_symbols};
+use memledger_format::Error;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 

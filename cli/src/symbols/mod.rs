@@ -6,7 +6,7 @@ mod debuginfod;
 use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
-use memledger::analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symbolizer};
+use memledger_analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symbolizer};
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Writes traces of Unreal's form with one allocation and its call stack.
 
-use memledger::analysis::Module;
+use memledger_analysis::Module;
 
 /// A trace of Unreal's form with one allocation, in the making.
 pub struct Trace {

@@ -1,7 +1,7 @@
 //! `memledger traces` and `memledger fetch` as a user meets them.
 
 use super::harness::{Server, memledger, output, packets, run, send, stream, told_bytes};
-use memledger::remote::store::Message;
+use memledger_store::Message;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;

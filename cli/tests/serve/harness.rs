@@ -1,8 +1,8 @@
 //! A server as a child process, and traces to send to it.
 
-use memledger::remote::store::Store;
-use memledger::trace::format::framing::Framing;
-use memledger::trace::format::handshake::Handshake;
+use memledger_format::framing::Framing;
+use memledger_format::handshake::Handshake;
+use memledger_store::Store;
 use memledger_test_support::command::ran;
 pub use memledger_test_support::command::{DEADLINE, output, told_bytes};
 use memledger_test_support::memledger;

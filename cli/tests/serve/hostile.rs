@@ -1,7 +1,7 @@
 //! Requests that no client sends: each refused with a status and a reason, and nothing done.
 
 use super::harness::{Server, files, send, stream};
-use memledger::remote::store::{MAX_REQUEST, MAX_RESPONSE, Message};
+use memledger_store::{MAX_REQUEST, MAX_RESPONSE, Message};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

@@ -90,7 +90,7 @@ fn a_token_line_is_taken_and_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &[]);
     let bytes = packets(1);
-    let line = memledger::remote::store::token_line("correct-horse-battery").unwrap();
+    let line = memledger_store::token_line("correct-horse-battery").unwrap();
     let mut program = server.connect();
     for piece in [line.as_bytes(), &bytes].concat().chunks(7001) {
         program.write_all(piece).unwrap();

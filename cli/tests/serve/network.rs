@@ -2,7 +2,7 @@
 //! is one of this machine's, and no other can be reached.
 
 use super::harness::{SAMPLE, Server, files, memledger, output, run, told_bytes};
-use memledger::remote::store::token_line;
+use memledger_store::token_line;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -150,8 +150,7 @@ fn token() {
 
     // This machine's own programs need none.
     let mut store =
-        memledger::remote::store::Store::connect(&format!("127.0.0.1:{}", port(&server.store)))
-            .unwrap();
+        memledger_store::Store::connect(&format!("127.0.0.1:{}", port(&server.store))).unwrap();
     let id = store.traces().unwrap()[0].id;
     let mut read = Vec::new();
     store.read(id).unwrap().read_to_end(&mut read).unwrap();

@@ -1,8 +1,8 @@
 //! Many programs at once, some of which are killed, one of which talks nonsense, one says nothing.
 
 use super::harness::{DEADLINE, Server, files, run, send, stream};
-use memledger::trace::format::handshake::Handshake;
-use memledger::trace::read::{self, Event, Visitor};
+use memledger_analysis::read::{self, Event, Visitor};
+use memledger_format::handshake::Handshake;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

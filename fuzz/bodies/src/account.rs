@@ -7,9 +7,9 @@
 use crate::figures::{add_up, print};
 use memledger_test_support::wire::{AUX, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
-use memledger::analysis::Analyzer;
-use memledger::trace::format::schema::FieldType as T;
-use memledger::trace::read::Decoder;
+use memledger_analysis::Analyzer;
+use memledger_format::schema::FieldType as T;
+use memledger_analysis::read::Decoder;
 use std::sync::LazyLock;
 
 type Type = (&'static str, bool, &'static [(&'static str, T)]);

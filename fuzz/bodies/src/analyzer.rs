@@ -2,10 +2,10 @@
 //! follows.
 
 use crate::figures::{add_up, print};
-use memledger::analysis::{Analyzer, Position, Query, Report, Rule, Until};
-use memledger::dump::query::Written;
-use memledger::dump::text::{self, By, Options, Sort};
-use memledger::trace::read::read;
+use memledger_analysis::{Analyzer, Position, Query, Report, Rule, Until};
+use memledger_analysis::dump::query::Written;
+use memledger_analysis::dump::text::{self, By, Options, Sort};
+use memledger_analysis::read::read;
 
 /// The options of the report.
 fn options(first: u8) -> Options {

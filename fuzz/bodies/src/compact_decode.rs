@@ -2,7 +2,7 @@
 //! would be refused.
 
 use crate::compact_encode::{encoder, example, sign};
-use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder};
+use memledger_format::compact::{COMPACT_HEADER, CompactDecoder};
 use std::cell::RefCell;
 
 thread_local! {

@@ -2,8 +2,8 @@
 
 use memledger_test_support::wire::{AUX, ENTER, LEAVE, NO_SYNC, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
-use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
-use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder, CompactEncoder};
+use memledger_format::schema::FieldType::{U8, U8Array, U32, U64};
+use memledger_format::compact::{COMPACT_HEADER, CompactDecoder, CompactEncoder};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 

@@ -2,9 +2,9 @@
 //! payload of each packet. A part of its channels is a trace.
 
 use crate::log::read;
-use memledger::trace::convert::{ChannelList, convert, convert_channels};
-use memledger::trace::read::{Event, Reader, Visitor};
-use memledger::trace::format::Transport;
+use memledger_analysis::convert::{ChannelList, convert, convert_channels};
+use memledger_analysis::read::{Event, Reader, Visitor};
+use memledger_format::Transport;
 
 pub use crate::seeds::traces as seeds;
 

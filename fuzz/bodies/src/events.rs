@@ -8,8 +8,8 @@
 use crate::input::pieces;
 use crate::log::{Entry, Log};
 use memledger_test_support::wire;
-use memledger::trace::read::{Decoder, EventAnalyzer, Visitor};
-use memledger::trace::format::packet::{
+use memledger_analysis::read::{Decoder, EventAnalyzer, Visitor};
+use memledger_format::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
 };
 

@@ -1,6 +1,6 @@
 //! `--fail-if` and `--at` of `memledger report`.
 
-use memledger::analysis::{Report, ScopeRow};
+use memledger_analysis::{Report, ScopeRow};
 use memledger_cli::commands::condition::Condition;
 use memledger_cli::commands::condition::figures::Figures;
 use memledger_cli::commands::moment::Moment;

@@ -1,7 +1,7 @@
 //! Conditions that hold for every report.
 
-use memledger::analysis::{Estimate, Figures, Moves, Report, Totals};
-use memledger::dump::json;
+use memledger_analysis::dump::json;
+use memledger_analysis::{Estimate, Figures, Moves, Report, Totals};
 use serde_json::Value;
 
 /// Columns whose sum over each array equals the totals.
@@ -93,7 +93,7 @@ pub fn add_up(report: &Report) {
             assert!(low <= value && value <= high);
         }
     }
-    let live = |rows: &[_]| rows.iter().map(|row: &memledger::analysis::LiveBlock| row.bytes).sum();
+    let live = |rows: &[_]| rows.iter().map(|row: &memledger_analysis::LiveBlock| row.bytes).sum();
     let largest: u64 = live(&report.largest_live);
     assert!(largest <= all.live_bytes && report.largest_live.len() as u64 <= all.live_blocks);
     assert!(report.largest_live.is_sorted_by(|a, b| a.bytes >= b.bytes));

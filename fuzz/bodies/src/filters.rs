@@ -2,7 +2,7 @@
 //! feed separates the pattern from the name.
 
 use memledger::fuzzing::channels;
-use memledger::trace::convert::ChannelList;
+use memledger_analysis::convert::ChannelList;
 use wildmatch::WildMatch;
 
 /// Whether `name` matches, by a direct implementation of the rule.

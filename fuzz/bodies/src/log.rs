@@ -1,7 +1,7 @@
 //! A summary of what a reader delivers.
 
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{Damage, Event, Hole, Reader, Stamp, Summary, Visitor};
+use memledger_analysis::read::{Damage, Event, Hole, Reader, Stamp, Summary, Visitor};
+use memledger_format::schema::EventType;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 

@@ -1,6 +1,6 @@
 //! The CBOR that a store and its clients exchange.
 
-use memledger::remote::store::{Message, check_token, token_line};
+use memledger_store::{Message, check_token, token_line};
 
 /// Decodes `data`, and checks that the message is the same after it is written and decoded again.
 pub fn run(data: &[u8]) {

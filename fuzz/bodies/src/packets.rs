@@ -7,9 +7,9 @@
 use crate::input::{Numbers, Slow};
 use crate::log::{Entry, Log, read};
 use crate::seeds;
-use memledger::trace::format::Transport;
-use memledger::trace::format::framing::Framing;
-use memledger::trace::format::handshake::Magic;
+use memledger_format::Transport;
+use memledger_format::framing::Framing;
+use memledger_format::handshake::Magic;
 
 pub use seeds::traces as seeds;
 

@@ -2,11 +2,11 @@
 //! first byte selects the sender's address.
 
 use crate::input::pieces;
-use memledger::remote::store::TOKEN_PREFIX;
-use memledger::trace::format::framing::{Framing, Start};
-use memledger::trace::format::handshake::Handshake;
-use memledger_cli::serve::Access;
-use memledger_cli::serve::recorder::start;
+use memledger_store::TOKEN_PREFIX;
+use memledger_format::framing::{Framing, Start};
+use memledger_format::handshake::Handshake;
+use memledger_store::serve::Access;
+use memledger_store::serve::recorder::start;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};

@@ -1,10 +1,10 @@
 //! The seeds of the fuzzers of whole traces: small traces as the tests make them, and parts of the
 //! samples.
 
-use memledger::trace::convert::convert;
-use memledger::trace::format::Transport;
-use memledger::trace::format::schema::FieldType;
-use memledger::trace::read::{Event, Reader, Visitor};
+use memledger_analysis::convert::convert;
+use memledger_analysis::read::{Event, Reader, Visitor};
+use memledger_format::Transport;
+use memledger_format::schema::FieldType;
 use memledger_test_support::wire::{
     self, framed, handshake, important, packet, plain, serials, synced,
 };

@@ -3,7 +3,7 @@
 //! A preset is a static, too, and is in a list without a lock. Code that runs before `main` adds it.
 #![cfg_attr(tracking, expect(unsafe_code, reason = "a list of pointers to statics"))]
 
-use crate::trace::format::channel::is_name;
+use memledger_format::channel::is_name;
 #[cfg(tracking)]
 use std::ptr;
 #[cfg(tracking)]

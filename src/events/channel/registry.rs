@@ -5,9 +5,9 @@ use super::preset::expand;
 use super::requested::RequestedStates;
 use crate::error::Error;
 use crate::platform::static_table::StaticTable;
-use crate::trace::format::channel::{id, is_name, no_name};
-use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use crate::trace::worker::Importants;
+use memledger_format::channel::{id, is_name, no_name};
+use memledger_format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -5,8 +5,8 @@
 #![expect(unsafe_code, reason = "a list of entries that are never freed")]
 
 use super::registry::NEW;
-use crate::trace::format::channel::id;
 use crate::trace::write::untracked;
+use memledger_format::channel::id;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 

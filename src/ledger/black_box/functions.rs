@@ -4,8 +4,9 @@
 //! the work is bounded.
 
 use super::Bounded;
-use crate::analysis::{Module, TopHolder};
 use crate::platform::os;
+use memledger_analysis::Module;
+use memledger_analysis::in_process::TopHolder;
 use std::fmt::{self, Write};
 use std::fs::File;
 use std::ops::Range;
@@ -317,7 +318,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::{system_text, text_of};
+    use memledger_format::words::{system_text, text_of};
     use std::path::Path;
 
     /// A function of this program.

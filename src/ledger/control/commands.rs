@@ -11,7 +11,7 @@ use crate::platform::os;
 use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, SessionAction};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
-use crate::words::nearest;
+use memledger_format::words::nearest;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;

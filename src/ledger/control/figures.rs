@@ -1,9 +1,9 @@
 //! The figures of all rows of a report, for a client that asks for them each second.
 
-use crate::dump::figures;
 use crate::error::Error;
 use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
+use memledger_analysis::in_process::figures;
 
 /// Without call stacks. Only with the guard set.
 pub(super) fn of_rows() -> Result<Vec<u8>, String> {

@@ -2,7 +2,6 @@
 
 use super::destination::{Destination, Target};
 use super::handle::DestinationHandle;
-use crate::analysis::InitialBlock;
 use crate::error::Error;
 use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::files::open_trace;
@@ -16,6 +15,7 @@ use crate::trace::sink::tcp::{Address, TcpSink};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::state;
+use memledger_analysis::in_process::InitialBlock;
 use std::fs::File;
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 use super::*;
 use crate::alloc::events::MemoryEvents;
-use crate::analysis::{Analyzer, LiveBlock, Report};
 use crate::scopes::events::ScopeEvents;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::packet::TYPES;
-use crate::trace::read::Decoder;
 use crate::trace::worker::EventProvider;
+use memledger_analysis::read::Decoder;
+use memledger_analysis::{Analyzer, LiveBlock, Report};
+use memledger_format::handshake::PROTOCOL;
+use memledger_format::packet::TYPES;
 
 const START: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

@@ -7,9 +7,9 @@ use super::values::{Value, Values};
 use crate::perfetto::registered;
 use crate::perfetto::site::{EventKind, Role};
 use crate::perfetto::value::kind;
-use crate::protobuf::Message;
-use crate::protobuf::perfetto::track::named;
-use crate::protobuf::perfetto::{named_track_uuid, track_descriptor, track_event};
+use memledger_format::protobuf::Message;
+use memledger_format::protobuf::perfetto::track::named;
+use memledger_format::protobuf::perfetto::{named_track_uuid, track_descriptor, track_event};
 use std::borrow::Cow;
 
 /// The descriptors of the tracks that an event names, but for those that were described.

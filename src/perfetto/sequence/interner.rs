@@ -1,8 +1,8 @@
 //! Numbers for texts, which a sequence writes once.
 
-use crate::protobuf::Message;
-use crate::protobuf::perfetto::interned_data;
-use crate::protobuf::perfetto::sequence::intern;
+use memledger_format::protobuf::Message;
+use memledger_format::protobuf::perfetto::interned_data;
+use memledger_format::protobuf::perfetto::sequence::intern;
 use std::collections::HashMap;
 
 /// Categories of sites have their numbers in the table of categories. Those of channels, and of fields of the

@@ -6,8 +6,8 @@ use super::known_tracks::KnownTracks;
 use super::values::{Value, Values, annotation_field};
 use crate::perfetto::site::{EventKind, Role, Site};
 use crate::perfetto::value::kind;
-use crate::protobuf::perfetto::{debug_annotation, fnv1a, track_event};
-use crate::protobuf::{FIXED64, Message, Prepared, VARINT, varint};
+use memledger_format::protobuf::perfetto::{debug_annotation, fnv1a, track_event};
+use memledger_format::protobuf::{FIXED64, Message, Prepared, VARINT, varint};
 
 /// The most bytes of a field before its value. With a value of ten they are 16.
 const MAX_START: usize = 6;

@@ -1,8 +1,8 @@
 //! What the sequences of a session share.
 
 use crate::perfetto::config::TrackEventConfig;
-use crate::protobuf::perfetto::track::Process;
-use crate::protobuf::perfetto::track_descriptor;
+use memledger_format::protobuf::perfetto::track::Process;
+use memledger_format::protobuf::perfetto::track_descriptor;
 use std::collections::HashMap;
 
 /// The most descriptors that a session remembers to compare others with, and the most bytes of one.

@@ -1,8 +1,8 @@
 //! The values of an event, in the order of its site's roles.
 
 use crate::perfetto::value::kind;
-use crate::protobuf::Message;
-use crate::protobuf::perfetto::debug_annotation;
+use memledger_format::protobuf::Message;
+use memledger_format::protobuf::perfetto::debug_annotation;
 
 /// The values of an event that were not taken yet.
 #[derive(Clone, Copy)]

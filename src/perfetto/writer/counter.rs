@@ -1,9 +1,9 @@
 //! Counts what a session drops.
 
-use crate::trace::format::encode::Declaration;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, split_item};
 use crate::trace::write::declared;
+use memledger_format::encode::Declaration;
+use memledger_format::handshake::PROTOCOL;
+use memledger_format::layout::{ByUid, EventLayout, StreamItem, split_item};
 
 /// Counts the track events, and the other events of the program, in packets that a session drops.
 pub(crate) struct EventCounter {

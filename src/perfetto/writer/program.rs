@@ -11,10 +11,10 @@
 //! the event before it, or of the worker's last cycle, at most some 10 ms earlier.
 
 use crate::events::channel::Channel;
-use crate::protobuf::Message;
-use crate::protobuf::perfetto::{debug_annotation, track_event};
-use crate::trace::format::schema::FieldType;
 use crate::trace::write::declared::Logged;
+use memledger_format::protobuf::Message;
+use memledger_format::protobuf::perfetto::{debug_annotation, track_event};
+use memledger_format::schema::FieldType;
 
 /// An event of the program.
 #[derive(Clone, Copy)]

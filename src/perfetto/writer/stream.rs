@@ -3,7 +3,7 @@
 use super::TypeRole;
 use crate::perfetto::memory::Allocated;
 use crate::perfetto::sequence::Sequence;
-use crate::trace::format::arrays::PIECE_HEAD;
+use memledger_format::arrays::PIECE_HEAD;
 
 /// A scope that is open on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::command::{Command, DEFAULT_PORT};
 use crate::error::Error;
-use crate::remote::timed_stream::TimedStream;
+use memledger_format::timed_stream::TimedStream;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use super::server::Client;
 use crate::platform::os;
 use crate::trace::write::ReentrancyGuard;
-use crate::words::escape;
+use memledger_format::words::escape;
 use std::ffi::c_void;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

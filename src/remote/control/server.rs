@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
-use crate::words::escape;
+use memledger_format::words::escape;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

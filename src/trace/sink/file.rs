@@ -8,9 +8,9 @@
 use super::{Sink, start};
 use crate::error::Error;
 use crate::platform::os::{self, RawFd, TargetFile};
-use crate::trace::format::Transport;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::packet::{HEADER, Header, PacketWriter};
+use memledger_format::Transport;
+use memledger_format::handshake::PROTOCOL;
+use memledger_format::packet::{HEADER, Header, PacketWriter};
 use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};

@@ -16,8 +16,8 @@
 use super::Sink;
 use crate::error::Error;
 use crate::platform::os;
-use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::write::ReentrancyGuard;
+use memledger_format::packet::IMPORTANTS;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};

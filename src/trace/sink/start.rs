@@ -1,8 +1,8 @@
 //! The bytes a stream starts with.
 
 use crate::platform::os;
-use crate::trace::format::Transport;
-use crate::trace::format::handshake::{Handshake, Magic, PROTOCOL};
+use memledger_format::Transport;
+use memledger_format::handshake::{Handshake, Magic, PROTOCOL};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -7,9 +7,9 @@
 use super::{Sink, start};
 use crate::error::Error;
 use crate::platform::os;
-use crate::trace::format::Transport;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::packet::PacketWriter;
+use memledger_format::Transport;
+use memledger_format::handshake::PROTOCOL;
+use memledger_format::packet::PacketWriter;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};

@@ -6,12 +6,12 @@ use super::output::Output;
 use super::streams::{CONTROL, WORKER, own_system_id};
 use super::watch::Announced;
 use crate::platform::{clock, os};
-use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::packet::{IMPORTANTS, TYPES};
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::write::declared;
-use crate::words::text_of;
+use memledger_format::encode::{Declaration, Value};
+use memledger_format::packet::{IMPORTANTS, TYPES};
+use memledger_format::stream_events;
+use memledger_format::words::text_of;
 
 /// A packet of figures gets no more events once it has this many bytes. Its last event may exceed
 /// them.

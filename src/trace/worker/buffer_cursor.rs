@@ -10,9 +10,9 @@
 #![expect(unsafe_code, reason = "reads and numbers events in the buffers of other threads")]
 
 use super::layouts::{Layouts, Span};
-use crate::trace::format::layout::{ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
-use crate::trace::format::schema::SERIAL_MASK;
 use crate::trace::write::buffer::Buffer;
+use memledger_format::layout::{ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
+use memledger_format::schema::SERIAL_MASK;
 use std::sync::atomic::Ordering;
 
 /// Bits before the serial in the first 8 bytes of an event: those of the uid.
@@ -258,13 +258,13 @@ fn with_serial(head: u64, serial: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::format::arrays::piece_head;
-    use crate::trace::format::encode::Declaration;
-    use crate::trace::format::layout::ARRAYS_END;
-    use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
-    use crate::trace::format::schema::NO_SYNC;
     use crate::trace::write::buffer;
     use crate::trace::write::declared::{self, Declared, DeclaredField, Family, Logged};
+    use memledger_format::arrays::piece_head;
+    use memledger_format::encode::Declaration;
+    use memledger_format::layout::ARRAYS_END;
+    use memledger_format::schema::FieldType::{AnsiString, U8, U64};
+    use memledger_format::schema::NO_SYNC;
 
     static WITH_SERIAL: Declaration =
         Declaration { uid: 40, logger: "A", event: "S", flags: 0, fields: &[("F", U64)] };

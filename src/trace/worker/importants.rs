@@ -1,9 +1,9 @@
 //! The important events of a stream, which every sink gets, even one that joins later.
 
-use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::lz4;
-use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::sink::Sink;
+use memledger_format::encode::{Declaration, Value};
+use memledger_format::lz4;
+use memledger_format::packet::IMPORTANTS;
 
 /// The largest piece that is sent as one packet and kept as one LZ4 block, in bytes.
 const PIECE: usize = 32 << 10;
@@ -104,7 +104,7 @@ fn whole_events(events: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::trace::format::schema::{FieldType, IMPORTANT, NO_SYNC};
+    use memledger_format::schema::{FieldType, IMPORTANT, NO_SYNC};
 
     #[derive(Default)]
     struct Collect(std::sync::Arc<std::sync::Mutex<Vec<Vec<u8>>>>);

@@ -9,9 +9,9 @@ use super::announcer::{Announcer, Definitions};
 use super::layouts::Layouts;
 use super::streams::CONTROL;
 use super::threads::{OpenThread, Threads};
-use crate::trace::format::layout::{ENTER_SCOPE, StreamItem};
-use crate::trace::format::stream_events;
 use crate::trace::write::declared;
+use memledger_format::layout::{ENTER_SCOPE, StreamItem};
+use memledger_format::stream_events;
 
 /// The position in the order where a stream starts.
 pub(crate) struct JoinPoint {
@@ -86,10 +86,10 @@ fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::format::encode::Declaration;
-    use crate::trace::format::layout::{ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
-    use crate::trace::format::schema::FieldType::U32;
-    use crate::trace::format::schema::NO_SYNC;
+    use memledger_format::encode::Declaration;
+    use memledger_format::layout::{ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
+    use memledger_format::schema::FieldType::U32;
+    use memledger_format::schema::NO_SYNC;
 
     #[test]
     fn what_is_open_is_found_whatever_was_closed_before() {

@@ -1,8 +1,8 @@
 //! The layouts of all event types that threads write, as the merge looks them up.
 
-use crate::trace::format::encode::Declaration;
-use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::layout::{
+use memledger_format::encode::Declaration;
+use memledger_format::handshake::PROTOCOL;
+use memledger_format::layout::{
     ARRAYS_END, ByUid, ENTER_SCOPE, ENTER_SCOPE_AT, EventLayout, LEAVE_SCOPE, LEAVE_SCOPE_AT,
     StreamItem, first_item, split_item,
 };

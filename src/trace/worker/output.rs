@@ -2,10 +2,10 @@
 
 use super::streams::CONTROL;
 use crate::error::Error;
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::write::slot::ThreadSlot;
 use crate::trace::write::{loss, registry};
+use memledger_format::stream_events;
 use std::sync::atomic::Ordering;
 
 /// The sinks of a recording.

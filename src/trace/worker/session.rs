@@ -20,12 +20,12 @@ use super::watch::{Announced, Watch};
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::write::{
     backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve, shortage,
 };
+use memledger_format::stream_events;
 use std::time::{Duration, Instant};
 
 /// How often the worker looks for threads that ended without notice, and writes figures to the

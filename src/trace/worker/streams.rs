@@ -3,8 +3,8 @@
 //! Stream ids have 14 bits and are reused, unlike thread ids. So a thread's events begin with
 //! `Memledger.ThreadStart`, which names the thread that the stream belongs to from there on.
 
-use crate::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use crate::trace::write::registry;
+use memledger_format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use std::collections::VecDeque;
 
 /// The worker's stream for events that take effect at once: none of them has a serial, so a reader

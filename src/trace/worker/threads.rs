@@ -7,12 +7,12 @@ use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::StreamIds;
 use crate::platform::os;
-use crate::trace::format::layout::LEAVE_SCOPE;
-use crate::trace::format::stream_events;
 use crate::trace::write::buffer::Buffer;
 use crate::trace::write::slot::{FINISHED, LIVE, ThreadSlot};
 use crate::trace::write::{backpressure, buffer_pool, registry};
-use crate::words::text_of;
+use memledger_format::layout::LEAVE_SCOPE;
+use memledger_format::stream_events;
+use memledger_format::words::text_of;
 use std::sync::atomic::Ordering;
 
 /// The collector's state of the thread in one slot.

@@ -1,7 +1,7 @@
 //! The serials and times of one recording.
 
 use crate::platform::{clock, os};
-use crate::trace::format::stream_events::{self, MARKER_BYTES};
+use memledger_format::stream_events::{self, MARKER_BYTES};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Unreal's readers up to 5.5 drop a marker whose time is 60 s or more after that of the last

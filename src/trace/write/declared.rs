@@ -14,11 +14,11 @@
 use super::state;
 use crate::platform::os;
 use crate::platform::static_table::StaticTable;
-use crate::trace::format::layout::EventLayout;
-use crate::trace::format::schema::{
+use memledger_format::layout::EventLayout;
+use memledger_format::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
 };
-use crate::trace::format::{arrays, encode};
+use memledger_format::{arrays, encode};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -289,7 +289,7 @@ impl Logged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::format::schema::FIRST_UID;
+    use memledger_format::schema::FIRST_UID;
 
     #[test]
     fn the_programs_uids_and_numbers_belong_together() {

@@ -24,9 +24,9 @@ use super::reentrancy::is_untracked;
 use super::slot::{Guard, ThreadSlot};
 use super::{loss, registry, state, sync};
 use crate::platform::clock;
-use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
-use crate::trace::format::encode::SYNCED_HEADER;
-use crate::trace::format::layout::{
+use memledger_format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
+use memledger_format::encode::SYNCED_HEADER;
+use memledger_format::layout::{
     ARRAYS_END, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, UID_SIZE,
 };
 use std::slice;

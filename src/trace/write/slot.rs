@@ -6,7 +6,7 @@ use super::{clocks, order};
 use crate::platform::chunk_table::Zeroed;
 use crate::platform::clock;
 use crate::platform::os::{self, ThreadName};
-use crate::trace::format::schema::SERIAL_BITS;
+use memledger_format::schema::SERIAL_BITS;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};

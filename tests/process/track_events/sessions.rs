@@ -270,7 +270,7 @@ pub(super) fn traced_test(run: Run) {
     let outcome = run.run();
     outcome.exited(0);
     let found = |file: &str| {
-        let mut found = memledger::trace::read::EventAnalyzer::new(Vec::new())
+        let mut found = memledger_analysis::read::EventAnalyzer::new(Vec::new())
             .on("Perfetto", "Site", ["Category", "Name", "Id"], |found, _, [category, name, id]| {
                 let (category, name) = (category.text().unwrap(), name.text().unwrap());
                 found.push(format!("{}: {category}, {name}", id.u64().unwrap()));
@@ -284,7 +284,7 @@ pub(super) fn traced_test(run: Run) {
                 found.push(format!("{} {} {text}", site.u64().unwrap(), a.u64().unwrap()));
             });
         let file = std::fs::File::open(outcome.path(file)).unwrap();
-        memledger::trace::read::read(file, &mut found).unwrap();
+        memledger_analysis::read::read(file, &mut found).unwrap();
         found.state
     };
     outcome.export_channels("run.utrace", "-track", "other.utrace");

@@ -5,6 +5,7 @@
 
 #[cfg(unix)]
 pub mod command;
+pub mod feed;
 pub mod packets;
 pub mod page;
 pub mod pprof;

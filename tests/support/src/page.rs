@@ -1,6 +1,9 @@
 //! A reader of the pages of reports.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use memledger_analysis::Report;
+use memledger_analysis::dump::text::Options;
+use memledger_analysis::dump::{ReportFormat, html, json};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,6 +25,17 @@ const COLUMNS: [&str; 9] = [
 pub struct Page(pub Value);
 
 impl Page {
+    /// The page of a report with buckets, which has the figures of its JSON.
+    pub fn of_report(report: &Report) -> Self {
+        let mut page = Vec::new();
+        html::Format.write(report, &Options::default(), &mut page).unwrap();
+        let mut document = Vec::new();
+        json::write(report, &mut document).unwrap();
+        let page = Self::of_html(&page);
+        page.is_of(&serde_json::from_slice(&document).unwrap());
+        page
+    }
+
     /// The document in a file of HTML.
     pub fn of_html(html: &[u8]) -> Self {
         let html = std::str::from_utf8(html).expect("UTF-8");

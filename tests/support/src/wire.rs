@@ -1,8 +1,8 @@
 //! Writes streams byte by byte, as the format describes them, and logs what a reader delivers.
 //! It shares no code with the writer or the reader.
 
-use memledger::trace::format::schema::{EventType, FieldType};
-use memledger::trace::read::{Damage, Decoder, Event, Hole, Visitor};
+use memledger_analysis::read::{Damage, Decoder, Event, Hole, Visitor};
+use memledger_format::schema::{EventType, FieldType};
 
 pub const TYPES: u16 = 0;
 pub const IMPORTANTS: u16 = 1;

@@ -1,6 +1,6 @@
 use super::figures::Figures;
 use super::*;
-use memledger::analysis::Report;
+use memledger_analysis::Report;
 
 #[test]
 fn conditions() {
@@ -114,26 +114,26 @@ fn rows() -> Figures {
         &["GlobalScope", "a \"quoted\" \\ name"],
     ];
     for (path, peak) in paths.into_iter().zip([900, 500, 400, 70, 5]) {
-        let mut row = memledger::analysis::ScopeRow::default();
+        let mut row = memledger_analysis::ScopeRow::default();
         row.path = text(path);
         row.figures.peak_bytes = 1;
         row.inclusive.peak_bytes = peak;
         report.by_scope.push(row);
     }
     for (group, name, live) in [("Index", "keys", 10), ("Cache", "keys", 20)] {
-        let mut row = memledger::analysis::NameRow::default();
+        let mut row = memledger_analysis::NameRow::default();
         (row.group, row.name) = (text(&["All", group]), name.to_owned());
         row.figures.live_blocks = live;
         report.by_name.push(row);
     }
-    let mut group = memledger::analysis::GroupRow::default();
+    let mut group = memledger_analysis::GroupRow::default();
     (group.group, group.inclusive.allocations) = (text(&["All", "Index"]), 3);
     report.by_group.push(group);
-    let mut thread = memledger::analysis::ThreadRow::default();
+    let mut thread = memledger_analysis::ThreadRow::default();
     (thread.id, thread.figures.frees) = (7, 2);
     report.by_thread.push(thread);
     for (name, live) in [("C", 30), ("Mapped", 40)] {
-        let mut heap = memledger::analysis::HeapRow::default();
+        let mut heap = memledger_analysis::HeapRow::default();
         (heap.name, heap.figures.live_bytes) = (name.to_owned(), live);
         report.by_heap.push(heap);
     }

@@ -1,8 +1,8 @@
 //! The text of bookmarks, which a trace holds as a format string and its arguments.
 
-use memledger::analysis::bookmark_text;
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{Event, Value};
+use memledger_analysis::bookmark_text;
+use memledger_analysis::read::{Event, Value};
+use memledger_format::schema::EventType;
 use std::collections::HashMap;
 
 /// At most this many format strings are kept.

@@ -1,7 +1,7 @@
 //! How the values of a field are printed.
 
-use memledger::dump::text::escape;
-use memledger::trace::format::schema;
+use memledger_analysis::dump::text::escape;
+use memledger_format::schema;
 
 /// How the values of a field are printed.
 #[derive(Default)]

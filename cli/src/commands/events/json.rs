@@ -2,7 +2,7 @@
 
 use super::field::FieldFormat;
 use crate::commands::info::hex;
-use memledger::trace::read::{Event, Value};
+use memledger_analysis::read::{Event, Value};
 use serde_json::Value as Json;
 use std::io::{self, Write};
 

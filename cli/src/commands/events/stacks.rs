@@ -4,8 +4,8 @@ use super::EventsArgs;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::error::CliError;
 use crate::symbols::symbolizer;
-use memledger::analysis::{Analyzer, Symbolizer};
-use memledger::trace::read::read;
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Symbolizer};
 use std::collections::HashMap;
 
 /// The stacks of a trace, by id.

@@ -2,7 +2,7 @@
 
 use super::field::FieldFormat;
 use crate::commands::info::hex;
-use memledger::trace::read::{Event, Value};
+use memledger_analysis::read::{Event, Value};
 use std::io::{self, Write};
 
 /// Writes an event as one line.
@@ -61,7 +61,7 @@ fn value_text(value: &Value<'_>, field: &FieldFormat, out: &mut dyn Write) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger::dump::text::escape;
+    use memledger_analysis::dump::text::escape;
 
     #[test]
     fn what_a_trace_says_cannot_reach_the_terminal() {

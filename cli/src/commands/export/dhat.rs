@@ -6,9 +6,9 @@ use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
-use memledger::analysis::{Analyzer, Until};
-use memledger::dump::dhat::Profile;
-use memledger::trace::read::read;
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Until};
+use memledger_export::dhat::Profile;
 use std::io::Write;
 
 /// Reads the trace twice, for the report and for what each program point had live, and writes both.

@@ -115,7 +115,6 @@ fn write_group<F: Write + Send>(
 /// The number of cells that are written at once.
 const PART: usize = 1 << 12;
 
-/// Writes cells of a column.
 fn write_cells(
     writer: &mut SerializedColumnWriter<'_>,
     rows: &Rows,

@@ -4,8 +4,8 @@ use crate::commands::completeness::incomplete;
 use crate::commands::input::{open_watched, unreadable};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{self, SymbolArgs};
-use memledger::analysis::{Analyzer, BlockObserver, Report};
-use memledger::trace::read::{Reader, Summary};
+use memledger_analysis::read::{Reader, Summary};
+use memledger_analysis::{Analyzer, BlockObserver, Report};
 use std::path::Path;
 
 /// Reads the trace for a report with all buckets.

@@ -1,8 +1,8 @@
 //! What the events of a trace say about the trace itself.
 
-use memledger::trace::format::packet::LAST_OWN;
-use memledger::trace::format::schema::EventType;
-use memledger::trace::read::{Damage, Event, Hole, Value, Visitor};
+use memledger_analysis::read::{Damage, Event, Hole, Value, Visitor};
+use memledger_format::packet::LAST_OWN;
+use memledger_format::schema::EventType;
 use std::collections::BTreeMap;
 
 /// At most this many damages and holes are listed one by one.

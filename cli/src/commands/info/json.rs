@@ -2,7 +2,7 @@
 
 use super::engines;
 use super::facts::{ChannelFacts, Facts, ThreadFacts, hex};
-use memledger::trace::read::{StreamCounts, Summary, TypeCount};
+use memledger_analysis::read::{StreamCounts, Summary, TypeCount};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 

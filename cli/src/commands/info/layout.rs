@@ -1,6 +1,6 @@
 //! Text from a trace in a limited number of columns.
 
-use memledger::dump::text::escape;
+use memledger_analysis::dump::text::escape;
 
 /// Text from the trace, escaped, and cut to `columns` characters.
 pub fn shown(text: &str, columns: usize) -> String {

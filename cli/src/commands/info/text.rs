@@ -3,10 +3,10 @@
 use super::engines;
 use super::facts::{Facts, ThreadFacts, hex};
 use super::layout::{shown, wrapped};
-use memledger::dump::text::escape;
-use memledger::trace::format::Transport;
-use memledger::trace::format::handshake::Magic;
-use memledger::trace::read::{Hole, Summary};
+use memledger_analysis::dump::text::escape;
+use memledger_analysis::read::{Hole, Summary};
+use memledger_format::Transport;
+use memledger_format::handshake::Magic;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 

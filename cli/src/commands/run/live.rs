@@ -15,7 +15,7 @@ use crate::commands::top::source::control::{Program, State};
 use crate::commands::top::{OfProgram, screen};
 use crate::error::CliError;
 use crate::terminal::note;
-use memledger::trace::format::handshake::Handshake;
+use memledger_format::handshake::Handshake;
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};

@@ -170,7 +170,6 @@ fn kind(path: &Path) -> Kind {
     }
 }
 
-/// The interpreter of a script.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     /// What Linux reads of the first line.
     const MOST: u64 = 256;

@@ -1,7 +1,7 @@
 //! The files that the traces of a program and of its children are in.
 
 use crate::error::CliError;
-use memledger::analysis::Report;
+use memledger_analysis::Report;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -304,7 +304,6 @@ fn filled(pattern: &[u8], pid: &str) -> Vec<u8> {
     filled
 }
 
-/// The path that these bytes are.
 fn path_of(bytes: Vec<u8>) -> PathBuf {
     #[cfg(unix)]
     return <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into();

@@ -3,7 +3,7 @@
 
 use crate::commands::view::{Viewer, runtime};
 use crate::error::CliError;
-use crate::serve::stop_signal;
+use crate::stop_signal::stop_signal;
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
 use std::io;

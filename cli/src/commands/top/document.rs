@@ -1,6 +1,6 @@
 //! The figures that a program sends (`memledger.figures/1`), as a report.
 
-use memledger::analysis::{
+use memledger_analysis::{
     Figures, Frame, GroupRow, HeapRow, Module, NameRow, Report, ScopeRow, StackEnd, StackKind,
     StackRow, ThreadRow,
 };

@@ -1,6 +1,6 @@
 //! The functions of call stacks, found once each.
 
-use memledger::analysis::{Binaries, Module, Report, SourceFrame, Symbolizer};
+use memledger_analysis::{Binaries, Module, Report, SourceFrame, Symbolizer};
 use std::collections::HashMap;
 use std::path::PathBuf;
 

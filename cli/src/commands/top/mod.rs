@@ -134,7 +134,6 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// Starts the source of the figures.
 fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Source, CliError> {
     let token = args.token_file.as_deref().map(control_token).transpose()?;
     let address = address_of(&args.of)?;

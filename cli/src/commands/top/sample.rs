@@ -1,8 +1,8 @@
 //! The figures of one moment, as the screen shows them.
 
 use crate::commands::by::By;
-use memledger::analysis::{Figures, Report};
-use memledger::dump::text::{apart, shown_heap, shown_scope, tag};
+use memledger_analysis::dump::text::{apart, shown_heap, shown_scope, tag};
+use memledger_analysis::{Figures, Report};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.

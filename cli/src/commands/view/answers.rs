@@ -6,7 +6,7 @@ use super::passes::{self, Cancel};
 use super::picture::Picture;
 use crate::commands::query::Asked;
 use crate::error::CliError;
-use memledger::analysis::{
+use memledger_analysis::{
     Answer, Found, Indexed, IndexedPosition, Position, Query, Rule, SingleBlock, Unanswered,
 };
 use serde_json::{Map, Value, json};

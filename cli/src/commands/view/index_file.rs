@@ -5,7 +5,7 @@ use super::kept::{self, Identity, Kind};
 use super::picture::Picture;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
-use memledger::analysis::{IndexRow, QueryIndex, StepMoment, StepStart};
+use memledger_analysis::{IndexRow, QueryIndex, StepMoment, StepStart};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -3,7 +3,7 @@
 use super::lives_file::{By, Kept, LivesFile};
 use super::passes::Cancel;
 use crate::error::CliError;
-use memledger::analysis::{
+use memledger_analysis::{
     BlockChange, IndexRow, LargestBlocks, Position, QueryIndex, Rule, SingleBlock,
 };
 use std::cmp::Reverse;
@@ -54,7 +54,6 @@ impl<'a> Lives<'a> {
         (file.last_event() == last).then_some(Self { file, index, cancel })
     }
 
-    /// The events of a step.
     fn events(&self, step: u32) -> RangeInclusive<u64> {
         let before =
             |step: usize| self.index.steps.get(step).map_or(u64::MAX, |at| at.before.event);
@@ -230,8 +229,8 @@ mod tests {
     use super::*;
     use crate::commands::view::kept::Identity;
     use crate::commands::view::{lives_file, passes};
-    use memledger::analysis::{Actor, Analyzer, BlockEvent, BlockObserver, Query, QueryIndexer};
-    use memledger::trace::read::read;
+    use memledger_analysis::read::read;
+    use memledger_analysis::{Actor, Analyzer, BlockEvent, BlockObserver, Query, QueryIndexer};
     use std::fs::{self, File};
     use std::path::PathBuf;
 

@@ -24,7 +24,7 @@ mod server;
 
 use super::input::is_stdin;
 use crate::error::{CliError, Outcome};
-use crate::serve::stop_signal;
+use crate::stop_signal::stop_signal;
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
 use reading::Reading;

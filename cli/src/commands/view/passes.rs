@@ -2,8 +2,8 @@
 
 use crate::commands::input::{open, unreadable};
 use crate::error::CliError;
-use memledger::analysis::{Answer, Query};
-use memledger::trace::read::Reader;
+use memledger_analysis::read::Reader;
+use memledger_analysis::{Answer, Query};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

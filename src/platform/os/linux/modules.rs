@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::{KeepErrno, process_id};
-use crate::words::{bytes_of, text_of};
+use memledger_format::words::{bytes_of, text_of};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;

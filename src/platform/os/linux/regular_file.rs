@@ -1,6 +1,6 @@
 //! Files that are opened to be read without an allocation.
 
-use crate::words::bytes_of;
+use memledger_format::words::bytes_of;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;

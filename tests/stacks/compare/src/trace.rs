@@ -1,6 +1,6 @@
 //! What a trace has of stacks.
 
-use memledger::trace::read::{self, Event, Value, Visitor};
+use memledger_analysis::read::{self, Event, Value, Visitor};
 use stack_sampler::PROBE;
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::commands::top::lines::Change;
 use crate::commands::top::sample::{Row, Values};
-use memledger::analysis::{Frame, Report, ScopeRow, SourceFrame, StackRow, ThreadRow};
+use memledger_analysis::{Frame, Report, ScopeRow, SourceFrame, StackRow, ThreadRow};
 
 const SECOND: u64 = 1_000_000_000;
 

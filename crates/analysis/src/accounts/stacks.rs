@@ -1,0 +1,121 @@
+//! Buckets with a stack, and what a sample of stacks says.
+
+use super::peaks::NO_TRACKER;
+use crate::columns::{Tally, Weights};
+use crate::estimate::Sample;
+use crate::hash::IntMap;
+
+/// What is kept of the stacks in the accounts. Nothing, in a trace without stacks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StackBuckets {
+    /// The buckets by the bucket without a stack that they belong to, their stack, and the rate of
+    /// sampling.
+    pub(super) index: IntMap<(u32, u32, u32), u32>,
+    /// By stack: its peak tracker. Empty before the first bucket with a stack.
+    trackers: Vec<u32>,
+    /// The mean distance of samples after each change, in bytes; 0 if each block has a stack. Before
+    /// the first one, each has.
+    means: Vec<u64>,
+    /// By bucket.
+    sampled: IntMap<u32, Sampled>,
+}
+
+/// A bucket that counts a sample.
+#[derive(Clone, Debug)]
+struct Sampled {
+    mean: u64,
+    weights: Weights,
+    /// The peak generation of the state at the peak.
+    generation: u64,
+}
+
+impl StackBuckets {
+    /// From here on, only one in `mean` bytes has a stack; 0: each block has one.
+    pub(super) fn set_mean(&mut self, mean: u64) {
+        if mean != self.means.last().copied().unwrap_or(0) {
+            self.means.push(mean);
+        }
+    }
+
+    /// The largest mean distance of samples.
+    pub(super) fn largest_mean(&self) -> u64 {
+        self.means.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The number of the present rate of sampling; 0 before the first sample.
+    #[inline(always)]
+    pub(super) fn rate(&self) -> u32 {
+        self.means.len() as u32
+    }
+
+    /// Whether there is no bucket with a stack.
+    pub(super) fn is_empty(&self) -> bool {
+        self.trackers.is_empty()
+    }
+
+    /// The peak tracker of a stack, if it has one.
+    pub(super) fn tracker(&self, stack: u32) -> u32 {
+        self.trackers.get(stack as usize).copied().unwrap_or(NO_TRACKER)
+    }
+
+    pub(super) fn set_tracker(&mut self, stack: u32, tracker: u32) {
+        let index = stack as usize;
+        if index >= self.trackers.len() {
+            self.trackers.resize(index + 1, NO_TRACKER);
+        }
+        self.trackers[index] = tracker;
+    }
+
+    /// A bucket counts blocks that were sampled at this rate.
+    pub(super) fn add_sampled(&mut self, bucket: u32, rate: u32, generation: u64) {
+        let mean = (rate as usize).checked_sub(1).map_or(0, |index| self.means[index]);
+        if mean > 0 {
+            self.sampled.insert(bucket, Sampled { mean, weights: Weights::default(), generation });
+        }
+    }
+
+    /// Blocks of `size` bytes become live in a bucket that counts a sample, or stop being live if
+    /// they are negative; `tally` is what changed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn change(
+        &mut self,
+        bucket: u32,
+        size: u64,
+        blocks: i64,
+        tally: &Tally,
+        generation: u64,
+    ) {
+        let Some(sampled) = self.sampled.get_mut(&bucket) else { return };
+        let sample = Sample::of(size, sampled.mean);
+        sampled.keep_peak(generation);
+        sampled.weights.add_tally(tally, sample);
+        let bytes = blocks.wrapping_mul(size as i64);
+        sampled.weights.live_blocks.add(blocks, false, sample);
+        sampled.weights.live_bytes.add(bytes, true, sample);
+    }
+
+    /// The mean distance of the samples that a bucket counts; 0 if it counts every block.
+    pub(super) fn mean(&self, bucket: u32) -> u64 {
+        self.sampled.get(&bucket).map_or(0, |sampled| sampled.mean)
+    }
+
+    /// What the sample of a bucket says, at the peak `generation`.
+    pub(super) fn weights(&self, bucket: u32, generation: u64) -> Option<Weights> {
+        let mut sampled = self.sampled.get(&bucket)?.clone();
+        sampled.keep_peak(generation);
+        Some(sampled.weights)
+    }
+}
+
+impl Sampled {
+    /// Saves the state at the peak; called before every change of the live figures.
+    fn keep_peak(&mut self, generation: u64) {
+        if self.generation != generation {
+            let weights = &mut self.weights;
+            weights.live_blocks_at_peak = weights.live_blocks;
+            weights.live_bytes_at_peak = weights.live_bytes;
+            self.generation = generation;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Losses and contradictions in a trace.
+
+use super::report::{Losses, Report};
+use crate::read::{Damage, Hole};
+
+/// The maximum number of problems that are kept; further ones are dropped.
+const MAX_PROBLEMS: usize = 32;
+
+/// Losses and problems so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Diagnostics {
+    losses: Losses,
+    lost: LostEvents,
+    damaged: bool,
+    /// Whether the writer's own report was seen.
+    has_report: bool,
+    /// Whether the reader has reached the end of the trace.
+    ended: bool,
+    problems: Vec<String>,
+}
+
+/// The number of lost events, from three sources.
+#[derive(Clone, Copy, Debug, Default)]
+struct LostEvents {
+    /// The sum of `Memledger.Lost`.
+    noted: u64,
+    /// The number in `Memledger.Report`.
+    reported: u64,
+    /// Missing serials.
+    missing: u64,
+}
+
+impl Diagnostics {
+    /// Keeps a sentence about a contradiction.
+    #[cold]
+    pub(super) fn problem(&mut self, what: String) {
+        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&what) {
+            self.problems.push(what);
+        }
+    }
+
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// A block was allocated over a live one.
+    pub(super) fn duplicate_allocation(&mut self) {
+        self.losses.duplicate_allocations += 1;
+    }
+
+    /// An unknown block was freed. If `began_late`, the block may be from before the trace.
+    pub(super) fn unknown_free(&mut self, began_late: bool) {
+        *self.unknown_frees(began_late) += 1;
+    }
+
+    /// The last free of an unknown block did not happen: takes back its count.
+    pub(super) fn no_unknown_free(&mut self, began_late: bool) {
+        let frees = self.unknown_frees(began_late);
+        *frees = frees.saturating_sub(1);
+    }
+
+    fn unknown_frees(&mut self, began_late: bool) -> &mut u64 {
+        if began_late {
+            &mut self.losses.frees_of_earlier_blocks
+        } else {
+            &mut self.losses.unmatched_frees
+        }
+    }
+
+    /// The writer noted lost events.
+    pub(super) fn lost(&mut self, events: u64) {
+        self.lost.noted = self.lost.noted.saturating_add(events);
+    }
+
+    /// The reader found events missing.
+    pub(super) fn hole(&mut self, hole: Hole) {
+        self.losses.serial_holes += 1;
+        self.losses.lost_unknown |= hole.count == 0;
+        self.lost.missing = self.lost.missing.saturating_add(hole.count);
+    }
+
+    /// The reader could not read a part of the input.
+    pub(super) fn damage(&mut self, damage: &Damage) {
+        self.damaged = true;
+        self.losses.truncated_bytes = self.losses.truncated_bytes.saturating_add(damage.skipped);
+        self.problem(damage.what.clone());
+    }
+
+    /// The reader reached the end of the trace, if it is `whole`.
+    pub(super) fn end(&mut self, whole: bool) {
+        self.ended = whole;
+    }
+
+    /// The writer's own report; `false` if there was one before.
+    pub(super) fn set_reported(&mut self, lost: u64, scope_misuses: u64) -> bool {
+        if self.has_report {
+            return false;
+        }
+        self.has_report = true;
+        self.lost.reported = lost;
+        self.losses.scope_misuses = scope_misuses;
+        true
+    }
+
+    /// Whether the writer's own report was seen.
+    pub(super) fn has_report(&self) -> bool {
+        self.has_report
+    }
+
+    /// Puts the losses into a report; `refused` blocks were not kept.
+    pub(super) fn fill(&self, report: &mut Report, refused: u64) {
+        let LostEvents { noted, reported, missing } = self.lost;
+        let lost_events = noted.max(reported).saturating_add(missing).saturating_add(refused);
+        report.losses = Losses { lost_events, ..self.losses };
+        report.losses.count_stacks(&report.by_stack);
+        let whole = !self.damaged
+            && lost_events == 0
+            && self.losses.serial_holes == 0
+            && report.trace.missed_at_start == 0
+            && report.losses.contradictions() == 0;
+        report.trace.ended = self.has_report || self.ended;
+        report.trace.complete = whole && report.trace.ended;
+    }
+}

@@ -1,0 +1,43 @@
+//! Writes what has changed between two reports: as text, as Markdown for a pull request, as JSON.
+//!
+//! | file | what |
+//! |---|---|
+//! | `diff/compared.rs` | what is compared, and how that is shown |
+//! | `diff/rows.rs` | which rows have changed, and how they are called |
+//! | `diff/markdown.rs` | tables that GitHub and others render |
+//! | `diff/json.rs` | schema `memledger.diff/1` |
+//! | `text/diff.rs` | tables for a terminal |
+
+mod compared;
+mod json;
+mod markdown;
+mod rows;
+
+use super::text;
+pub(super) use compared::column;
+pub use compared::{Diff, DiffOptions};
+#[cfg(feature = "html")]
+pub(super) use json::Document;
+pub(super) use rows::{Changed, Total, counts, signed, totals};
+use std::io::{self, Write};
+
+impl Diff<'_> {
+    /// Writes tables for a terminal.
+    ///
+    /// # Errors
+    /// Those of `out`; the same holds for the other formats.
+    pub fn write_text(&self, options: &DiffOptions, out: &mut dyn Write) -> io::Result<()> {
+        text::diff(self, options, out)
+    }
+
+    /// Writes a table of the totals, and one for each dimension that opens on a click.
+    pub fn write_markdown(&self, options: &DiffOptions, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(self, options, out)
+    }
+
+    /// Writes one JSON document with the schema `memledger.diff/1`: all rows that differ in any figure,
+    /// whatever `top` and `filter` are.
+    pub fn write_json(&self, options: &DiffOptions, out: &mut dyn Write) -> io::Result<()> {
+        json::write(self, options, out)
+    }
+}

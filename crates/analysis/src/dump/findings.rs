@@ -1,0 +1,413 @@
+//! Findings as sentences: what was seen, and what to do about it.
+
+use super::text::{bytes, count, counted, duration, is_untagged, percent, short, within_global};
+use crate::{
+    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+};
+use memledger_format::words::escape;
+
+/// Blocks of which at least this share of the peak is, in millionths, need no advice to be larger.
+const MUCH_OF_PEAK: u64 = 250_000;
+
+impl Finding {
+    /// What was seen, with the figures: one or two sentences without their last full stop.
+    pub fn evidence(&self) -> String {
+        let of_sample = if self.is_of_sample { "In the sample of blocks: " } else { "" };
+        let text = match &self.kind {
+            FindingKind::Grows { blocks, growths, moved, copied_bytes, largest_bytes, .. } => {
+                let copied = match moved {
+                    0 => ", each time in place".to_owned(),
+                    _ => format!(
+                        "; {} to another address, copying up to {}",
+                        counted(*moved, "time", "times"),
+                        bytes(*copied_bytes)
+                    ),
+                };
+                let largest = bytes(*largest_bytes);
+                format!(
+                    "{} grew {}{copied}. The largest became {largest}",
+                    counted(*blocks, "block", "blocks"),
+                    counted(*growths, "time", "times"),
+                )
+            }
+            FindingKind::Reallocates { reallocations, allocations: 0 } => {
+                counted(*reallocations, "reallocation", "reallocations")
+            }
+            FindingKind::Reallocates { reallocations, allocations } => format!(
+                "{}, and {}",
+                counted(*reallocations, "reallocation", "reallocations"),
+                counted(*allocations, "allocation", "allocations"),
+            ),
+            FindingKind::ShortLived { blocks, of, bytes: size } => {
+                let size = size.map_or(String::new(), |size| {
+                    format!(", {} each on average", bytes(size / (*blocks).max(1)))
+                });
+                let blocks = of_all(*blocks, *of, "block", "blocks");
+                format!("{blocks} ended before their thread allocated again{size}")
+            }
+            FindingKind::Shrinks { blocks, bytes_before, bytes_after } => {
+                let blocks_text = counted(*blocks, "block was", "blocks were");
+                let each = |all: u64| bytes(all / (*blocks).max(1));
+                format!(
+                    "{blocks_text} made smaller at the end, on average from {} to {}: {} given back",
+                    each(*bytes_before),
+                    each(*bytes_after),
+                    bytes(bytes_before.saturating_sub(*bytes_after)),
+                )
+            }
+            FindingKind::LeftBehind {
+                blocks,
+                bytes: size,
+                freed,
+                mean_age_ns,
+                freed_within_ns,
+            } => {
+                let within = match freed_within_ns {
+                    0..2 => "no measurable time".to_owned(),
+                    _ => format!("less than {}", duration(*freed_within_ns)),
+                };
+                let live = counted(*blocks, "block is", "blocks are");
+                format!(
+                    "{live} still live with {}, {} old on average, while {} others were freed, \
+                     95 % of them after {within}",
+                    bytes(*size),
+                    duration(*mean_age_ns),
+                    count(*freed),
+                )
+            }
+            FindingKind::OnlyGrows { moments, blocks, until } => {
+                only_grows(moments, *blocks, *until)
+            }
+            FindingKind::HoldsPeak { first, second } => {
+                let all = self.bytes_of_whole();
+                let part = |of: &PeakPart| percent(of.bytes, all);
+                format!(
+                    "{} of the peak is below {}, and {} below {}: both are live at once, and all of the \
+                     second came while the first stayed",
+                    part(first),
+                    at_line(&first.name, first.file.as_deref(), first.line),
+                    part(second),
+                    at_line(&second.name, second.file.as_deref(), second.line),
+                )
+            }
+            FindingKind::StaysAfterPeak {
+                bytes: stays,
+                blocks,
+                live_bytes,
+                peak_bytes,
+                peak_at_ns,
+            } => format!(
+                "live bytes fell from {} at the peak ({}) to {}; {} of these came with the peak in {}, and stay",
+                bytes(*peak_bytes),
+                duration(*peak_at_ns),
+                bytes(*live_bytes),
+                bytes(*stays),
+                counted(*blocks, "block", "blocks"),
+            ),
+            FindingKind::KeptByMalloc {
+                kept_bytes,
+                returnable_bytes,
+                resident_bytes,
+                live_bytes,
+                before_end_ns,
+                is_estimate,
+                blocks,
+                pages,
+            } => {
+                let when = before_end_ns.map_or_else(String::new, |at| {
+                    format!(" at {}, before the program freed what it had", duration(at))
+                });
+                let (about, trim) = match is_estimate {
+                    true => ("about ", "malloc_trim of glibc"),
+                    false => ("", "malloc_trim"),
+                };
+                let between = match blocks {
+                    0 => String::new(),
+                    _ => format!(
+                        ". It lies between {} of {} in {}",
+                        counted(*blocks, "live block", "live blocks"),
+                        place_of(&self.place),
+                        counted(*pages, "page", "pages"),
+                    ),
+                };
+                format!(
+                    "malloc keeps {about}{} that was freed, of {} resident{when}, with {} live; about {} of it \
+                     could be returned ({trim}){between}",
+                    bytes(*kept_bytes),
+                    bytes(*resident_bytes),
+                    bytes(*live_bytes),
+                    bytes(*returnable_bytes),
+                )
+            }
+            FindingKind::OneSize { size, blocks, of, at_peak, overhead_bytes } => format!(
+                "{} have {size} bytes, and {} were live at the peak; glibc adds about {} to these",
+                of_all(*blocks, *of, "block", "blocks"),
+                count(*at_peak),
+                bytes(*overhead_bytes),
+            ),
+            FindingKind::RoundsUp { size, class_below, class, blocks, of, at_peak } => format!(
+                "{} have {} bytes, {} more than the size class of {}. An allocator with four classes in \
+                 each doubling, such as jemalloc, gives each {}; the {} that were live at the peak waste {}",
+                of_all(*blocks, *of, "block", "blocks"),
+                count(*size),
+                size - class_below,
+                count(*class_below),
+                count(*class),
+                count(*at_peak),
+                bytes(at_peak.saturating_mul(class - size)),
+            ),
+            FindingKind::FreedElsewhere {
+                blocks,
+                of,
+                waiting,
+                waiting_bytes,
+                median_ns,
+                freed_by,
+                freed_in,
+            } => {
+                let threads = passed(self.place.thread.as_ref(), freed_by);
+                format!(
+                    "{} were passed{threads}, which freed them{}; {} ({}) waited at once at the peak, and half \
+                     of all lived longer than {}",
+                    of_all(*blocks, *of, "freed block", "freed blocks"),
+                    scopes(freed_in),
+                    count(*waiting),
+                    bytes(*waiting_bytes),
+                    duration(*median_ns),
+                )
+            }
+        };
+        format!("{of_sample}{text}")
+    }
+
+    /// What to do about it: one sentence without its full stop.
+    pub fn suggestion(&self) -> String {
+        let calls = |calls| counted(calls, "reallocation", "reallocations");
+        match &self.kind {
+            // A scope has containers of many kinds.
+            FindingKind::Grows { reserve_bytes, .. } if !self.is_one_container() => format!(
+                "Reserve what they need when they are made: {} is enough for 9 in 10. A recording \
+                 with call stacks says which they are",
+                bytes(*reserve_bytes)
+            ),
+            // What is too large is not to be made so from the start.
+            FindingKind::Grows { peak_millionths, .. } if *peak_millionths >= MUCH_OF_PEAK => {
+                format!(
+                    "Its blocks are {} of the peak: shrink them when a burst is over; reserve only what is always needed",
+                    percent(*peak_millionths, 1_000_000)
+                )
+            }
+            FindingKind::Grows { reserve_bytes, blocks, .. } => {
+                let size = bytes(*reserve_bytes);
+                let enough = if *blocks == 1 { "" } else { ", which is enough for 9 in 10" };
+                format!("Reserve {size} when it is made{enough}; this saves {}", calls(self.calls))
+            }
+            FindingKind::Reallocates { .. } => {
+                "Reserve the size that is needed when the block is made".to_owned()
+            }
+            FindingKind::ShortLived { .. } => {
+                "Reuse one buffer, or do without the block".to_owned()
+            }
+            FindingKind::Shrinks { .. } => {
+                "Allocate the size that is needed, if it is known before".to_owned()
+            }
+            FindingKind::LeftBehind { .. } => {
+                "Look for who still holds them: unless they are meant to stay, they are a leak"
+                    .to_owned()
+            }
+            FindingKind::OnlyGrows { .. } => {
+                "If it is a cache or a queue, give it a limit; if it is the result, all is well"
+                    .to_owned()
+            }
+            FindingKind::HoldsPeak { first, .. } => format!(
+                "Free {} before that, or make both piece by piece",
+                escape(&short(&first.name))
+            ),
+            FindingKind::StaysAfterPeak { .. } => {
+                "Shrink it when most of what it was for is gone, or make it anew".to_owned()
+            }
+            FindingKind::KeptByMalloc { kept_bytes, returnable_bytes, blocks, .. } => {
+                if *blocks == 0 || returnable_bytes.saturating_mul(2) >= *kept_bytes {
+                    "Call malloc_trim(0) after such a phase, or keep less at once".to_owned()
+                } else {
+                    "Give the blocks that stay a pool of their own, or allocate them before the others"
+                        .to_owned()
+                }
+            }
+            FindingKind::OneSize { .. } => {
+                "Keep them in one Vec or an arena instead of a block each".to_owned()
+            }
+            FindingKind::RoundsUp { class_below, .. } => {
+                format!(
+                    "Keep the block within {} bytes, with any header that is part of it",
+                    count(*class_below)
+                )
+            }
+            FindingKind::FreedElsewhere { .. } => {
+                "Bound the queue between them, or make its reader faster".to_owned()
+            }
+        }
+    }
+
+    /// What its bytes are a share of.
+    fn bytes_of_whole(&self) -> u64 {
+        let whole = u128::from(self.bytes) * 1_000_000 / u128::from(self.weight.max(1));
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+
+    /// Whether its place says more than the scope: one line of code, or one tag.
+    fn is_one_container(&self) -> bool {
+        let place = &self.place;
+        let tag = |name: &String| !is_untagged(&place.group, name);
+        place.function.is_some() || place.name.as_ref().is_some_and(tag)
+    }
+
+    /// Its kind in two words, as a heading.
+    pub fn heading(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Grows { .. } => "grows stepwise",
+            FindingKind::Reallocates { .. } => "reallocates often",
+            FindingKind::ShortLived { .. } => "short-lived blocks",
+            FindingKind::Shrinks { .. } => "shrinks again",
+            FindingKind::LeftBehind { .. } => "left behind",
+            FindingKind::OnlyGrows { .. } => "only grows",
+            FindingKind::HoldsPeak { .. } => "live together",
+            FindingKind::KeptByMalloc { .. } => "malloc keeps",
+            FindingKind::StaysAfterPeak { .. } => "never shrinks",
+            FindingKind::OneSize { .. } => "one size",
+            FindingKind::RoundsUp { .. } => "rounds up",
+            FindingKind::FreedElsewhere { .. } => "long queue",
+        }
+    }
+
+    /// Whether it is about memory that is held, and not about time.
+    pub fn is_of_peak(&self) -> bool {
+        !matches!(self.weight_of, WeightOf::Calls | WeightOf::AllocatedBytes)
+    }
+
+    /// Its kind as one word, as in JSON.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Grows { .. } => "grows",
+            FindingKind::Reallocates { .. } => "reallocates",
+            FindingKind::ShortLived { .. } => "short_lived",
+            FindingKind::Shrinks { .. } => "shrinks",
+            FindingKind::LeftBehind { .. } => "left_behind",
+            FindingKind::OnlyGrows { .. } => "only_grows",
+            FindingKind::HoldsPeak { .. } => "holds_peak",
+            FindingKind::KeptByMalloc { .. } => "kept_by_malloc",
+            FindingKind::StaysAfterPeak { .. } => "stays_after_peak",
+            FindingKind::OneSize { .. } => "one_size",
+            FindingKind::RoundsUp { .. } => "rounds_up",
+            FindingKind::FreedElsewhere { .. } => "freed_elsewhere",
+        }
+    }
+}
+
+impl WeightOf {
+    /// In a sentence, after a percentage.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Calls => "of all allocations and reallocations",
+            Self::AllocatedBytes => "of all allocated bytes",
+            Self::Peak => "of the peak",
+            Self::Resident => "of the resident memory",
+        }
+    }
+
+    /// The key of this figure in the totals of the JSON, if it is one of these.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::AllocatedBytes => "allocated_bytes",
+            Self::Peak => "peak_bytes",
+            Self::Resident => "resident_memory",
+        }
+    }
+}
+
+/// `3 of 4 blocks`, `all 4 blocks`.
+fn of_all(part: u64, of: u64, one: &str, several: &str) -> String {
+    match part == of {
+        true => format!("all {}", counted(of, one, several)),
+        false => format!("{} of {}", count(part), counted(of, one, several)),
+    }
+}
+
+fn only_grows(moments: &[LiveAt], blocks: u64, until: GrowsUntil) -> String {
+    let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return String::new() };
+    let (end, note) = match until {
+        GrowsUntil::End { youngest_ns, median_ns } => (
+            format!("after {}", duration(last.at_ns)),
+            format!(
+                "all are live still: the youngest is {} old, and half are older than {}",
+                duration(youngest_ns),
+                duration(median_ns)
+            ),
+        ),
+        GrowsUntil::Peak => (
+            format!("at the peak ({})", duration(last.at_ns)),
+            "not freed before the program ended".to_owned(),
+        ),
+    };
+    format!(
+        "rose throughout the run, from {} at {} to {} in {} {end}; {note}",
+        bytes(first.live_bytes),
+        duration(first.at_ns),
+        bytes(last.live_bytes),
+        counted(blocks, "block", "blocks"),
+    )
+}
+
+/// A function with the place of its call in the last part of the path, such as `clean (main.rs:29)`.
+pub(super) fn at_line(name: &str, file: Option<&str>, line: Option<u32>) -> String {
+    let name = escape(&short(name));
+    match file.zip(line) {
+        Some((file, line)) => {
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{name} ({}:{line})", escape(file))
+        }
+        None => name,
+    }
+}
+
+/// The function of a place with its line, or its scope.
+fn place_of(place: &Place) -> String {
+    match &place.function {
+        Some(function) => at_line(function, place.file.as_deref(), place.line),
+        None => escape(&within_global(&place.scope).join(" > ")),
+    }
+}
+
+/// In which scope most were freed, if that is known, and not the one they were allocated in.
+fn scopes(freed_in: &[FreedIn]) -> String {
+    let Some(most) = freed_in.iter().find(|row| !row.is_same()) else { return String::new() };
+    let path = |path: &[String]| escape(&within_global(path).join(" > "));
+    let (from, to) = (path(&most.allocated_in), path(&most.freed_in));
+    format!("; {} of {from} were freed in {to}", count(most.blocks))
+}
+
+/// From which thread blocks were passed, if that is one, and to which most of them.
+fn passed(from: Option<&(u32, String)>, freed_by: &[FreedBy]) -> String {
+    let to = freed_by.iter().find(|row| !row.is_own);
+    // A thread without a name of its own has that of the program.
+    let alike = to.zip(from).is_some_and(|(to, (_, from))| to.name == *from);
+    let name = |id: u32, name: &str| match thread(id, name) {
+        text if alike && !name.is_empty() => format!("{text} ({id})"),
+        text => text,
+    };
+    let from = from.map_or(String::new(), |(id, of)| format!(" from {}", name(*id, of)));
+    let to = to.map_or(String::new(), |row| format!(" to {}", name(row.thread, &row.name)));
+    from + &to
+}
+
+/// A thread by its name, or by its number.
+fn thread(id: u32, name: &str) -> String {
+    match name {
+        "" => format!("thread {id}"),
+        name => escape(name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

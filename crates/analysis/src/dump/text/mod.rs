@@ -1,0 +1,143 @@
+//! The report as text for a terminal: the most important figures first, within the terminal's
+//! width.
+//!
+//! ```text
+//! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
+//! sections.rs  which tables there are, and their rows
+//! peak_by.rs   below which function most of the peak was allocated
+//! over_time.rs how live bytes went
+//! findings.rs  what to look at first
+//! calls.rs     tables of functions, lines and crates, and the tree of stacks
+//! diff.rs      what has changed between two reports
+//! names.rs     names of functions, short enough for a table
+//! llm.rs       the values of Unreal's memory tags
+//! rss.rs       what the resident memory is
+//! query.rs     the answer of a query
+//! tree.rs      the largest rows of a tree and the rows around them
+//! column.rs    what a column shows
+//! table.rs     one table within a width: names whole, figures to the right
+//! style.rs     colours
+//! ```
+
+mod calls;
+mod column;
+mod diff;
+mod findings;
+mod holders;
+pub(super) mod llm;
+mod names;
+mod over_time;
+mod peak_by;
+pub(super) mod query;
+mod rss;
+mod screen;
+mod sections;
+mod style;
+mod table;
+mod tree;
+mod units;
+
+pub use super::missing::{contradictions, lacks, untracked};
+pub use super::options::{By, Options, Sort};
+#[cfg(feature = "html")]
+pub(super) use calls::unnamed;
+pub(crate) use column::Column;
+pub(super) use diff::diff;
+#[cfg(feature = "html")]
+pub(super) use findings::none_found;
+pub(super) use findings::within_global;
+pub use holders::{Column as HolderColumn, functions, holders};
+pub use memledger_format::words::{escape, instead, instead_as, nearest};
+#[cfg(feature = "html")]
+pub(super) use names::InTable;
+pub use names::apart;
+pub(super) use names::short;
+#[cfg(feature = "html")]
+pub(super) use rss::{Resident, resident};
+pub(super) use sections::is_untagged;
+pub use sections::{shown_heap, shown_scope, tag};
+pub use table::{fit, fit_ends};
+pub use units::Bytes;
+pub(super) use units::percent;
+pub use units::{bytes, bytes_briefly, count, counted, duration};
+
+use super::format::ReportFormat;
+use crate::Report;
+use std::io::{self, Write};
+use style::Style;
+
+/// Writes `report` as text.
+///
+/// # Examples
+/// ```
+/// use memledger_analysis::Analyzer;
+/// use memledger_analysis::dump::text::{self, Options};
+///
+/// let report = Analyzer::new().report();
+/// let mut text = Vec::new();
+/// text::write(&report, &Options::default(), &mut text)?;
+/// assert!(String::from_utf8_lossy(&text).contains("live at end"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let style = Style { color: options.color };
+    screen::write(report, options, style, out)?;
+    if options.findings || options.by.is_none() {
+        findings::write(report, options, style, out)?;
+    }
+    if options.findings {
+        let matrix = findings::matrix(&report.freed_in, options);
+        if !matrix.rows.is_empty() {
+            matrix.write(style, options.width, out)?;
+        }
+        // The tables say something else, and are there only if one is asked for.
+        if options.by.is_none() {
+            return Ok(());
+        }
+    }
+    let tables = sections::tables(report, options);
+    // NOTE: the command itself reports that on stderr, and lists the existing rows.
+    if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
+        writeln!(out, "\nno row has {} in its name", escape(filter))?;
+    }
+    for table in tables {
+        table.write(style, options.width, out)?;
+    }
+    match options.by {
+        None | Some(By::Function | By::Line) => calls::write_unnamed(report, options, style, out),
+        _ => Ok(()),
+    }
+}
+
+/// As text.
+pub struct Format;
+
+impl ReportFormat for Format {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn about(&self) -> &'static str {
+        "To be read"
+    }
+
+    fn endings(&self) -> &'static [&'static str] {
+        &["txt"]
+    }
+
+    fn has_options(&self) -> bool {
+        true
+    }
+
+    fn shows_functions(&self, report: &Report, options: &Options) -> bool {
+        sections::shows_functions(report, options)
+    }
+
+    fn shows_findings(&self, options: &Options) -> bool {
+        options.findings || options.by.is_none()
+    }
+
+    fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+        write(report, options, out)
+    }
+}

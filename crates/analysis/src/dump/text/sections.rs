@@ -1,0 +1,451 @@
+//! The tables of the report, and their rows.
+
+use super::calls;
+use super::column::{Cells, Column, in_none_of};
+use super::llm;
+use super::rss;
+use super::table::{Row, Table, fit};
+use super::tree::{Node, joined, pick};
+use super::units::{bytes, duration, percent};
+use crate::dump::options::{By, Options, Sort};
+use crate::{Answer, CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
+use memledger_format::words::escape;
+use std::borrow::Cow;
+
+/// The group and name of memory without a tag.
+const UNTAGGED: (&str, &str) = ("Unknown", "Unnamed");
+
+const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
+const LIVE: Column = Column::Of(&column::live_bytes);
+const ALLOCATED: Column = Column::Of(&column::allocated_bytes);
+const COUNT: Column = Column::Of(&column::allocations);
+const REALLOCATIONS: Column = Column::Of(&column::reallocations);
+
+/// Columns of the first tables, without and with entries of scopes, the most important first.
+const HELD: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT];
+const HELD_BY_ENTERED: &[Column] =
+    &[AT_PEAK, Column::Share, LIVE, ALLOCATED, Column::Entries, Column::Each];
+const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::AtOnce];
+const LEFT: &[Column] = &[LIVE, Column::Of(&column::live_blocks), Column::Largest];
+/// Columns of a table that was asked for. The report's columns that are in no other table follow
+/// them.
+const ALL: &[Column] = &[
+    AT_PEAK,
+    Column::Share,
+    Column::Of(&column::peak_bytes),
+    LIVE,
+    ALLOCATED,
+    COUNT,
+    REALLOCATIONS,
+];
+
+/// The tables of the report, without empty ones.
+pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
+    let one = |by| one(report, options, by);
+    let has_tags = report.by_name.iter().any(|row| !is_untagged(&row.group, &row.name));
+    let has_scopes = report.by_scope.len() > 1;
+    let mut all = Vec::new();
+    if let Some(by) = options.by {
+        all.push(one(by));
+    } else {
+        if options.verbose && report.by_heap.len() > 1 || has_heaps(report) {
+            let heaps = heaps(report).collect();
+            all.push(held(report, options, heaps, "Who held the peak, by heap"));
+        }
+        if has_scopes {
+            all.push(held(report, options, scopes(report), "Who held the peak"));
+        }
+        if has_tags {
+            all.push(held(report, options, names(report), "Who held the peak, by name"));
+        }
+        let has_stacks = !report.by_stack.is_empty();
+        if !has_scopes && !has_tags && !has_stacks && report.by_thread.len() > 1 {
+            let threads = threads(report).collect();
+            all.push(held(report, options, threads, "Who held the peak, by thread"));
+        }
+        // Functions say more exactly than scopes which code allocates.
+        if has_stacks {
+            let top = if has_scopes { options.top.div_ceil(2) } else { options.top };
+            let options = Options { top, ..options.clone() };
+            all.push(calls::rows(report, &options, CallKind::Function));
+        } else if has_scopes {
+            all.push(allocates_most(report, options));
+        }
+        if has_scopes {
+            all.push(still_live(report, options));
+        }
+        if options.verbose {
+            all.extend([one(By::Thread), one(By::Size)]);
+            all.extend([rss::table(report, options), rss::allocators(report)]);
+        }
+        all.push(llm::table(report, options));
+        all.push(largest(report, options, options.largest()));
+    }
+    all.retain(|table| !table.rows.is_empty());
+    all
+}
+
+/// Whether several heaps have more than next to nothing of the peak.
+fn has_heaps(report: &Report) -> bool {
+    let peak = report.totals.peak_bytes;
+    let is_some = |row: &&HeapRow| row.figures.live_bytes_at_peak > peak / 100;
+    report.by_heap.iter().filter(is_some).count() > 1
+}
+
+/// The table of all rows by `by`.
+pub(super) fn one(report: &Report, options: &Options, by: By) -> Table {
+    match by {
+        By::Scope => whole(report, options, scopes(report), "By scope"),
+        By::Group => whole(report, options, groups(report), "By group"),
+        By::Name => whole(report, options, flat_names(report).collect(), "By name"),
+        By::Thread => whole(report, options, threads(report).collect(), "By thread"),
+        By::Heap => whole(report, options, heaps(report).collect(), "By heap"),
+        By::Size => whole(report, options, sizes(report).collect(), "By size"),
+        By::Stack => calls::tree(report, options),
+        By::Function => calls::rows(report, options, CallKind::Function),
+        By::Line => calls::rows(report, options, CallKind::Line),
+        By::Crate => calls::rows(report, options, CallKind::Crate),
+    }
+}
+
+/// The rows and columns that a table shows.
+struct Shape<'a> {
+    title: &'a str,
+    columns: &'a [Column],
+    /// How many columns are never left out.
+    kept: usize,
+    rows: usize,
+    /// What the rows are sorted by.
+    sort: Sort,
+    /// Whether rows whose sort key is 0 are left out.
+    only_with: bool,
+}
+
+/// One table of the first screen: of rows that held something.
+fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
+    let entered = nodes.iter().any(|node| node.entries.is_some());
+    let columns = if entered { HELD_BY_ENTERED } else { HELD };
+    let (sort, only_with) = (options.sort, options.sort == Sort::AtPeak);
+    let shape = Shape { title, columns, kept: 3, rows: options.top, sort, only_with };
+    table(report, options, &nodes, &shape)
+}
+
+/// A table that was asked for.
+fn whole(report: &Report, options: &Options, mut nodes: Vec<Node<'_>>, title: &str) -> Table {
+    let mut columns = options.columns.unwrap_or(ALL).to_vec();
+    if options.columns.is_some() {
+        nodes.retain(|node| node.inclusive != Figures::default());
+    } else {
+        columns.extend(in_none_of(&[HELD, HELD_BY_ENTERED, MOST, LEFT, ALL]));
+        if nodes.iter().any(|node| node.entries.is_some()) {
+            columns.extend([Column::Entries, Column::Each]);
+        }
+    }
+    let has_inner = nodes.iter().any(|node| node.path.len() > 1);
+    let title = match has_inner && !options.inclusive {
+        true => format!("{title}, without inner ones"),
+        false => title.to_owned(),
+    };
+    let (rows, sort) = (options.top, options.sort);
+    let columns = &columns;
+    let shape = Shape { title: &title, columns, kept: 4, rows, sort, only_with: false };
+    table(report, options, &nodes, &shape)
+}
+
+fn allocates_most(report: &Report, options: &Options) -> Table {
+    let (title, rows) = ("Allocates most itself", options.top.div_ceil(2));
+    let sort = Sort::Allocated;
+    let shape = Shape { title, columns: MOST, kept: 2, rows, sort, only_with: true };
+    table(report, options, &flat_scopes(report), &shape)
+}
+
+fn still_live(report: &Report, options: &Options) -> Table {
+    let nodes = flat_scopes(report);
+    let title = match options.moment {
+        Some(_) => "Live then, by scope",
+        None => "Still live at the end, by scope",
+    };
+    let (rows, sort) = (options.top.div_ceil(2), Sort::Live);
+    let shape = Shape { title, columns: LEFT, kept: 3, rows, sort, only_with: true };
+    let mut table = table(report, options, &nodes, &shape);
+    // The line `live at end` already says that all live blocks are outside the program's scopes.
+    let outermost = report.by_scope.iter().find(|row| row.path.len() == 1);
+    if outermost.is_some_and(|row| row.figures.live_blocks == report.totals.live_blocks) {
+        table.rows.clear();
+    }
+    table
+}
+
+/// The rows of `nodes` that `shape` and `options` select.
+fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'_>) -> Table {
+    let figures = |node: &Node<'_>| if options.inclusive { node.inclusive } else { node.own };
+    let first = |figures: &Figures| shape.sort.of(figures);
+    let key = |node: &Node<'_>| {
+        let figures = figures(node);
+        [first(&figures), figures.peak_bytes, figures.allocated_bytes]
+    };
+    let shows = |node: &Node<'_>| {
+        let figures = figures(node);
+        let counts = if shape.only_with {
+            first(&figures) > 0
+        } else {
+            options.inclusive || figures != Figures::default()
+        };
+        counts && options.shows(&joined(&node.path, node.is_tag))
+    };
+    let (picked, left) = pick(nodes, shape.rows, key, shows);
+    let peak = report.totals.peak_bytes;
+    let rows = picked.iter().map(|row| {
+        let (entries, largest) = (row.node.entries, row.node.largest);
+        let figures = &figures(row.node);
+        let (inclusive, estimates) = (None, None);
+        let cells = Cells { figures, peak, entries, largest, inclusive, estimates };
+        Row {
+            level: row.level,
+            name: row.name.clone(),
+            cells: shape.columns.iter().map(|column| column.cell(&cells)).collect(),
+        }
+    });
+    let all: u64 = nodes.iter().map(|node| first(&node.own)).sum();
+    let shown: u64 = picked.iter().map(|row| first(&row.node.own)).sum();
+    Table {
+        title: shape.title.to_owned(),
+        headers: shape.columns.iter().map(|c| c.header(options.moment.is_some())).collect(),
+        kept: shape.kept,
+        names: 0,
+        rows: rows.collect(),
+        footer: more(options, shape.sort, left, all.saturating_sub(shown), all),
+    }
+}
+
+/// A last line, for `left` rows that are not shown; they have `rest` of `all`.
+pub(super) fn more(
+    options: &Options,
+    sort: Sort,
+    left: usize,
+    rest: u64,
+    all: u64,
+) -> Option<String> {
+    let whole = match sort {
+        Sort::AtPeak if options.columns.is_some() => "of the bytes",
+        Sort::Count if options.columns.is_some() => "of the blocks",
+        Sort::AtPeak => "of the peak",
+        Sort::Live => "of what is live",
+        Sort::Allocated => "of what was allocated",
+        Sort::Count => "of all allocations",
+        // The peaks of different rows are at different times.
+        Sort::Peak => "",
+    };
+    let share = if rest == 0 || whole.is_empty() {
+        String::new()
+    } else {
+        format!(", with {} {whole}", percent(rest, all))
+    };
+    let flag = if options.flags && options.by.is_some() {
+        format!(" (--top {})", options.top.saturating_add(left))
+    } else {
+        String::new()
+    };
+    (left > 0).then(|| format!("… and {left} more{share}{flag}"))
+}
+
+/// Whether one of the tables has functions in it.
+pub(super) fn shows_functions(report: &Report, options: &Options) -> bool {
+    options.by.is_none_or(By::is_of_calls) && !report.by_stack.is_empty()
+}
+
+impl Options {
+    /// How many of the largest live blocks are shown.
+    fn largest(&self) -> usize {
+        self.largest_live.unwrap_or(if self.verbose { self.top } else { 0 })
+    }
+
+    pub(in crate::dump) fn shows(&self, name: &str) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        name.to_lowercase().contains(&filter.to_lowercase())
+    }
+}
+
+fn node<'a>(path: Vec<Cow<'a, str>>, own: &Figures, inclusive: &Figures) -> Node<'a> {
+    let (own, inclusive) = (*own, *inclusive);
+    Node { path, own, inclusive, entries: None, largest: 0, is_tag: false }
+}
+
+fn texts(names: &[String]) -> Vec<Cow<'_, str>> {
+    names.iter().map(|name| Cow::Borrowed(&**name)).collect()
+}
+
+fn scopes(report: &Report) -> Vec<Node<'_>> {
+    let rows = report.by_scope.iter();
+    rows.map(|row| Node {
+        entries: row.entries,
+        ..node(scope_names(&row.path), &row.figures, &row.inclusive)
+    })
+    .collect()
+}
+
+/// The name of the outermost scope, and what texts show of it.
+const OUTERMOST: &str = "GlobalScope";
+const WHOLE_PROGRAM: &str = "(whole program)";
+
+/// A scope stack as texts show it.
+fn scope_names(path: &[String]) -> Vec<Cow<'_, str>> {
+    let mut names = texts(path);
+    if let Some(outermost) = names.first_mut().filter(|name| **name == OUTERMOST) {
+        *outermost = Cow::Borrowed(WHOLE_PROGRAM);
+    }
+    names
+}
+
+/// The name of a heap as texts show it: `C` is what the program has from `malloc`.
+pub fn shown_heap(name: &str) -> &str {
+    if name == "C" { "malloc" } else { name }
+}
+
+/// A scope stack in a line; the outermost scope is left out, unless that is all.
+pub fn shown_scope<S: AsRef<str>>(path: &[S]) -> String {
+    match path {
+        [outermost] if outermost.as_ref() == OUTERMOST => WHOLE_PROGRAM.to_owned(),
+        [] | [_] => path.iter().map(AsRef::as_ref).collect(),
+        [_, inner @ ..] => inner.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" > "),
+    }
+}
+
+/// Scopes without those inside them, each with its path from the outermost scope, which is left
+/// out.
+fn flat_scopes(report: &Report) -> Vec<Node<'_>> {
+    let rows = report.by_scope.iter().map(|row| {
+        let name = vec![Cow::Owned(shown_scope(&row.path))];
+        Node { largest: row.largest_live_bytes, ..node(name, &row.figures, &row.figures) }
+    });
+    rows.collect()
+}
+
+fn groups(report: &Report) -> Vec<Node<'_>> {
+    let rows = report.by_group.iter();
+    rows.map(|row| node(texts(&row.group), &row.figures, &row.inclusive)).collect()
+}
+
+/// Groups with the names in them; the names have all the figures.
+fn names(report: &Report) -> Vec<Node<'_>> {
+    let none = Figures::default();
+    let groups = report.by_group.iter().map(|row| node(texts(&row.group), &none, &row.inclusive));
+    let names = report.by_name.iter().map(|row| {
+        let mut path = texts(&row.group);
+        path.push(Cow::Borrowed(&row.name));
+        Node { is_tag: true, ..node(path, &row.figures, &row.figures) }
+    });
+    groups.chain(names).collect()
+}
+
+fn flat_names(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_name.iter().map(|row| {
+        let name = vec![Cow::Owned(tag(&row.group, &row.name))];
+        node(name, &row.figures, &row.figures)
+    })
+}
+
+fn threads(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_thread.iter().map(|row| {
+        let (name, id) = (&row.name, row.id);
+        let name = if name.is_empty() { format!("thread {id}") } else { format!("{name} ({id})") };
+        node(vec![Cow::Owned(name)], &row.figures, &row.figures)
+    })
+}
+
+fn heaps(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    let name = |name: &String| vec![Cow::Owned(shown_heap(name).to_owned())];
+    report.by_heap.iter().map(move |row| node(name(&row.name), &row.figures, &row.figures))
+}
+
+fn sizes(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_size.iter().map(|row| {
+        let min = row.min_bytes;
+        let name = match row.max_bytes {
+            Some(max) if max < 1024 => format!("{min} to {max} B"),
+            Some(max) => format!("up to {}", bytes(max)),
+            None => format!("above {}", bytes(min - 1)),
+        };
+        node(vec![Cow::Owned(name)], &row.figures, &row.figures)
+    })
+}
+
+/// A name in its group, as all texts show it.
+pub fn tag(group: &[String], name: &str) -> String {
+    format!("{} / {name}", group.join(" > "))
+}
+
+/// Whether a group and a name are those of memory without a tag.
+pub(in crate::dump) fn is_untagged(group: &[String], name: &str) -> bool {
+    group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
+}
+
+/// What single blocks are called: who allocated them.
+struct BlockNames<'a>(Calls<'a>);
+
+impl BlockNames<'_> {
+    fn name(&self, block: &LiveBlock) -> String {
+        let scope = shown_scope(&block.path);
+        let name = match is_untagged(&block.group, &block.name) {
+            true => scope,
+            false => format!("{} in {scope}", tag(&block.group, &block.name)),
+        };
+        match block.stack.map(|stack| calls::briefly(&self.0, stack)) {
+            Some(stack) if self.0.report.by_scope.len() > 1 => format!("{stack} in {name}"),
+            Some(stack) => stack,
+            None => name,
+        }
+    }
+}
+
+/// Size, address, time of allocation, thread.
+fn block_cells(block: &LiveBlock) -> Vec<String> {
+    let thread = match block.thread.as_str() {
+        "" => format!("thread {}", block.thread_id),
+        name => fit(&escape(name), 14),
+    };
+    let address = format!("{:#x}", block.address);
+    vec![bytes(block.bytes), address, duration(block.allocated_at_ns), thread]
+}
+
+/// The single blocks that a query has found.
+pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
+    let report = answer.report();
+    let names = BlockNames(Calls::of(report, options.all_frames));
+    let any_freed = answer.blocks.iter().any(|found| found.single.freed().is_some());
+    let rows = answer.blocks.iter().map(|found| {
+        let mut cells = block_cells(&found.block);
+        if any_freed {
+            let freed = found.single.freed();
+            cells.insert(3, freed.map_or("-".to_owned(), |(_, at_ns)| duration(at_ns)));
+        }
+        Row { level: 0, name: names.name(&found.block), cells }
+    });
+    let mut headers = vec!["size", "address", "allocated at", "thread"];
+    if any_freed {
+        headers.insert(3, "freed at");
+    }
+    Table {
+        title: "Largest blocks".to_owned(),
+        kept: headers.len(),
+        headers,
+        names: 0,
+        rows: rows.filter(|row| options.shows(&row.name)).collect(),
+        footer: None,
+    }
+}
+
+fn largest(report: &Report, options: &Options, count: usize) -> Table {
+    let names = BlockNames(Calls::of(report, options.all_frames));
+    let shown = |block: &&LiveBlock| options.shows(&names.name(block));
+    let row =
+        |block: &LiveBlock| Row { level: 0, name: names.name(block), cells: block_cells(block) };
+    Table {
+        title: "Largest live blocks".to_owned(),
+        headers: vec!["size", "address", "allocated at", "thread"],
+        kept: 4,
+        names: 0,
+        rows: report.largest_live.iter().filter(shown).take(count).map(row).collect(),
+        footer: None,
+    }
+}

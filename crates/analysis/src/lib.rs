@@ -1,0 +1,116 @@
+//! Reads memory traces of memledger and of Unreal Engine: who holds which memory, now and at the peak.
+//!
+//! An [`Analyzer`] is a [`Visitor`](crate::read::Visitor): it receives events in the one
+//! order all readers share, from a file or from the process itself, and can give a [`Report`] at
+//! any time.
+//!
+//! ```text
+//! event ──► decode        what its type means, found once by name; its fields
+//!       ──► apply         allocations and frees are queued, prefetched and applied in batches
+//!       ──► attribution   which thread, in which context: scopes, group and name
+//!       ──► live_set      the block at this address
+//!       ──► accounts      the rows that the block counts in, and their peaks
+//!                         ... and on demand a report from all of it: report
+//! ```
+//!
+//! [`read`] gets events from bytes, [`convert`] writes a trace in another form, [`dump`] writes a report as text, JSON, a
+//! page for a browser or a heap profile for pprof. `memledger-export` has the formats of other tools.
+//!
+//! | file | what |
+//! |---|---|
+//! | `analyzer.rs` | passes each event to the part that handles it |
+//! | `callstacks/` | call stacks: their frames, and the files these are in |
+//! | `columns.rs` | the columns of a report, in one place |
+//! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
+//! | `diagnostics.rs` | losses and contradictions |
+//! | `diff.rs` | what has changed from one report to another |
+//! | `estimate.rs` | figures of a whole, from a sample of it |
+//! | `findings/` | what to look at first, and why |
+//! | `facts.rs` | what a trace says about the program and about itself |
+//! | `timeline/` | the time, bookmarks, when scopes were off |
+//! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
+//! | `measured.rs` | the figures of a measurement |
+//! | `observer.rs` | what happens to single blocks, for other questions than a report's |
+//! | `query/` | questions about blocks between positions of the trace |
+//! | `symbols/` | what a symbolizer is, the symbols that a trace has, and those of the program's files |
+//! | `hash.rs` | a hash for small keys |
+//!
+//! One event costs one look-up in the live set and a handful of additions; memory grows with live
+//! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
+//! *name*, so traces of other writers can be read, too; [`Analyzer`] lists the events that only our
+//! writer has.
+//!
+//! Nothing here panics on malformed input. Inconsistencies are counted in [`Losses`] or noted in
+//! [`Analyzer::problems`].
+#![warn(missing_docs, clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod analyzer;
+mod apply;
+mod attribution;
+mod callstacks;
+mod columns;
+pub mod convert;
+mod cutoff;
+mod decode;
+mod diagnostics;
+mod diff;
+pub mod dump;
+mod estimate;
+mod facts;
+mod findings;
+mod hash;
+mod initial_live_set;
+mod live_set;
+mod llm_tags;
+mod measured;
+mod observer;
+mod query;
+pub mod read;
+mod report;
+mod rss;
+mod symbols;
+mod timeline;
+mod untracked;
+
+pub use analyzer::Analyzer;
+pub use callstacks::StackEnd;
+pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
+pub use columns::{Estimates, Figures, Moves, Totals};
+pub use cutoff::{Position, Reached, Until};
+pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
+pub use estimate::Estimate;
+pub use findings::{
+    Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place,
+    WeightOf,
+};
+#[cfg(feature = "html")]
+pub(crate) use hash::IntMap;
+pub(crate) use measured::Holder;
+pub use memledger_format as format;
+pub use memledger_format::Error;
+pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
+pub use query::{
+    Answer, BlockLife, BlockLives, Found, FoundBlock, IndexLimits, IndexRow, Indexed,
+    IndexedPosition, LargestBlocks, Query, QueryIndex, QueryIndexer, QueryObserver, Rule, ScopeRun,
+    ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
+};
+pub use report::{
+    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,
+    LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
+    ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
+    UntrackedReason, Weighed, short_path,
+};
+pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
+#[cfg(feature = "symbols")]
+pub use symbols::Binaries;
+pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
+pub use timeline::bookmark_text;
+
+// For other crates of memledger only: no interface.
+#[doc(hidden)]
+pub mod in_process;
+#[doc(hidden)]
+pub mod internal;

@@ -1,0 +1,201 @@
+//! The figures of a measurement: those of a part of the scope tree since the measurement began.
+//!
+//! Most figures are sums over buckets. The peak is not: the accounts keep it for each measurement,
+//! with the bytes that each bucket held at that peak, and reset it when the measurement's number is
+//! used again.
+
+use super::accounts::{Bucket, Counts};
+use super::apply::Model;
+use super::attribution::{Context, Stream};
+use super::callstacks::NO_STACK;
+use super::columns::Tally;
+use super::report::Report;
+use std::collections::BTreeMap;
+
+/// The figures of one measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeasuredFigures {
+    /// What was allocated and freed.
+    pub tally: Tally,
+    /// Reallocations of its blocks by other code.
+    pub foreign_reallocations: u64,
+    /// Blocks live now.
+    pub live_blocks: u64,
+    /// Bytes live now.
+    pub live_bytes: u64,
+    /// The most bytes that were live at once.
+    pub peak_bytes: u64,
+}
+
+/// The counts of a measurement's buckets before it began: an earlier measurement may have used the
+/// same number.
+#[derive(Debug, Default)]
+pub struct Baseline {
+    buckets: Vec<(u32, Counts)>,
+    foreign: u64,
+}
+
+/// A scope or a tag, with the figures of the blocks allocated in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// For a scope: the names from the measurement's own name inwards. For a tag: its groups and
+    /// its name.
+    pub path: Vec<String>,
+    /// What was allocated and freed.
+    pub tally: Tally,
+    /// Blocks live now.
+    pub live_blocks: u64,
+    /// Bytes live now.
+    pub live_bytes: u64,
+    /// Bytes live when the measurement's total was at its peak.
+    pub bytes_at_peak: u64,
+}
+
+/// The scopes, tags and stacks of a measurement, in no order.
+pub struct Holders {
+    /// Each scope.
+    pub scopes: Vec<Holder>,
+    /// Each tag.
+    pub tags: Vec<Holder>,
+    /// Without paths. Of sampled stacks, only the blocks of the sample.
+    pub by_stack: Vec<Holder>,
+    /// The same stacks, in the same order.
+    pub stacks: Report,
+}
+
+impl Holder {
+    fn add(&mut self, counts: &Counts, bytes_at_peak: u64) {
+        self.bytes_at_peak += bytes_at_peak;
+        self.tally.add(&counts.tally);
+        self.live_blocks += counts.live_blocks;
+        self.live_bytes += counts.live_bytes;
+    }
+
+    /// Adds the figures of another.
+    pub fn add_holder(&mut self, other: &Self) {
+        self.bytes_at_peak += other.bytes_at_peak;
+        self.tally.add(&other.tally);
+        self.live_blocks += other.live_blocks;
+        self.live_bytes += other.live_bytes;
+    }
+}
+
+/// Measurements, by their ids in the stream.
+impl Model {
+    /// Whether a block is live that was allocated in the measurement `id`.
+    pub(super) fn is_measurement_live(&self, id: i32) -> bool {
+        let Some(measurement) = self.contexts().measurements().by_id(id) else { return false };
+        self.buckets_of(measurement).any(|(_, bucket)| bucket.counts.live_blocks != 0)
+            || self.being_reallocated_in(measurement).next().is_some()
+    }
+
+    /// The measurement `id` begins, perhaps not for the first time; none of its blocks is live.
+    pub(super) fn begin_measurement(&mut self, id: i32) -> Baseline {
+        let measurements = self.contexts().measurements();
+        let Some(measurement) = measurements.by_id(id) else { return Baseline::default() };
+        let (foreign, measured) =
+            (measurements.foreign(measurement), measurements.measured(measurement));
+        let buckets = self.buckets_of(measurement);
+        let buckets = buckets.map(|(number, bucket)| (number, bucket.counts)).collect();
+        if let Some(measured) = measured {
+            self.accounts_mut().measured_mut().reset(measured);
+        }
+        Baseline { buckets, foreign }
+    }
+
+    /// What the measurement `id` has done since it began.
+    pub(super) fn measured(&self, id: i32, before: &Baseline) -> MeasuredFigures {
+        let mut figures = MeasuredFigures::default();
+        let measurements = self.contexts().measurements();
+        let Some(measurement) = measurements.by_id(id) else { return figures };
+        for (_, counts) in self.counts_since(measurement, before) {
+            figures.tally.add(&counts.tally);
+            figures.live_blocks += counts.live_blocks;
+            figures.live_bytes += counts.live_bytes;
+        }
+        for bytes in self.being_reallocated_in(measurement) {
+            figures.tally.frees -= 1;
+            figures.live_blocks += 1;
+            figures.live_bytes += bytes;
+        }
+        if let Some(measured) = measurements.measured(measurement) {
+            let foreign = measurements.foreign(measurement);
+            figures.foreign_reallocations = foreign.wrapping_sub(before.foreign);
+            figures.peak_bytes = self.accounts().measured().peak(measured);
+        }
+        figures
+    }
+
+    /// The scopes and the tags of the measurement `id`, and its stacks by their numbers, in no order.
+    pub(super) fn holders(
+        &self,
+        id: i32,
+        before: &Baseline,
+    ) -> (Vec<Holder>, Vec<Holder>, Vec<(u32, Holder)>) {
+        let contexts = self.contexts();
+        let measurement = contexts.measurements().by_id(id);
+        let measured = measurement.and_then(|number| contexts.measurements().measured(number));
+        let (Some(measurement), Some(measured)) = (measurement, measured) else {
+            return Default::default();
+        };
+        let (mut scopes, mut names) = (BTreeMap::new(), BTreeMap::new());
+        let mut stacks = BTreeMap::new();
+        for (bucket, counts) in self.counts_since(measurement, before) {
+            let Context { scope, name, .. } = contexts.get(bucket.context);
+            let at_peak = self.accounts().held_at_peak(bucket, measured);
+            scopes.entry(scope).or_insert_with(Holder::default).add(&counts, at_peak);
+            names.entry(name).or_insert_with(Holder::default).add(&counts, at_peak);
+            if bucket.stack != NO_STACK {
+                stacks.entry(bucket.stack).or_insert_with(Holder::default).add(&counts, at_peak);
+            }
+        }
+        let outside = contexts.path_of(id).len().saturating_sub(1);
+        let scope = |(scope, holder): (u32, Holder)| {
+            let path = contexts.scopes().path(scope).into_iter().skip(outside).collect();
+            Holder { path, ..holder }
+        };
+        let tag = |(name, holder): (u32, Holder)| {
+            let name = &contexts.names()[name as usize];
+            let mut path = contexts.groups().path(name.group);
+            path.push(name.text.to_string());
+            Holder { path, ..holder }
+        };
+        let scopes = scopes.into_iter().map(scope).collect();
+        (scopes, names.into_iter().map(tag).collect(), stacks.into_iter().collect())
+    }
+
+    /// The buckets of a measurement and of those within it, with their numbers.
+    fn buckets_of(&self, measurement: u32) -> impl Iterator<Item = (u32, &Bucket)> {
+        let is_of = self.is_of(measurement);
+        (0..).zip(self.accounts().buckets()).filter(move |(_, bucket)| is_of(bucket))
+    }
+
+    /// Returns a test for whether a bucket is of `measurement` or of a measurement within it.
+    fn is_of(&self, measurement: u32) -> impl Fn(&Bucket) -> bool {
+        let is_within = self.contexts().measurements().is_within(measurement);
+        move |bucket| is_within(self.contexts().get(bucket.context).measurement)
+    }
+
+    /// The sizes of a measurement's blocks that are between the two halves of a reallocation, which
+    /// another thread is about to complete. The accounts count these blocks as freed.
+    fn being_reallocated_in(&self, measurement: u32) -> impl Iterator<Item = u64> {
+        let is_of = self.is_of(measurement);
+        let blocks = self.streams().all().iter().flat_map(Stream::being_reallocated);
+        blocks
+            .filter(move |block| is_of(self.accounts().bucket(block.bucket)))
+            .map(|block| block.size())
+    }
+
+    /// The buckets of a measurement, each with what was counted since `before`.
+    fn counts_since<'a>(
+        &'a self,
+        measurement: u32,
+        before: &'a Baseline,
+    ) -> impl Iterator<Item = (&'a Bucket, Counts)> {
+        self.buckets_of(measurement).map(|(number, bucket)| {
+            let found = before.buckets.binary_search_by_key(&number, |(number, _)| *number);
+            let before = found.ok().map_or(Counts::default(), |index| before.buckets[index].1);
+            (bucket, bucket.counts.since(&before))
+        })
+    }
+}

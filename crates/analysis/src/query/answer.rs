@@ -1,0 +1,346 @@
+//! Sums the blocks that were found into rows.
+
+use super::Query;
+use super::lives::SingleBlock;
+use super::observer::QueryObserver;
+use super::rules::Rule;
+use super::runs::ScopeRuns;
+use crate::accounts::class_bounds;
+use crate::analyzer::Analyzer;
+use crate::columns::Figures;
+use crate::cutoff::{Position, Reached};
+use crate::observer::BlockEvent;
+use crate::report::{LiveBlock, Report, SizeRow};
+use crate::symbols::Symbolizer;
+use std::collections::HashMap;
+use std::fmt;
+
+/// What a query has found.
+///
+/// The rows by scope, group, name, thread, size, stack, function, line and crate are written by
+/// [`dump::query`](crate::dump::query).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The rule of the query.
+    pub rule: Rule,
+    /// The positions, as many as the rule has, where they were in this trace.
+    pub positions: Vec<Reached>,
+    /// All blocks that were found.
+    pub total: Found,
+    /// The same by the numbers of buckets: rows of [`Report::by_bucket`].
+    pub by_bucket: Vec<Found>,
+    /// The largest of them, the largest first.
+    pub blocks: Vec<FoundBlock>,
+    /// The runs of the scope of [`Query::in_each`](super::Query::in_each).
+    pub runs: Option<ScopeRuns>,
+    /// The report at the last position. Its rows have what was found: see [`Found::of`].
+    pub(crate) report: Report,
+}
+
+/// Blocks that were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// How many.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// For [`Rule::GrownAndDeclined`], whose `blocks` have grown: how many have declined.
+    pub declined_blocks: u64,
+    /// The bytes of these.
+    pub declined_bytes: u64,
+}
+
+impl Found {
+    /// What the figures of a row of an answer say. NOTE: an answer's rows are those of a report, so
+    /// that the tables of reports show them: allocations and bytes at the peak are what was found,
+    /// frees and allocated bytes are what has declined. The other columns are 0.
+    pub(crate) fn of(figures: &Figures) -> Self {
+        Self {
+            blocks: figures.allocations,
+            bytes: figures.live_bytes_at_peak,
+            declined_blocks: figures.frees,
+            declined_bytes: figures.allocated_bytes,
+        }
+    }
+
+    /// Adds what was found elsewhere.
+    pub(crate) fn add_found(&mut self, other: Self) {
+        let mut figures = self.figures();
+        figures.add(&other.figures());
+        *self = Self::of(&figures);
+    }
+
+    fn figures(self) -> Figures {
+        Figures {
+            allocations: self.blocks,
+            live_bytes_at_peak: self.bytes,
+            frees: self.declined_blocks,
+            allocated_bytes: self.declined_bytes,
+            ..Figures::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, (blocks, bytes): (u64, u64), has_declined: bool) {
+        let (of_blocks, of_bytes) = match has_declined {
+            true => (&mut self.declined_blocks, &mut self.declined_bytes),
+            false => (&mut self.blocks, &mut self.bytes),
+        };
+        *of_blocks = of_blocks.wrapping_add(blocks);
+        *of_bytes = of_bytes.wrapping_add(bytes);
+    }
+}
+
+/// One block that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundBlock {
+    /// The block, as it was when the rule found it.
+    pub block: LiveBlock,
+    /// Its life, and why it was found.
+    pub single: SingleBlock,
+}
+
+/// Why a query has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// The trace has no bookmark of this name.
+    NoBookmark {
+        /// The name.
+        name: String,
+        /// The bookmarks that it has.
+        set: Vec<String>,
+    },
+    /// The position with this number (A is 0) is before the one that should precede it.
+    Disordered {
+        /// Its number.
+        position: usize,
+    },
+    /// Nothing was allocated in a scope of this name.
+    NoScope {
+        /// The name.
+        name: String,
+        /// The names of the scopes in which something was.
+        scopes: Vec<String>,
+    },
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBookmark { name, set } => {
+                write!(f, "the trace has no bookmark {name:?} among its {}", set.len())
+            }
+            Self::Disordered { position } => {
+                let name = |number| ["A", "B", "C", "D"].get(number).copied().unwrap_or("?");
+                let before = name(position.saturating_sub(1));
+                write!(f, "{} is before {before} in this trace", name(*position))
+            }
+            Self::NoScope { name, scopes } => {
+                write!(f, "the trace has no scope {name:?} among its {}", scopes.len())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl Answer {
+    /// See [`Report::symbolize`].
+    pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
+        self.report.symbolize(symbolizer);
+    }
+
+    /// The report at the last position, for what it says of the trace: its rows have other figures.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The answer with what was found by bucket, in a report with all buckets.
+    pub(super) fn of_buckets(
+        mut report: Report,
+        rule: Rule,
+        positions: Vec<Reached>,
+        by_bucket: Vec<Found>,
+        total: Found,
+    ) -> Self {
+        Self::fill(&mut report, &by_bucket, &HashMap::new());
+        report.totals.peak_bytes = total.bytes;
+        Self { rule, positions, total, by_bucket, blocks: Vec::new(), runs: None, report }
+    }
+
+    /// Puts what was found, by bucket and by size class, into the rows of the report.
+    fn fill(report: &mut Report, found: &[Found], by_class: &HashMap<usize, Found>) {
+        let none = Figures::default();
+        report.by_scope.iter_mut().for_each(|row| (row.figures, row.inclusive) = (none, none));
+        report.by_group.iter_mut().for_each(|row| (row.figures, row.inclusive) = (none, none));
+        report.by_name.iter_mut().for_each(|row| row.figures = none);
+        report.by_thread.iter_mut().for_each(|row| row.figures = none);
+        report.by_heap.iter_mut().for_each(|row| row.figures = none);
+        for row in &mut report.by_stack {
+            (row.figures, row.weights) = (none, None);
+        }
+        for (bucket, found) in report.by_bucket.iter().zip(found) {
+            let figures = found.figures();
+            report.by_scope[bucket.scope].figures.add(&figures);
+            report.by_name[bucket.name].figures.add(&figures);
+            report.by_thread[bucket.thread].figures.add(&figures);
+            report.by_heap[bucket.heap].figures.add(&figures);
+            if let Some(stack) = bucket.stack {
+                report.by_stack[stack].figures.add(&figures);
+            }
+        }
+        let groups: HashMap<_, _> =
+            report.by_group.iter().enumerate().map(|(at, row)| (row.group.clone(), at)).collect();
+        for row in &report.by_name {
+            if let Some(&at) = groups.get(&row.group) {
+                report.by_group[at].figures.add(&row.figures);
+            }
+            for depth in 1..=row.group.len() {
+                if let Some(&at) = groups.get(&row.group[..depth]) {
+                    report.by_group[at].inclusive.add(&row.figures);
+                }
+            }
+        }
+        let scopes: HashMap<_, _> =
+            report.by_scope.iter().enumerate().map(|(at, row)| (row.path.clone(), at)).collect();
+        for (path, &at) in &scopes {
+            let figures = report.by_scope[at].figures;
+            for depth in 1..=path.len() {
+                if let Some(&at) = scopes.get(&path[..depth]) {
+                    report.by_scope[at].inclusive.add(&figures);
+                }
+            }
+        }
+        let rows = by_class.iter().map(|(&class, found)| {
+            let (min_bytes, max_bytes) = class_bounds(class);
+            SizeRow { min_bytes, max_bytes, figures: found.figures() }
+        });
+        report.by_size = rows.collect();
+        report.by_size.sort_by_key(|row| row.min_bytes);
+    }
+}
+
+impl Analyzer<QueryObserver> {
+    /// What the query has found in the trace that was read. Costs what a report costs.
+    pub fn answer(&mut self) -> Result<Answer, Unanswered> {
+        self.flush();
+        let positions = self.found_positions()?;
+        if self.is_counting() {
+            self.observe_live();
+        }
+        let mut report = self.report();
+        if !self.observer().has_scope(report.by_scope.iter().map(|row| &row.path)) {
+            let name = self.observer().query.each.clone().unwrap_or_default();
+            return Err(Unanswered::NoScope { name, scopes: names_of(&report) });
+        }
+        let mut runs = self.stop_runs(positions.last());
+        if let Some(runs) = &mut runs {
+            let rows = report.by_scope.iter();
+            let rows = rows.filter(|row| self.observer().is_outermost(&row.path));
+            runs.entries = rows.map(|row| row.entries).sum();
+        }
+        let observer = self.observer();
+        let Query { rule, scope, .. } = &observer.query;
+        let has_scope = |path: &[String]| {
+            let has = |scope: &String| path.join(" > ").to_lowercase().contains(scope);
+            scope.as_ref().is_none_or(has)
+        };
+        let is_in_scope: Vec<_> = report.by_scope.iter().map(|row| has_scope(&row.path)).collect();
+        let is_wanted =
+            |bucket: usize| report.by_bucket.get(bucket).is_some_and(|row| is_in_scope[row.scope]);
+        let mut by_bucket = vec![Found::default(); report.by_bucket.len()];
+        let mut by_class = HashMap::<usize, Found>::new();
+        let mut total = Found::default();
+        for (bucket, class, found) in observer.found().all() {
+            if is_wanted(bucket) {
+                by_bucket[bucket].add_found(*found);
+                total.add_found(*found);
+                if let Some(class) = class {
+                    by_class.entry(class).or_default().add_found(*found);
+                }
+            }
+        }
+        let mut largest = observer.found().largest(|bucket| is_wanted(bucket as usize));
+        let found_block = |single: &SingleBlock| found_block(&report, single);
+        let blocks = largest.blocks().iter().map(found_block).collect();
+        let rule = *rule;
+        Answer::fill(&mut report, &by_bucket, &by_class);
+        report.totals.peak_bytes = total.bytes;
+        Ok(Answer { rule, positions, total, by_bucket, blocks, runs, report })
+    }
+
+    /// The runs of the scope that is asked for, up to the last position.
+    fn stop_runs(&mut self, last: Option<&Reached>) -> Option<ScopeRuns> {
+        let Reached { event, at_ns } = *last?;
+        let event = BlockEvent { number: event, at_ns, ..BlockEvent::default() };
+        let (mut runs, actors) = self.observer_mut().stop_runs(&event)?;
+        for (run, by) in runs.largest.iter_mut().zip(actors) {
+            let (id, name) = self.thread_of(by);
+            (run.thread_id, run.thread) = (id, name.to_owned());
+        }
+        Some(runs)
+    }
+
+    /// Where the positions were.
+    fn found_positions(&self) -> Result<Vec<Reached>, Unanswered> {
+        let (cutoff, bookmarks) = (self.cutoff(), self.bookmarks());
+        let no_bookmark = |position: &Position| match position {
+            Position::Bookmark(name) if bookmarks.event(name).is_none() => {
+                let set = bookmarks.all().into_iter().map(|bookmark| bookmark.name).collect();
+                Some(Unanswered::NoBookmark { name: name.clone(), set })
+            }
+            _ => None,
+        };
+        if let Some(unanswered) = cutoff.ahead().find_map(no_bookmark) {
+            return Err(unanswered);
+        }
+        if let Some(position) = cutoff.disordered() {
+            return Err(Unanswered::Disordered { position });
+        }
+        // The others are at the end, or after it.
+        let end = self.end();
+        let mut reached = cutoff.reached().to_vec();
+        let mut last = reached.last().map_or(0, |last| last.at_ns);
+        for position in cutoff.ahead() {
+            let at_ns = match position {
+                Position::Time(time) => *time,
+                Position::Event(event) if *event < end.event => 0,
+                Position::Bookmark(_) => 0,
+                Position::Event(_) | Position::End => end.at_ns.max(last),
+            };
+            if at_ns < last {
+                return Err(Unanswered::Disordered { position: reached.len() });
+            }
+            last = at_ns;
+            reached.push(end);
+        }
+        Ok(reached)
+    }
+}
+
+fn names_of(report: &Report) -> Vec<String> {
+    let names = report.by_scope.iter().filter_map(|row| row.path.last().cloned());
+    let names: std::collections::BTreeSet<_> = names.collect();
+    names.into_iter().collect()
+}
+
+fn found_block(report: &Report, single: &SingleBlock) -> FoundBlock {
+    let life = &single.life;
+    let row = &report.by_bucket[life.bucket as usize];
+    let (thread, name) = (&report.by_thread[row.thread], &report.by_name[row.name]);
+    let block = LiveBlock {
+        address: life.address,
+        bytes: life.bytes,
+        thread: thread.name.clone(),
+        thread_id: thread.id,
+        group: name.group.clone(),
+        name: name.name.clone(),
+        path: report.by_scope[row.scope].path.clone(),
+        allocated_at_ns: life.allocated_at_ns,
+        stack: row.stack,
+    };
+    FoundBlock { block, single: *single }
+}

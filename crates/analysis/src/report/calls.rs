@@ -1,0 +1,571 @@
+//! Functions, lines and crates, made from stacks.
+//!
+//! A frame is one call, or several where functions were inlined. Calls of the standard library and of
+//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. So are those of an
+//! interpreter in a stack that has its scripts. A row is named by the first call of a stack that is shown, from the innermost one; a line, by
+//! the first one of the program's own code, if there is one.
+
+use super::build::order;
+use super::crates::{
+    crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
+    with_module,
+};
+use super::own::Whose;
+use super::rows::{BucketRow, Frame, StackKind, StackRow};
+use super::types::Report;
+use crate::callstacks::StackEnd;
+use crate::columns::{Estimates, Figures, Weights};
+use crate::symbols::{Module, SourceFrame};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// How the files of the loader and of the C++ run-time begin, and what is said of the blocks that the second allocates
+/// when the first starts it.
+const LOADER: &str = "ld-";
+const LIBSTDCXX: &str = "libstdc++.so";
+const RESERVE: &str = "(libstdc++ reserve)";
+
+/// What calls are summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    Function,
+    Line,
+    Crate,
+}
+
+/// One function, line or crate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallRow {
+    /// The function, `file:line`, or the crate. Without symbols, and without a line, `module+0xoffset`;
+    /// for a crate, the name of the module's file. `(no stack)`, `(other)` and `(unknown stack)` for
+    /// blocks without a stack.
+    pub name: String,
+    /// The source file of a line.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// Blocks that this function, line or crate allocated itself, or by folded calls. NOTE: without
+    /// the row's own peak, which the accounts do not have.
+    pub figures: Figures,
+    /// The same with all that it called. A stack counts once, however often it recurs in it.
+    pub inclusive: Figures,
+    weights: Option<Box<[Weights; 2]>>,
+}
+
+impl CallRow {
+    /// Estimates for [`figures`](Self::figures) and for [`inclusive`](Self::inclusive), if the trace
+    /// has only a sample of stacks.
+    pub fn estimates(&self) -> Option<[Estimates; 2]> {
+        self.weights.as_ref().map(|weights| weights.each_ref().map(Weights::estimates))
+    }
+
+    fn add(&mut self, of: &StackRow, is_own: bool) {
+        if is_own {
+            self.figures.add(&of.figures);
+            self.figures.add_moves(&of.figures);
+        }
+        self.inclusive.add(&of.figures);
+        self.inclusive.add_moves(&of.figures);
+        if let Some(weights) = &of.weights {
+            let [own, inclusive] = &mut **self.weights.get_or_insert_default();
+            inclusive.add(weights);
+            if is_own {
+                own.add(weights);
+            }
+        }
+    }
+}
+
+/// What call stacks do not say of the program's own code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Functions have names, and none has a line.
+    pub lines: bool,
+    /// Python runs functions that have no names here.
+    pub scripts: bool,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    pub function: Cow<'a, str>,
+    /// What symbols say, if there are any.
+    found: Option<&'a SourceFrame>,
+    /// The crate, or the name of the module's file.
+    owner: Cow<'a, str>,
+    marks: Marks,
+}
+
+/// What folding asks of a call.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    folded: bool,
+    whose: Whose,
+    /// Whether all calls that it makes are the allocator's.
+    is_entry: bool,
+    /// Whether it is a function `main`, which the compiler makes where it calls the runtime of std.
+    is_main: bool,
+    is_in_std: bool,
+}
+
+impl<'a> Call<'a> {
+    /// The call that symbols have found at a frame.
+    fn of(report: &'a Report, frame: &Frame, found: &'a SourceFrame) -> Self {
+        let function = found.function.as_str();
+        let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
+        let module = frame.module.and_then(|module| report.modules.get(module));
+        let in_module = || module.is_some_and(|module| is_folded_in(module.name(), function));
+        // A function of Rust is in a crate, also where its name does not say in which.
+        let is_rust = is_last_part(function, found.file.as_deref()).then_some("");
+        let name = with_module(function, found.file.as_deref());
+        let is_entry = is_allocation_entry(function, found.file.as_deref());
+        let folded = is_folded(owner.or(is_rust), function) || is_entry || in_module();
+        let whose = match Whose::of(module, Some(found)) {
+            // Without a file, the crate says that it is the standard library's.
+            Whose::Own if folded && owner.is_some() => Whose::Others,
+            whose => whose,
+        };
+        let is_main = name == "main";
+        Self {
+            function: name,
+            found: Some(found),
+            owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
+            marks: Marks { folded, whose, is_entry, is_main, is_in_std: owner == Some("std") },
+        }
+    }
+
+    /// The call of a frame for which there are no symbols.
+    fn without_symbols(report: &'a Report, frame: &Frame) -> Self {
+        let (file, offset) = (file_of(report, frame), frame.offset);
+        let function = match file {
+            Some(file) => format!("{file}+{offset:#x}"),
+            None => format!("{offset:#x}"),
+        };
+        let (function, owner) = (Cow::Owned(function), Cow::Borrowed(file.unwrap_or("?")));
+        // Who called the library says more.
+        let module = frame.module.and_then(|module| report.modules.get(module));
+        let folded = module.is_some_and(Module::is_library);
+        let whose = Whose::of(module, None);
+        let marks = Marks { folded, whose, is_entry: false, is_main: false, is_in_std: false };
+        Self { function, found: None, owner, marks }
+    }
+
+    /// What stands for calls that are not known.
+    fn text(text: &'static str) -> Self {
+        let (folded, is_entry, is_main, is_in_std) = (false, false, false, false);
+        let marks = Marks { folded, whose: Whose::Others, is_entry, is_main, is_in_std };
+        Self { function: text.into(), found: None, owner: text.into(), marks }
+    }
+
+    /// Its function, as a report names it.
+    pub fn name_of_function(&self) -> &str {
+        &self.function
+    }
+
+    /// Its crate, or the name of the module's file.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Gives it another name, from which its crate follows.
+    pub fn rename(&mut self, function: String) {
+        let owner = crate_of(&function).map(str::to_owned);
+        self.marks.folded = is_folded(owner.as_deref(), &function);
+        if let Some(owner) = owner {
+            self.owner = Cow::Owned(owner);
+        }
+        self.function = Cow::Owned(function);
+    }
+
+    /// Its function, file and line as symbols have them.
+    pub fn found(&self) -> Option<&SourceFrame> {
+        self.found
+    }
+
+    /// Its file and line.
+    pub fn source(&self) -> Option<(&str, u32)> {
+        let found = self.found?;
+        found.file.as_deref().zip(found.line)
+    }
+
+    /// What the call is summed by.
+    pub fn name(&self, kind: CallKind) -> Cow<'_, str> {
+        match (kind, self.source()) {
+            (CallKind::Crate, _) => Cow::Borrowed(&self.owner),
+            (CallKind::Line, Some((file, line))) => Cow::Owned(format!("{file}:{line}")),
+            _ => Cow::Borrowed(&self.function),
+        }
+    }
+}
+
+/// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands for
+/// calls which are not known, such as `(no stack)`.
+pub struct Calls<'a> {
+    /// The report that they are of.
+    pub report: &'a Report,
+    /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
+    different: Vec<Call<'a>>,
+    /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
+    marks: Vec<Marks>,
+    /// Whether a call of a script is among them.
+    has_scripts: bool,
+    /// By number: its call, an index of `different`.
+    of_number: Vec<u32>,
+    /// By frame: the numbers of its calls, innermost first.
+    by_frame: Vec<Range<u32>>,
+    /// The number of the first text: they follow the calls.
+    texts: u32,
+    /// Whether none is folded.
+    all_frames: bool,
+}
+
+impl<'a> Calls<'a> {
+    /// The calls of `report`; folded ones are shown only if `all_frames` are wanted.
+    pub fn of(report: &'a Report, all_frames: bool) -> Self {
+        let (mut different, mut of_number) = (Vec::<Call<'_>>::new(), Vec::new());
+        let mut known = HashMap::new();
+        let mut by_frame = Vec::with_capacity(report.frames.len());
+        for frame in &report.frames {
+            let start = of_number.len() as u32;
+            of_number.extend(frame.functions.iter().map(|found| {
+                *known.entry((frame.module, found)).or_insert_with(|| {
+                    different.push(Call::of(report, frame, found));
+                    different.len() as u32 - 1
+                })
+            }));
+            if frame.functions.is_empty() {
+                of_number.push(different.len() as u32);
+                different.push(Call::without_symbols(report, frame));
+            }
+            by_frame.push(start..of_number.len() as u32);
+        }
+        let mut calls = Self {
+            report,
+            different,
+            marks: Vec::new(),
+            has_scripts: false,
+            texts: of_number.len() as u32,
+            of_number,
+            by_frame,
+            all_frames,
+        };
+        calls.name_reserves();
+        calls.marks = calls.different.iter().map(|call| call.marks).collect();
+        calls.has_scripts = calls.marks.iter().any(|marks| marks.whose == Whose::Script);
+        calls.add_texts();
+        calls
+    }
+
+    /// Names what libstdc++ allocates when the loader starts it: memory for exceptions, which it keeps.
+    fn name_reserves(&mut self) {
+        let report = self.report;
+        let with_name = |start: &str| {
+            let modules = report.modules.iter().map(Module::name);
+            modules.map(|name| name.starts_with(start)).collect::<Vec<_>>()
+        };
+        let (libraries, loaders) = (with_name(LIBSTDCXX), with_name(LOADER));
+        if !libraries.contains(&true) {
+            return;
+        }
+        let is_in = |frame: u32, modules: &[bool]| {
+            let frame = report.frames.get(frame as usize);
+            frame.and_then(|frame| modules.get(frame.module?)).is_some_and(|is| *is)
+        };
+        for row in &report.by_stack {
+            let [inner, caller, ..] = row.frames[..] else { continue };
+            if is_in(inner, &libraries)
+                && is_in(caller, &loaders)
+                && let Some(calls) = self.by_frame.get(inner as usize)
+            {
+                for number in calls.clone() {
+                    let call = self.index(number);
+                    self.different[call].function = Cow::Borrowed(RESERVE);
+                    self.different[call].marks.folded = false;
+                }
+            }
+        }
+    }
+
+    /// What of the program's own code has no names or lines.
+    pub fn unnamed(&self) -> Unnamed {
+        // Folded ones are the tracker's.
+        let of = |whose: Whose| {
+            let is = move |marks: &Marks| marks.whose == whose && !marks.folded;
+            self.different.iter().filter(move |call| is(&call.marks))
+        };
+        let own = of(Whose::Own).filter_map(|call| call.found);
+        let has_lines = own.clone().any(|found| found.line.is_some());
+        let is_interpreted =
+            of(Whose::Interpreter).any(|call| call.function.starts_with("_PyEval_"));
+        Unnamed {
+            lines: own.count() > 0 && !has_lines && !is_interpreted,
+            scripts: is_interpreted && !self.has_scripts,
+        }
+    }
+
+    /// All different calls: those with one number in [`index`](Self::index) are one.
+    pub fn different(&self) -> &[Call<'a>] {
+        &self.different
+    }
+
+    /// Has `change` change each of the different calls.
+    pub fn change(&mut self, change: impl FnMut(&mut Call<'a>)) {
+        self.different.iter_mut().for_each(change);
+        for (marks, call) in self.marks.iter_mut().zip(&self.different) {
+            *marks = call.marks;
+        }
+    }
+
+    /// The call with this number, as an index of [`different`](Self::different).
+    pub fn index(&self, number: u32) -> usize {
+        self.of_number[number as usize] as usize
+    }
+
+    /// The call with this number.
+    pub fn get(&self, number: u32) -> &Call<'a> {
+        &self.different[self.index(number)]
+    }
+
+    /// The function of the call with this number, or the text.
+    pub fn function(&self, number: u32) -> &str {
+        self.get(number).name_of_function()
+    }
+
+    /// The frame that a call is of: an index of [`Report::frames`].
+    pub fn frame_of(&self, number: u32) -> Option<usize> {
+        let frame = self.by_frame.partition_point(|calls| calls.end <= number);
+        (frame < self.by_frame.len()).then_some(frame)
+    }
+
+    /// Adds the texts that stacks have in place of calls.
+    fn add_texts(&mut self) {
+        for row in &self.report.by_stack {
+            if let Some(text) = row.label(self.report).or(row.missing())
+                && self.number_of(text).is_none()
+            {
+                self.of_number.push(self.different.len() as u32);
+                let call = Call::text(text);
+                self.marks.push(call.marks);
+                self.different.push(call);
+            }
+        }
+    }
+
+    fn number_of(&self, text: &str) -> Option<u32> {
+        (self.texts..self.of_number.len() as u32).find(|&number| self.function(number) == text)
+    }
+
+    /// Whether this is the number of such a text.
+    pub fn is_text(&self, number: u32) -> bool {
+        number >= self.texts
+    }
+
+    /// All calls of a stack, innermost first, then the text in place of those that are not known: the number of each,
+    /// and whether it is folded. If all would be: none from the innermost of std on, or none at all. `row` is an index
+    /// of [`Report::by_stack`].
+    pub fn of_stack(&self, row: usize) -> Vec<(u32, bool)> {
+        let Some(row) = self.report.by_stack.get(row) else { return Vec::new() };
+        let mut all = Vec::with_capacity(2 * row.frames.len() + 1);
+        for &frame in &row.frames {
+            let numbers = self.by_frame.get(frame as usize).cloned().unwrap_or_default();
+            all.extend(numbers.map(|number| (number, false)));
+        }
+        if !self.all_frames {
+            self.fold(&mut all);
+        }
+        let text = row.label(self.report).or(row.missing());
+        all.extend(text.and_then(|text| Some((self.number_of(text)?, false))));
+        all
+    }
+
+    fn fold(&self, all: &mut [(u32, bool)]) {
+        let marks = |&(number, _): &(u32, bool)| self.marks[self.index(number)];
+        let entry = all.iter().rposition(|call| marks(call).is_entry);
+        let (inner, outer) = all.split_at_mut(entry.unwrap_or(0));
+        inner.iter_mut().for_each(|(_, is_folded)| *is_folded = true);
+        let is_script = |call: &(u32, bool)| marks(call).whose == Whose::Script;
+        let has_script = self.has_scripts && outer.iter().any(is_script);
+        let (mut calls_std, mut shows_any) = (false, false);
+        for call in &mut *outer {
+            let Marks { folded, whose, is_main, is_in_std, .. } = marks(call);
+            let runs_script = has_script && whose == Whose::Interpreter;
+            call.1 = folded || runs_script || is_main && calls_std;
+            shows_any |= !call.1;
+            calls_std = is_in_std;
+        }
+        if !shows_any {
+            // What std does for itself says more than how it allocates.
+            let by_std = outer.iter().position(|call| marks(call).is_in_std).unwrap_or(0);
+            outer[by_std..].iter_mut().for_each(|(_, is_folded)| *is_folded = false);
+        }
+    }
+
+    /// The calls of a stack that are shown, innermost first, then the text in place of those that are not known.
+    pub fn shown(&self, row: usize) -> impl DoubleEndedIterator<Item = u32> + Clone {
+        let all = self.of_stack(row).into_iter();
+        all.filter(|(_, is_folded)| !is_folded).map(|(number, _)| number)
+    }
+
+    /// The same from the innermost call of the program's own code on, if there is one: a library allocates for who
+    /// calls it. All of them if all frames are wanted.
+    pub fn shown_from_own(&self, row: usize) -> impl Iterator<Item = u32> {
+        let shown = self.shown(row);
+        let own = shown.clone().position(|number| self.is_own(number));
+        shown.skip(own.filter(|_| !self.all_frames).unwrap_or(0))
+    }
+
+    /// Whether the call with this number is of the program's own code.
+    pub fn is_own(&self, number: u32) -> bool {
+        self.marks[self.index(number)].whose != Whose::Others
+    }
+}
+
+/// The name of the file of a frame's module.
+fn file_of<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
+    Some(report.modules.get(frame.module?)?.name())
+}
+
+#[doc(hidden)]
+impl BucketRow {
+    /// What a sample stands for; `None` without one.
+    pub fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
+    }
+}
+
+#[doc(hidden)]
+impl StackRow {
+    /// What a sample stands for; `None` without one.
+    pub fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
+    }
+
+    /// The text in place of the calls of a stack that has none, such as `(no stack)`.
+    pub fn label(&self, report: &Report) -> Option<&'static str> {
+        match self.kind {
+            // One that ends before its first frame is called by its end.
+            StackKind::Known if self.frames.is_empty() => self.missing(),
+            StackKind::Known => None,
+            StackKind::NotTaken if report.stack_sampling_bytes.is_some() => {
+                Some("(not in the sample)")
+            }
+            StackKind::NotTaken => Some("(no stack)"),
+            StackKind::Other => Some("(other)"),
+            StackKind::Unknown => Some("(unknown stack)"),
+        }
+    }
+
+    /// The text in place of the frames that are missing above the outermost one, such as
+    /// `(above the frame limit)`.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.end {
+            StackEnd::Complete => None,
+            StackEnd::FrameLimit => Some("(above the frame limit)"),
+            StackEnd::NoUnwindInformation => Some("(no unwind information)"),
+            StackEnd::UnreadableMemory => Some("(unreadable memory)"),
+            StackEnd::LibraryChanged => Some("(a library that came or went)"),
+        }
+    }
+}
+
+impl Report {
+    /// By function; empty in a trace without stacks. Frames of the standard library and of
+    /// allocation machinery are folded, unless `all_frames` are wanted.
+    pub fn by_function(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Function, all_frames)
+    }
+
+    /// By source line, as [`by_function`](Self::by_function). Of each stack: the innermost line of the program's own code, or
+    /// of any code if there is none, and the lines that it was called from.
+    pub fn by_line(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Line, all_frames)
+    }
+
+    /// By crate, as [`by_function`](Self::by_function).
+    pub fn by_crate(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Crate, all_frames)
+    }
+
+    /// The functions of a stack, innermost first: `stack` is an index of
+    /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
+    pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
+        let calls = Calls::of(self, all_frames);
+        calls.shown(stack).map(|call| calls.function(call).to_owned()).collect()
+    }
+
+    /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
+    pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
+        Calls::of(self, false).summed(CallKind::Function, true)
+    }
+
+    pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
+        Calls::of(self, all_frames).rows(kind)
+    }
+}
+
+impl Calls<'_> {
+    /// The rows of all stacks.
+    pub fn rows(&self, kind: CallKind) -> Vec<CallRow> {
+        self.summed(kind, kind == CallKind::Line)
+    }
+
+    /// `from_own`: from the innermost call of the program's own code on.
+    fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
+        let mut table = CallTable::default();
+        // PERF: by call: its row. A name is made once for each call, not for each stack.
+        let mut row_of = vec![None; self.different.len()];
+        for (number, stack) in self.report.by_stack.iter().enumerate() {
+            let mut add = |(depth, call): (usize, u32)| {
+                // A text has a row only where there is no call.
+                if depth > 0 && self.is_text(call) {
+                    return;
+                }
+                let row = *row_of[self.index(call)].get_or_insert_with(|| {
+                    let call = self.get(call);
+                    table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))
+                });
+                table.add(row, number, stack, depth == 0);
+            };
+            match from_own {
+                true => self.shown_from_own(number).enumerate().for_each(&mut add),
+                false => self.shown(number).enumerate().for_each(&mut add),
+            }
+        }
+        let mut rows = table.rows;
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+}
+
+/// The rows of functions, lines or crates.
+#[derive(Default)]
+struct CallTable {
+    rows: Vec<CallRow>,
+    by_name: HashMap<String, usize>,
+    /// By row: the last stack that was counted in it.
+    counted: Vec<usize>,
+}
+
+impl CallTable {
+    /// The row with this name, new if need be.
+    fn row(&mut self, name: &str, source: Option<(&str, u32)>) -> usize {
+        if let Some(&row) = self.by_name.get(name) {
+            return row;
+        }
+        let row = self.rows.len();
+        let (file, line) = (source.map(|(file, _)| file.to_owned()), source.map(|(_, line)| line));
+        self.rows.push(CallRow { name: name.to_owned(), file, line, ..CallRow::default() });
+        self.counted.push(usize::MAX);
+        self.by_name.insert(name.to_owned(), row);
+        row
+    }
+
+    /// Adds the figures of a stack to a row, once.
+    fn add(&mut self, row: usize, number: usize, stack: &StackRow, is_own: bool) {
+        if std::mem::replace(&mut self.counted[row], number) != number {
+            self.rows[row].add(stack, is_own);
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The crate of a function, by its demangled name, and which functions a report folds; `own.rs` says which code is the
+//! program's own.
+
+use std::borrow::Cow;
+
+/// Crates whose functions allocate for others.
+const FOLDED_CRATES: &[&str] = &[
+    "std",
+    "core",
+    "alloc",
+    "hashbrown",
+    "serde_core",
+    "memledger",
+    "__rustc",
+    "mimalloc",
+    "libmimalloc_sys",
+    "tikv_jemallocator",
+    "tikv_jemalloc_sys",
+    "__gnu_cxx",
+];
+
+/// Functions in no crate that allocate for others and are not called so, or that a thread starts in.
+const FOLDED_FUNCTIONS: &[&str] = &[
+    "posix_memalign",
+    "memalign",
+    "__cxa_allocate_exception",
+    "_start",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+    "__rust_try",
+    "rust_panic",
+];
+
+/// What the names of functions in no crate have, in upper or lower case, that allocate for others: `xmalloc`, `g_malloc0_n`,
+/// `CRYPTO_realloc`, `_PyMem_RawStrdup`.
+const ALLOCATOR_NAMES: &[&str] = &["malloc", "calloc", "realloc", "strdup", "strndup", "memdup"];
+
+/// How such names end, and those of the functions that free for others: `rtvec_alloc`, `CRYPTO_zalloc`; `list_dealloc`.
+const ALLOCATOR_END: &str = "alloc";
+const DEALLOCATOR_END: &str = "dealloc";
+
+/// How the names of functions begin through which a program allocates.
+const ENTRY_PREFIXES: &[&str] = &[
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rust_no_alloc",
+    "__rdl_",
+    "__rg_",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "operator new",
+    "_obstack_",
+];
+
+/// Functions of one kind of module that allocate for others: how the names of the modules begin, and those of the
+/// functions.
+const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
+    (
+        &["python", "libpython"],
+        &[
+            "PyMem_",
+            "_PyMem_",
+            "_PyObject_Arena",
+            "_PyObject_New",
+            "_PyObject_GC_",
+            "_PyType_AllocNoTrack",
+            "_PyArena_",
+            "new_arena",
+            "allocate_from_new_pool",
+            "block_new",
+            "arena_map_",
+            "list_resize",
+            "list_preallocate_exact",
+            "resize_compact",
+        ],
+    ),
+    (
+        &["_multiarray_umath"],
+        &["PyDataMem_", "PyArray_NewFromDescr", "npy_alloc_cache", "_npy_alloc_cache"],
+    ),
+];
+
+/// The crate of a function, or the outermost namespace of C++; `None` of a function of C.
+pub(super) fn crate_of(function: &str) -> Option<&str> {
+    let Some(inner) = function.strip_prefix('<') else { return first_name(function) };
+    // `<Type as Trait>::method`, `<Type>::method`, `<impl Trait for Type>::method`.
+    let inner = &inner[..end_of_angles(inner)];
+    if let Some((of, to)) = split_outside(inner.strip_prefix("impl ").unwrap_or(inner), " for ") {
+        return crate_of_type(to).or_else(|| crate_of_type(of));
+    }
+    match split_outside(inner, " as ") {
+        Some((of, by)) => crate_of_type(of).or_else(|| crate_of_type(by)),
+        None => crate_of_type(inner),
+    }
+}
+
+/// The crate of a type; `None` of a primitive type, or of a parameter.
+fn crate_of_type(text: &str) -> Option<&str> {
+    let mut text = text.trim_start();
+    loop {
+        let rest = ["&", "*const ", "*mut ", "mut ", "dyn ", "[", "(", "impl "]
+            .iter()
+            .find_map(|prefix| text.strip_prefix(prefix));
+        match rest {
+            Some(rest) => text = rest.trim_start(),
+            None => break,
+        }
+    }
+    // A function has no crate of its own; the words after it are its parameters and its result.
+    if ["fn(", "extern ", "unsafe "].iter().any(|prefix| text.starts_with(prefix)) {
+        return None;
+    }
+    // A lifetime.
+    if let Some(rest) = text.strip_prefix('\'') {
+        return crate_of_type(rest.split_once(' ')?.1);
+    }
+    if text.starts_with('<') { crate_of(text) } else { first_name(text) }
+}
+
+/// The first of several names with `::` between them.
+fn first_name(text: &str) -> Option<&str> {
+    // NOTE: not of generic arguments, which the last part of a name can have without a path.
+    let (head, _) = split_outside(text, "::")?;
+    let head = head.split('<').next().unwrap_or(head);
+    // A function template of C++ begins with its return type.
+    let name = head.rsplit(' ').next().unwrap_or(head);
+    // v0 names can have the hash of a crate: `name[0123abcd]`.
+    let name = name.split('[').next().unwrap_or(name);
+    let is_name = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// The position of the `>` that ends what `text` begins within, or its length.
+pub(crate) fn end_of_angles(text: &str) -> usize {
+    let mut depth = 1;
+    let mut last = ' ';
+    for (at, char) in text.char_indices() {
+        match char {
+            '<' => depth += 1,
+            // `->` is no bracket.
+            '>' if last != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+        last = char;
+    }
+    text.len()
+}
+
+/// Splits `text` at the first `by` that is in no brackets.
+pub(crate) fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
+    let mut depth = 0_i32;
+    let mut last = ' ';
+    for (at, char) in text.char_indices() {
+        match char {
+            '<' | '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            '>' if last != '-' => depth -= 1,
+            _ if depth == 0 && text[at..].starts_with(by) => {
+                return Some((&text[..at], &text[at + by.len()..]));
+            }
+            _ => {}
+        }
+        last = char;
+    }
+    None
+}
+
+/// The crate of a source file: the part of its path that Cargo or the Rust project has named after
+/// the crate. Debug information of lines only has the names of functions without their crates.
+pub(super) fn crate_of_file(path: &str) -> Option<&str> {
+    // The sources of std, as the Rust project builds them and as `rust-src` installs them.
+    if let Some((before, rest)) = path.split_once("/library/")
+        && (before.starts_with("/rustc/") || before.ends_with("/rustlib/src/rust"))
+    {
+        return rest.split('/').next();
+    }
+    if is_of_tracker(path) {
+        return Some("memledger");
+    }
+    // A registry has NAME-VERSION; so do the dependencies of std.
+    let (_, rest) = path
+        .split_once("/registry/src/")
+        .map_or_else(|| path.split_once("/rust/deps/"), |(_, rest)| rest.split_once('/'))?;
+    let folder = rest.split('/').next()?;
+    let version = folder
+        .match_indices('-')
+        .find(|(at, _)| folder.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit));
+    version.map(|(at, _)| &folder[..at])
+}
+
+/// Whether a source file is the tracker's, of a program that has it from its repository or its folder: the one that this
+/// library is built from.
+fn is_of_tracker(path: &str) -> bool {
+    let repository = env!("CARGO_MANIFEST_DIR").strip_suffix("/crates/analysis");
+    let within = repository.and_then(|folder| path.strip_prefix(folder));
+    within.is_some_and(|within| within.starts_with("/src/") || within.starts_with("/crates/"))
+        || path.contains("/git/checkouts/memledger-")
+}
+
+/// The function with its crate and module, which are those of its source file where the debug
+/// information has only the last part of its name: that of lines only.
+pub(crate) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
+    let path = file.and_then(|file| file.strip_suffix(".rs"));
+    let Some(path) = path.filter(|_| is_last_part(function, file)) else {
+        return Cow::Borrowed(function);
+    };
+    let within = path.rsplit_once("/src/").map_or(path, |(_, within)| within);
+    let within = within.strip_prefix("src/").unwrap_or(within);
+    // A path without `src` is of a test or an example; its folders are no modules.
+    let within = if within == path { path.rsplit('/').next().unwrap_or(path) } else { within };
+    let owner = file.and_then(crate_of_file).map(|name| name.replace('-', "_"));
+    let modules = within.split('/').filter(|name| !matches!(*name, "lib" | "main" | "mod"));
+    let mut parts: Vec<_> = owner.as_deref().into_iter().chain(modules).collect();
+    parts.push(function);
+    Cow::Owned(parts.join("::"))
+}
+
+/// Whether the debug information has only the last part of this function's name.
+pub(crate) fn is_last_part(function: &str, file: Option<&str>) -> bool {
+    file.is_some_and(|file| file.ends_with(".rs")) && crate_of(function).is_none()
+}
+
+/// The last part of a function's name, without its generic arguments: `add` of `a::Words<T>::add::<u8>`.
+pub(crate) fn last_part(function: &str) -> &str {
+    let end = match function.strip_suffix('>').map(start_of_angles) {
+        // `<T as Trait>` alone is no function with arguments.
+        Some(start) if start > 0 => start,
+        _ => function.len(),
+    };
+    let path = function[..end].trim_end_matches("::");
+    // Where the last `::` is that is in no brackets.
+    let mut start = 0;
+    while let Some((before, _)) = split_outside(&path[start..], "::") {
+        start += before.len() + 2;
+    }
+    &path[start..]
+}
+
+/// The position of the `<` that begins what `text` ends within, or 0.
+fn start_of_angles(text: &str) -> usize {
+    let mut depth = 1;
+    for (at, char) in text.char_indices().rev() {
+        match char {
+            // `->` is no bracket.
+            '>' if !text[..at].ends_with('-') => depth += 1,
+            '<' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    0
+}
+
+/// Whether a report folds the frames of a function of this crate.
+pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
+    match owner {
+        Some(name) => FOLDED_CRATES.contains(&name),
+        None => {
+            FOLDED_FUNCTIONS.contains(&function)
+                || function.starts_with("__libc_start_")
+                || is_allocation_entry(function, None)
+                || is_allocator(function)
+        }
+    }
+}
+
+/// Whether a function in no crate allocates for others, by its name. Allocates nothing.
+fn is_allocator(function: &str) -> bool {
+    // Without the parameters that C++ has, and without what a compiler adds to copies of a function.
+    let name = function.split(['(', '<', '.']).next().unwrap_or(function).as_bytes();
+    let is = |text: &[u8], with: &str| text.eq_ignore_ascii_case(with.as_bytes());
+    let has = |with: &&str| name.windows(with.len()).any(|part| is(part, with));
+    let ends = |with: &str| name.len() >= with.len() && is(&name[name.len() - with.len()..], with);
+    ALLOCATOR_NAMES.iter().any(has) || ends(ALLOCATOR_END) && !ends(DEALLOCATOR_END)
+}
+
+/// Whether a report folds a function of the module with this file name, as one that allocates for others there.
+pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
+    let begins = |name: &str, with: &[&str]| with.iter().any(|start| name.starts_with(start));
+    ALLOCATORS_IN_MODULES
+        .iter()
+        .any(|(modules, functions)| begins(module, modules) && begins(function, functions))
+}
+
+/// Whether a report folds a function, by its demangled name alone. Allocates nothing.
+pub fn is_folded_by_name(function: &str) -> bool {
+    is_folded(crate_of(function), function)
+}
+
+/// Whether this is a function through which a program allocates. What it calls is the allocator, and
+/// what that is made of: a wrapper around another one can have any name.
+pub fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
+    let name = function.strip_prefix("__rustc::").unwrap_or(function);
+    // Rust's entries end with a jump to the allocator, so they are on no stack unless they are
+    // inlined. The functions of std that call them are, and may have their names without their crate.
+    let of_std = match name.strip_prefix("alloc::alloc::") {
+        Some(name) => Some(name),
+        None => file.filter(|file| file.ends_with("/library/alloc/src/alloc.rs")).and(Some(name)),
+    };
+    of_std.is_some_and(|name| matches!(name, "alloc" | "alloc_zeroed" | "realloc"))
+        || ENTRY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_of_a_file_is_in_its_path() {
+        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let cases = [
+            ("/rustc/5980/library/alloc/src/raw_vec/mod.rs", Some("alloc")),
+            ("/home/a/.rustup/lib/rustlib/src/rust/library/std/src/fs.rs", Some("std")),
+            ("/rust/deps/hashbrown-0.15.5/src/raw/mod.rs", Some("hashbrown")),
+            (&format!("{registry}/proc-macro2-1.0.101/src/lib.rs"), Some("proc-macro2")),
+            (&format!("{registry}/serde_json-1.0.1/src/de.rs"), Some("serde_json")),
+            ("/home/a/library/src/main.rs", None),
+            ("src/main.rs", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(crate_of_file(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_module_of_a_short_name_is_in_the_path_of_its_file() {
+        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let cases = [
+            (
+                "new2",
+                Some(&*format!("{registry}/proc-macro2-1.0.1/src/lib.rs")),
+                "proc_macro2::new2",
+            ),
+            ("ty<A>", Some(&format!("{registry}/syn-3.0.1/src/ty.rs")), "syn::ty::ty<A>"),
+            ("{closure#0}", Some("/home/a/game/src/level/mod.rs"), "level::{closure#0}"),
+            ("load", Some("src/level/mesh.rs"), "level::mesh::load"),
+            ("main", Some("src/main.rs"), "main"),
+            ("main", Some("/home/a/examples/parse.rs"), "parse::main"),
+            ("level::load", Some("src/level/mesh.rs"), "level::load"),
+            (
+                "<level::Mesh as a::Load>::load",
+                Some("src/mesh.rs"),
+                "<level::Mesh as a::Load>::load",
+            ),
+            ("load", Some("/home/a/mesh.c"), "load"),
+            ("load", None, "load"),
+        ];
+        for (function, file, expected) in cases {
+            assert_eq!(with_module(function, file), expected, "{function}");
+        }
+    }
+
+    #[test]
+    fn the_last_part_of_a_name_has_no_path_and_no_arguments() {
+        for (function, expected) in [
+            ("add", "add"),
+            ("a::Words::add", "add"),
+            ("a::Words<b::T>::add::<c::U>", "add"),
+            ("<a::Words as core::ops::Add<b::T>>::add", "add"),
+            ("add<alloc::vec::Vec<u8>, fn(u8) -> b::T>", "add"),
+            ("a::add<fn() -> u8>", "add"),
+            ("a::{impl#1}::add<[b::T; 4]>", "add"),
+            ("a::add::{closure}", "{closure}"),
+            ("{closure}<u8>", "{closure}"),
+            ("<a::T as b::Trait>", "<a::T as b::Trait>"),
+            ("a::", "a"),
+            ("", ""),
+            (">", ">"),
+            ("é<é>", "é"),
+        ] {
+            assert_eq!(last_part(function), expected, "{function}");
+        }
+    }
+
+    #[test]
+    fn the_crate_is_that_of_the_type() {
+        let cases = [
+            ("parse_sources::parse::file", Some("parse_sources")),
+            ("parse[91f0]::file", Some("parse")),
+            ("<alloc::vec::Vec<parse::Token> as core::clone::Clone>::clone", Some("alloc")),
+            ("<parse::Token as core::clone::Clone>::clone", Some("parse")),
+            ("<&mut parse::Tokens as core::iter::Iterator>::next", Some("parse")),
+            ("<[T] as alloc::slice::hack::ConvertVec>::to_vec", Some("alloc")),
+            ("<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", Some("alloc")),
+            ("<impl core::fmt::Display for parse::Token>::fmt", Some("parse")),
+            ("<dyn core::ops::Fn<(), Output = parse::A> as core::ops::Fn>::call", Some("core")),
+            ("<fn(u8) -> parse::A as core::ops::FnOnce>::call_once", Some("core")),
+            ("<<parse::A as parse::B>::C as core::fmt::Debug>::fmt", Some("parse")),
+            ("alloc::vec::{impl#13}::extend<parse::A>", Some("alloc")),
+            ("core::ptr::drop_in_place<parse::A>", Some("core")),
+            ("std::vector<int>::push_back(int&&)", Some("std")),
+            ("void scene::load<int>(int)", Some("scene")),
+            ("{closure#0}<&str, (), parse::file::{closure_env#0}<parse::A>>", None),
+            ("push<u8, alloc::alloc::Global>", None),
+            ("scene::Mesh<int, scene::Point>::load", Some("scene")),
+            ("malloc", None),
+            ("operator new(unsigned long)", None),
+            ("", None),
+            ("<", None),
+            ("::", None),
+            ("<'", None),
+        ];
+        for (function, expected) in cases {
+            assert_eq!(crate_of(function), expected, "{function}");
+        }
+    }
+
+    #[test]
+    fn the_tracker_is_known_by_its_files() {
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/containers/vec.rs")
+            .replace("/crates/analysis", "");
+        let git =
+            "/home/user/.cargo/git/checkouts/memledger-0123456789abcdef/89abcde/src/alloc/hook.rs";
+        for (file, module) in [(&*own, "containers::vec"), (git, "alloc::hook")] {
+            let function = with_module("resize<u8>", Some(file));
+            assert_eq!(function, format!("memledger::{module}::resize<u8>"));
+            assert!(is_folded(crate_of_file(file), &function));
+        }
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/leaking_server.rs")
+            .replace("/crates/analysis", "");
+        assert_eq!(crate_of_file(&example), None);
+    }
+
+    #[test]
+    fn allocation_machinery_is_folded() {
+        for function in [
+            "<alloc::raw_vec::RawVec<T> as core::ops::Drop>::drop",
+            "alloc::raw_vec::finish_grow",
+            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+            "__rust_alloc",
+            "__rustc::__rust_alloc",
+            "__rustc[0123]::__rust_realloc",
+            "malloc",
+            "operator new(unsigned long)",
+            "xmalloc",
+            "g_malloc0_n",
+            "ggc_internal_alloc(unsigned long, void (*)(void*), unsigned long, unsigned long)",
+            "sqlite3MemMalloc",
+            "_PyMem_RawStrdup",
+            "gc_alloc.constprop.0",
+            "_obstack_begin",
+            "__libc_start_main_impl",
+            "std::rt::lang_start::{{closure}}",
+        ] {
+            assert!(is_folded(crate_of(function), function), "{function}");
+        }
+        for function in [
+            "parse::file",
+            "main",
+            "serde_json::de::from_str",
+            "XML_Parse",
+            "allocate_rooms",
+            "list_dealloc",
+            "Pool::alloc(int)",
+            "keep(void* (*)(malloc))",
+        ] {
+            assert!(!is_folded(crate_of(function), function), "{function}");
+        }
+    }
+}

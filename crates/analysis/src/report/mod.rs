@@ -1,0 +1,48 @@
+//! The report: plain numbers and names, the same whether they come from a file or from the
+//! process itself. Its JSON form is documented as `memledger.report/1`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `build.rs` | makes a report: sums, and sorts |
+//! | `largest.rs` | the largest live blocks |
+//! | `rows.rs` | the rows |
+//! | `calls.rs` | functions, lines and crates, made from stacks |
+//! | `crates.rs` | the crate of a function, and which functions are folded |
+//! | `rss.rs` | the resident memory |
+//! | `series.rs` | how the figures of all blocks went |
+//! | `stacks.rs` | the rows of stacks, and their frames |
+//! | `sums.rs` | sums buckets into rows |
+//! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
+//! | `types.rs` | all else in a report |
+
+pub(super) mod build;
+mod calls;
+mod crates;
+mod largest;
+mod llm;
+mod own;
+mod rows;
+mod rss;
+mod series;
+mod stacks;
+mod sums;
+mod top_live;
+mod types;
+mod untracked;
+
+pub use calls::CallRow;
+pub use calls::Calls;
+pub(crate) use calls::{Call, CallKind};
+pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
+pub use crates::{is_allocation_entry, is_folded_by_name};
+pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
+pub use own::short_path;
+pub use rows::{
+    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
+    StackRow, ThreadRow,
+};
+pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
+pub use series::{ThreadSeries, TimePoint, TimeSeries};
+pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
+pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
+pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

@@ -1,0 +1,282 @@
+//! The parts of a report about all blocks together.
+
+use super::llm::LlmTagRow;
+use super::rows::{
+    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
+    StackRow, ThreadRow,
+};
+use super::rss::Rss;
+use super::series::TimeSeries;
+use super::untracked::Untracked;
+use crate::callstacks::StackEnd;
+use crate::columns::Totals;
+use crate::findings::{Finding, FreedIn};
+use crate::symbols::{CodeRange, Module, Symbolizer};
+
+/// Everything known about the memory of one run.
+///
+/// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
+/// Each of the `by_` lists divides the same blocks another way: every column but the peaks,
+/// `moved_in` and `moved_out` sums to [`totals`](Self::totals). In all columns, a block counts in
+/// the row of its *first* allocation, whichever thread frees or reallocates it; but in `by_size`, a
+/// block that is reallocated to a size of another class moves to that class, and in `by_stack`, to
+/// the stack of its reallocation. Lists are sorted by
+/// live bytes, then allocated bytes (both descending), then by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was traced.
+    pub trace: TraceInfo,
+    /// All blocks together.
+    pub totals: Totals,
+    /// When all blocks together were at their peak.
+    pub peak: PeakMoment,
+    /// Losses and contradictions in the trace.
+    pub losses: Losses,
+    /// What the writer traced after it had made its own report.
+    pub after_report: AfterReport,
+    /// The moments that the program has named, in their order.
+    pub bookmarks: Vec<Bookmark>,
+    /// How live and allocated memory went; not in JSON.
+    pub timeline: TimeSeries,
+    /// By scope stack.
+    pub by_scope: Vec<ScopeRow>,
+    /// By group.
+    pub by_group: Vec<GroupRow>,
+    /// By group and name.
+    pub by_name: Vec<NameRow>,
+    /// By thread.
+    pub by_thread: Vec<ThreadRow>,
+    /// By root heap. Most traces have one; `track_c_malloc!` adds another.
+    pub by_heap: Vec<HeapRow>,
+    /// By size, in classes that double.
+    pub by_size: Vec<SizeRow>,
+    /// By call stack; empty in a trace without stacks.
+    pub by_stack: Vec<StackRow>,
+    /// The frames of these stacks.
+    pub frames: Vec<Frame>,
+    /// The files that these frames are in.
+    pub modules: Vec<Module>,
+    /// The parts of these files that are loaded as code, each with its module, an index of
+    /// [`modules`](Self::modules); empty until [`symbolize`](Self::symbolize) finds some.
+    pub code: Vec<(usize, CodeRange)>,
+    /// The values of Unreal's memory tags; empty unless the trace has them.
+    pub llm_tags: Vec<LlmTagRow>,
+    /// The resident memory of the program (RSS), and what it was; `None` if the trace does not say.
+    pub rss: Option<Rss>,
+    /// What of the program's memory may be in no block.
+    pub untracked: Untracked,
+    /// By all of these together, in the order of their numbers
+    /// ([`BlockEvent::bucket`](crate::BlockEvent::bucket)); empty unless
+    /// [`Analyzer::by_bucket`](crate::Analyzer::by_bucket) asks for it.
+    pub by_bucket: Vec<BucketRow>,
+    /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
+    pub stack_sampling_bytes: Option<u64>,
+    /// If stacks are only those of scopes with a text in their path: the text, in lower case
+    /// ([`Analyzer::stacks_in_scope`](crate::Analyzer::stacks_in_scope)).
+    pub stacks_in_scope: Option<String>,
+    /// The largest blocks still live, the largest first.
+    pub largest_live: Vec<LiveBlock>,
+    /// What to look at first; `None` unless [`Analyzer::find`](crate::Analyzer::find) was asked
+    /// and its answer put here.
+    pub findings: Option<Vec<Finding>>,
+    /// Who frees what another allocates; empty unless
+    /// [`Analyzer::freed_in`](crate::Analyzer::freed_in) was asked and its answer put here.
+    pub freed_in: Vec<FreedIn>,
+}
+
+impl Report {
+    /// Finds the functions of all frames for which the trace has no symbols: asks once for each of them
+    /// that is in a module. Costs what the symbolizer costs.
+    pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
+        let mut is_asked_for = vec![false; self.modules.len()];
+        for frame in self.frames.iter_mut().filter(|frame| frame.functions.is_empty()) {
+            if let Some(number) = frame.module
+                && let Some(module) = self.modules.get(number)
+            {
+                frame.functions = symbolizer.frames(module, frame.offset);
+                is_asked_for[number] = true;
+            } else if let (None, Some(pid)) = (frame.module, self.trace.pid) {
+                frame.functions = symbolizer.made_at_run_time(pid, frame.offset);
+            }
+        }
+        self.code.retain(|(module, _)| !is_asked_for[*module]);
+        for (number, module) in self.modules.iter().enumerate().filter(|(at, _)| is_asked_for[*at])
+        {
+            self.code.extend(symbolizer.code(module).into_iter().map(|range| (number, range)));
+        }
+    }
+}
+
+/// What was traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceInfo {
+    /// The program's name, if the trace says it.
+    pub program: Option<String>,
+    /// Its process id, if the trace says it.
+    pub pid: Option<u32>,
+    /// The id of the process that had started it, or had inherited it, when the recording began, if the
+    /// trace says it.
+    pub parent_pid: Option<u32>,
+    /// How long it was traced: up to the writer's report, else to the last marker.
+    pub duration_ns: u64,
+    /// The largest distance between two time stamps that have a memory event between them.
+    pub time_resolution_ns: u64,
+    /// How many events the report is made from.
+    pub events: u64,
+    /// Whether tracking began with the process; `None` if the writer does not say. It is also true
+    /// for a trace that joined such a recording later and begins with all blocks that were live
+    /// then.
+    pub from_process_start: Option<bool>,
+    /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
+    /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
+    pub scopes_off: Vec<TimeSpan>,
+    /// Whether the tracker in the program was built with optimisation; without it an event costs 28
+    /// times as much. `None` if the writer does not say.
+    pub tracker_optimized: Option<bool>,
+    /// The time at which the events of the trace begin: 0 for a trace from the start, otherwise the
+    /// time at which it joined a running recording. `None` if the writer does not say.
+    pub recording_since_ns: Option<u64>,
+    /// Blocks live at that time, with which the trace begins: they count as allocations. `None` if
+    /// the writer did not know them, or does not say.
+    pub initial_live_blocks: Option<u64>,
+    /// Whether allocations and frees are recorded: the channel `memory`; `None` if the writer does
+    /// not say. It is also false for a trace that has the values of Unreal's memory tags
+    /// ([`Report::llm_tags`]), and no allocations and frees.
+    pub memory_recorded: Option<bool>,
+    /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a fork, allocations
+    /// and frees of the parent's other threads just before the fork.
+    pub missed_at_start: u64,
+    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no [contradiction](Losses::contradictions),
+    /// no memory that is [known to be missing](Untracked::is_missing), and the trace has its [end](Self::ended).
+    pub complete: bool,
+    /// Whether the trace has its end. The end of
+    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
+    /// a trace of that writer counts as ended when its source could be read to the end and has a
+    /// sync, which the writer sends after the start of the trace. A trace that was cut later,
+    /// between two packets, shows the cut only where a serial is missing.
+    pub ended: bool,
+}
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeSpan {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended; in a report as of an earlier moment, that moment.
+    pub to_ns: u64,
+}
+
+/// A moment with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bookmark {
+    /// Its name, as the program printed it.
+    pub name: String,
+    /// When it was set: no earlier than any event before it in the order, and no later than any
+    /// after it.
+    pub at_ns: u64,
+}
+
+/// The position of the peak of all blocks between the times in the trace.
+///
+/// The trace gives a time every 10 ms while something happens, every millisecond at the start of a
+/// recording, and at each bookmark.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeakMoment {
+    /// The last time in the trace before the peak.
+    pub from_ns: u64,
+    /// The first time in the trace after the peak; `None` if there is none, or none yet.
+    pub to_ns: Option<u64>,
+    /// The last bookmark before the peak, by the order of events.
+    pub after_bookmark: Option<String>,
+    /// The first bookmark after the peak.
+    pub before_bookmark: Option<String>,
+}
+
+/// Losses and contradictions in the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// Events that are known to be missing.
+    pub lost_events: u64,
+    /// More are missing, but the number is unknown: `lost_events` is `null` in JSON.
+    pub lost_unknown: bool,
+    /// Places in the order of events where some are missing.
+    pub serial_holes: u64,
+    /// Frees of blocks that were never allocated.
+    pub unmatched_frees: u64,
+    /// Frees of unknown blocks in a trace that began after its process: the blocks may be older.
+    pub frees_of_earlier_blocks: u64,
+    /// Allocations of an address that was still live.
+    pub duplicate_allocations: u64,
+    /// Bytes of the trace that could not be read.
+    pub truncated_bytes: u64,
+    /// Scopes that were left in another order than they were entered, as counted by the writer.
+    pub scope_misuses: u64,
+    /// Allocations and reallocations whose stack has more frames than the program's limit. This and
+    /// the next four count those in [`Report::by_stack`].
+    pub stacks_over_frame_limit: u64,
+    /// Those whose stack lacks its outer frames, because code has no unwind information.
+    pub stacks_without_unwind_information: u64,
+    /// Those whose stack lacks its outer frames, because its memory could not be read.
+    pub stacks_unreadable: u64,
+    /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next frame can be in
+    /// one that was loaded in its place.
+    pub stacks_in_changed_libraries: u64,
+    /// Those whose stack is `(other)`, because the program's table of stacks was full.
+    pub stacks_other: u64,
+}
+
+impl Losses {
+    /// Frees of blocks that were never allocated, and allocations of live addresses: figures are wrong by the events
+    /// that were not seen.
+    pub fn contradictions(&self) -> u64 {
+        self.unmatched_frees.saturating_add(self.duplicate_allocations)
+    }
+
+    /// Counts the stacks that are not whole.
+    pub(crate) fn count_stacks(&mut self, rows: &[StackRow]) {
+        for row in rows {
+            let taken = row.figures.allocations + row.figures.reallocations;
+            match (row.kind, row.end) {
+                (StackKind::Other, _) => self.stacks_other += taken,
+                (_, StackEnd::Complete) => {}
+                (_, StackEnd::FrameLimit) => self.stacks_over_frame_limit += taken,
+                (_, StackEnd::NoUnwindInformation) => {
+                    self.stacks_without_unwind_information += taken;
+                }
+                (_, StackEnd::UnreadableMemory) => self.stacks_unreadable += taken,
+                (_, StackEnd::LibraryChanged) => self.stacks_in_changed_libraries += taken,
+            }
+        }
+    }
+}
+
+/// The counts of events after the writer's own report. No other figure includes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AfterReport {
+    /// Allocations; a reallocation is not one.
+    pub allocations: u64,
+    /// Frees of known blocks.
+    pub frees: u64,
+    /// The sizes of all allocations and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+    /// How many threads were in a call of the allocator when the recording ended, at most: what it allocated or freed is in no figure.
+    /// Where a process was killed, each of its threads can have been in one.
+    pub in_flight: u64,
+}
+
+impl AfterReport {
+    pub(crate) fn add_bytes(&mut self, bytes: u64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
+    }
+
+    pub(crate) fn subtract_bytes(&mut self, bytes: u64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_sub(bytes);
+    }
+}

@@ -1,0 +1,280 @@
+//! The functions of addresses, from binaries and their debug information.
+//!
+//! `addr2line` reads the debug information. It was chosen by measurement: docs/stacks.md has the
+//! table. Nothing here takes a lock, but the allocator's.
+//!
+//! ```text
+//! search.rs        where the files of a module can be
+//! object_file.rs   one ELF file, and whether it is the right one
+//! dwarf.rs         its debug information
+//! symbol_table.rs  its symbols
+//! go_functions.rs  what Go's runtime knows of its functions
+//! perf_map.rs      functions that a process has made at run time
+//! ```
+
+mod dwarf;
+mod go_functions;
+mod object_file;
+mod perf_map;
+mod search;
+mod symbol_table;
+
+use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
+use dwarf::Dwarf;
+use object_file::ObjectFile;
+use perf_map::PerfMap;
+use search::{Found, Search};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use symbol_table::SymbolTable;
+
+/// Finds functions in the binaries of modules and in their debug information, as
+/// [docs/stacks.md](https://github.com/memledger/memledger/blob/main/docs/stacks.md#symbols) says. A
+/// file of another build is refused.
+///
+/// A module's files are searched for when the first of its addresses is asked for. The sections that
+/// are needed are read into memory, and stay there: up to the size of the file, and again as much.
+///
+/// # Examples
+/// ```
+/// use memledger_analysis::{Analyzer, Binaries};
+///
+/// let mut report = Analyzer::new().report();
+/// let mut binaries = Binaries::new(&["target/debug-files".into()]);
+/// report.symbolize(&mut binaries);
+/// for note in binaries.take_notes() {
+///     eprintln!("{note}");
+/// }
+/// ```
+#[derive(Default)]
+pub struct Binaries {
+    search: Search,
+    modules: HashMap<Key, Option<Binary>>,
+    /// By process: the functions that it has made at run time.
+    made: HashMap<u32, PerfMap>,
+    notes: Vec<String>,
+}
+
+/// What identifies a file: its path, and its build id or its stamp.
+type Key = (String, Vec<u8>, Option<FileStamp>);
+
+fn key(module: &Module) -> Key {
+    (module.path.clone(), module.build_id.clone(), module.stamp)
+}
+
+/// The symbols of one module.
+struct Binary {
+    file: ObjectFile,
+    dwarf: Option<Dwarf>,
+    symbols: SymbolTable,
+    /// A sentence has said that some of the debug information is damaged.
+    is_damaged: bool,
+}
+
+impl Binaries {
+    /// Searches `folders`, then the paths from which modules were loaded, then the system's folders.
+    pub fn new(folders: &[PathBuf]) -> Self {
+        Self { search: Search::new(folders), ..Self::default() }
+    }
+
+    /// Asks `fetch` for files that are not on this machine, by build id in hexadecimal, and by what
+    /// is needed: `"debuginfo"` or `"executable"`, as a debuginfod server calls them. It returns
+    /// the path of a file, `None` if there is none, or one sentence that says why it cannot.
+    pub fn fetch_with(
+        mut self,
+        fetch: impl FnMut(&str, &str) -> Result<Option<PathBuf>, String> + 'static,
+    ) -> Self {
+        self.search.fetch_with(Box::new(fetch));
+        self
+    }
+
+    /// The sentences since the last call: why modules have no symbols, or not all.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+}
+
+impl std::fmt::Debug for Binaries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let modules = self.modules.keys().map(|(path, ..)| path).collect::<Vec<_>>();
+        f.debug_struct("Binaries").field("modules", &modules).finish_non_exhaustive()
+    }
+}
+
+impl Symbolizer for Binaries {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        let Self { search, modules, notes, .. } = self;
+        let binary =
+            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
+        binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
+    }
+
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        let map = self.made.entry(pid).or_default();
+        let known = map.frame(address);
+        let found = known.or_else(|| {
+            map.update(pid);
+            map.frame(address)
+        });
+        found.into_iter().collect()
+    }
+
+    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
+        let Self { search, modules, notes, .. } = self;
+        let binary =
+            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
+        binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
+    }
+}
+
+impl Binary {
+    /// Finds and reads the files of a module. If there is none, says why in one sentence.
+    fn open(search: &mut Search, module: &Module, notes: &mut Vec<String>) -> Option<Self> {
+        let Found { file, alt, package, refused } = search.find(module);
+        let Some(file) = file else {
+            // The kernel's code in every process has no file.
+            if let Some(sentence) = refused.first() {
+                notes.push(format!("{sentence}; its frames are the module and an offset"));
+            } else if module.path.starts_with('/') {
+                notes.push(format!(
+                    "there is no file with the symbols of {}; its frames are the module and an offset",
+                    module.path
+                ));
+            }
+            return None;
+        };
+        // NOTE: the process would abort if memory ran out while they are read: the sections that are needed,
+        // and as much again for the indices of them.
+        let bytes = [Some(&file), alt.as_ref(), package.as_ref()].into_iter().flatten();
+        let bytes = bytes.fold(0_u64, |sum, file| sum.saturating_add(file.bytes()));
+        let room = usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+            if !std::mem::replace(&mut search.lacks_memory, true) {
+                notes.push(format!(
+                    "some functions of call stacks have no names: to read those of {} takes about {} MiB, \
+                     and the system has no memory left",
+                    module.path,
+                    room >> 20
+                ));
+            }
+            return None;
+        }
+        let dwarf = file.has_dwarf().then(|| Dwarf::open(&file, alt.as_ref(), package.as_ref()));
+        let dwarf = dwarf.and_then(|dwarf| {
+            dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
+        });
+        let symbols = SymbolTable::read(&file, notes);
+        if dwarf.is_none() {
+            match refused.first() {
+                Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
+                None if symbols.is_empty() => notes.push(format!(
+                    "{} has no symbols, because it was stripped; its frames are the module and an \
+                     offset",
+                    file.path.display()
+                )),
+                // Libraries are stripped as a rule, and their frames lead to who called them.
+                None if !symbols.is_whole() && !module.is_library() => notes.push(format!(
+                    "{} has the names of {}exported functions only, because it was stripped; its other frames are \
+                     the module and an offset",
+                    file.path.display(),
+                    if symbols.has_go() { "Go's and of " } else { "" }
+                )),
+                None => {}
+            }
+        }
+        Some(Self { file, dwarf, symbols, is_damaged: false })
+    }
+
+    fn frames(
+        &mut self,
+        search: &Search,
+        offset: u64,
+        notes: &mut Vec<String>,
+    ) -> Vec<SourceFrame> {
+        let Some(address) = self.file.linked_address(offset) else { return Vec::new() };
+        let part = |written: PathBuf| search.part(&written, &self.file.path);
+        let found = self.dwarf.as_ref().map(|dwarf| dwarf.frames(address, part));
+        let frames = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
+            if !std::mem::replace(&mut self.is_damaged, true) {
+                notes.push(format!(
+                    "the debug information of {} is damaged: {error}; some functions have no file and \
+                     line",
+                    self.file.path.display()
+                ));
+            }
+            Vec::new()
+        });
+        let last = frames.len().saturating_sub(1);
+        let mut frames: Vec<_> = (frames.into_iter().enumerate())
+            .filter_map(|(at, frame)| {
+                // Only the outermost function has a symbol of its own.
+                let by_symbol = || (at == last).then(|| self.symbols.name(address)).flatten();
+                let function = frame.function.or_else(by_symbol)?;
+                Some(SourceFrame { function, file: frame.file, line: frame.line })
+            })
+            .collect();
+        if frames.is_empty() {
+            let function = self.symbols.name(address);
+            frames.extend(function.map(|function| SourceFrame {
+                function,
+                file: None,
+                line: None,
+            }));
+        }
+        frames
+    }
+}
+
+/// A name as its source has it. `language` is `None` if it is unknown.
+///
+/// NOTE: only names that a compiler has encoded are decoded: `h` is a function of C, and would
+/// otherwise be the encoding of a type of C++, `unsigned char`.
+fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
+    const ENCODED: [&str; 3] = ["_Z", "__Z", "_R"];
+    if !ENCODED.iter().any(|start| name.starts_with(start)) {
+        return name.to_owned();
+    }
+    match addr2line::demangle_auto(name.into(), language) {
+        decoded if *decoded == *name => function_alone(name).unwrap_or_else(|| name.to_owned()),
+        decoded => decoded.into_owned(),
+    }
+}
+
+/// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
+///
+/// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which `make_shared` has.
+fn function_alone(name: &str) -> Option<String> {
+    /// How many shorter names are tried.
+    const TRIES: usize = 64;
+    let name = name
+        .strip_prefix("__Z")
+        .map_or(Cow::Borrowed(name), |rest| Cow::Owned(format!("_Z{rest}")));
+    // The name of a function in a namespace, and that of a template, end with an E; the types follow.
+    let ends = name.match_indices('E').map(|(at, _)| at + 1).collect::<Vec<_>>();
+    ends.into_iter().rev().take(TRIES).find_map(|end| {
+        let without_arguments = format!("{}v", &name[..end]);
+        let decoded = addr2line::demangle(&without_arguments, gimli::DW_LANG_C_plus_plus)?;
+        let function = decoded.strip_suffix("()").unwrap_or(&decoded);
+        // An empty list of arguments leaves its comma.
+        Some(function.strip_prefix("void ").unwrap_or(function).replace(", >", ">"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_cpp_has_a_name_though_its_types_cannot_be_decoded() {
+        let make_shared = "_ZSt11make_sharedI6AnswerJEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES4_E4typeEEDpOT0_";
+        for (name, expected) in [
+            (make_shared, "std::make_shared<Answer>"),
+            ("_ZN5scene4loadEi", "scene::load(int)"),
+            ("_Znot_a_name", "_Znot_a_name"),
+            ("h", "h"),
+        ] {
+            assert_eq!(demangled(name, None), expected);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! An ELF file that may have debug information or symbols.
+
+use crate::{CodeRange, FileStamp, Module};
+use memledger_format::words::{bytes_of, system_text};
+use object::elf::{PF_X, PT_LOAD};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{
+    CompressedData, CompressedFileRange, CompressionFormat, FileKind, ReadCache, ReadRef,
+};
+use object::{Endianness, Object, ObjectSection};
+use std::fmt::{Display, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use xz4rust::{DICT_SIZE_PROFILE_6, DICT_SIZE_PROFILE_9, XzDecoder, XzReader};
+
+/// The bytes of a section.
+pub(super) type Bytes = Rc<[u8]>;
+
+/// A module starts and ends at a multiple of this.
+const PAGE: u64 = 4096;
+
+/// Deflate expands a byte to 1032 at most; a section that claims more is damaged.
+const MOST_EXPANSION: u64 = 1032;
+
+/// How much of it is read at once.
+const BUFFER: NonZeroUsize = NonZeroUsize::new(8 << 10).unwrap();
+
+/// The symbols of the largest programs have some 20 MiB; a section with more is damaged.
+const MOST_XZ: usize = 256 << 20;
+
+/// A file that is open, and what its headers say.
+pub(super) struct ObjectFile {
+    pub(super) path: PathBuf,
+    pub(super) build_id: Vec<u8>,
+    /// The name of the file with its debug information, and the CRC of that file.
+    pub(super) debug_link: Option<(PathBuf, u32)>,
+    /// The path of the file with what its debug information shares with others, and the build id.
+    pub(super) alt_link: Option<(PathBuf, Vec<u8>)>,
+    pub(super) endian: gimli::RunTimeEndian,
+    /// The address that the linker gave to its first byte.
+    linked_base: u64,
+    /// Its size in memory: from the first to the last byte, and without gaps.
+    sizes: [u64; 2],
+    /// Empty in a file that has debug information only.
+    pub(super) code: Vec<CodeRange>,
+    sections: Vec<(String, CompressedFileRange)>,
+    file: File,
+}
+
+impl ObjectFile {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// One sentence with the path, if the file cannot be read, or is not an ELF file.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let failed =
+            |what: &dyn Display| format!("{} has no usable symbols: {what}", path.display());
+        // NOTE: before it is opened. To open a pipe would wait for a writer.
+        if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
+            return Err(failed(&"it is not a file"));
+        }
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        let cache = ReadCache::new(&file);
+        let parsed = match FileKind::parse(&cache) {
+            Ok(FileKind::Elf64) => Headers::read::<object::elf::FileHeader64<Endianness>>(&cache),
+            Ok(FileKind::Elf32) => Headers::read::<object::elf::FileHeader32<Endianness>>(&cache),
+            _ => return Err(failed(&"it is not an ELF file")),
+        };
+        drop(cache);
+        let headers = parsed.map_err(|error| failed(&error))?;
+        let Headers { build_id, debug_link, alt_link, endian, linked_base, sizes, code, sections } =
+            headers;
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            build_id,
+            debug_link,
+            alt_link,
+            endian,
+            linked_base,
+            sizes,
+            code,
+            sections,
+            file,
+        })
+    }
+
+    /// Whether it has debug information.
+    pub(super) fn has_dwarf(&self) -> bool {
+        self.range(".debug_info").is_some()
+    }
+
+    /// The bytes of its sections, in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sections.iter().fold(0, |sum, (_, range)| {
+            // A damaged file can claim any size.
+            let most = range.compressed_size.saturating_mul(MOST_EXPANSION);
+            sum.saturating_add(range.uncompressed_size.min(most))
+        })
+    }
+
+    /// Whether it is the file that the module was loaded from, or the debug information of that
+    /// file. The build id decides; without one, the size in memory, and, at the path that it was loaded from, its stamp.
+    ///
+    /// # Errors
+    /// One sentence that says why not.
+    pub(super) fn check(&self, module: &Module) -> Result<(), String> {
+        let Self { path, build_id, sizes, .. } = self;
+        let path = path.display();
+        if *build_id != module.build_id {
+            return Err(format!(
+                "{path} is not the file that was loaded: its build id is {}, but that of {} in the \
+                 trace is {}",
+                named(build_id),
+                module.path,
+                named(&module.build_id)
+            ));
+        }
+        if build_id.is_empty() && module.size != 0 && !sizes.contains(&module.size) {
+            return Err(format!(
+                "{path} is not the file that was loaded: it takes {} bytes of memory, but {} in the \
+                 trace takes {}, and neither has a build id",
+                sizes[0], module.path, module.size
+            ));
+        }
+        if let Some(stamp) = module.stamp.filter(|_| build_id.is_empty())
+            && self.path == path_of_module(module)
+            && self.stamp().is_some_and(|own| own != stamp)
+        {
+            return Err(format!(
+                "{path} is not the file that was loaded: it was changed or replaced since, and has no build id \
+                 (the linker's option --build-id makes one)"
+            ));
+        }
+        Ok(())
+    }
+
+    fn stamp(&self) -> Option<FileStamp> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let file = self.file.metadata().ok()?;
+            let changed_ns = file.ctime() * 1_000_000_000 + file.ctime_nsec();
+            Some(FileStamp { inode: file.ino(), changed_ns: changed_ns.cast_unsigned() })
+        }
+        #[cfg(not(unix))]
+        None
+    }
+
+    /// The address in the debug information of the byte at `offset` from the first one in memory.
+    /// `None` if the file has no such byte.
+    pub(super) fn linked_address(&self, offset: u64) -> Option<u64> {
+        let span = self.sizes[0].checked_next_multiple_of(PAGE)?;
+        // NOTE: addr2line adds 1 to the address.
+        self.linked_base.checked_add(offset).filter(|at| offset < span && *at < u64::MAX)
+    }
+
+    fn range(&self, name: &str) -> Option<CompressedFileRange> {
+        let found = self.sections.iter().find(|(section, _)| section == name);
+        found.map(|(_, range)| *range)
+    }
+
+    /// The bytes of a section; none if the file does not have it.
+    ///
+    /// # Errors
+    /// One sentence, if the file cannot be read or is damaged.
+    pub(super) fn section(&self, name: &str) -> Result<Bytes, String> {
+        let Some(range) = self.range(name) else { return Ok(Rc::new([])) };
+        self.read(range).map_err(|what| {
+            format!("the section {name} of {} cannot be read: {what}", self.path.display())
+        })
+    }
+
+    fn read(&self, range: CompressedFileRange) -> Result<Bytes, String> {
+        let stored = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let end = range.offset.checked_add(range.compressed_size);
+        if end.is_none_or(|end| end > stored) {
+            return Err(format!("it ends after the file, which has {stored} bytes"));
+        }
+        let mut bytes: Bytes = std::iter::repeat_n(0, range.compressed_size as usize).collect();
+        let buffer = Rc::get_mut(&mut bytes).ok_or("its bytes are shared")?;
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(range.offset))
+            .and_then(|_| file.read_exact(buffer))
+            .map_err(|error| error.to_string())?;
+        if range.format == CompressionFormat::None {
+            return Ok(bytes);
+        }
+        let uncompressed_size = range.uncompressed_size;
+        if uncompressed_size / MOST_EXPANSION > range.compressed_size {
+            return Err(format!(
+                "its {} bytes cannot expand to the {uncompressed_size} that it claims",
+                range.compressed_size
+            ));
+        }
+        let compressed = CompressedData { format: range.format, data: &bytes, uncompressed_size };
+        let expanded = compressed.decompress().map_err(|error| error.to_string())?;
+        Ok(expanded.into())
+    }
+
+    /// The symbols of the file, parsed by `read`.
+    pub(super) fn with_parsed<T>(
+        &self,
+        read: impl FnOnce(&object::File<'_, &ReadCache<&File>>) -> T,
+    ) -> Option<T> {
+        let cache = ReadCache::new(&self.file);
+        object::File::parse(&cache).ok().map(|file| read(&file))
+    }
+
+    /// What distributions leave of the symbols in a file that is stripped (MiniDebugInfo): an ELF file. Empty if there is none.
+    ///
+    /// # Errors
+    /// One sentence, if it cannot be read.
+    pub(super) fn mini_debug_info(&self) -> Result<Vec<u8>, String> {
+        const NAME: &str = ".gnu_debugdata";
+        let packed = self.section(NAME)?;
+        if packed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let decoder =
+            XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_PROFILE_6, DICT_SIZE_PROFILE_9);
+        let packed = Cursor::new(packed);
+        let unpacked = XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder);
+        let mut bytes = Vec::new();
+        let read = unpacked.take(MOST_XZ as u64 + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(size) if size <= MOST_XZ => Ok(bytes),
+            Ok(_) => Err(format!("it expands to more than {} MiB", MOST_XZ >> 20)),
+            Err(error) => Err(error.to_string()),
+        }
+        .map_err(|what| {
+            format!("the section {NAME} of {} cannot be read: {what}", self.path.display())
+        })
+    }
+
+    /// The CRC-32 of the whole file.
+    pub(super) fn crc(&self) -> io::Result<u32> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        let (mut hasher, mut buffer) = (crc32fast::Hasher::new(), vec![0; 1 << 20]);
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize()),
+                count => hasher.update(&buffer[..count]),
+            }
+        }
+    }
+}
+
+/// What [`ObjectFile`] keeps of the headers.
+struct Headers {
+    build_id: Vec<u8>,
+    debug_link: Option<(PathBuf, u32)>,
+    alt_link: Option<(PathBuf, Vec<u8>)>,
+    endian: gimli::RunTimeEndian,
+    linked_base: u64,
+    sizes: [u64; 2],
+    code: Vec<CodeRange>,
+    sections: Vec<(String, CompressedFileRange)>,
+}
+
+impl Headers {
+    fn read<'data, Elf: FileHeader<Endian = Endianness>>(
+        data: impl ReadRef<'data>,
+    ) -> object::Result<Self> {
+        let file = ElfFile::<Elf, _>::parse(data)?;
+        let endian = file.endian();
+        let (mut first, mut last, mut sum) = (u64::MAX, 0_u64, 0_u64);
+        let mut code = Vec::new();
+        for header in file.elf_program_headers() {
+            let (start, size) = (header.p_vaddr(endian).into(), header.p_memsz(endian).into());
+            if header.p_type(endian) == PT_LOAD {
+                first = first.min(start);
+                last = last.max(start.saturating_add(size));
+                sum = sum.saturating_add(size);
+                let is_in_file = header.p_filesz(endian).into() > 0;
+                if header.p_flags(endian).contains(PF_X) && is_in_file {
+                    let file_offset = header.p_offset(endian).into();
+                    code.push(CodeRange { offset: start, size, file_offset });
+                }
+            }
+        }
+        if first == u64::MAX {
+            first = 0;
+        }
+        for range in &mut code {
+            range.offset = range.offset.saturating_sub(first & !(PAGE - 1));
+        }
+        let sections = file.sections().filter_map(|section| {
+            let name = section.name().ok()?;
+            // `section_by_name` finds `.zdebug_info` by the name `.debug_info`.
+            let name = match name.strip_prefix(".zdebug_") {
+                Some(rest) => format!(".debug_{rest}"),
+                None => name.to_owned(),
+            };
+            Some((name, section.compressed_file_range().ok()?))
+        });
+        Ok(Self {
+            code,
+            sections: sections.collect(),
+            build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            debug_link: (file.gnu_debuglink().ok().flatten())
+                .map(|(name, crc)| (path_of(name), crc)),
+            alt_link: (file.gnu_debugaltlink().ok().flatten())
+                .map(|(path, id)| (path_of(path), id.to_vec())),
+            endian: match endian {
+                Endianness::Little => gimli::RunTimeEndian::Little,
+                Endianness::Big => gimli::RunTimeEndian::Big,
+            },
+            linked_base: first & !(PAGE - 1),
+            sizes: [last.saturating_sub(first & !(PAGE - 1)), sum],
+        })
+    }
+}
+
+/// The path that these bytes of a file stand for.
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
+    system_text(bytes.to_vec()).into()
+}
+
+pub(super) fn path_of_module(module: &Module) -> PathBuf {
+    path_of(&bytes_of(&module.path).collect::<Vec<_>>())
+}
+
+pub(super) fn hex(build_id: &[u8]) -> String {
+    build_id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn named(build_id: &[u8]) -> String {
+    if build_id.is_empty() { "none".to_owned() } else { hex(build_id) }
+}

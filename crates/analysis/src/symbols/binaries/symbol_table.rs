@@ -1,0 +1,110 @@
+//! The symbols of a file: functions by address, without source lines.
+
+use super::go_functions::GoFunction;
+use super::object_file::ObjectFile;
+use super::{demangled, go_functions};
+use memledger_format::words::text_of;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// Where the code begins that each program has from its compiler. They have no size, and other functions follow.
+const BEFORE_OTHERS: [&str; 5] =
+    ["_init", "_fini", "frame_dummy", "register_tm_clones", "deregister_tm_clones"];
+
+/// How many symbols before an address are looked at: a symbol can lie within another.
+const NESTED: usize = 8;
+
+struct Symbol {
+    start: u64,
+    /// 0 if it is unknown.
+    size: u64,
+    name: Box<str>,
+}
+
+/// Sorted by address, with one name for each.
+pub(super) struct SymbolTable {
+    symbols: Vec<Symbol>,
+    /// Not whole: of the functions that other files can call only.
+    is_whole: bool,
+    has_go: bool,
+}
+
+impl SymbolTable {
+    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table, of its MiniDebugInfo, and of
+    /// Go's runtime. What cannot be read goes to `notes`.
+    pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
+        let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
+        let mut is_whole = !symbols.is_empty();
+        let mut has_go = false;
+        if !is_whole {
+            let exported = file.with_parsed(|file| Self::of(file.dynamic_symbols()));
+            symbols = exported.unwrap_or_default();
+            let mini = file.mini_debug_info().unwrap_or_else(|sentence| {
+                notes.push(sentence);
+                Vec::new()
+            });
+            if let Ok(mini) = object::File::parse(&*mini) {
+                let others = Self::of(mini.symbols());
+                is_whole = !others.is_empty();
+                symbols.extend(others);
+            }
+            let go = go_functions::read(file).unwrap_or_else(|sentence| {
+                notes.push(sentence);
+                Vec::new()
+            });
+            has_go = !go.is_empty();
+            symbols.extend(go.into_iter().map(|function| {
+                let GoFunction { start, size, name } = function;
+                (Symbol { start, size, name: name.into() }, false)
+            }));
+        }
+        // Of several names of an address, the longest function that other files can see is used.
+        symbols.sort_by(|(a, a_global), (b, b_global)| {
+            (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
+        });
+        symbols.dedup_by_key(|(symbol, _)| symbol.start);
+        let symbols = symbols.into_iter().map(|(symbol, _)| symbol).collect();
+        Self { symbols, is_whole, has_go }
+    }
+
+    fn of<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Vec<(Symbol, bool)> {
+        let code = |symbol: &_| {
+            ObjectSymbol::kind(symbol) == SymbolKind::Text && ObjectSymbol::is_definition(symbol)
+        };
+        let symbols = symbols.filter(code).filter_map(|symbol| {
+            let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+            let (start, size) = (symbol.address(), symbol.size());
+            Some((Symbol { start, size, name: text_of(name).into() }, symbol.is_global()))
+        });
+        symbols.collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// Whether all functions of the file are in it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether it has functions of Go's of a file that was stripped.
+    pub(super) fn has_go(&self) -> bool {
+        self.has_go
+    }
+
+    /// The demangled name of the function at this address. An address after the end of the symbol
+    /// before it is in a function without a name, and marked; in a file that was stripped, it can be in
+    /// any function. A symbol without a size reaches to the next one.
+    pub(super) fn name(&self, address: u64) -> Option<String> {
+        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let before = self.symbols.get(..after)?;
+        let holds = |symbol: &&Symbol| address - symbol.start < symbol.size;
+        let nearest = before.last()?;
+        let found = before.iter().rev().take(NESTED).find(holds);
+        let is_followed = self.is_whole && !BEFORE_OTHERS.contains(&&*nearest.name);
+        let found = found.or((nearest.size == 0 && is_followed).then_some(nearest));
+        let name = |symbol: &Symbol| demangled(&symbol.name, None);
+        let after = || is_followed.then(|| format!("(after {})", name(nearest)));
+        found.map(name).or_else(after)
+    }
+}

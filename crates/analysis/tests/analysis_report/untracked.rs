@@ -1,0 +1,159 @@
+//! Memory that is in no block: known reasons, and resident memory outside of where blocks have been.
+
+use memledger_analysis::dump::json;
+use memledger_analysis::dump::text::{self, Options};
+use memledger_analysis::{Analyzer, Report, UntrackedKind, Weighed};
+use memledger_format::schema::FieldType;
+use memledger_test_support::feed::{
+    Feed,
+    V::{B, N, S},
+};
+
+const MIB: u64 = 1 << 20;
+
+fn words(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// A recording from the start of its process; `has_c`: with the heap of `malloc`.
+fn feed(has_c: bool) -> Feed {
+    let mut feed = Feed::ours(Analyzer::new());
+    if has_c {
+        feed.emit("Memory.HeapSpec", 1, &[N(2), N(u32::MAX.into()), N(1), S("C")]);
+    }
+    feed
+}
+
+/// One range of anonymous memory, of which so much is resident, and 1 MiB of binaries.
+fn resident(feed: &mut Feed, own: u64, start: u64, bytes: u64, resident: u64) {
+    let [start, bytes, resident] = [start, bytes, resident].map(|value| words(&[value]));
+    let sums = [N(7), N(own), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let ranges = [B(&start), B(&bytes), B(&resident)];
+    feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+}
+
+fn shown(report: &Report) -> String {
+    let mut text = Vec::new();
+    let mut options = Options::default();
+    options.width = 1_000;
+    text::write(report, &options, &mut text).expect("a Vec takes all");
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn what_is_resident_where_no_block_has_been_is_said() {
+    let mut feed = feed(true);
+    // Two windows of 64 KiB in which blocks have been, one of them freed.
+    feed.alloc(2, 0x1000_0000, 100);
+    feed.alloc(2, 0x1001_0000, 100);
+    feed.free(2, 0x1001_0000);
+    resident(&mut feed, 64 << 10, 0x1000_0000, 64 * MIB, 10 * MIB);
+    feed.our_report(9);
+    let report = feed.report();
+    let weighed = report.untracked.weighed.expect("it was weighed");
+    // The windows, and the tracker's 64 KiB with half as much again.
+    let explained = (2 * 64 + 96) << 10;
+    assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (11 * MIB, 10 * MIB - explained));
+    assert!(!report.trace.complete && report.trace.ended && report.untracked.is_missing());
+    let text = shown(&report);
+    let sentence = "9.8 MiB of 11.0 MiB resident are in no block seen";
+    let expected = format!(", INCOMPLETE, {sentence}\n  UNTRACKED    {sentence}: it may be ");
+    assert!(text.contains(&expected) && !text.contains("no end"), "{text}");
+    let mut written = Vec::new();
+    json::write(&report, &mut written).expect("a Vec takes all");
+    let written: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
+    assert_eq!(written["untracked"]["known"], true);
+    assert_eq!(written["untracked"]["weighed"]["untracked_bytes"], weighed.untracked_bytes);
+}
+
+#[test]
+fn the_most_that_the_tracker_had_explains_as_much_and_half_of_it() {
+    for most in [MIB, 4 * MIB, 8 * MIB] {
+        let mut feed = feed(true);
+        feed.add_field("Memledger.ResidentMemory", ("MostOwnBytes", FieldType::U64));
+        feed.alloc(2, 0x1000_0000, 100);
+        let [start, bytes, resident] =
+            [0x1000_0000, 64 * MIB, 10 * MIB].map(|value| words(&[value]));
+        // It has 64 KiB now.
+        let sums = [N(7), N(64 << 10), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+        let ranges = [B(&start), B(&bytes), B(&resident), N(most)];
+        feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+        feed.our_report(9);
+        let weighed = feed.report().untracked.weighed.expect("it was weighed");
+        let explained = (64 << 10) + most + most / 2;
+        assert_eq!(weighed.untracked_bytes, (10 * MIB).saturating_sub(explained), "{most}");
+    }
+}
+
+#[test]
+fn where_blocks_have_been_explains_what_an_allocator_keeps() {
+    let mut feed = feed(true);
+    for block in 0..160 {
+        feed.alloc(2, 0x1000_0000 + (block << 16), 8);
+        feed.free(2, 0x1000_0000 + (block << 16));
+    }
+    resident(&mut feed, 0, 0x1000_0000, 64 * MIB, 10 * MIB);
+    feed.our_report(9);
+    let report = feed.report();
+    assert_eq!(report.untracked.weighed.map(|weighed| weighed.untracked_bytes), Some(0));
+    assert!(report.trace.complete && !report.untracked.is_known());
+}
+
+#[test]
+fn the_memory_of_c_is_beside_a_trace_of_rusts_allocator() {
+    let mut feed = feed(false);
+    feed.alloc(2, 0x1000_0000, 100);
+    resident(&mut feed, 0, 0x5000_0000, 64 * MIB, 10 * MIB);
+    feed.our_report(9);
+    let report = feed.report();
+    assert!(report.trace.complete && report.untracked.is_known() && report.untracked.is_beside);
+    let text = shown(&report);
+    assert!(
+        text.contains("complete, nothing lost\n") && text.contains("track_c_malloc!"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_known_reason_is_said_however_little_it_is() {
+    for (reason, kind, expected) in [
+        (1, UntrackedKind::Malloc, "an allocator of its own, f in /bin/x"),
+        (2, UntrackedKind::New, "f is that of /bin/x"),
+        (3, UntrackedKind::Allocator, "/bin/x uses an allocator of its own, f"),
+        (4, UntrackedKind::Go, "/bin/x is a program of Go"),
+    ] {
+        let mut feed = feed(true);
+        feed.emit("Memledger.Untracked", 1, &[N(reason), S("f"), S("/bin/x")]);
+        feed.our_report(9);
+        let report = feed.report();
+        assert_eq!(report.untracked.reasons[0].kind, kind);
+        assert!(!report.trace.complete && report.untracked.weighed.is_none());
+        let text = shown(&report);
+        assert!(
+            text.contains("INCOMPLETE, the program has memory that is in no block seen\n"),
+            "{text}"
+        );
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn what_began_late_is_not_weighed() {
+    let mut feed = Feed::with(Analyzer::new(), false);
+    feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
+    feed.marker(5);
+    resident(&mut feed, 0, 0x5000_0000, 64 * MIB, 10 * MIB);
+    assert_eq!(feed.report().untracked.weighed, None);
+}
+
+#[test]
+fn little_is_not_said() {
+    let weighed = |untracked_bytes, rss_bytes| {
+        let mut weighed = Weighed::default();
+        (weighed.untracked_bytes, weighed.rss_bytes) = (untracked_bytes, rss_bytes);
+        weighed.is_much()
+    };
+    assert!(!weighed(MIB, 2 * MIB) && weighed(MIB + 10, 2 * MIB));
+    assert!(!weighed(5 * MIB, 100 * MIB) && weighed(6 * MIB, 100 * MIB));
+    assert!(weighed(u64::MAX, u64::MAX));
+}

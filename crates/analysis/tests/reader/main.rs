@@ -1,0 +1,14 @@
+//! The reader's results for every protocol, both transports, damage, and the order of events.
+//! One binary, because each one links the whole library.
+#![allow(clippy::unwrap_used)]
+
+mod compact_files;
+mod compact_packets;
+mod damaged_traces;
+mod events_are_found_by_name;
+mod gives_what_the_checker_found;
+mod is_bounded;
+mod matches_a_naive_model;
+mod parses_every_protocol;
+mod tells_late_from_lost;
+mod unreal_engine_4;

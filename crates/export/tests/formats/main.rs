@@ -1,0 +1,4 @@
+//! The formats of reports, each compared with the figures of the report.
+
+mod exports;
+mod pages;
