@@ -19,9 +19,10 @@ mod shared;
 mod values;
 
 use super::active;
-use super::site::{EventKind, Role, Site};
-use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
+use crate::perfetto::config::TrackEventConfig;
+use crate::perfetto::site::{EventKind, Role, Site};
+use crate::perfetto::value::kind;
 use crate::protobuf::perfetto::sequence::{self as packets, Time};
 use crate::protobuf::perfetto::{
     clock, debug_annotation, interned_data, packet, trace, track_event,
@@ -334,6 +335,22 @@ impl Sequence {
             });
         }
         shared.compare(uuid, descriptor);
+    }
+}
+
+impl TrackEventConfig {
+    /// The clock of times.
+    fn clock(&self) -> u64 {
+        match (self.absolute_timestamps, self.unit_ns()) {
+            (false, _) => clock::OF_SEQUENCE,
+            (true, 1) => clock::BOOTTIME,
+            (true, _) => clock::OF_SEQUENCE_IN_UNITS,
+        }
+    }
+
+    /// The unit of times, in nanoseconds.
+    fn unit_ns(&self) -> u64 {
+        self.timestamp_unit_ns.max(1)
     }
 }
 

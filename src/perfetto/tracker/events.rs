@@ -9,7 +9,7 @@
 //! of its site, in order.
 
 use super::emit;
-use super::site::{Role, Site};
+use crate::perfetto::site::{Role, Site};
 use crate::trace::format::encode::{Declaration, Value};
 use crate::trace::format::schema::FieldType::{AnsiString, U8, U8Array, U32};
 use crate::trace::format::schema::{IMPORTANT, NO_SYNC};
