@@ -34,6 +34,7 @@ use known_tracks::KnownTracks;
 use plain::Plain;
 pub(super) use shared::Shared;
 use std::collections::HashSet;
+use values::Value;
 pub(super) use values::Values;
 
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
@@ -385,38 +386,25 @@ impl Known {
             roles = rest;
             match *role {
                 Role::Arg(_) => {
-                    let value = values.next();
-                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
-                        annotation.nonzero(
-                            debug_annotation::NAME_IID,
-                            arguments.next().copied().unwrap_or(0),
-                        );
-                        value.annotation(annotation);
-                    });
+                    argument(arguments.next().copied().unwrap_or(0), values.next(), out);
                 }
                 Role::NamedArg => {
-                    let (name, value) = (values.next().text, values.next());
+                    let name = values.next().text;
                     let name = interner.id(interned_data::DEBUG_ANNOTATION_NAMES, name);
-                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
-                        annotation.uint(debug_annotation::NAME_IID, name);
-                        value.annotation(annotation);
-                    });
+                    argument(name, values.next(), out);
                 }
                 Role::Count => count(values.next(), site.kind, out),
                 Role::Flow => out.fixed64(track_event::FLOW_IDS, values.next().word),
                 Role::TerminatingFlow => {
                     out.fixed64(track_event::TERMINATING_FLOW_IDS, values.next().word)
                 }
-                Role::Correlation => {
-                    let value = values.next();
-                    match value.kind {
-                        kind::TEXT => {
-                            let text = String::from_utf8_lossy(value.text);
-                            out.text(track_event::CORRELATION_ID_STR, &text);
-                        }
-                        _ => out.uint(track_event::CORRELATION_ID, value.word),
+                Role::Correlation => match values.next() {
+                    Value { kind: kind::TEXT, text, .. } => {
+                        let text = String::from_utf8_lossy(text);
+                        out.text(track_event::CORRELATION_ID_STR, &text);
                     }
-                }
+                    number => out.uint(track_event::CORRELATION_ID, number.word),
+                },
                 Role::ProtoTrack | Role::Nested => {
                     values.skip(role.values());
                     roles = skip_to_end(roles, &mut values);
@@ -470,6 +458,15 @@ impl Known {
         let plain = head.and_then(|head| Plain::of(site, head, &arguments, event.values));
         KnownSite { category, name, head, plain, arguments }
     }
+}
+
+/// Writes an argument, whose name has this number; 0 if it has none.
+#[inline]
+fn argument(name: u64, value: Value<'_>, out: &mut Message<'_>) {
+    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
+        annotation.nonzero(debug_annotation::NAME_IID, name);
+        value.annotation(annotation);
+    });
 }
 
 /// Writes the type, the category and the name of an event that has its own.

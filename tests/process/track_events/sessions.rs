@@ -61,6 +61,12 @@ pub(super) fn commands() {
     assert!(CAT1.is_enabled() && !CAT2.is_enabled());
     let error = client.send(&stop("whole.pftrace")).unwrap_err().to_string();
     assert!(error.contains("those are ring.pftrace"), "{error}");
+    // A session of the program has the name of its file, too.
+    let none = Destination::track_events("none.pftrace", TrackEventConfig::default());
+    let none = ledger.trace_to(none).unwrap();
+    let stopped = client.send(&stop("none.pftrace")).unwrap();
+    assert_eq!(stopped, ["session ended none.pftrace, 0 events, 0 lost"]);
+    assert_eq!(none.status().state, DestinationState::Ended);
     instant!(CAT1, "second");
     // The end of the recording writes the ring.
     drop(ledger);
