@@ -5,10 +5,10 @@
 //! cargo run --release -p memledger-examples --features perfetto --example game_loop -- game.pftrace
 //! ```
 
-use memledger::perfetto::{
-    TracingSession, Track, TrackEventConfig, process_scoped, process_track_uuid,
+use memledger::perfetto::{Track, TrackEventConfig, process_scoped, process_track_uuid};
+use memledger::{
+    Destination, Ledger, TrackingAllocator, counter, instant, slice, state, track_event,
 };
-use memledger::{Ledger, TrackingAllocator, counter, instant, slice, state, track_event};
 use std::sync::mpsc;
 use std::thread;
 
@@ -55,7 +55,7 @@ fn load_levels(jobs: mpsc::Receiver<(u64, u32)>, levels: mpsc::Sender<Vec<Body>>
 fn main() -> Result<(), memledger::Error> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "game.pftrace".into());
     let ledger = Ledger::builder().start()?;
-    let session = TracingSession::to_file(&path, TrackEventConfig::all())?;
+    let session = ledger.trace_to(Destination::track_events(&path, TrackEventConfig::all()))?;
 
     let bodies_track = Track::counter("bodies", process_track_uuid()).unit("count").register()?;
     let loader = Track::state("loader", process_track_uuid()).register()?;
@@ -90,9 +90,9 @@ fn main() -> Result<(), memledger::Error> {
     if let Ok(thread) = thread {
         let _ = thread.join();
     }
-    session.flush();
-    println!("{path}: {} events, {} lost", session.events(), session.lost_events());
     session.stop();
+    let status = session.status();
+    println!("{path}: {} events, {} lost", status.events, status.lost_events);
     drop(ledger);
     Ok(())
 }

@@ -2,8 +2,8 @@
 //! drained. Each event has a time of its own. CPU time over bursts that fit the buffers.
 
 use criterion::{Criterion, Throughput, criterion_group};
-use memledger::perfetto::{TracingSession, Track, TrackEventConfig, process_track_uuid};
-use memledger::{Ledger, counter, slice, track_event};
+use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
+use memledger::{Destination, DestinationHandle, Ledger, counter, slice, track_event};
 use memledger_benches::bursts::{BURST, Lane, Team, compare, named};
 use memledger_benches::recording::{Mode, Recording};
 use memledger_benches::targets::{Figures, is_test};
@@ -16,11 +16,12 @@ memledger::categories! {
 }
 
 fn events(c: &mut Criterion) {
-    let _recording = Recording::start(Mode::NOTHING, Ledger::builder().channels("memory,scope"));
+    let recording = Recording::start(Mode::NOTHING, Ledger::builder().channels("memory,scope"));
     let folder = tempfile();
     let session = |name: &str| {
         let config = TrackEventConfig::default().enable("bench");
-        TracingSession::to_file(folder.join(name), config).expect("a session")
+        let events = Destination::track_events(folder.join(name), config);
+        recording.ledger.trace_to(events).expect("a session")
     };
     let first = session("first.pftrace");
     let process = process_track_uuid();
@@ -96,8 +97,8 @@ fn events(c: &mut Criterion) {
         (0..n).for_each(|i| track_event!(ON, slice_begin("slice"), arg("a", black_box(i))));
     });
     group.finish();
-    assert_eq!((first.lost_events(), second.lost_events()), (0, 0));
-    drop((first, second));
+    [first, second].iter().for_each(DestinationHandle::stop);
+    assert_eq!((first.status().lost_events, second.status().lost_events), (0, 0));
     let _ = std::fs::remove_dir_all(folder);
     figures.finish(&["", "empty, ns", "with, ns", "an event, ns"], is_test());
 }

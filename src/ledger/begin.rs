@@ -5,11 +5,11 @@ use super::config::{Config, Limit, OnFull, Watch, Worker};
 use super::control::{BoundControl, commands};
 use super::destinations::add;
 use super::destinations::initial::{InitialDestinations, StartedDestination};
+#[cfg(feature = "perfetto")]
+use super::destinations::session;
 use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, StartedBy, WORKER_TIMEOUT};
 use super::report::ReportOutput;
-#[cfg(feature = "perfetto")]
-use super::tracing_session::{self, InitialSession, TracingSessionBuilder};
 use super::{exit, fork, late_join, problems, signals, stop, watch};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
@@ -41,7 +41,7 @@ pub(super) struct Outputs {
     /// What only a watcher needs.
     pub(super) watched: Option<FileSink>,
     #[cfg(feature = "perfetto")]
-    pub(super) perfetto: Option<TracingSessionBuilder>,
+    pub(super) track_events: Option<crate::perfetto::TrackEvents>,
 }
 
 /// Starts recording. The children of forks continue it as `follow` says. `inherited` is, in the child of a fork, the
@@ -68,7 +68,7 @@ pub(super) fn begin(
     };
     #[cfg(feature = "perfetto")]
     {
-        outputs.perfetto = tracing_session::of_settings(config);
+        outputs.track_events = session::of_settings(config);
     }
     let channels = config.channels();
     config.configure_stacks();
@@ -127,7 +127,7 @@ pub(super) fn begin(
 /// NOTE: a host does: if its connection is lost, the next stream begins with the live blocks.
 fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
     #[cfg(feature = "perfetto")]
-    let has_session = outputs.perfetto.as_ref().is_some_and(TracingSessionBuilder::has_memory);
+    let has_session = outputs.track_events.as_ref().is_some_and(|events| events.memory.is_some());
     #[cfg(not(feature = "perfetto"))]
     let has_session = false;
     outputs.report.is_some()
@@ -141,12 +141,7 @@ fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
 
 /// The sinks that the recording begins with, in the order in which the worker writes them.
 fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
-    let mut sinks = Sinks {
-        sinks: Vec::new(),
-        initial: InitialDestinations::default(),
-        #[cfg(feature = "perfetto")]
-        tracing: None,
-    };
+    let mut sinks = Sinks::default();
     if let Some(file) = outputs.file.take() {
         let (number, name) = (file.number(), file.path().display().to_string());
         let started = |location| StartedDestination::new(location, number, name);
@@ -158,12 +153,9 @@ fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnal
     }
     // NOTE: after the analyzer, whose last report a session with memory makes.
     #[cfg(feature = "perfetto")]
-    if let Some(builder) = outputs.perfetto.take() {
-        match InitialSession::start(&builder, analyzer) {
-            Ok((session, sink)) => {
-                sinks.tracing = Some(session);
-                sinks.sinks.push((sink, false));
-            }
+    if let Some(events) = outputs.track_events.take() {
+        match session::start(&events, analyzer) {
+            Ok(sink) => sinks.sinks.push((Box::new(sink), false)),
             Err(error) => problems::report(error),
         }
     }
@@ -201,11 +193,10 @@ pub(super) fn limit_bytes(limit: Limit) -> Option<u64> {
 /// A sink, and whether it gets the live blocks.
 type JoiningSink = (Box<dyn Sink>, bool);
 
+#[derive(Default)]
 struct Sinks {
     sinks: Vec<JoiningSink>,
     initial: InitialDestinations,
-    #[cfg(feature = "perfetto")]
-    tracing: Option<InitialSession>,
 }
 
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
@@ -278,8 +269,6 @@ fn build(
         late_analyzer: None,
         report: outputs.report.take(),
         initial: started.initial,
-        #[cfg(feature = "perfetto")]
-        tracing: started.tracing,
         control: None,
         follow,
         watch: None,

@@ -167,9 +167,9 @@ impl LedgerBuilder {
 
     /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
-    /// One file and one host can be set; a later call replaces the earlier one of its kind.
-    /// [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE` and
-    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind.
+    /// One file, one host and one destination of track events can be set; a later call replaces the earlier one of
+    /// its kind. [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and
+    /// `MEMLEDGER_PERFETTO` take precedence, each over the destination of its kind.
     ///
     /// ```
     /// use memledger::{Destination, Ledger};
@@ -183,8 +183,8 @@ impl LedgerBuilder {
     /// # let _ = std::fs::remove_file(file);
     /// # Ok::<(), memledger::Error>(())
     /// ```
-    pub fn trace_to(mut self, destination: Destination) -> Self {
-        match destination.target {
+    pub fn trace_to(mut self, destination: impl Into<Destination>) -> Self {
+        match destination.into().target {
             Target::File(file) => self.config.file = Some(file),
             #[cfg(tracking)]
             Target::Host(address) => {
@@ -192,6 +192,8 @@ impl LedgerBuilder {
             }
             #[cfg(not(tracking))]
             Target::Host(_) => {}
+            #[cfg(feature = "perfetto")]
+            Target::TrackEvents(events) => self.config.track_events = Some(events),
         }
         self
     }

@@ -117,9 +117,9 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     #[cfg(tracking)]
     pub(crate) host: Option<Address>,
-    /// The file of a session of track events, and that of its configuration.
-    #[cfg(all(tracking, feature = "perfetto"))]
-    pub(crate) perfetto: Option<PathBuf>,
+    /// Track events, and the file of their configuration.
+    #[cfg(feature = "perfetto")]
+    pub(crate) track_events: Option<crate::perfetto::TrackEvents>,
     #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,

@@ -45,8 +45,6 @@ pub(crate) mod recording;
 #[cfg(tracking)]
 pub(crate) mod report;
 mod report_to;
-#[cfg(all(tracking, feature = "perfetto"))]
-mod session_memory;
 #[cfg(tracking)]
 mod settings;
 #[cfg(tracking)]
@@ -57,8 +55,6 @@ pub(crate) mod start;
 mod stats;
 #[cfg(tracking)]
 pub(crate) mod stop;
-#[cfg(feature = "perfetto")]
-mod tracing_session;
 #[cfg(tracking)]
 mod watch;
 mod without_threads;
@@ -71,8 +67,6 @@ pub use report_to::ReportTo;
 pub use signals::exit_after_report;
 pub use snapshot::Snapshot;
 pub use stats::Stats;
-#[cfg(feature = "perfetto")]
-pub use tracing_session::{TracingSession, TracingSessionBuilder};
 pub use without_threads::without_threads;
 
 use crate::error::Error;
@@ -200,14 +194,18 @@ impl Ledger {
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
-    /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
-    pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
+    /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`]; [`Error::InvalidSession`] for track events
+    /// whose configuration is too large, while 16 others run, or with memory that this process does not analyze.
+    pub fn trace_to(
+        &self,
+        destination: impl Into<Destination>,
+    ) -> Result<DestinationHandle, Error> {
         #[cfg(tracking)]
-        return destinations::add::add_destination(&destination);
+        return destinations::add::add_destination(&destination.into());
         #[cfg(not(tracking))]
         {
-            drop(destination);
-            Ok(DestinationHandle {})
+            drop(destination.into());
+            Ok(DestinationHandle::new(0))
         }
     }
 
@@ -233,7 +231,7 @@ impl Ledger {
     /// the last 64.
     pub fn destinations(&self) -> Vec<DestinationHandle> {
         #[cfg(tracking)]
-        return destinations::all();
+        return destinations::running::all();
         #[cfg(not(tracking))]
         Vec::new()
     }

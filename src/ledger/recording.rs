@@ -37,9 +37,6 @@ pub(crate) struct Recording {
     pub(super) late_analyzer: Option<InProcessAnalyzer>,
     pub(super) report: Option<ReportOutput>,
     pub(super) initial: InitialDestinations,
-    /// The session of track events that the settings name.
-    #[cfg(feature = "perfetto")]
-    pub(super) tracing: Option<super::tracing_session::InitialSession>,
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,

@@ -79,7 +79,7 @@ const SETTINGS: [Setting; 20] = [
     Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
 ];
 
-const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
+pub(super) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
 pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
@@ -266,7 +266,8 @@ fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 #[cfg(feature = "perfetto")]
 fn perfetto(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.perfetto = Some(PathBuf::from(value));
+    let all = crate::perfetto::TrackEventConfig::all();
+    config.track_events = Some(super::Destination::track_events(value, all));
     Ok(())
 }
 

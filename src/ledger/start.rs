@@ -4,6 +4,8 @@ use super::begin::{Outputs, begin, limit_bytes};
 use super::config::{self, Config, OnFull, Worker};
 use super::destinations::add;
 use super::destinations::initial::StartedDestination;
+#[cfg(feature = "perfetto")]
+use super::destinations::session;
 use super::entry::{
     clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
 };
@@ -179,6 +181,8 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
     config.report.take_if(|_| !unset.report);
     config.file.take_if(|_| running.initial.file.is_some());
     config.host.take_if(|_| running.initial.host.is_some());
+    #[cfg(feature = "perfetto")]
+    config.track_events.take_if(|_| environment.has(settings::PERFETTO));
     running.started_by = StartedBy::Environment(Unset {
         channels: unset.channels && config.channels.is_none(),
         stacks: unset.stacks && config.stacks.is_none(),
@@ -202,6 +206,8 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
             channel::apply_setting(&Names::default().with(&stacks::CHANNEL));
         }
     }
+    #[cfg(feature = "perfetto")]
+    add_track_events(running, &config)?;
     if let Some(path) = config.file {
         add_file(running, path)?;
     }
@@ -248,6 +254,18 @@ fn add_bounds(running: &mut Recording, config: &Config) {
             children.on_full = OnFull::Drop;
         }
     }
+}
+
+/// Adds the track events that the settings name, from here on.
+#[cfg(feature = "perfetto")]
+fn add_track_events(running: &Recording, config: &Config) -> Result<(), Error> {
+    if let Some(events) = session::of_settings(config) {
+        let sink = session::start(&events, running.analyzer.as_ref())?;
+        if let Some(session) = worker::session().as_mut() {
+            add::join(session, sink, None, Vec::new());
+        }
+    }
+    Ok(())
 }
 
 /// Writes the file from the start of the recording on, if that is still known.

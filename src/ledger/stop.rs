@@ -1,6 +1,6 @@
 //! The end of a recording: the trailer of every stream, and the report.
 
-use super::destinations::DRAIN_TIMEOUT;
+use super::destinations::running;
 use super::entry::on_helper_thread;
 use super::problems;
 use super::recording::{self, Recording, WORKER_TIMEOUT};
@@ -10,11 +10,9 @@ use crate::events::channel;
 use crate::events::important;
 use crate::platform::os::{self, BlockedSignals};
 use crate::stacks;
-use crate::trace::sink::queue;
 use crate::trace::worker;
-use crate::trace::write::{ReentrancyGuard, loss, quiesce, registry, state};
+use crate::trace::write::{loss, quiesce, registry, state, untracked};
 use memledger_format::words::nearest;
-use std::time::Instant;
 
 /// At most this many channels are listed in a sentence.
 const MAX_LISTED: usize = 32;
@@ -24,17 +22,23 @@ pub(super) fn finish(generation: Option<u64>) {
     if state::is_forked() {
         return;
     }
-    let _untracked = ReentrancyGuard::enter();
+    if untracked(|| end_current(generation)) {
+        running::disable_all();
+    }
+}
+
+/// Returns whether a recording has ended.
+fn end_current(generation: Option<u64>) -> bool {
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     let is_meant =
         |running: &mut Recording| generation.is_none_or(|number| number == running.generation);
-    if let Some(recording) = current.take_if(is_meant) {
-        // PERF: on a helper thread, because the end allocates blocks of several KiB. If the calling
-        // thread has freed millions of small blocks, glibc first consolidates all of them: 0.3 s
-        // after a JSON parse.
-        on_helper_thread(|| end(recording, generation.is_none()));
-    }
+    let Some(recording) = current.take_if(is_meant) else { return false };
+    // PERF: on a helper thread, because the end allocates blocks of several KiB. If the calling
+    // thread has freed millions of small blocks, glibc first consolidates all of them: 0.3 s
+    // after a JSON parse.
+    on_helper_thread(|| end(recording, generation.is_none()));
+    true
 }
 
 /// The program has no thread left, and its first one has ended with this status: ends the recording and the process. Called by the worker.
@@ -89,15 +93,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     if quiet {
         registry::discard_buffers();
     }
-    let deadline = Instant::now() + DRAIN_TIMEOUT;
-    queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
-    #[cfg(feature = "perfetto")]
-    {
-        if let Some(session) = recording.tracing {
-            session.end();
-        }
-        super::control::sessions::end_all();
-    }
+    running::wait_for_all();
     if let Some(output) = recording.report {
         write_report(output, recording.unlinked, recording.analyzer.as_ref());
     }

@@ -1,8 +1,8 @@
 //! Categories: named sets of track events that sessions enable.
 //!
 //! A category is a static of the program. Its first use adds it to an append-only table, which all
-//! threads share without locks, and compares it with the configurations of the sessions that run.
-//! One word says who wants its events:
+//! threads share without locks, and compares it with the configurations of the sessions that run
+//! (`tracker/active.rs`). One word says who wants its events:
 //!
 //! ```text
 //! bit 0..=15  the sessions
@@ -10,13 +10,10 @@
 //! bit 31      the category was not used yet
 //! ```
 
-#[cfg(tracking)]
-use super::active;
-#[cfg(tracking)]
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// The bit of a category that is not in the table yet.
-#[cfg(tracking)]
 pub(super) const NEW: u32 = 1 << 31;
 
 /// A named set of track events. [`categories!`](crate::categories) declares it.
@@ -25,10 +22,9 @@ pub struct Category {
     name: &'static str,
     description: &'static str,
     tags: &'static [&'static str],
-    #[cfg(tracking)]
-    wanted_by: AtomicU32,
-    #[cfg(tracking)]
-    pub(super) callback: AtomicPtr<()>,
+    pub(crate) wanted_by: AtomicU32,
+    /// The program's callback, or null.
+    pub(crate) callback: AtomicPtr<()>,
 }
 
 /// Declares categories of track events, for [`track_event!`](crate::track_event).
@@ -86,15 +82,8 @@ impl Category {
         assert!(!name.is_empty() && name.len() < 256, "a category has a name of 1 to 255 bytes");
         assert!(description.len() < 1024, "the description of a category has 1023 bytes at most");
         assert!(tags.len() <= 4, "a category has 4 tags at most");
-        Self {
-            name,
-            description,
-            tags,
-            #[cfg(tracking)]
-            wanted_by: AtomicU32::new(NEW),
-            #[cfg(tracking)]
-            callback: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        let callback = AtomicPtr::new(ptr::null_mut());
+        Self { name, description, tags, wanted_by: AtomicU32::new(NEW), callback }
     }
 
     /// Its name.
@@ -110,32 +99,5 @@ impl Category {
     /// Its tags.
     pub const fn tags(&self) -> &'static [&'static str] {
         self.tags
-    }
-
-    /// Whether a session has enabled it, or the trace has track events. Costs one relaxed load.
-    #[inline(always)]
-    pub fn is_enabled(&'static self) -> bool {
-        #[cfg(tracking)]
-        {
-            let wanted_by = self.wanted_by.load(Ordering::Relaxed);
-            wanted_by != 0 && (wanted_by != NEW || active::register(self))
-        }
-        #[cfg(not(tracking))]
-        false
-    }
-
-    /// Calls `callback` when a session enables or disables this category: on the thread that starts
-    /// or stops the session, after the change. For each session that has it enabled now, calls it
-    /// at once. `None` ends this.
-    pub fn on_change(&'static self, callback: Option<fn(CategoryChange)>) {
-        #[cfg(tracking)]
-        active::set_callback(self, callback);
-        #[cfg(not(tracking))]
-        let _ = callback;
-    }
-
-    #[cfg(tracking)]
-    pub(super) fn wanted_by(&self) -> &AtomicU32 {
-        &self.wanted_by
     }
 }

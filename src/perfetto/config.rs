@@ -1,16 +1,8 @@
 //! Which categories a session enables.
 
 use super::category::Category;
-#[cfg(tracking)]
-use crate::error::Error;
-#[cfg(tracking)]
-use memledger_format::protobuf::perfetto::clock;
-
-/// The most bytes of all patterns of a configuration, and the most patterns.
-#[cfg(tracking)]
-const MAX_BYTES: usize = 64 << 10;
-#[cfg(tracking)]
-const MAX_PATTERNS: usize = 4096;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which categories a session enables, and how it writes time. The names and rules are those of
 /// Perfetto's `TrackEventConfig`, as its C library applies them.
@@ -104,44 +96,61 @@ impl TrackEventConfig {
         }
         false
     }
+}
 
-    /// Refuses a configuration that is too large.
-    #[cfg(tracking)]
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let all = || {
-            [
-                &self.enabled_categories,
-                &self.disabled_categories,
-                &self.enabled_tags,
-                &self.disabled_tags,
-            ]
-            .into_iter()
-            .flatten()
-        };
-        let (patterns, bytes) = (all().count(), all().map(String::len).sum::<usize>());
-        if patterns > MAX_PATTERNS || bytes > MAX_BYTES {
-            return Err(Error::InvalidSession(format!(
-                "it has {patterns} patterns of categories and tags with {bytes} bytes in all; \
-                 at most {MAX_PATTERNS} patterns with {MAX_BYTES} bytes are possible"
-            )));
-        }
-        Ok(())
+/// Track events as a destination: [`Destination::track_events`](crate::Destination::track_events) and its siblings
+/// make it, and `trace_to` takes it.
+///
+/// A session writes the track events of the categories that it enables, to a file or to a ring in memory. Up to 16
+/// sessions run at once, each with a configuration, a thread and a queue of at most 64 MiB of its own. A thread that
+/// emits does the same work for one session as for all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrackEvents {
+    pub(crate) config: TrackEventConfig,
+    /// The file; of a session with a ring, what is written to it at the end.
+    pub(crate) file: Option<PathBuf>,
+    /// The bytes of the ring; `None`: everything is written to the file.
+    pub(crate) ring: Option<usize>,
+    pub(crate) clear_period: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
+    /// There is memory in it, with a heap profile after each such time.
+    pub(crate) memory: Option<Duration>,
+}
+
+impl TrackEvents {
+    /// Keeps the last `bytes` of packets in memory, at least 64 KiB, which are written to the file when the session
+    /// ends. [`DestinationHandle::dump`](crate::DestinationHandle::dump) writes them at any time, and all that is in
+    /// that file can be understood.
+    pub fn ring(mut self, bytes: usize) -> Self {
+        self.ring = Some(bytes);
+        self
     }
 
-    /// The clock of times.
-    #[cfg(tracking)]
-    pub(crate) fn clock(&self) -> u64 {
-        match (self.absolute_timestamps, self.unit_ns()) {
-            (false, _) => clock::OF_SEQUENCE,
-            (true, 1) => clock::BOOTTIME,
-            (true, _) => clock::OF_SEQUENCE_IN_UNITS,
-        }
+    /// Starts each thread's part of the output anew after this time: with all descriptions, so that a
+    /// reader who has only the end understands it (`incremental_state_config.clear_period_ms`). A ring
+    /// does so by itself. Default: never.
+    pub fn clear_period(mut self, period: Duration) -> Self {
+        self.clear_period = Some(period);
+        self
     }
 
-    /// The unit of times, in nanoseconds.
-    #[cfg(tracking)]
-    pub(crate) fn unit_ns(&self) -> u64 {
-        self.timestamp_unit_ns.max(1)
+    /// Ends the session by itself after this time (`duration_ms`): it has the track events before its end, and none
+    /// after it. That it has ended is noticed when later events arrive. Default: never.
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.duration = Some(duration);
+        self
+    }
+
+    /// Has the session contain the program's memory, from the reports of the ledger: counters of live bytes,
+    /// a heap profile each `interval` (10 ms at least) and at the end, what was live at the peak, and each
+    /// [`alloc_scope!`](crate::alloc_scope) as a slice with the bytes that were allocated in it. The first
+    /// heap profile has what was allocated before the session.
+    ///
+    /// Costs a report each interval and ten shorter ones, whose time is in proportion to the rows and stacks of the
+    /// program, not to its blocks. The worker waits while a report is made. Costs the thread that allocates nothing.
+    pub fn memory(mut self, interval: Duration) -> Self {
+        self.memory = Some(interval);
+        self
     }
 }
 
@@ -177,17 +186,5 @@ mod tests {
         // Of a pattern, what comes after the first `*` does not count.
         let config = none.enable("a*b");
         assert!(enabled(&config, "axc", &[]) && !enabled(&config, "xa", &[]));
-    }
-
-    #[cfg(tracking)]
-    #[test]
-    fn a_large_configuration_is_refused() {
-        let sentence = |config: TrackEventConfig| config.check().unwrap_err().to_string();
-        let long = TrackEventConfig::default().enable("x".repeat(1 << 20));
-        assert!(sentence(long).contains("1 patterns of categories and tags with 1048576 bytes"));
-        let many =
-            (0..10_000).fold(TrackEventConfig::default(), |all, n| all.disable(n.to_string()));
-        assert!(sentence(many).contains("it has 10000 patterns"));
-        assert!(TrackEventConfig::all().check().is_ok());
     }
 }

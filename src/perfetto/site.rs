@@ -1,9 +1,7 @@
 //! What a `track_event!` says that is known when the program is compiled.
 
 use super::category::Category;
-use super::value::Values;
 use std::marker::PhantomData;
-#[cfg(tracking)]
 use std::sync::atomic::AtomicU32;
 
 /// What a track event is. The numbers are those of Perfetto's `TrackEvent.type`.
@@ -70,31 +68,16 @@ pub enum Role {
     End,
 }
 
-impl Role {
-    /// How many values it takes.
-    #[cfg(tracking)]
-    pub(super) const fn values(self) -> usize {
-        match self {
-            Self::TextTrack => 3,
-            Self::NamedTrack(_) | Self::Timestamp | Self::NamedArg | Self::NamedText => 2,
-            Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
-            Self::Thread | Self::Process | Self::End => 0,
-            _ => 1,
-        }
-    }
-}
-
 /// One `track_event!` of the program, which is a static.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Site {
-    pub(super) category: &'static Category,
-    pub(super) kind: EventKind,
-    pub(super) name: Option<&'static str>,
-    pub(super) roles: &'static [Role],
+    pub(crate) category: &'static Category,
+    pub(crate) kind: EventKind,
+    pub(crate) name: Option<&'static str>,
+    pub(crate) roles: &'static [Role],
     /// Its entry in the table and 1, or 0.
-    #[cfg(tracking)]
-    pub(super) number: AtomicU32,
+    pub(crate) number: AtomicU32,
 }
 
 impl Site {
@@ -106,23 +89,7 @@ impl Site {
         roles: &'static [Role],
     ) -> Self {
         check(roles);
-        Self {
-            category,
-            kind,
-            name,
-            roles,
-            #[cfg(tracking)]
-            number: AtomicU32::new(0),
-        }
-    }
-
-    /// Emits an event with these values.
-    #[inline(always)]
-    pub fn emit<V: Values>(&'static self, values: V) {
-        #[cfg(tracking)]
-        self.write(values);
-        #[cfg(not(tracking))]
-        let _ = (self.kind, self.name, self.roles, values);
+        Self { category, kind, name, roles, number: AtomicU32::new(0) }
     }
 }
 

@@ -1,21 +1,15 @@
 //! Slices from `tracing` spans.
 
-#[cfg(tracking)]
 use super::category::DYNAMIC;
-#[cfg(tracking)]
 use std::fmt::{self, Write};
 use tracing_core::Subscriber;
-#[cfg(tracking)]
 use tracing_core::field::{Field, Visit};
-#[cfg(tracking)]
 use tracing_core::{Event, span::Id};
 use tracing_subscriber::Layer;
-#[cfg(tracking)]
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 /// The most bytes of the message of an event.
-#[cfg(tracking)]
 const MAX_MESSAGE: usize = 256;
 
 /// A layer of `tracing-subscriber` that makes slices of spans, and instants of events.
@@ -48,10 +42,6 @@ impl SliceLayer {
     }
 }
 
-#[cfg(not(tracking))]
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {}
-
-#[cfg(tracking)]
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         if DYNAMIC.is_enabled()
@@ -85,13 +75,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {
 }
 
 /// The message of an event, cut off where there is no room.
-#[cfg(tracking)]
 struct Message {
     bytes: [u8; MAX_MESSAGE],
     size: usize,
 }
 
-#[cfg(tracking)]
 impl Message {
     fn text(&self) -> &str {
         let bytes = self.bytes.get(..self.size).unwrap_or_default();
@@ -99,7 +87,6 @@ impl Message {
     }
 }
 
-#[cfg(tracking)]
 impl Write for Message {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = MAX_MESSAGE - self.size;
@@ -113,7 +100,6 @@ impl Write for Message {
     }
 }
 
-#[cfg(tracking)]
 impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {

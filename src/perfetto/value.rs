@@ -15,13 +15,6 @@ pub(crate) mod kind {
     pub(crate) const FIXED32: u8 = 10;
 }
 
-/// The most values of an event.
-#[cfg(tracking)]
-pub(crate) const MAX_VALUES: usize = 32;
-/// The most texts of an event.
-#[cfg(tracking)]
-pub(crate) const MAX_TEXTS: usize = 8;
-
 /// A value of a track event: an argument, a flow, a field.
 ///
 /// Integers, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]` are

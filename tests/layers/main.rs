@@ -61,6 +61,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "track_event",
         ],
     ),
+    // What stands in for the tracker, in the layers that it has a part in.
+    ("disabled", &["error", "ledger", "perfetto"]),
     (
         "ledger",
         &[

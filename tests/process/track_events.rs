@@ -8,14 +8,17 @@ mod upstream;
 
 use crate::harness::{Case, Run, case};
 use memledger::perfetto::{
-    CategoryChange, DYNAMIC, Fixed64, TracingSession, Track, TrackEventConfig, ZigZag,
-    counter_track_uuid, named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
+    CategoryChange, DYNAMIC, Fixed64, Track, TrackEventConfig, ZigZag, counter_track_uuid,
+    named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
 };
-use memledger::{Ledger, counter, instant, slice, state, track_event};
+use memledger::{
+    Destination, DestinationHandle, DestinationState, Ledger, counter, instant, slice, state,
+    track_event,
+};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::pin::{Pin, pin};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::task::{self, Poll};
 
 const FILE: &str = "run.pftrace";
@@ -61,6 +64,7 @@ pub(crate) const CASES: &[Case] = &[
     case("spans are slices", many::spans, many::spans_test),
     case("the environment starts a session", many::environment, many::environment_test),
     case("a ring is written when the program panics", many::panics, many::panics_test),
+    case("a recording can begin with track events", sessions::built, sessions::built_test),
     case("what cannot be is refused in a sentence", sessions::refusals, ends_well),
     case("a session with memory has the totals of the report", memory::whole, memory::whole_test),
     case("a late session has the heap that exists", memory::late, memory::late_test),
@@ -90,8 +94,13 @@ fn ledger() -> Ledger {
     Ledger::builder().start().unwrap()
 }
 
-fn session(config: TrackEventConfig) -> TracingSession {
-    TracingSession::to_file(FILE, config).unwrap()
+fn session(ledger: &Ledger, config: TrackEventConfig) -> DestinationHandle {
+    ledger.trace_to(Destination::track_events(FILE, config)).unwrap()
+}
+
+/// A session that keeps its last 64 KiB in memory.
+fn ring(ledger: &Ledger, config: TrackEventConfig) -> Result<DestinationHandle, memledger::Error> {
+    ledger.trace_to(Destination::track_event_ring(0, config))
 }
 
 /// Runs the child, and reads its file.
@@ -121,24 +130,25 @@ fn unreachable<T>() -> T {
 
 /// `FastpathEmptyConfigDisablesAllCats`, `FastpathOneCatEnabled`, `IsCategoryEnabled`.
 fn enabled_categories() {
-    let _ledger = ledger();
+    let ledger = ledger();
     let enabled = || [&CAT1, &CAT2, &CAT3].map(|category| category.is_enabled());
-    let session = session(TrackEventConfig::default());
+    let session = session(&ledger, TrackEventConfig::default());
     assert_eq!(enabled(), [false; 3]);
     session.stop();
-    let session =
-        TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat1").disable("*"));
+    let session = ring(&ledger, TrackEventConfig::default().enable("cat1").disable("*")).unwrap();
     assert_eq!(enabled(), [true, false, false]);
     // A second session enables more; what it enables is off again when it ends.
-    let second =
-        TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat2")).unwrap();
+    let second = ring(&ledger, TrackEventConfig::default().enable("cat2")).unwrap();
     assert_eq!(enabled(), [true, true, false]);
     // A category that is used for the first time while sessions run.
-    let third = TracingSession::ring_buffer(0, TrackEventConfig::default().enable("la*")).unwrap();
+    let third = ring(&ledger, TrackEventConfig::default().enable("la*")).unwrap();
     assert!(LATE.is_enabled());
-    drop(session);
+    session.stop();
     assert_eq!(enabled(), [false, true, false]);
-    drop((second, third));
+    second.stop();
+    // The end of the recording ends what still runs.
+    drop(ledger);
+    assert_eq!(third.status().state, DestinationState::Ended);
     assert_eq!((enabled(), LATE.is_enabled()), ([false; 3], false));
 }
 
@@ -152,8 +162,8 @@ fn take_changes() -> Vec<(bool, bool)> {
 fn callbacks() {
     let note =
         |change: CategoryChange| CHANGES.lock().unwrap().push((change.enabled, change.is_global));
-    let _ledger = ledger();
-    let start = |config| TracingSession::ring_buffer(0, config).unwrap();
+    static LEDGER: OnceLock<Ledger> = OnceLock::new();
+    let start = |config| ring(LEDGER.get_or_init(ledger), config).unwrap();
     CAT1.on_change(Some(note));
     assert_eq!(take_changes(), []);
     let first = start(TrackEventConfig::default().enable("cat1"));
@@ -174,23 +184,24 @@ fn callbacks() {
     static ONCE: AtomicBool = AtomicBool::new(true);
     CAT3.on_change(Some(|change| {
         if change.enabled && ONCE.swap(false, Ordering::Relaxed) {
-            let inner = TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat1"));
+            let config = TrackEventConfig::default().enable("cat1");
+            let inner = ring(LEDGER.get_or_init(ledger), config).unwrap();
             instant!(CAT1, "from a callback");
-            let inner = inner.unwrap();
             inner.flush();
-            assert_eq!(inner.events(), 1);
+            assert_eq!(inner.status().events, 1);
+            inner.stop();
         }
     }));
-    drop(start(TrackEventConfig::default().enable("cat3")));
+    start(TrackEventConfig::default().enable("cat3")).stop();
     assert_eq!(take_changes(), [(true, true), (false, true)]);
     CAT1.on_change(None);
-    drop(start(TrackEventConfig::all()));
+    start(TrackEventConfig::all()).stop();
     assert_eq!(take_changes(), []);
 }
 
 fn events() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all().disable("cat3"));
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all().disable("cat3"));
     instant!(CAT1, "instant");
     instant!(CAT1, "instant");
     track_event!(CAT1, instant("written out"), no_intern);
@@ -276,8 +287,8 @@ fn events_test(run: Run) {
 }
 
 fn tracks() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     track_event!(CAT1, instant("named"), named_track("MyTrack", 1, 2));
     track_event!(CAT1, instant("named"), named_track("MyTrack", 1, 2));
     let bytes = Track::counter("MyCounter", 2).unit("bytes").register().unwrap();
@@ -348,17 +359,17 @@ fn tracks_test(run: Run) {
 }
 
 fn dynamic() {
-    let _ledger = ledger();
-    let first = session(TrackEventConfig::default().enable("dyn1"));
+    let ledger = ledger();
+    let first = session(&ledger, TrackEventConfig::default().enable("dyn1"));
     let second = TrackEventConfig::default().enable("dyn2").enable("cat1");
-    let second = TracingSession::to_file("second.pftrace", second).unwrap();
+    let second = ledger.trace_to(Destination::track_events("second.pftrace", second)).unwrap();
     for name in ["dyn1", "dyn2", "dyn3"] {
         track_event!(DYNAMIC, instant("dynamic"), category(name));
     }
     instant!(CAT1, "static");
     first.flush();
     second.flush();
-    assert_eq!((first.events(), second.events()), (1, 2));
+    assert_eq!((first.status().events, second.status().events), (1, 2));
     first.stop();
     second.stop();
     track_event!(DYNAMIC, instant("late"), category(unreachable::<&str>()));
@@ -381,11 +392,11 @@ fn dynamic_test(run: Run) {
 }
 
 fn scoped() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::default().enable("cat1"));
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::default().enable("cat1"));
     {
         slice!(CAT1, "outer", arg("x", 1));
-        if session.events() < 1_000_000 {
+        if session.status().events < 1_000_000 {
             slice!(CAT1, "inner");
         }
         slice!(CAT2, "disabled", arg("x", unreachable::<u64>()));
@@ -468,8 +479,8 @@ fn scoped_test(run: Run) {
 }
 
 fn proto_fields() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     track_event!(
         CAT1,
         instant("fields"),
@@ -520,8 +531,8 @@ fn since_boot() -> u64 {
 }
 
 fn times() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     let before = since_boot();
     instant!(CAT1, "now");
     let after = since_boot();
@@ -556,13 +567,14 @@ fn times_test(run: Run) {
 }
 
 fn units() {
-    let _ledger = ledger();
+    let ledger = ledger();
     let unit = |config: TrackEventConfig| config.timestamp_unit_ns(1000);
-    let first = session(unit(TrackEventConfig::all()));
+    let first = session(&ledger, unit(TrackEventConfig::all()));
     let absolute = unit(TrackEventConfig::all()).absolute_timestamps(true);
-    let absolute = TracingSession::to_file("absolute.pftrace", absolute).unwrap();
+    let absolute =
+        ledger.trace_to(Destination::track_events("absolute.pftrace", absolute)).unwrap();
     let plain = TrackEventConfig::all().absolute_timestamps(true);
-    let plain = TracingSession::to_file("plain.pftrace", plain).unwrap();
+    let plain = ledger.trace_to(Destination::track_events("plain.pftrace", plain)).unwrap();
     for _ in 0..100 {
         instant!(CAT1, "tick");
     }

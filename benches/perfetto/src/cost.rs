@@ -8,8 +8,10 @@
 //! other work. `others` is the CPU time of all other threads of the process for an event.
 #![expect(unsafe_code, reason = "reads clocks that std does not offer")]
 
-use memledger::perfetto::{TracingSession, Track, TrackEventConfig, process_track_uuid};
-use memledger::{Ledger, TrackingAllocator, counter, instant, slice, track_event};
+use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
+use memledger::{
+    Destination, DestinationHandle, Ledger, TrackingAllocator, counter, instant, slice, track_event,
+};
 use memledger_bench_perfetto::{
     Category, Registered, Session, SessionConfig, loads, process_uuid, publish_categories,
 };
@@ -69,8 +71,9 @@ fn row(name: &str, events: f64, flush: [&dyn Fn(); 2], theirs: &dyn Fn(u64), our
     );
 }
 
-fn ours(path: &Path) -> Result<TracingSession, memledger::Error> {
-    TracingSession::to_file(path, TrackEventConfig::default().enable("bench"))
+fn ours(ledger: &Ledger, path: &Path) -> Result<DestinationHandle, memledger::Error> {
+    let config = TrackEventConfig::default().enable("bench");
+    ledger.trace_to(Destination::track_events(path, config))
 }
 
 fn theirs() -> Session {
@@ -93,7 +96,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let their_score = Registered::counter("score", process_uuid());
     let their_process = process_uuid();
 
-    let first = ours(&folder.join("first.pftrace"))?;
+    let first = ours(&ledger, &folder.join("first.pftrace"))?;
     let their_first = theirs();
     let flush_theirs = || their_first.flush();
     let flush_ours = || first.flush();
@@ -199,7 +202,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             });
         },
     );
-    let second = ours(&folder.join("second.pftrace"))?;
+    let second = ours(&ledger, &folder.join("second.pftrace"))?;
     let their_second = theirs();
     let both_theirs = || {
         their_first.flush();
@@ -216,19 +219,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         &|n| (0..n).for_each(|i| loads::begin_1(&on, c"slice", c"a", black_box(i))),
         &|n| (0..n).for_each(|i| track_event!(ON, slice_begin("slice"), arg("a", black_box(i)))),
     );
-    println!("{} and {} events are lost", first.lost_events(), second.lost_events());
-    drop((first, second, their_first.stop(), their_second.stop()));
-    sizes(&on, &folder)?;
+    [first, second].iter().for_each(DestinationHandle::stop);
+    let [first, second] = [first, second].map(|session| session.status().lost_events);
+    println!("{first} and {second} events are lost");
+    drop((their_first.stop(), their_second.stop()));
+    sizes(&ledger, &on, &folder)?;
     drop(ledger);
     std::fs::remove_dir_all(folder)?;
     Ok(())
 }
 
 /// The sizes of a million slices with an argument.
-fn sizes(on: &Category, folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn sizes(ledger: &Ledger, on: &Category, folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     const SLICES: u64 = 1_000_000;
     let path = folder.join("million.pftrace");
-    let (first, their_first) = (ours(&path)?, theirs());
+    let (first, their_first) = (ours(ledger, &path)?, theirs());
     for from in (0..SLICES).step_by(BURST as usize) {
         for i in from..from + BURST {
             loads::begin_1(on, c"slice", c"a", i);
@@ -240,8 +245,9 @@ fn sizes(on: &Category, folder: &Path) -> Result<(), Box<dyn std::error::Error>>
         }
         first.flush();
     }
-    let (events, lost) = (first.events(), first.lost_events());
     first.stop();
+    let status = first.status();
+    let (events, lost) = (status.events, status.lost_events);
     let (mine, other) = (std::fs::metadata(path)?.len(), their_first.stop().len() as u64);
     println!(
         "{SLICES} slices with an argument: C library {other} bytes, memledger {mine} bytes \

@@ -9,8 +9,8 @@
 mod cases;
 
 use cases::{CASES, Peer};
-use memledger::perfetto::{TracingSession, TrackEventConfig};
-use memledger::{Ledger, TrackingAllocator};
+use memledger::perfetto::TrackEventConfig;
+use memledger::{Destination, Ledger, TrackingAllocator};
 use memledger_bench_perfetto::{Session, SessionConfig, start};
 use std::path::Path;
 use std::thread;
@@ -47,13 +47,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     start();
     let peer = Peer::new();
     for group in &GROUPS {
-        run(group, &peer, Path::new(&folder))?;
+        run(&ledger, group, &peer, Path::new(&folder))?;
     }
     drop(ledger);
     Ok(())
 }
 
-fn run(group: &Group, peer: &Peer, folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn run(
+    ledger: &Ledger,
+    group: &Group,
+    peer: &Peer,
+    folder: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = TrackEventConfig::default()
         .absolute_timestamps(group.absolute)
         .timestamp_unit_ns(group.unit_ns);
@@ -71,10 +76,11 @@ fn run(group: &Group, peer: &Peer, folder: &Path) -> Result<(), Box<dyn std::err
         buffer_kib: 16 << 10,
     };
     let path = |peer| folder.join(format!("{}.{peer}.pftrace", group.name));
-    let ours = TracingSession::to_file(path("ours"), config)?;
+    let ours = ledger.trace_to(Destination::track_events(path("ours"), config))?;
     let theirs = Session::start(&theirs);
     // Each emission is made on every session that runs: others must not change what these write.
-    let beside = TracingSession::ring_buffer(1 << 20, TrackEventConfig::all())?;
+    let beside = Destination::track_event_ring(1 << 20, TrackEventConfig::all());
+    let beside = ledger.trace_to(beside)?;
     let all = SessionConfig { enabled: &["*"], ..SessionConfig::default() };
     let beside_theirs = Session::start(&all);
     for (name, case) in CASES {
@@ -83,11 +89,13 @@ fn run(group: &Group, peer: &Peer, folder: &Path) -> Result<(), Box<dyn std::err
             thread::Builder::new().name((*name).to_owned()).spawn_scoped(scope, case).map(drop)
         })?;
     }
-    if ours.lost_events() > 0 {
-        return Err(format!("{} events are lost", ours.lost_events()).into());
-    }
     ours.stop();
+    let lost = ours.status().lost_events;
+    if lost > 0 {
+        return Err(format!("{lost} events are lost").into());
+    }
     std::fs::write(path("c"), theirs.stop())?;
-    drop((beside, beside_theirs.stop()));
+    beside.stop();
+    drop(beside_theirs.stop());
     Ok(())
 }

@@ -4,14 +4,15 @@ use super::figures;
 use super::{BoundControl, RunningControl};
 use crate::error::Error;
 use crate::events::channel;
-use crate::ledger::destinations::{DestinationHandle, add, restart};
+use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
-use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, SessionAction};
+use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::nearest;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -81,28 +82,41 @@ impl Actions for Commands {
     }
 
     fn write_to(&mut self, file: File, path: &Path) -> Reply {
-        let added =
-            check_destination_limit().and_then(|()| add::add_created(file, path).map_err(sentence));
-        if let Err(reason) = added {
-            // The control server has created the file, and it is empty.
-            let _ = std::fs::remove_file(path);
-            return Err(reason);
-        }
+        check_destination_limit()?;
+        add::add_created(file, path).map_err(sentence)?;
         Ok(vec![format!("destination {}", path.display())])
     }
 
-    fn session(&mut self, action: SessionAction<'_>) -> Reply {
-        #[cfg(feature = "perfetto")]
-        {
-            super::sessions::act(action)
-        }
-        #[cfg(not(feature = "perfetto"))]
-        {
-            if let SessionAction::Start { path, .. } | SessionAction::Dump { path, .. } = action {
-                let _ = std::fs::remove_file(path);
-            }
-            Err("the program was built without memledger's feature perfetto".into())
-        }
+    #[cfg(feature = "perfetto")]
+    fn start_session(&mut self, file: File, path: &Path, config: Option<&str>) -> Reply {
+        use crate::ledger::destinations::session;
+        check_destination_limit()?;
+        let note = session::add_created(file, path, config).map_err(sentence)?;
+        let note = note.map(|note| format!("note {note}"));
+        Ok([format!("session {}", path.display())].into_iter().chain(note).collect())
+    }
+
+    #[cfg(not(feature = "perfetto"))]
+    fn start_session(&mut self, _: File, _: &Path, _: Option<&str>) -> Reply {
+        Err("the program was built without memledger's feature perfetto".into())
+    }
+
+    fn stop_session(&mut self, name: &str) -> Reply {
+        let session = session_called(name)?;
+        session.stop();
+        let DestinationStatus { events, lost_events, .. } = session.status();
+        Ok(vec![format!("session ended {name}, {events} events, {lost_events} lost")])
+    }
+
+    fn flush_session(&mut self, name: &str) -> Reply {
+        let session = session_called(name)?;
+        session.flush();
+        Ok(vec![format!("session {name}, {} events", session.status().events)])
+    }
+
+    fn dump_session(&mut self, name: &str, path: &Path) -> Reply {
+        let bytes = session_called(name)?.dump(path).map_err(sentence)?;
+        Ok(vec![format!("dump {bytes} bytes {}", path.display())])
     }
 
     fn stop(&mut self) -> Reply {
@@ -148,12 +162,31 @@ fn sentence(error: Error) -> String {
 }
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
-pub(super) fn check_destination_limit() -> Result<(), String> {
+fn check_destination_limit() -> Result<(), String> {
     let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
     if running >= MAX_DESTINATIONS {
         return Err(format!("there are {running} destinations already, and no more can be"));
     }
     Ok(())
+}
+
+/// The session of track events that writes to the file with this name, and has not ended.
+fn session_called(name: &str) -> Result<DestinationHandle, String> {
+    let running = queue::all().into_iter();
+    let running =
+        running.filter(|queue| queue.shared().is_some() && queue.status().stage != Stage::Ended);
+    let mut running: Vec<_> = running.collect();
+    let file = |queue: &Queue| Path::new(&queue.name).file_name().map(OsStr::to_owned);
+    if let Some(at) = running.iter().position(|queue| file(queue).is_some_and(|file| file == name))
+    {
+        return Ok(DestinationHandle::new(running.swap_remove(at).number));
+    }
+    let names =
+        running.iter().map(|queue| short(&file(queue).unwrap_or_default().to_string_lossy()));
+    Err(match &*names.collect::<Vec<_>>().join(", ") {
+        "" => format!("no session is called {name:?}, and none runs"),
+        names => format!("no session is called {name:?}; those are {names}"),
+    })
 }
 
 fn channel((name, enabled): (&str, bool)) -> String {

@@ -2,8 +2,6 @@
 
 pub(super) mod commands;
 mod figures;
-#[cfg(feature = "perfetto")]
-pub(super) mod sessions;
 
 use super::config::{Config, Secret};
 use super::problems;

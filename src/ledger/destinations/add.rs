@@ -26,6 +26,8 @@ pub(in crate::ledger) fn add_destination(
     match &destination.target {
         Target::File(path) => request(|| add(true, |_| to_file(open_trace(path)?))),
         Target::Host(address) => add_host(&Address::parse(address)?),
+        #[cfg(feature = "perfetto")]
+        Target::TrackEvents(events) => super::session::add(events, None),
     }
 }
 
@@ -43,15 +45,6 @@ fn to_file(file: FileSink) -> Result<Queued, Error> {
     Queued::start(name, Box::new(move |_| Ok(Box::new(file))), problems::report)
 }
 
-/// Adds a sink of another kind, which gets all events but no live blocks. `sink` is called with the
-/// analyzer of the recording.
-#[cfg(feature = "perfetto")]
-pub(in crate::ledger) fn add_sink(
-    sink: impl FnOnce(Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
-) -> Result<DestinationHandle, Error> {
-    add(false, sink)
-}
-
 /// A sink that connects to a recorder.
 pub(in crate::ledger) fn to_host(address: &Address) -> Result<Queued, Error> {
     let (name, address) = (address.to_string(), address.clone());
@@ -59,8 +52,9 @@ pub(in crate::ledger) fn to_host(address: &Address) -> Result<Queued, Error> {
     Queued::start(name, Box::new(open), problems::report)
 }
 
-/// Adds a sink, which begins with the live blocks if `with_blocks`.
-fn add(
+/// Adds a sink, which begins with the live blocks if `with_blocks`. `sink` is called with the analyzer of the
+/// recording.
+pub(super) fn add(
     with_blocks: bool,
     sink: impl FnOnce(Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {

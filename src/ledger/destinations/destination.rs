@@ -1,5 +1,7 @@
 //! Where a trace goes, as the program sets it.
 
+#[cfg(feature = "perfetto")]
+use crate::perfetto::TrackEvents;
 use std::path::PathBuf;
 
 /// Where a trace goes. [`LedgerBuilder::trace_to`](crate::LedgerBuilder::trace_to) and
@@ -26,6 +28,8 @@ pub(crate) enum Target {
     File(PathBuf),
     /// The address of a recorder.
     Host(String),
+    #[cfg(feature = "perfetto")]
+    TrackEvents(TrackEvents),
 }
 
 impl Destination {

@@ -1,27 +1,8 @@
 //! The handle of a destination that was added while the recording runs.
 
-#[cfg(tracking)]
-use crate::ledger::entry::on_helper_thread;
-#[cfg(tracking)]
-use crate::ledger::recording::WORKER_TIMEOUT;
-#[cfg(tracking)]
-use crate::ledger::stats::trailer;
-#[cfg(all(tracking, feature = "perfetto"))]
-use crate::platform::os::BlockedSignals;
-#[cfg(tracking)]
-use crate::trace::sink::queue::{self, Stage};
-#[cfg(tracking)]
-use crate::trace::worker;
-#[cfg(tracking)]
-use crate::trace::write::quiesce::HOOK_TIMEOUT;
-#[cfg(tracking)]
-use crate::trace::write::{state, untracked};
-#[cfg(tracking)]
-use std::time::{Duration, Instant};
-
-/// How long the end of a stream waits until everything is written or sent.
-#[cfg(tracking)]
-pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+use super::running;
+use crate::error::Error;
+use std::path::Path;
 
 /// One more destination of the trace, started with [`Ledger::trace_to`](crate::Ledger::trace_to).
 ///
@@ -49,8 +30,7 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DestinationHandle {
-    #[cfg(tracking)]
-    number: u64,
+    pub(in crate::ledger) number: u64,
 }
 
 /// The state of a destination.
@@ -83,111 +63,41 @@ pub struct DestinationStatus {
     pub waiting_bytes: u64,
     /// Why it failed.
     pub problem: Option<String>,
+    /// The track events that it has; 0 if it is the whole trace.
+    pub events: u64,
+    /// The events of the program, memory events among them, that are missing in its track events, because a buffer or
+    /// its queue was full; 0 if it is the whole trace.
+    pub lost_events: u64,
 }
 
 impl DestinationHandle {
-    #[cfg(tracking)]
     pub(in crate::ledger) fn new(number: u64) -> Self {
         Self { number }
-    }
-
-    #[cfg(tracking)]
-    pub(in crate::ledger) fn number(self) -> u64 {
-        self.number
     }
 
     /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are
     /// remembered.
     pub fn status(&self) -> DestinationStatus {
-        #[cfg(tracking)]
-        return status_of(self.number);
-        #[cfg(not(tracking))]
-        DestinationStatus::default()
+        running::status(self.number)
     }
 
-    /// Writes everything recorded so far; waits at most 3 s.
-    #[cfg(all(tracking, feature = "perfetto"))]
-    pub(in crate::ledger) fn flush(self) {
-        untracked(|| {
-            if state::is_forked() {
-                return;
-            }
-            let _signals = BlockedSignals::new();
-            if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
-                && let Some(session) = session.as_mut()
-            {
-                worker::cycle(session, HOOK_TIMEOUT);
-            }
-            if let Some(queue) = queue::by_number(self.number) {
-                queue.wait_until_written(Instant::now() + DRAIN_TIMEOUT);
-            }
-        });
+    /// Writes or sends everything that was recorded before this call; waits at most 3 s.
+    pub fn flush(&self) {
+        running::flush(self.number);
+    }
+
+    /// Writes the [ring](super::Destination::track_event_ring) of track events to a file, with everything that was
+    /// emitted before this call; returns how many bytes that is.
+    ///
+    /// # Errors
+    /// [`Error::File`]; [`Error::InvalidSession`] if the destination has no ring; [`Error::ForkedChild`].
+    pub fn dump(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        running::dump(self.number, path.as_ref())
     }
 
     /// Ends its stream after everything recorded so far, as the end of a recording would, and waits
     /// at most 3 s until all of it is written. The other destinations continue.
     pub fn stop(&self) {
-        #[cfg(tracking)]
-        stop(self.number);
+        running::stop(self.number);
     }
-}
-
-#[cfg(tracking)]
-fn status_of(number: u64) -> DestinationStatus {
-    // NOTE: the lock is taken only with the guard set, and not in the child of a fork, which may
-    // have inherited it locked. The texts are copied without the guard, because the program drops
-    // them.
-    let ours = untracked(|| {
-        let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
-        let status = queue.status();
-        Some((queue, status))
-    });
-    let Some((queue, status)) = &ours else { return DestinationStatus::default() };
-    let copy = DestinationStatus {
-        name: queue.name.clone(),
-        state: match (status.stage, &status.why) {
-            (Stage::Opening, _) => DestinationState::Opening,
-            (Stage::Sending, _) => DestinationState::Sending,
-            (Stage::Ended, None) => DestinationState::Ended,
-            (Stage::Ended, Some(_)) => DestinationState::Failed,
-        },
-        written_bytes: status.written,
-        waiting_bytes: status.waiting as u64,
-        problem: status.why.clone(),
-    };
-    untracked(move || drop(ours));
-    copy
-}
-
-/// Ends the stream of one destination, and waits until all of it is written.
-#[cfg(tracking)]
-fn stop(number: u64) {
-    if state::is_forked() {
-        return;
-    }
-    untracked(|| {
-        on_helper_thread(|| {
-            if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
-                && let Some(session) = session.as_mut()
-            {
-                session.want_figures();
-                worker::cycle(session, HOOK_TIMEOUT);
-                session.end_one(number, &trailer());
-            }
-        });
-        if let Some(queue) = queue::by_number(number) {
-            queue.wait_for_end(Instant::now() + DRAIN_TIMEOUT);
-        }
-    });
-}
-
-/// The handles of all destinations, in memory of the program.
-#[cfg(tracking)]
-pub(in crate::ledger) fn all() -> Vec<DestinationHandle> {
-    let numbers =
-        || queue::all().iter().map(|queue| DestinationHandle::new(queue.number)).collect();
-    let ours: Vec<_> = if state::is_forked() { Vec::new() } else { untracked(numbers) };
-    let copy = ours.clone();
-    untracked(move || drop(ours));
-    copy
 }

@@ -9,9 +9,16 @@ mod handle;
 pub(super) mod initial;
 #[cfg(tracking)]
 pub(super) mod restart;
+#[cfg(tracking)]
+pub(super) mod running;
+#[cfg(not(tracking))]
+#[path = "../../disabled/destinations.rs"]
+mod running;
+#[cfg(all(tracking, feature = "perfetto"))]
+pub(super) mod session;
+#[cfg(feature = "perfetto")]
+mod track_events;
 
 pub use destination::Destination;
 pub(crate) use destination::Target;
-#[cfg(tracking)]
-pub(super) use handle::{DRAIN_TIMEOUT, all};
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};

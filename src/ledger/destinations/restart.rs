@@ -85,14 +85,14 @@ pub(in crate::ledger) fn start_again(
             let _ = std::fs::remove_file(&path);
             error.to_string()
         })?;
-        let new = StartedDestination::new(location, handle.number(), path.display().to_string());
+        let new = StartedDestination::new(location, handle.number, path.display().to_string());
         started.push(new.name.clone());
         keep(&|initial| initial.file = Some(new.clone()));
     }
     if let Some(StartedDestination { location, name, .. }) = host.filter(|host| !is_running(host)) {
         check_destination_limit()?;
         let handle = add::add_host(&location).map_err(|error| error.to_string())?;
-        let new = StartedDestination::new(location, handle.number(), name);
+        let new = StartedDestination::new(location, handle.number, name);
         started.push(new.name.clone());
         keep(&|initial| initial.host = Some(new.clone()));
     }

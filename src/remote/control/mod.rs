@@ -64,4 +64,4 @@ pub(crate) use listener::{ListenAddress, Listener};
 #[cfg(tracking)]
 pub(crate) use rules::Rules;
 #[cfg(tracking)]
-pub(crate) use server::{Actions, Reply, Server, SessionAction};
+pub(crate) use server::{Actions, Reply, Server};

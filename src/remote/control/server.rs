@@ -47,10 +47,16 @@ pub(crate) trait Actions: Send {
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
     /// Sends the trace to `address` as well.
     fn send_to(&mut self, address: &Address) -> Reply;
-    /// Writes the trace to `file` as well. The file is new and empty.
+    /// Writes the trace to `file` as well. The file is new and empty, here and below.
     fn write_to(&mut self, file: File, path: &Path) -> Reply;
-    /// Does something with a session of track events.
-    fn session(&mut self, action: SessionAction<'_>) -> Reply;
+    /// Writes track events to `file`, as Perfetto's `TraceConfig` in `config` says.
+    fn start_session(&mut self, file: File, path: &Path, config: Option<&str>) -> Reply;
+    /// Ends the track events in the file with this name.
+    fn stop_session(&mut self, name: &str) -> Reply;
+    /// Writes all track events so far to the file with this name.
+    fn flush_session(&mut self, name: &str) -> Reply;
+    /// Writes the ring of the track events in the file with this name to the file at `path`.
+    fn dump_session(&mut self, name: &str, path: &Path) -> Reply;
     /// Ends all destinations but the first file.
     fn stop(&mut self) -> Reply;
     /// Ends all destinations, the first file included.
@@ -61,15 +67,6 @@ pub(crate) trait Actions: Send {
     fn document(&self, kind: DocumentKind) -> MakeDocument;
     /// Reports the error that ends the server.
     fn problem(&mut self, error: Error);
-}
-
-/// What is done with a session of track events. Files are new and empty.
-#[cfg_attr(not(feature = "perfetto"), allow(dead_code))]
-pub(crate) enum SessionAction<'a> {
-    Start { name: &'a str, file: File, path: &'a Path, config: Option<&'a str> },
-    Stop { name: &'a str },
-    Flush { name: &'a str },
-    Dump { name: &'a str, path: &'a Path },
 }
 
 /// Lines `name value`, or the reason for a refusal.
@@ -468,22 +465,24 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
         Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
         Command::SendTo(host) => actions.send_to(&rules.destination(host)?),
         Command::WriteTo(name) => {
-            let (file, path) = rules.create(name)?;
-            actions.write_to(file, &path)
+            with_new_file(rules, name, |file, path| actions.write_to(file, path))
         }
-        Command::StartSession { name, config } => {
-            let (file, path) = rules.create(name)?;
-            let config = config.as_deref();
-            actions.session(SessionAction::Start { name, file, path: &path, config })
-        }
-        Command::StopSession(name) => actions.session(SessionAction::Stop { name }),
-        Command::FlushSession(name) => actions.session(SessionAction::Flush { name }),
+        Command::StartSession { name, config } => with_new_file(rules, name, |file, path| {
+            actions.start_session(file, path, config.as_deref())
+        }),
+        Command::StopSession(name) => actions.stop_session(name),
+        Command::FlushSession(name) => actions.flush_session(name),
         Command::DumpSession { name, file } => {
-            let (_, path) = rules.create(file)?;
-            actions.session(SessionAction::Dump { name, path: &path })
+            with_new_file(rules, file, |_, path| actions.dump_session(name, path))
         }
         Command::Profile | Command::Figures { .. } | Command::Token(_) => Ok(Vec::new()),
     }
+}
+
+/// Calls `act` with a new file in the program's folder, of which nothing is left if it refuses.
+fn with_new_file(rules: &Rules, name: &str, act: impl FnOnce(File, &Path) -> Reply) -> Reply {
+    let (file, path) = rules.create(name)?;
+    act(file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))
 }
 
 #[cfg(test)]

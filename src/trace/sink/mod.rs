@@ -6,9 +6,28 @@ pub(crate) mod start;
 pub(crate) mod tcp;
 
 use crate::error::Error;
+use std::path::Path;
 
 /// The [number](Sink::number) of a file that the worker writes itself.
 pub(crate) const FIRST_FILE: u64 = u64::MAX;
+
+/// What a sink shares with the handles of its destination, which use it on threads of the program.
+pub(crate) trait Shared: Send + Sync {
+    /// The events that it has written, and those that were lost.
+    fn events(&self) -> (u64, u64);
+
+    /// Writes what it keeps in memory to a file; returns how many bytes that is.
+    fn dump(&self, path: &Path) -> Result<u64, Error>;
+
+    /// Has the program emit no more events for it. Without the guard, because callbacks of the program run.
+    fn disable(&self);
+
+    /// Writes what it keeps in memory to its own file, once, after the end of the sink.
+    fn end(&self) -> Result<(), Error>;
+
+    /// Frees what it keeps in memory.
+    fn forget(&self);
+}
 
 /// Receives the stream from the worker, in pieces.
 ///

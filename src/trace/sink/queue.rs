@@ -13,7 +13,7 @@
 //! dropped until half of the queue is free, and then each stream begins anew. Only the tracker's own code takes
 //! the locks here.
 
-use super::Sink;
+use super::{Shared, Sink};
 use crate::error::Error;
 use crate::platform::os;
 use crate::trace::write::ReentrancyGuard;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The most bytes that wait for one sink. A program that allocates without pause takes some seconds
@@ -80,6 +80,7 @@ pub(crate) struct Queue {
     pub(crate) number: u64,
     /// The file or the address.
     pub(crate) name: String,
+    shared: OnceLock<Arc<dyn Shared>>,
     given_up: Arc<AtomicBool>,
     on_problem: fn(Error),
     state: Mutex<State>,
@@ -125,6 +126,11 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What its sink shares with handles; `None` if that is nothing.
+    pub(crate) fn shared(&self) -> Option<&dyn Shared> {
+        self.shared.get().map(|shared| &**shared)
+    }
+
     pub(crate) fn status(&self) -> QueueStatus {
         let state = self.state();
         let (stage, why) = (state.stage, state.why.clone());
@@ -147,7 +153,6 @@ impl Queue {
     }
 
     /// Waits until nothing is in the queue or being written, or until `deadline`.
-    #[cfg(feature = "perfetto")]
     pub(crate) fn wait_until_written(&self, deadline: Instant) {
         let mut state = self.state();
         while state.stage != Stage::Ended && (state.bytes > 0 || !state.items.is_empty()) {
@@ -343,6 +348,7 @@ impl Queued {
         let queue = Arc::new(Queue {
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
             name,
+            shared: OnceLock::new(),
             given_up: Arc::new(AtomicBool::new(false)),
             on_problem,
             state: Mutex::new(State {
@@ -377,10 +383,12 @@ impl Queued {
         Ok(Self { queue, batch: Vec::new(), ended: false, count_dropped: None, dropped: None })
     }
 
-    /// Drops packets instead of ending when the queue is full; `count` counts the events in them.
+    /// Drops packets instead of ending when the queue is full; `count` counts the events in them. `shared` is what
+    /// its sink shares with handles.
     #[cfg(feature = "perfetto")]
-    pub(crate) fn dropping(mut self, count: CountEvents) -> Self {
+    pub(crate) fn dropping(mut self, count: CountEvents, shared: Arc<dyn Shared>) -> Self {
         self.count_dropped = Some(count);
+        let _ = self.queue.shared.set(shared);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CAT1, CAT2, CAT3, COUNTED, FILE, ledger, read, session};
 use crate::harness::Run;
-use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{TrackEventConfig, process_track_uuid};
 use memledger::{Ledger, alloc_scope, bookmark, log, log_scope};
 use memledger::{instant, slice, track_event};
 use memledger_test_support::packets::{Field, Trace};
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(super) fn ring() {
-    let _ledger = ledger();
-    let session = TracingSession::ring_buffer(64 << 10, TrackEventConfig::all()).unwrap();
+    let ledger = ledger();
+    let session = super::ring(&ledger, TrackEventConfig::all()).unwrap();
     session.dump("empty.pftrace").unwrap();
     for n in 0..20_000_u32 {
         track_event!(
@@ -23,7 +23,7 @@ pub(super) fn ring() {
     }
     let bytes = session.dump(FILE).unwrap();
     assert!(bytes <= 80 << 10, "{bytes}");
-    assert_eq!(session.events(), 20_000);
+    assert_eq!(session.status().events, 20_000);
 }
 
 pub(super) fn ring_test(run: Run) {
@@ -61,8 +61,8 @@ pub(super) fn places() {
     unsafe {
         libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t)
     };
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     std::thread::spawn(|| {
         AT_THE_END.with(|_| instant!(CAT1, "before the end"));
     })
@@ -96,13 +96,13 @@ const THREADS: u64 = 64;
 const EACH: u64 = 2000;
 
 pub(super) fn crowd() {
-    let _ledger = ledger();
-    let all = session(TrackEventConfig::default().enable("counted"));
+    let ledger = ledger();
+    let all = session(&ledger, TrackEventConfig::default().enable("counted"));
     let done = AtomicBool::new(false);
     let (done, folder) = (&done, std::env::current_dir().unwrap());
     std::thread::scope(|scope| {
         let sessions = (0..8_u64).map(|n| {
-            let folder = &folder;
+            let (ledger, folder) = (&ledger, &folder);
             scope.spawn(move || {
                 // The lives of sessions begin and end at random: xorshift, another row of numbers for each.
                 let mut random = n + 1;
@@ -113,7 +113,7 @@ pub(super) fn crowd() {
                     (0..random % 50).for_each(|_| std::thread::yield_now());
                     let config =
                         TrackEventConfig::all().disable(if n % 2 == 0 { "cat1" } else { "cat2" });
-                    let ring = TracingSession::ring_buffer(64 << 10, config).unwrap();
+                    let ring = super::ring(ledger, config).unwrap();
                     for _ in 0..random >> 8 & 63 {
                         instant!(CAT3, "a session runs", arg("n", n));
                     }
@@ -142,7 +142,7 @@ pub(super) fn crowd() {
     });
     assert_eq!(EMITTED.load(Ordering::Relaxed), THREADS * EACH);
     all.flush();
-    assert_eq!(all.events() + all.lost_events(), THREADS * EACH);
+    assert_eq!(all.status().events + all.status().lost_events, THREADS * EACH);
     all.stop();
 }
 
@@ -177,7 +177,7 @@ pub(super) fn crowd_test(run: Run) {
 
 pub(super) fn collision() {
     let ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let session = session(&ledger, TrackEventConfig::all());
     // An exclusive or does not see an order.
     track_event!(CAT1, instant("a in b"), nested_tracks[named("b", 0), named("a", 0)]);
     for _ in 0..3 {
@@ -259,8 +259,8 @@ memledger::event! {
 }
 
 pub(super) fn program() {
-    let _ledger = Ledger::builder().channels("memory,scope,arena,secret").start().unwrap();
-    let session = session(TrackEventConfig::all().disable("Secret"));
+    let ledger = Ledger::builder().channels("memory,scope,arena,secret").start().unwrap();
+    let session = session(&ledger, TrackEventConfig::all().disable("Secret"));
     for number in 0..2 {
         log_scope!(timed: GAME, Frame { Number: number });
         alloc_scope!("not a slice");
@@ -317,9 +317,9 @@ pub(super) fn program_test(run: Run) {
 
 pub(super) fn spans() {
     use tracing_subscriber::prelude::*;
-    let _ledger = ledger();
+    let ledger = ledger();
     let config = TrackEventConfig::default().enable("shop*").disable("*");
-    let session = session(config);
+    let session = session(&ledger, config);
     let layers = tracing_subscriber::registry().with(memledger::perfetto::SliceLayer::new());
     tracing::subscriber::with_default(layers, || {
         let order = tracing::info_span!(target: "shop::orders", "order", number = 7);

@@ -2,8 +2,8 @@
 
 use super::{CAT1, FILE};
 use crate::harness::{REPORT, Run, leave};
-use memledger::perfetto::{TracingSession, TrackEventConfig};
-use memledger::{Ledger, Tag, alloc_scope, group, instant, tag, tagged};
+use memledger::perfetto::TrackEventConfig;
+use memledger::{Destination, Ledger, Tag, alloc_scope, group, instant, tag, tagged};
 use memledger_test_support::packets::{Dump, Field, Trace, TrackEvent};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -123,18 +123,18 @@ pub(super) fn whole_test(run: Run) {
 pub(super) fn late() {
     let refused = Ledger::builder().start().unwrap();
     let session = || {
-        let session = TracingSession::file(FILE, TrackEventConfig::all());
-        session.memory(Duration::from_millis(10))
+        Destination::track_events(FILE, TrackEventConfig::all()).memory(Duration::from_millis(10))
     };
-    let sentence = session().start().unwrap_err().to_string();
+    let sentence = refused.trace_to(session()).unwrap_err().to_string();
     assert!(sentence.starts_with("a session with memory needs the reports"), "{sentence}");
     drop(refused);
     let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     alloc_scope!("before", { leave(3_000_003) });
     ledger.flush();
-    let file = session().start().unwrap();
+    let file = ledger.trace_to(session()).unwrap();
     let config = format!("{CONFIG} buffers {{ size_kb: 64 fill_policy: RING_BUFFER }}");
-    let ring = TracingSession::from_trace_config("ring.pftrace", &config).unwrap().start().unwrap();
+    let ring = Destination::from_trace_config("ring.pftrace", &config).unwrap();
+    let ring = ledger.trace_to(ring).unwrap();
     for round in 0..200 {
         for n in 0..100_u32 {
             instant!(CAT1, "event", arg("n", n));

@@ -1,10 +1,12 @@
 //! The life of sessions: commands, time limits, and output that is not read.
 
-use super::{CAT1, CAT2, FILE, ledger, named, read, session, since_boot, unreachable};
+use super::{CAT1, CAT2, FILE, ledger, named, read, ring, session, since_boot, unreachable};
 use crate::harness::Run;
-use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{TrackEventConfig, process_track_uuid};
 use memledger::remote::control::{Client, Command};
-use memledger::{Channel, DestinationState, Ledger, instant, track_event};
+use memledger::{
+    Channel, Destination, DestinationHandle, DestinationState, Ledger, instant, track_event,
+};
 use memledger_test_support::packets::{Field, Trace};
 use std::fs::File;
 use std::io::Read;
@@ -23,7 +25,7 @@ pub(super) fn commands() {
     // What cannot be is refused with a sentence, and leaves no file.
     let stop = |name: &str| Command::StopSession(name.into());
     for (command, says) in [
-        (stop("a.pftrace"), "no session is called \"a.pftrace\", and no command has started one"),
+        (stop("a.pftrace"), "no session is called \"a.pftrace\", and none runs"),
         (start("a.pftrace", Some("buffers {")), "line 1 of the configuration: a } is missing"),
         (start("a.pftrace", Some("duration_ms: x")), "line 1: duration_ms is a number"),
         (start("../a.pftrace", None), "not the plain name"),
@@ -59,6 +61,12 @@ pub(super) fn commands() {
     assert!(CAT1.is_enabled() && !CAT2.is_enabled());
     let error = client.send(&stop("whole.pftrace")).unwrap_err().to_string();
     assert!(error.contains("those are ring.pftrace"), "{error}");
+    // A session of the program has the name of its file, too.
+    let none = Destination::track_events("none.pftrace", TrackEventConfig::default());
+    let none = ledger.trace_to(none).unwrap();
+    let stopped = client.send(&stop("none.pftrace")).unwrap();
+    assert_eq!(stopped, ["session ended none.pftrace, 0 events, 0 lost"]);
+    assert_eq!(none.status().state, DestinationState::Ended);
     instant!(CAT1, "second");
     // The end of the recording writes the ring.
     drop(ledger);
@@ -68,17 +76,17 @@ pub(super) fn commands() {
 
 /// A session has the events before its end, and none after it, whenever they reach the session.
 pub(super) fn duration() {
-    let _ledger = ledger();
-    let builder = TracingSession::from_trace_config(
+    let ledger = ledger();
+    let events = Destination::from_trace_config(
         FILE,
         "duration_ms: 1000 data_sources { config { name: 'track_event' track_event_config { \
          enabled_categories: '*' } } }",
     );
-    let builder = builder.unwrap();
+    let events = events.unwrap();
     let before = since_boot();
-    let session = builder.start().unwrap();
+    let session = ledger.trace_to(events).unwrap();
     let after = since_boot();
-    let other = TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat2")).unwrap();
+    let other = ring(&ledger, TrackEventConfig::default().enable("cat2")).unwrap();
     // The clocks are compared now and then.
     const SLACK: u64 = 2_000_000;
     const SECOND: u64 = 1_000_000_000;
@@ -98,9 +106,13 @@ pub(super) fn duration() {
     }
     assert_eq!(session.status().problem, None);
     assert!(!CAT1.is_enabled() && CAT2.is_enabled());
-    assert!((surely_in..=surely_out).contains(&session.events()), "{}", session.events());
-    println!("{surely_in} {surely_out} {}", session.events());
-    drop((session, other));
+    assert!(
+        (surely_in..=surely_out).contains(&session.status().events),
+        "{}",
+        session.status().events
+    );
+    println!("{surely_in} {surely_out} {}", session.status().events);
+    other.stop();
 }
 
 pub(super) fn duration_test(run: Run) {
@@ -127,8 +139,9 @@ pub(super) fn blocked() {
     let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) };
     assert_eq!(made, 0);
     let mut reader = File::options().read(true).write(true).open(PIPE).unwrap();
-    let _ledger = Ledger::builder().channels("scope").start().unwrap();
-    let session = TracingSession::to_file(PIPE, TrackEventConfig::all()).unwrap();
+    let ledger = Ledger::builder().channels("scope").start().unwrap();
+    let session =
+        ledger.trace_to(Destination::track_events(PIPE, TrackEventConfig::all())).unwrap();
     let text = "x".repeat(TEXT);
     for n in 0..EVENTS {
         instant!(CAT1, "event", arg("n", n), arg("text", &text));
@@ -144,12 +157,12 @@ pub(super) fn blocked() {
         all
     });
     // The session has caught up when an event arrives that was emitted after all others.
-    while session.lost_events() == 0 {
+    while session.status().lost_events == 0 {
         std::thread::yield_now();
     }
     instant!(CAT1, "after the gap");
     session.flush();
-    let (written, lost) = (session.events(), session.lost_events());
+    let (written, lost) = (session.status().events, session.status().lost_events);
     session.stop();
     std::io::Write::write_all(&mut File::options().append(true).open(PIPE).unwrap(), b"the end")
         .unwrap();
@@ -161,8 +174,8 @@ pub(super) fn blocked() {
 }
 
 pub(super) fn runtime_names() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     for n in 0..2_u64 {
         let (argument, track) = (format!("argument {n}"), format!("track {n}"));
         track_event!(
@@ -208,7 +221,7 @@ pub(super) fn runtime_names_test(run: Run) {
 pub(super) fn losses() {
     let builder = Ledger::builder().channels("scope").on_full(memledger::OnFull::Drop);
     let ledger = builder.worker(memledger::Worker::Manual).buffer_limit(1 << 20).start().unwrap();
-    let session = session(TrackEventConfig::all());
+    let session = session(&ledger, TrackEventConfig::all());
     for n in 0..100_000_u64 {
         instant!(CAT1, "event", arg("n", n));
     }
@@ -217,7 +230,7 @@ pub(super) fn losses() {
         instant!(CAT1, "event", arg("n", n));
     }
     session.flush();
-    let (written, lost) = (session.events(), session.lost_events());
+    let (written, lost) = (session.status().events, session.status().lost_events);
     assert!(lost > 0 && written + lost >= 100_010, "{written} events, {lost} lost");
     println!("{written} {lost}");
     session.stop();
@@ -240,9 +253,9 @@ pub(super) fn losses_test(run: Run) {
 }
 
 pub(super) fn clear_period() {
-    let _ledger = ledger();
-    let session = TracingSession::file(FILE, TrackEventConfig::all());
-    let session = session.clear_period(Duration::from_nanos(1)).start().unwrap();
+    let ledger = ledger();
+    let events = Destination::track_events(FILE, TrackEventConfig::all());
+    let session = ledger.trace_to(events.clear_period(Duration::from_nanos(1))).unwrap();
     for n in 0..3 {
         track_event!(CAT1, instant("again"), arg("n", n), named_track("t", 0, 0));
         session.flush();
@@ -293,20 +306,47 @@ pub(super) fn traced_test(run: Run) {
 }
 
 pub(super) fn refusals() {
-    let start = || TracingSession::ring_buffer(0, TrackEventConfig::all());
     let sentence =
-        |result: Result<TracingSession, memledger::Error>| result.unwrap_err().to_string();
-    assert!(sentence(start()).contains("nothing is being recorded"), "{}", sentence(start()));
-    let _ledger = ledger();
-    let sessions = (0..16).map(|_| start().unwrap()).collect::<Vec<_>>();
-    assert_eq!(sentence(start()), "16 sessions run already, and no more can at once");
-    drop(sessions);
-    drop(start().unwrap());
+        |result: Result<DestinationHandle, memledger::Error>| result.unwrap_err().to_string();
+    let mut ended = ledger();
+    ended.finish();
+    let start = |ledger| ring(ledger, TrackEventConfig::all());
+    let none = sentence(start(&ended));
+    assert!(none.contains("nothing is being recorded"), "{none}");
+    let ledger = ledger();
+    let sessions = (0..16).map(|_| start(&ledger).unwrap()).collect::<Vec<_>>();
+    assert_eq!(sentence(start(&ledger)), "16 sessions run already, and no more can at once");
+    sessions.iter().for_each(DestinationHandle::stop);
+    start(&ledger).unwrap().stop();
+    let to = |file, config| ledger.trace_to(Destination::track_events(file, config));
     let large = TrackEventConfig::default().enable("x".repeat(1 << 20));
-    assert!(sentence(TracingSession::to_file(FILE, large)).contains("1048576 bytes"));
-    let missing = TracingSession::to_file("missing/run.pftrace", TrackEventConfig::all());
+    assert!(sentence(to(FILE, large)).contains("1048576 bytes"));
+    let missing = to("missing/run.pftrace", TrackEventConfig::all());
     assert!(sentence(missing).starts_with("cannot create missing/run.pftrace"));
-    let file = session(TrackEventConfig::all());
+    let file = session(&ledger, TrackEventConfig::all());
     let refused = file.dump("x.pftrace").unwrap_err().to_string();
     assert!(refused.starts_with("only a session with a ring buffer can be dumped"), "{refused}");
+}
+
+/// Track events that are set with the recording, to a ring.
+pub(super) fn built() {
+    let events = Destination::track_events(FILE, TrackEventConfig::all().disable("cat2"));
+    let _ledger = Ledger::builder().trace_to(events.ring(1 << 20)).start().unwrap();
+    instant!(CAT1, "enabled");
+    instant!(CAT2, "disabled");
+}
+
+/// The same in a recording that the environment has begun, unless it names track events itself.
+pub(super) fn built_test(run: Run) {
+    let (begun, named) = (Run::of(&run), Run::of(&run));
+    let begun = begun.env("MEMLEDGER_FILE", "run.utrace").env("MEMLEDGER_REPORT", "off");
+    for run in [run, begun] {
+        let trace = read(run);
+        assert_eq!(trace.events.len(), 1);
+        assert_eq!(trace.events[0].name.as_deref(), Some("enabled"));
+    }
+    let outcome = named.env("MEMLEDGER_PERFETTO", "named.pftrace").run();
+    outcome.exited(0);
+    let trace = Trace::decode(&std::fs::read(outcome.path("named.pftrace")).unwrap());
+    assert_eq!((trace.events.len(), outcome.path(FILE).exists()), (2, false));
 }

@@ -3,14 +3,14 @@
 
 use super::{CAT1, FILE, ledger, named, read, session};
 use crate::harness::Run;
-use memledger::perfetto::{CategoryChange, Fixed64, TracingSession, Track, TrackEventConfig};
-use memledger::{DestinationState, counter, instant, track_event};
+use memledger::perfetto::{CategoryChange, Fixed64, Track, TrackEventConfig};
+use memledger::{Destination, DestinationState, counter, instant, track_event};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::sync::Mutex;
 
 pub(super) fn nested() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     track_event!(
         CAT1,
         instant("ordered"),
@@ -51,7 +51,7 @@ pub(super) fn nested_test(run: Run) {
 static CHANGES: Mutex<Vec<CategoryChange>> = Mutex::new(Vec::new());
 
 pub(super) fn enabled() {
-    let _ledger = ledger();
+    let ledger = ledger();
     let mut executed = 0;
     let mut emit = |name: &str| {
         instant!(
@@ -65,11 +65,12 @@ pub(super) fn enabled() {
     };
     emit("disabled");
     CAT1.on_change(Some(|change| CHANGES.lock().unwrap().push(change)));
-    let first = session(TrackEventConfig::all());
+    let first = session(&ledger, TrackEventConfig::all());
     emit("once");
     first.flush();
-    assert_eq!(first.events(), 1, "it is in the file when a flush returns");
-    let second = TracingSession::to_file("second.pftrace", TrackEventConfig::all()).unwrap();
+    assert_eq!(first.status().events, 1, "it is in the file when a flush returns");
+    let second = Destination::track_events("second.pftrace", TrackEventConfig::all());
+    let second = ledger.trace_to(second).unwrap();
     emit("twice");
     assert_eq!(first.status().state, DestinationState::Sending);
     // What was emitted before the end is in the file, without a flush.
@@ -107,8 +108,8 @@ const ROUNDS: usize = 3;
 
 /// The first event of a place says what is known of it, and others are written from what was found out then.
 pub(super) fn again() {
-    let _ledger = ledger();
-    let session = session(TrackEventConfig::all());
+    let ledger = ledger();
+    let session = session(&ledger, TrackEventConfig::all());
     let bytes = Track::counter("bytes", 0).register().unwrap();
     let row = Track::named("row", 1, 0).register().unwrap();
     for _ in 0..ROUNDS {

@@ -34,22 +34,23 @@ impl Actions for Told {
 
     fn write_to(&mut self, mut file: File, path: &Path) -> Reply {
         file.write_all(b"trace").unwrap();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        self.reply(format!("write {name}"))
+        self.reply(format!("write {}", name(path)))
     }
 
-    fn session(&mut self, action: SessionAction<'_>) -> Reply {
-        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
-        self.reply(match action {
-            SessionAction::Start { path, config, .. } => {
-                format!("session {}{}", name(path), behind(config))
-            }
-            SessionAction::Stop { name } => format!("session {name} ends"),
-            SessionAction::Flush { name } => format!("session {name} is flushed"),
-            SessionAction::Dump { name: session, path } => {
-                format!("session {session} to {}", name(path))
-            }
-        })
+    fn start_session(&mut self, _: File, path: &Path, config: Option<&str>) -> Reply {
+        self.reply(format!("session {}{}", name(path), behind(config)))
+    }
+
+    fn stop_session(&mut self, name: &str) -> Reply {
+        self.reply(format!("session {name} ends"))
+    }
+
+    fn flush_session(&mut self, name: &str) -> Reply {
+        self.reply(format!("session {name} is flushed"))
+    }
+
+    fn dump_session(&mut self, session: &str, path: &Path) -> Reply {
+        self.reply(format!("session {session} to {}", name(path)))
     }
 
     fn stop(&mut self) -> Reply {
@@ -75,6 +76,10 @@ impl Actions for Told {
     fn problem(&mut self, error: Error) {
         let _ = self.0.send(format!("problem: {error}"));
     }
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
 }
 
 fn behind(channels: Option<&str>) -> String {

@@ -52,6 +52,8 @@ impl Output {
 pub(crate) struct Ring {
     limit: usize,
     parts: Mutex<Parts>,
+    /// What the ring is written to at the end of the session, until it is.
+    file: Mutex<Option<PieceFile>>,
 }
 
 #[derive(Default)]
@@ -64,10 +66,10 @@ struct Parts {
 }
 
 impl Ring {
-    /// A ring of `limit` bytes; the smallest has 64 KiB.
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
+    /// A ring of `limit` bytes; the smallest has 64 KiB. It is written to `file` at the end.
+    pub(crate) fn new(limit: usize, file: Option<PieceFile>) -> Arc<Self> {
         let limit = limit.max(PARTS * MIN_PART);
-        Arc::new(Self { limit, parts: Mutex::default() })
+        Arc::new(Self { limit, parts: Mutex::default(), file: Mutex::new(file) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Parts> {
@@ -93,7 +95,7 @@ impl Ring {
     }
 
     /// All packets. They are copied, so that the session does not wait for the disk.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    fn bytes(&self) -> Vec<u8> {
         let parts = self.lock();
         let mut bytes = Vec::with_capacity(parts.bytes);
         parts.full.iter().chain([&parts.last]).for_each(|part| bytes.extend_from_slice(part));
@@ -101,9 +103,20 @@ impl Ring {
     }
 
     /// Writes all packets to a file; returns how many bytes they have.
-    pub(crate) fn dump(&self, path: &Path) -> Result<u64, Error> {
+    pub(super) fn dump(&self, path: &Path) -> Result<u64, Error> {
         let bytes = self.bytes();
         PieceFile::create(path)?.replace(&bytes)?;
         Ok(bytes.len() as u64)
+    }
+
+    /// Writes the file of the ring, if it has one that is not written yet.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.map_or(Ok(()), |mut file| file.replace(&self.bytes()))
+    }
+
+    /// Frees the packets.
+    pub(super) fn clear(&self) {
+        *self.lock() = Parts::default();
     }
 }

@@ -9,107 +9,61 @@
 mod counter;
 mod program;
 mod stream;
+mod types;
 
+use super::active;
 use super::clock::Clock;
-use super::config::TrackEventConfig;
-use super::emit::{self, Form, MAX_SHORT};
+use super::emit::{self, Form, MAX_SHORT, MAX_TEXTS, MAX_VALUES};
 use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
+use super::process::process_track_uuid;
 use super::sequence::{Event, Sequence, Shared, Values};
-use super::track;
-use super::value::{MAX_TEXTS, MAX_VALUES};
+use super::session::Session;
 use crate::error::Error;
+use crate::perfetto::config::TrackEvents;
 use crate::platform::os;
-use crate::trace::sink::Sink;
-use crate::trace::write::declared::{self, Logged};
+use crate::trace::sink::{Shared as _, Sink};
 pub(crate) use counter::EventCounter;
 use memledger_format::encode::Declaration;
 use memledger_format::handshake::PROTOCOL;
-use memledger_format::layout::{ByUid, EventLayout, StreamItem, split_item};
+use memledger_format::layout::{EventLayout, StreamItem, split_item};
 use memledger_format::packet::{IMPORTANTS, TYPES};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::{Moment, clocks};
 use memledger_format::protobuf::perfetto::track::{Argument, Process, instant};
 use memledger_format::protobuf::perfetto::{clock, packet, trace, track_event};
-use memledger_format::stream_events::{LOST, THREAD_START};
 pub(super) use program::{ProgramEvent, ProgramType};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stream::{OpenScope, Thread, scope_time};
+use types::{TypeRole, Types};
 
 /// The sequence of the session itself. Those of threads have the numbers of their streams.
 const OWN_SEQUENCE: u32 = 1;
 /// A thread that has no event for this time starts its sequence again.
 const REST_EVERY: Duration = Duration::from_secs(10);
-/// The time after which the clocks are compared again.
-const COMPARE_EVERY: Duration = Duration::from_millis(1);
 /// The index of the text among the fields of an event with one.
 const TEXT_FIELD: usize = 9;
 
-/// What a session counts, for its handle.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) events: AtomicU64,
-    pub(crate) lost: AtomicU64,
-}
-
-/// What the events of a type are to a session.
-#[derive(Clone, Copy)]
-enum TypeRole {
-    TrackEvent(Form),
-    /// Another event of the program: the index of its type.
-    Program(u16),
-    ThreadStart,
-    Lost,
-    /// Of memory: a thread enters a context, allocates, and corrects its last allocation.
-    MemoryScope,
-    Allocation,
-    LargeSize,
-    ReallocFailed,
-    Other,
-}
-
-/// The role of a type of the tracker; types of memory have one only in a session `with_memory`.
-fn role_of(declaration: &Declaration, with_memory: bool) -> TypeRole {
-    match (declaration.logger, declaration.event) {
-        _ if declaration.uid == THREAD_START.uid => TypeRole::ThreadStart,
-        _ if declaration.uid == LOST.uid => TypeRole::Lost,
-        _ if !with_memory => TypeRole::Other,
-        ("Memory", "MemoryScope") => TypeRole::MemoryScope,
-        ("Memory", "AllocSystem" | "ReallocAllocSystem") => TypeRole::Allocation,
-        ("Memledger", "LargeSize") => TypeRole::LargeSize,
-        ("Memledger", "ReallocFailed") => TypeRole::ReallocFailed,
-        _ => TypeRole::Other,
-    }
-}
-
-/// What a session writes, and where.
-pub(crate) struct SessionSetup {
-    pub(crate) config: TrackEventConfig,
-    pub(crate) clear_period: Option<Duration>,
-    /// The session ends by itself after this time.
-    pub(crate) duration: Option<Duration>,
-    pub(crate) output: Output,
-    pub(crate) memory: Option<Box<dyn MemoryWriter>>,
-    pub(crate) counts: Arc<Counts>,
-    pub(crate) on_problem: fn(Error),
-    /// Called if the session ends by itself, when all is written.
-    pub(crate) on_end: Box<dyn FnOnce() + Send>,
-}
-
 /// See the [module](self).
 pub(crate) struct SessionWriter {
-    types: ByUid<(EventLayout, TypeRole)>,
-    /// The number of the program's types in `types`.
-    programs: usize,
-    program_types: Vec<ProgramType>,
+    types: Types,
     threads: HashMap<u16, Thread>,
     shared: Shared,
     clock: Clock,
-    /// When the clocks were last compared; `None` if not since the session began.
-    compared: Option<Instant>,
+    life: Lifetime,
+    out: Out,
+    memory: Option<Box<dyn MemoryWriter>>,
+    session: Arc<Session>,
+    /// Events since the last sync.
+    events: u64,
+    on_problem: fn(Error),
+}
+
+/// When what is remembered is forgotten, and when the session ends.
+struct Lifetime {
     /// The times of the last two syncs: events that come now are later than the first.
     synced_ns: [u64; 2],
     cleared: Instant,
@@ -118,60 +72,88 @@ pub(crate) struct SessionWriter {
     clear_period: Option<Duration>,
     /// The session has no later events, and ends by itself; `u64::MAX` if it does not.
     ends_ns: u64,
-    /// What is called then; `None` if the session has ended.
-    on_end: Option<Box<dyn FnOnce() + Send>>,
-    output: Output,
+    /// Whether it has ended by itself.
+    has_ended: bool,
+}
+
+impl Lifetime {
+    fn new(events: &TrackEvents) -> Self {
+        let (now, now_ns) = (Instant::now(), os::since_boot());
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            synced_ns: [now_ns; 2],
+            cleared: now,
+            rested: now,
+            clear_period: events.clear_period,
+            ends_ns: events.duration.map_or(u64::MAX, |after| now_ns.saturating_add(nanos(after))),
+            has_ended: false,
+        }
+    }
+
+    /// Whether the time of the session is over, and all events before its end have come.
+    fn is_over(&self) -> bool {
+        self.synced_ns[0] >= self.ends_ns
+    }
+}
+
+/// The packets that wait to be written, and where they go.
+struct Out {
+    packets: Vec<u8>,
     /// How many bytes of packets are written at once.
     write_at: usize,
-    memory: Option<Box<dyn MemoryWriter>>,
-    packets: Vec<u8>,
-    counts: Arc<Counts>,
-    /// Events since the last sync.
-    events: u64,
-    on_problem: fn(Error),
+    output: Output,
     failed: Option<Error>,
+}
+
+impl Out {
+    fn new(output: Output) -> Self {
+        Self { packets: Vec::new(), write_at: output.write_at(), output, failed: None }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.packets.len() >= self.write_at
+    }
+
+    /// Writes the packets, if nothing has failed. Returns whether the next packets must not rely on these.
+    fn write(&mut self) -> bool {
+        let result =
+            if self.failed.is_none() { self.output.write(&self.packets) } else { Ok(false) };
+        self.packets.clear();
+        result.unwrap_or_else(|error| {
+            self.failed = Some(error);
+            false
+        })
+    }
 }
 
 impl SessionWriter {
     /// `types` are all types of the tracker.
-    pub(crate) fn new(setup: SessionSetup, types: &[&'static [&'static Declaration]]) -> Self {
-        let SessionSetup { config, memory, duration, .. } = setup;
-        let mut known = ByUid::default();
-        for declaration in types.iter().copied().flatten() {
-            let role = role_of(declaration, memory.is_some());
-            known.insert(declaration.uid, (declaration.layout(), role));
-        }
+    pub(crate) fn new(
+        events: &TrackEvents,
+        output: Output,
+        memory: Option<Box<dyn MemoryWriter>>,
+        session: Arc<Session>,
+        on_problem: fn(Error),
+        types: &[&'static [&'static Declaration]],
+    ) -> Self {
         let mut writer = Self {
-            types: known,
-            programs: 0,
-            program_types: Vec::new(),
+            types: Types::new(types, memory.is_some()),
             threads: HashMap::new(),
+            life: Lifetime::new(events),
             shared: Shared {
-                config,
+                config: events.config.clone(),
                 process: this_process(),
                 wanted: Vec::new(),
                 tracks: HashMap::new(),
                 collisions: Vec::new(),
             },
             clock: Clock::new(),
-            compared: None,
-            synced_ns: [os::since_boot(); 2],
-            cleared: Instant::now(),
-            rested: Instant::now(),
-            clear_period: setup.clear_period,
-            ends_ns: duration.map_or(u64::MAX, |duration| {
-                let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-                os::since_boot().saturating_add(nanos)
-            }),
-            on_end: Some(setup.on_end),
-            write_at: setup.output.write_at(),
-            output: setup.output,
+            out: Out::new(output),
             memory,
-            packets: Vec::new(),
-            counts: setup.counts,
+            session,
             events: 0,
-            on_problem: setup.on_problem,
-            failed: None,
+            on_problem,
         };
         writer.describe();
         writer.restart_memory();
@@ -180,34 +162,10 @@ impl SessionWriter {
 
     /// Appends the packet that each part of the output begins with: what all clocks say now.
     fn describe(&mut self) {
-        Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
+        Message::new(&mut self.out.packets).nested(trace::PACKET, |packet| {
             packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
             clocks(packet, os::clocks());
         });
-    }
-
-    /// Adds the program's new types. NOTE: a type is in the table before its first event is written.
-    fn learn_types(&mut self) {
-        while let Some(logged) = declared::registered(self.programs) {
-            let role = match emit::form_of(logged.declared()) {
-                Some(form) => TypeRole::TrackEvent(form),
-                None => self.learn_program(logged),
-            };
-            let info = (logged.declared().layout(), role);
-            self.types.insert(declared::uid_of(self.programs), info);
-            self.programs += 1;
-        }
-    }
-
-    /// The role of a type of `log!`: none unless the session enables all its channels.
-    fn learn_program(&mut self, logged: &Logged) -> TypeRole {
-        let known = ProgramType::of(logged);
-        let is_wanted = |category: &&str| self.shared.config.enables_name(category, &[]);
-        if known.categories.is_empty() || !known.categories.iter().all(is_wanted) {
-            return TypeRole::Other;
-        }
-        self.program_types.push(known);
-        u16::try_from(self.program_types.len() - 1).map_or(TypeRole::Other, TypeRole::Program)
     }
 
     /// Takes in a piece of a thread's stream; `None` if its bytes are invalid.
@@ -254,8 +212,8 @@ impl SessionWriter {
                         Some(OpenScope::Slice) => {
                             let at_ns =
                                 scope_time(bytes).map(|cycle| self.clock.of_monotonic(cycle));
-                            let when = (at_ns, self.synced_ns[0]);
-                            thread.sequence.end(&self.shared, when, &mut self.packets);
+                            let when = (at_ns, self.life.synced_ns[0]);
+                            thread.sequence.end(&self.shared, when, &mut self.out.packets);
                             self.events += 1;
                         }
                         Some(OpenScope::Memory) => self.change_context(&mut thread, 0),
@@ -326,7 +284,7 @@ impl SessionWriter {
             && let Some(sum) = thread.allocated.take()
         {
             let context = thread.allocated.context;
-            memory.allocated(thread.sequence.thread(), context, sum, &mut self.packets);
+            memory.allocated(thread.sequence.thread(), context, sum, &mut self.out.packets);
         }
     }
 
@@ -367,15 +325,15 @@ impl SessionWriter {
                 self.track_event(sequence, &pending.fixed, values)?;
             }
             TypeRole::Program(index) => {
-                let known = self.program_types.get(usize::from(index))?;
+                let known = self.types.program(index)?;
                 let cycle = if pending.opens { entering.take().flatten() } else { None };
                 let at_ns = cycle.map(|cycle| self.clock.of_monotonic(cycle));
                 let event = ProgramEvent { fixed: &pending.fixed, arrays: &pending.arrays };
-                let when = (at_ns, self.synced_ns[0]);
-                let out = &mut self.packets;
+                let when = (at_ns, self.life.synced_ns[0]);
+                let out = &mut self.out.packets;
                 sequence.program_event(&self.shared, (known, event, pending.opens), when, out);
                 self.events += 1;
-                if self.packets.len() >= self.write_at {
+                if self.out.is_full() {
                     self.write(Some(sequence));
                 }
             }
@@ -394,13 +352,13 @@ impl SessionWriter {
         let (ticks, number) =
             (u64::from_le_bytes(*ticks), u32::from_le_bytes(*head.first_chunk()?));
         let at_ns = self.clock.nanos(ticks);
-        if at_ns >= self.ends_ns {
+        if at_ns >= self.life.ends_ns {
             return Some(());
         }
         // PERF: most events are like one before.
-        if sequence.plain_event((at_ns, number), values, &mut self.packets) {
+        if sequence.plain_event((at_ns, number), values, &mut self.out.packets) {
             self.events += 1;
-            if self.packets.len() >= self.write_at {
+            if self.out.is_full() {
                 self.write(Some(sequence));
             }
             return Some(());
@@ -412,20 +370,20 @@ impl SessionWriter {
         }
         let config = &self.shared.config;
         let is_wanted = self.shared.wanted.get_mut(index)?.get_or_insert_with(|| {
-            super::active::is_dynamic(site.category) || config.enables(site.category)
+            active::is_dynamic(site.category) || config.enables(site.category)
         });
         if !*is_wanted {
             return Some(());
         }
         let event = Event { at_ns, number, site, values };
-        let written = sequence.event(&mut self.shared, &event, &mut self.packets);
+        let written = sequence.event(&mut self.shared, &event, &mut self.out.packets);
         self.events += u64::from(written.is_some());
         if !self.shared.collisions.is_empty() {
             for collision in self.shared.collisions.drain(..) {
                 (self.on_problem)(Error::InvalidSession(collision));
             }
         }
-        if written == Some(true) || self.packets.len() >= self.write_at {
+        if written == Some(true) || self.out.is_full() {
             self.write(Some(sequence));
         }
         Some(())
@@ -439,9 +397,9 @@ impl SessionWriter {
 
     /// States that events are missing here.
     fn count_lost(&mut self, lost: u64) {
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+        self.session.lost.fetch_add(lost, Ordering::Relaxed);
         let (at_ns, process) = (os::since_boot(), self.shared.process.uuid);
-        Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
+        Message::new(&mut self.out.packets).nested(trace::PACKET, |packet| {
             packet.uint(packet::TIMESTAMP, at_ns);
             packet.uint(packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
             packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
@@ -456,33 +414,18 @@ impl SessionWriter {
         self.threads.values_mut().map(|thread| &mut thread.sequence)
     }
 
-    /// Whether the time of the session is over, and all events before its end have come.
-    fn is_over(&self) -> bool {
-        self.synced_ns[0] >= self.ends_ns
-    }
-
     fn restart_memory(&mut self) {
         if let Some(memory) = &mut self.memory {
-            memory.restart(now(), &mut self.packets);
+            memory.restart(now(), &mut self.out.packets);
         }
     }
 
     /// Writes the packets that are waiting. `current` is the sequence that is not in the table.
     fn write(&mut self, current: Option<&mut Sequence>) {
-        if self.packets.is_empty() {
-            return;
-        }
-        let result =
-            if self.failed.is_none() { self.output.write(&self.packets) } else { Ok(false) };
-        self.packets.clear();
-        match result {
-            Ok(false) => {}
-            Ok(true) => {
-                self.sequences().chain(current).for_each(Sequence::reset);
-                self.describe();
-                self.restart_memory();
-            }
-            Err(error) => self.failed = Some(error),
+        if !self.out.packets.is_empty() && self.out.write() {
+            self.sequences().chain(current).for_each(Sequence::reset);
+            self.describe();
+            self.restart_memory();
         }
     }
 }
@@ -497,13 +440,10 @@ impl Sink for SessionWriter {
         if stream == TYPES || stream == IMPORTANTS || self.is_done() {
             return;
         }
-        self.learn_types();
-        if self.compared.is_none_or(|compared| compared.elapsed() > COMPARE_EVERY) {
-            self.compared = Some(Instant::now());
-            self.clock.compare();
-        }
-        if self.failed.is_none() && self.events(stream, payload).is_none() {
-            self.failed = Some(Error::Internal(format!(
+        self.types.learn(&self.shared.config);
+        self.clock.compare_if_due();
+        if self.out.failed.is_none() && self.events(stream, payload).is_none() {
+            self.out.failed = Some(Error::Internal(format!(
                 "the tracker cannot read {} bytes of stream {stream}, so the session ends here",
                 payload.len()
             )));
@@ -511,44 +451,42 @@ impl Sink for SessionWriter {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        if self.is_over()
-            && let Some(on_end) = self.on_end.take()
-        {
+        if self.life.is_over() && !std::mem::replace(&mut self.life.has_ended, true) {
             let result = self.finish();
-            on_end();
-            return result;
+            self.session.disable();
+            return result.and(self.session.end());
         }
         if let Some(memory) = &mut self.memory {
-            memory.sync(now(), &mut self.packets);
+            memory.sync(now(), &mut self.out.packets);
         }
         self.write(None);
-        self.counts.events.fetch_add(std::mem::take(&mut self.events), Ordering::Relaxed);
-        if self.rested.elapsed() >= REST_EVERY {
-            self.rested = Instant::now();
+        self.session.events.fetch_add(std::mem::take(&mut self.events), Ordering::Relaxed);
+        if self.life.rested.elapsed() >= REST_EVERY {
+            self.life.rested = Instant::now();
             self.sequences().for_each(Sequence::rest);
         }
-        self.synced_ns = [self.synced_ns[1], os::since_boot()];
-        if let Some(period) = self.clear_period
-            && self.cleared.elapsed() >= period
+        self.life.synced_ns = [self.life.synced_ns[1], os::since_boot()];
+        if let Some(period) = self.life.clear_period
+            && self.life.cleared.elapsed() >= period
         {
-            self.cleared = Instant::now();
+            self.life.cleared = Instant::now();
             self.sequences().for_each(Sequence::reset);
             self.restart_memory();
         }
-        self.failed.take().map_or(Ok(()), Err)
+        self.out.failed.take().map_or(Ok(()), Err)
     }
 
     fn finish(&mut self) -> Result<(), Error> {
         if let Some(mut memory) = self.memory.take() {
-            memory.finish(now(), &mut self.packets);
+            memory.finish(now(), &mut self.out.packets);
         }
         let result = self.sync();
-        self.output.close();
+        self.out.output.close();
         result
     }
 
     fn written(&self) -> u64 {
-        self.output.written()
+        self.out.output.written()
     }
 
     fn gap(&mut self, events: u64) {
@@ -566,7 +504,7 @@ impl Sink for SessionWriter {
     }
 
     fn is_done(&self) -> bool {
-        self.on_end.is_none()
+        self.life.has_ended
     }
 }
 
@@ -575,7 +513,7 @@ fn this_process() -> Process {
     let command = command.take(64).collect::<Vec<_>>();
     Process {
         pid: std::process::id(),
-        uuid: track::process_track_uuid(),
+        uuid: process_track_uuid(),
         name: command.first().cloned().unwrap_or_default(),
         command,
     }

@@ -1,8 +1,8 @@
 //! The state of a thread's stream in a session.
 
-use super::TypeRole;
-use crate::perfetto::memory::Allocated;
-use crate::perfetto::sequence::Sequence;
+use super::types::TypeRole;
+use crate::perfetto::tracker::memory::Allocated;
+use crate::perfetto::tracker::sequence::Sequence;
 use memledger_format::arrays::PIECE_HEAD;
 
 /// A scope that is open on a stream.

@@ -4,11 +4,16 @@
 //! not exist in the child, which would wait for ever. So what is in the table is never freed.
 #![expect(unsafe_code, reason = "a table of pointers that are never freed")]
 
+use crate::error::Error;
+use crate::perfetto::track::{Track, TrackBuilder, TrackKind};
+use crate::trace::write::{state, untracked};
+use memledger_format::protobuf::Message;
+use memledger_format::protobuf::perfetto::{track, track_descriptor};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The most tracks that a program can register. One that is registered with another description counts again.
-pub(super) const MAX_TRACKS: usize = 1 << 16;
+const MAX_TRACKS: usize = 1 << 16;
 /// At most half of the table is taken, so tracks are found near the place that their uuid gives.
 const ENTRIES: usize = 2 * MAX_TRACKS;
 
@@ -31,7 +36,7 @@ fn entries(uuid: u64) -> impl Iterator<Item = &'static AtomicPtr<Registered>> {
 }
 
 /// Keeps the descriptor of a track in the place of its last one; returns whether there was room for it.
-pub(super) fn register(uuid: u64, descriptor: Vec<u8>) -> bool {
+fn keep(uuid: u64, descriptor: Vec<u8>) -> bool {
     let new = Box::new(Registered { uuid, descriptor });
     if descriptor_of(uuid).is_some_and(|known| known == new.descriptor) {
         return true;
@@ -57,10 +62,64 @@ pub(super) fn register(uuid: u64, descriptor: Vec<u8>) -> bool {
     unreachable!("half of the table is free")
 }
 
+impl TrackBuilder<'_> {
+    /// Registers it for the rest of the process. Each thread's part of a file that has an event on
+    /// it describes the track once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
+    /// again.
+    pub fn register(self) -> Result<Track, Error> {
+        if !state::is_forked() {
+            let is_kept = untracked(|| keep(self.uuid, self.descriptor()));
+            if !is_kept {
+                return Err(Error::InvalidSession(format!(
+                    "the track {:?} cannot be registered: there are {MAX_TRACKS} others",
+                    self.name
+                )));
+            }
+        }
+        Ok(Track { uuid: self.uuid })
+    }
+
+    /// The fields of its `TrackDescriptor`.
+    fn descriptor(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut message = Message::new(&mut bytes);
+        track::named(&mut message, self.uuid, self.parent, self.name);
+        match self.kind {
+            TrackKind::Named => {}
+            TrackKind::Counter => track::counter(&mut message, self.unit),
+            TrackKind::State => message.nested(track_descriptor::STATE, |_| {}),
+        }
+        bytes
+    }
+}
+
 /// The descriptor of a registered track.
 pub(super) fn descriptor_of(uuid: u64) -> Option<&'static [u8]> {
     let known = entries(uuid).map(|entry| entry.load(Ordering::Acquire));
     // SAFETY: what is in the table is never freed.
     let mut known = known.map_while(|known| unsafe { known.as_ref() });
     known.find(|known| known.uuid == uuid).map(|known| &*known.descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perfetto::counter_track_uuid;
+
+    #[test]
+    fn a_counter_is_described_with_its_unit() {
+        let bytes = Track::counter("a", 2).unit("bytes").descriptor();
+        let mut expected = vec![0x08];
+        let mut uuid = counter_track_uuid("a", 2);
+        while uuid >= 0x80 {
+            expected.push(uuid as u8 | 0x80);
+            uuid >>= 7;
+        }
+        expected.push(uuid as u8);
+        expected.extend([0x28, 2, 0x12, 1, b'a', 0x42, 2, 0x18, 3]);
+        assert_eq!(bytes, expected);
+    }
 }

@@ -1,6 +1,10 @@
 //! From what the processor counts to nanoseconds since the system was started.
 
 use crate::platform::{os, ticks};
+use std::time::{Duration, Instant};
+
+/// The time after which the clocks are compared again.
+const COMPARE_EVERY: Duration = Duration::from_millis(1);
 
 /// Relates two clocks by comparing them now and then.
 pub(super) struct Clock {
@@ -12,19 +16,24 @@ pub(super) struct Clock {
     /// What the time since the system was started is ahead of the monotonic clock: the time that the
     /// system has slept.
     asleep: u64,
+    /// When the clocks were last compared; `None` if not since the session began.
+    compared: Option<Instant>,
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
         ticks::choose();
         let now = ticks::pair();
-        Self { first: now, last: now, rate: 1 << 32, asleep: 0 }
+        Self { first: now, last: now, rate: 1 << 32, asleep: 0, compared: None }
     }
 
-    /// Compares the clocks again.
-    pub(super) fn compare(&mut self) {
-        self.compared(ticks::pair());
-        self.asleep = os::since_boot().saturating_sub(os::now());
+    /// Compares the clocks again, if that was not done just before.
+    pub(super) fn compare_if_due(&mut self) {
+        if self.compared.is_none_or(|compared| compared.elapsed() > COMPARE_EVERY) {
+            self.compared = Some(Instant::now());
+            self.relate(ticks::pair());
+            self.asleep = os::since_boot().saturating_sub(os::now());
+        }
     }
 
     /// The nanoseconds since the system was started, of a time of the monotonic clock.
@@ -32,7 +41,7 @@ impl Clock {
         nanos.saturating_add(self.asleep)
     }
 
-    fn compared(&mut self, now: (u64, u64)) {
+    fn relate(&mut self, now: (u64, u64)) {
         self.last = now;
         let ticks = now.0.wrapping_sub(self.first.0);
         let nanos = now.1.saturating_sub(self.first.1);
@@ -57,9 +66,10 @@ mod tests {
 
     #[test]
     fn times_between_two_comparisons_are_interpolated() {
-        let mut clock = Clock { first: (1000, 50), last: (1000, 50), rate: 1 << 32, asleep: 0 };
+        let mut clock =
+            Clock { first: (1000, 50), last: (1000, 50), rate: 1 << 32, asleep: 0, compared: None };
         // Four ticks for each nanosecond.
-        clock.compared((1000 + 4_000_000_000, 50 + 1_000_000_000));
+        clock.relate((1000 + 4_000_000_000, 50 + 1_000_000_000));
         assert_eq!(clock.nanos(1000 + 2_000_000_000), 50 + 500_000_000);
         assert_eq!(clock.nanos(1000 + 4_000_000_400), 50 + 1_000_000_100);
         // Before the system was started there is nothing.

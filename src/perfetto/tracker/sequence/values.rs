@@ -1,17 +1,18 @@
 //! The values of an event, in the order of its site's roles.
 
+use crate::perfetto::site::Role;
 use crate::perfetto::value::kind;
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::debug_annotation;
 
 /// The values of an event that were not taken yet.
 #[derive(Clone, Copy)]
-pub(in crate::perfetto) struct Values<'a> {
-    /// Four bits each, the first one lowest: room for [`MAX_VALUES`](crate::perfetto::value::MAX_VALUES).
-    pub(in crate::perfetto) kinds: u128,
+pub(in crate::perfetto::tracker) struct Values<'a> {
+    /// Four bits each, the first one lowest: room for `MAX_VALUES`.
+    pub(in crate::perfetto::tracker) kinds: u128,
     /// Eight bytes each, as in the event.
-    pub(in crate::perfetto) words: &'a [u8],
-    pub(in crate::perfetto) texts: &'a [&'a [u8]],
+    pub(in crate::perfetto::tracker) words: &'a [u8],
+    pub(in crate::perfetto::tracker) texts: &'a [&'a [u8]],
 }
 
 /// One value.
@@ -20,6 +21,19 @@ pub(super) struct Value<'a> {
     pub(super) kind: u8,
     pub(super) word: u64,
     pub(super) text: &'a [u8],
+}
+
+impl Role {
+    /// How many values it takes.
+    pub(super) fn values(self) -> usize {
+        match self {
+            Self::TextTrack => 3,
+            Self::NamedTrack(_) | Self::Timestamp | Self::NamedArg | Self::NamedText => 2,
+            Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
+            Self::Thread | Self::Process | Self::End => 0,
+            _ => 1,
+        }
+    }
 }
 
 impl<'a> Values<'a> {

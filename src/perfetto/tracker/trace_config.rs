@@ -10,8 +10,8 @@
 //! The syntax is that of protocol buffers as text: `name: value`, `name { .. }`, `name: [a, b]`, comments
 //! with `#`, and strings in either kind of quotes. There is no library for it without a compiled schema.
 
-use super::config::TrackEventConfig;
 use crate::error::Error;
+use crate::perfetto::config::TrackEvents;
 use std::time::Duration;
 
 /// The most bytes of a configuration.
@@ -34,98 +34,86 @@ const MESSAGES: [&str; 6] = [
     "heapprofd/heapprofd_config/continuous_dump_config",
 ];
 
-/// What a session does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SessionConfig {
-    pub(crate) track_events: TrackEventConfig,
-    /// The size of the ring, in bytes; `None`: everything is written to the file.
-    pub(crate) ring_bytes: Option<usize>,
-    pub(crate) clear_period: Option<Duration>,
-    /// The session ends by itself after this time.
-    pub(crate) duration: Option<Duration>,
-    /// The session has memory, with a heap profile after each such time.
-    pub(crate) memory: Option<Duration>,
-    /// The keys that have no effect here, each with its line.
-    pub(crate) unsupported: Vec<String>,
+/// Reads a configuration. The sentence names the keys that have no effect here, if there are some.
+///
+/// # Errors
+/// [`Error::InvalidSession`], with the line.
+pub(crate) fn parse_trace_config(text: &str) -> Result<(TrackEvents, Option<String>), Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::InvalidSession(format!(
+            "the configuration has {} bytes, more than the {MAX_BYTES} that are possible",
+            text.len()
+        )));
+    }
+    let mut parser = Parser { rest: text, line: 1 };
+    let fields = parser.fields(0, true).map_err(|why| {
+        Error::InvalidSession(format!("line {} of the configuration: {why}", parser.line))
+    })?;
+    let mut found = Found::default();
+    found
+        .take("", &fields)
+        .and_then(|()| found.take_buffer())
+        .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
+    found.events.config.check()?;
+    let unsupported = found.unsupported.join(", ");
+    let note = (!unsupported.is_empty()).then(|| format!("{unsupported} has no effect here"));
+    Ok((found.events, note))
 }
 
-impl SessionConfig {
-    /// Reads a configuration.
-    ///
-    /// # Errors
-    /// [`Error::InvalidSession`], with the line.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        if text.len() > MAX_BYTES {
-            return Err(Error::InvalidSession(format!(
-                "the configuration has {} bytes, more than the {MAX_BYTES} that are possible",
-                text.len()
-            )));
-        }
-        let mut parser = Parser { rest: text, line: 1 };
-        let fields = parser.fields(0, true).map_err(|why| {
-            Error::InvalidSession(format!("line {} of the configuration: {why}", parser.line))
-        })?;
-        let mut config = Self::default();
-        let mut buffer = Buffer::default();
-        config
-            .take("", &fields, &mut buffer)
-            .and_then(|()| config.take_buffer(&buffer))
-            .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
-        config.track_events.check()?;
-        Ok(config)
-    }
+/// What a configuration says.
+#[derive(Default)]
+struct Found {
+    events: TrackEvents,
+    buffer: Buffer,
+    /// The keys that have no effect here, each with its line.
+    unsupported: Vec<String>,
+}
 
-    /// A sentence that names the keys without an effect, if there are some.
-    pub(crate) fn unsupported(&self) -> Option<String> {
-        let has_some = !self.unsupported.is_empty();
-        has_some.then(|| format!("{} has no effect here", self.unsupported.join(", ")))
-    }
-
+impl Found {
     /// Takes the fields of the message at `path`, which ends in a slash unless it is the outermost one.
-    fn take(&mut self, path: &str, fields: &[Field], buffer: &mut Buffer) -> Result<(), String> {
+    fn take(&mut self, path: &str, fields: &[Field]) -> Result<(), String> {
         for field in fields {
             let path = format!("{path}{}", field.name);
-            let events = &mut self.track_events;
+            let (events, buffer) = (&mut self.events, &mut self.buffer);
+            let config = &mut events.config;
             match (&*path, &field.value) {
                 (path, Value::Message(fields)) if MESSAGES.contains(&path) => {
-                    self.take(&format!("{path}/"), fields, buffer)?;
+                    self.take(&format!("{path}/"), fields)?;
                 }
-                ("data_sources/config", Value::Message(source)) => {
-                    self.data_source(source, buffer)?
-                }
+                ("data_sources/config", Value::Message(source)) => self.data_source(source)?,
                 ("buffers/size_kb", value) => buffer.bytes = value.number(field)? << 10,
                 ("buffers/fill_policy", Value::Text(policy)) if policy == "RING_BUFFER" => {
                     buffer.is_ring = true;
                 }
                 ("incremental_state_config/clear_period_ms", value) => {
-                    self.clear_period = Some(Duration::from_millis(value.number(field)?));
+                    events.clear_period = Some(Duration::from_millis(value.number(field)?));
                 }
                 ("duration_ms", value) => {
                     // NOTE: 0 means no end, as in Perfetto.
                     let millis = Some(value.number(field)?).filter(|millis| *millis > 0);
-                    self.duration = millis.map(Duration::from_millis);
+                    events.duration = millis.map(Duration::from_millis);
                 }
                 ("track_event/track_event_config/enabled_categories", value) => {
-                    events.enabled_categories.push(value.text(field)?);
+                    config.enabled_categories.push(value.text(field)?);
                 }
                 ("track_event/track_event_config/disabled_categories", value) => {
-                    events.disabled_categories.push(value.text(field)?);
+                    config.disabled_categories.push(value.text(field)?);
                 }
                 ("track_event/track_event_config/enabled_tags", value) => {
-                    events.enabled_tags.push(value.text(field)?);
+                    config.enabled_tags.push(value.text(field)?);
                 }
                 ("track_event/track_event_config/disabled_tags", value) => {
-                    events.disabled_tags.push(value.text(field)?);
+                    config.disabled_tags.push(value.text(field)?);
                 }
                 ("track_event/track_event_config/disable_incremental_timestamps", value) => {
-                    events.absolute_timestamps =
+                    config.absolute_timestamps =
                         matches!(value, Value::Text(text) if text == "true" || text == "1");
                 }
                 ("track_event/track_event_config/timestamp_unit_multiplier", value) => {
-                    events.timestamp_unit_ns = value.number(field)?;
+                    config.timestamp_unit_ns = value.number(field)?;
                 }
                 ("heapprofd/heapprofd_config/continuous_dump_config/dump_interval_ms", value) => {
-                    self.memory = Some(Duration::from_millis(value.number(field)?))
+                    events.memory = Some(Duration::from_millis(value.number(field)?))
                 }
                 // A file is always written as the session goes, to one buffer.
                 ("write_into_file", _) => {}
@@ -143,7 +131,7 @@ impl SessionConfig {
     }
 
     /// Takes a data source, whose name says what its fields mean.
-    fn data_source(&mut self, fields: &[Field], buffer: &mut Buffer) -> Result<(), String> {
+    fn data_source(&mut self, fields: &[Field]) -> Result<(), String> {
         let name = fields.iter().find(|field| field.name == "name");
         let source = match name.map(|name| (&name.value, name.line)) {
             None => "track_event",
@@ -153,10 +141,10 @@ impl SessionConfig {
             }
         };
         match source {
-            "track_event" => self.take("track_event/", fields, buffer),
+            "track_event" => self.take("track_event/", fields),
             HEAP_PROFILE => {
-                self.memory.get_or_insert(DEFAULT_INTERVAL);
-                self.take("heapprofd/", fields, buffer)
+                self.events.memory.get_or_insert(DEFAULT_INTERVAL);
+                self.take("heapprofd/", fields)
             }
             _ => {
                 let line = name.map_or(0, |name| name.line);
@@ -166,10 +154,10 @@ impl SessionConfig {
         }
     }
 
-    fn take_buffer(&mut self, buffer: &Buffer) -> Result<(), String> {
-        let bytes = usize::try_from(buffer.bytes).unwrap_or(usize::MAX);
-        self.ring_bytes = buffer.is_ring.then_some(bytes);
-        if self.ring_bytes.is_some_and(|bytes| bytes > 1 << 30) {
+    fn take_buffer(&mut self) -> Result<(), String> {
+        let bytes = usize::try_from(self.buffer.bytes).unwrap_or(usize::MAX);
+        self.events.ring = self.buffer.is_ring.then_some(bytes);
+        if self.events.ring.is_some_and(|bytes| bytes > 1 << 30) {
             return Err(format!("a ring of {} MiB is larger than 1024 MiB", bytes >> 20));
         }
         Ok(())
@@ -357,6 +345,7 @@ impl Parser<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perfetto::config::TrackEventConfig;
 
     #[test]
     fn what_applies_is_read_and_the_rest_is_named() {
@@ -381,7 +370,7 @@ mod tests {
             duration_ms: 10000
             max_file_size_bytes: 5
         "#;
-        let config = SessionConfig::parse(text).unwrap();
+        let (events, note) = parse_trace_config(text).unwrap();
         let expected = TrackEventConfig::default()
             .enable("game*")
             .enable("network")
@@ -389,23 +378,21 @@ mod tests {
             .enable_tag("a\"b")
             .timestamp_unit_ns(1000)
             .absolute_timestamps(true);
-        assert_eq!(config.track_events, expected);
-        assert_eq!(config.ring_bytes, Some(4 << 20));
-        assert_eq!(config.clear_period, Some(Duration::from_secs(5)));
-        assert_eq!(config.duration, Some(Duration::from_secs(10)));
-        assert_eq!(config.memory, Some(Duration::from_millis(250)));
-        let unsupported = [
-            "filter_debug_annotations (line 10)",
-            "the data source \"linux.ftrace\" (line 13)",
-            "max_file_size_bytes (line 20)",
-        ];
-        assert_eq!(config.unsupported, unsupported);
-        assert_eq!(SessionConfig::parse("").unwrap(), SessionConfig::default());
+        let expected = TrackEvents { config: expected, ..TrackEvents::default() }
+            .ring(4 << 20)
+            .clear_period(Duration::from_secs(5))
+            .duration(Duration::from_secs(10))
+            .memory(Duration::from_millis(250));
+        assert_eq!(events, expected);
+        let unsupported = "filter_debug_annotations (line 10), the data source \"linux.ftrace\" (line 13), \
+                           max_file_size_bytes (line 20) has no effect here";
+        assert_eq!(note.as_deref(), Some(unsupported));
+        assert_eq!(parse_trace_config("").unwrap(), (TrackEvents::default(), None));
     }
 
     #[test]
     fn what_cannot_be_read_gets_a_sentence_with_its_line() {
-        let sentence = |text: &str| SessionConfig::parse(text).unwrap_err().to_string();
+        let sentence = |text: &str| parse_trace_config(text).unwrap_err().to_string();
         let mut deep = "a {".repeat(20);
         assert!(sentence(&deep).ends_with("there are more than 16 messages within one another"));
         deep.clear();
@@ -445,8 +432,8 @@ mod tests {
     fn a_config_cut_anywhere_is_read_or_refused() {
         let text = r#"buffers: { size_kb: 4096 } a { b: [1, "x\n", { c: 'd' }], } # end"#;
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
-            let _ = SessionConfig::parse(&text[..end]);
-            let _ = SessionConfig::parse(&text[end..]);
+            let _ = parse_trace_config(&text[..end]);
+            let _ = parse_trace_config(&text[end..]);
         }
     }
 }

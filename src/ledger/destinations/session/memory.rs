@@ -1,10 +1,10 @@
 //! The memory part of a session: slices from the stream, counters and heap profiles from the reports of the
 //! program's own analyzer.
 
-use super::functions::Functions;
-use super::in_process::InProcessAnalyzer;
-use super::problems;
 use crate::error::Error;
+use crate::ledger::functions::Functions;
+use crate::ledger::in_process::InProcessAnalyzer;
+use crate::ledger::problems;
 use crate::perfetto::{MemoryWriter, process_track_uuid};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;

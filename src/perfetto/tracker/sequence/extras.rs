@@ -4,8 +4,8 @@ use super::Event;
 use super::interner::Interner;
 use super::known_tracks::KnownTracks;
 use super::values::{Value, Values};
-use crate::perfetto::registered;
 use crate::perfetto::site::{EventKind, Role};
+use crate::perfetto::tracker::registered;
 use crate::perfetto::value::kind;
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::track::named;
@@ -156,44 +156,56 @@ pub(super) fn extras_of<'a>(
             }
             Role::Nested => {
                 descriptors.new.clear();
-                let mut around = 0;
-                while let Some((role, rest)) = roles.split_first() {
-                    roles = rest;
-                    match *role {
-                        Role::End => break,
-                        Role::Thread => around = thread,
-                        Role::Process => around = process,
-                        Role::Track => around = descriptors.registered(values.next().word),
-                        Role::Named(_) | Role::NamedText => {
-                            let name = &*name_of(*role, &mut values);
-                            let parent = around;
-                            let id = values.next().word;
-                            around = named_track_uuid(name, id, parent);
-                            let key = (around, apart(parent, id));
-                            let begin = |message: &mut Message<'_>| {
-                                named(message, around, parent, name);
-                            };
-                            roles = described(key, begin, roles, &mut values, descriptors);
-                        }
-                        Role::ProtoTrack => {
-                            let parent = around;
-                            around ^= values.next().word;
-                            let begin = |message: &mut Message<'_>| {
-                                message.uint(track_descriptor::UUID, around);
-                                message.uint(track_descriptor::PARENT_UUID, parent);
-                            };
-                            roles = described((around, 0), begin, roles, &mut values, descriptors);
-                        }
-                        _ => values.skip(role.values()),
-                    }
-                }
-                extras.track = Some(around);
+                let (after, track) = nested(roles, &mut values, (thread, process), descriptors);
+                roles = after;
+                extras.track = Some(track);
             }
             Role::Message(_) => roles = skip_to_end(roles, &mut values),
             _ => values.skip(role.values()),
         }
     }
     extras
+}
+
+/// The track that is named by roles up to an `End`, each within the one before; returns the roles after that, too.
+fn nested(
+    mut roles: &'static [Role],
+    values: &mut Values<'_>,
+    (thread, process): (u64, u64),
+    descriptors: &mut Descriptors<'_>,
+) -> (&'static [Role], u64) {
+    let mut around = 0;
+    while let Some((role, rest)) = roles.split_first() {
+        roles = rest;
+        match *role {
+            Role::End => break,
+            Role::Thread => around = thread,
+            Role::Process => around = process,
+            Role::Track => around = descriptors.registered(values.next().word),
+            Role::Named(_) | Role::NamedText => {
+                let name = &*name_of(*role, values);
+                let parent = around;
+                let id = values.next().word;
+                around = named_track_uuid(name, id, parent);
+                let key = (around, apart(parent, id));
+                let begin = |message: &mut Message<'_>| {
+                    named(message, around, parent, name);
+                };
+                roles = described(key, begin, roles, values, descriptors);
+            }
+            Role::ProtoTrack => {
+                let parent = around;
+                around ^= values.next().word;
+                let begin = |message: &mut Message<'_>| {
+                    message.uint(track_descriptor::UUID, around);
+                    message.uint(track_descriptor::PARENT_UUID, parent);
+                };
+                roles = described((around, 0), begin, roles, values, descriptors);
+            }
+            _ => values.skip(role.values()),
+        }
+    }
+    (roles, around)
 }
 
 /// The name of a track: that of its role, or the next value.

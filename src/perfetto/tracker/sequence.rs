@@ -19,9 +19,10 @@ mod shared;
 mod values;
 
 use super::active;
-use super::site::{EventKind, Role, Site};
-use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
+use crate::perfetto::config::TrackEventConfig;
+use crate::perfetto::site::{EventKind, Role, Site};
+use crate::perfetto::value::kind;
 use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
 use interner::Interner;
 use known_tracks::KnownTracks;
@@ -33,6 +34,7 @@ use memledger_format::protobuf::{Message, Prepared};
 use plain::Plain;
 pub(super) use shared::Shared;
 use std::collections::HashSet;
+use values::Value;
 pub(super) use values::Values;
 
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
@@ -337,6 +339,22 @@ impl Sequence {
     }
 }
 
+impl TrackEventConfig {
+    /// The clock of times.
+    fn clock(&self) -> u64 {
+        match (self.absolute_timestamps, self.unit_ns()) {
+            (false, _) => clock::OF_SEQUENCE,
+            (true, 1) => clock::BOOTTIME,
+            (true, _) => clock::OF_SEQUENCE_IN_UNITS,
+        }
+    }
+
+    /// The unit of times, in nanoseconds.
+    fn unit_ns(&self) -> u64 {
+        self.timestamp_unit_ns.max(1)
+    }
+}
+
 impl Known {
     /// The fields of `TrackEvent`.
     #[inline]
@@ -368,38 +386,25 @@ impl Known {
             roles = rest;
             match *role {
                 Role::Arg(_) => {
-                    let value = values.next();
-                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
-                        annotation.nonzero(
-                            debug_annotation::NAME_IID,
-                            arguments.next().copied().unwrap_or(0),
-                        );
-                        value.annotation(annotation);
-                    });
+                    argument(arguments.next().copied().unwrap_or(0), values.next(), out);
                 }
                 Role::NamedArg => {
-                    let (name, value) = (values.next().text, values.next());
+                    let name = values.next().text;
                     let name = interner.id(interned_data::DEBUG_ANNOTATION_NAMES, name);
-                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
-                        annotation.uint(debug_annotation::NAME_IID, name);
-                        value.annotation(annotation);
-                    });
+                    argument(name, values.next(), out);
                 }
                 Role::Count => count(values.next(), site.kind, out),
                 Role::Flow => out.fixed64(track_event::FLOW_IDS, values.next().word),
                 Role::TerminatingFlow => {
                     out.fixed64(track_event::TERMINATING_FLOW_IDS, values.next().word)
                 }
-                Role::Correlation => {
-                    let value = values.next();
-                    match value.kind {
-                        kind::TEXT => {
-                            let text = String::from_utf8_lossy(value.text);
-                            out.text(track_event::CORRELATION_ID_STR, &text);
-                        }
-                        _ => out.uint(track_event::CORRELATION_ID, value.word),
+                Role::Correlation => match values.next() {
+                    Value { kind: kind::TEXT, text, .. } => {
+                        let text = String::from_utf8_lossy(text);
+                        out.text(track_event::CORRELATION_ID_STR, &text);
                     }
-                }
+                    number => out.uint(track_event::CORRELATION_ID, number.word),
+                },
                 Role::ProtoTrack | Role::Nested => {
                     values.skip(role.values());
                     roles = skip_to_end(roles, &mut values);
@@ -453,6 +458,15 @@ impl Known {
         let plain = head.and_then(|head| Plain::of(site, head, &arguments, event.values));
         KnownSite { category, name, head, plain, arguments }
     }
+}
+
+/// Writes an argument, whose name has this number; 0 if it has none.
+#[inline]
+fn argument(name: u64, value: Value<'_>, out: &mut Message<'_>) {
+    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
+        annotation.nonzero(debug_annotation::NAME_IID, name);
+        value.annotation(annotation);
+    });
 }
 
 /// Writes the type, the category and the name of an event that has its own.

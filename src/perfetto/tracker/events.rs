@@ -9,7 +9,7 @@
 //! of its site, in order.
 
 use super::emit;
-use super::site::{Role, Site};
+use crate::perfetto::site::{Role, Site};
 use crate::trace::worker::{EventProvider, Importants};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::FieldType::{AnsiString, U8, U8Array, U32};

@@ -15,18 +15,15 @@
 //! ```
 #![expect(unsafe_code, reason = "a table of pointers to statics; types made by `event!`")]
 
-use super::site::Site;
-use super::value::{MAX_TEXTS, MAX_VALUES, Values, kind};
-use crate::events::channel::Channel;
+use super::active::TRACK;
 use crate::events::declared::Declared;
 use crate::events::{LogSite, Loggable};
+use crate::perfetto::site::Site;
+use crate::perfetto::value::{Values, kind};
 use crate::platform::ticks;
 use crate::trace::write::loss;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-/// Whether track events are in the traces of the program, besides the sessions.
-pub(crate) static TRACK: Channel = Channel::watched("Track", super::active::set_traced);
 
 const MAX_SITES: usize = 1 << 16;
 
@@ -68,8 +65,10 @@ crate::event! {
     }
 }
 
-/// The most values of an event that takes the fast path.
+/// The most values of an event that takes the fast path, of any event, and the most texts.
 pub(super) const MAX_SHORT: usize = 6;
+pub(super) const MAX_VALUES: usize = 32;
+pub(super) const MAX_TEXTS: usize = 8;
 
 /// The forms of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +101,7 @@ pub(super) fn form_of(declared: *const Declared) -> Option<Form> {
 impl Site {
     /// Emits an event with these values.
     #[inline(always)]
-    pub(super) fn write<V: Values>(&'static self, values: V) {
+    pub fn emit<V: Values>(&'static self, values: V) {
         const { assert!(V::COUNT <= MAX_VALUES, "a track event has 32 values at most") };
         const { assert!(V::TEXTS <= MAX_TEXTS, "a track event has 8 texts at most") };
         let number = self.number.load(Ordering::Relaxed);

@@ -18,17 +18,17 @@ use memledger_format::schema::FieldType;
 
 /// An event of the program.
 #[derive(Clone, Copy)]
-pub(in crate::perfetto) struct ProgramEvent<'a> {
+pub(in crate::perfetto::tracker) struct ProgramEvent<'a> {
     pub(super) fixed: &'a [u8],
     /// The bytes of its arrays, by the index of the field.
     pub(super) arrays: &'a [Vec<u8>],
 }
 
 /// What a session needs to know of a type of the program.
-pub(in crate::perfetto) struct ProgramType {
+pub(in crate::perfetto::tracker) struct ProgramType {
     name: String,
     /// The names of its channels; empty if the session wants none of its events.
-    pub(in crate::perfetto) categories: Vec<&'static str>,
+    pub(in crate::perfetto::tracker) categories: Vec<&'static str>,
     fields: Vec<ProgramField>,
     is_bookmark: bool,
 }
@@ -59,7 +59,7 @@ impl ProgramType {
     }
 
     /// The name of an event, which is the text of a bookmark.
-    pub(in crate::perfetto) fn name_of(&self, event: ProgramEvent<'_>) -> String {
+    pub(in crate::perfetto::tracker) fn name_of(&self, event: ProgramEvent<'_>) -> String {
         if !self.is_bookmark {
             return self.name.clone();
         }
@@ -70,7 +70,7 @@ impl ProgramType {
     }
 
     /// Writes the fields as arguments; `name` gives the number of a name.
-    pub(in crate::perfetto) fn arguments(
+    pub(in crate::perfetto::tracker) fn arguments(
         &self,
         event: ProgramEvent<'_>,
         out: &mut Message<'_>,

@@ -10,14 +10,14 @@ const MAX_COMPARED: usize = 1 << 16;
 const MAX_COMPARED_BYTES: usize = 1 << 10;
 
 /// What the sequences of a session share.
-pub(in crate::perfetto) struct Shared {
-    pub(in crate::perfetto) config: TrackEventConfig,
-    pub(in crate::perfetto) process: Process,
+pub(in crate::perfetto::tracker) struct Shared {
+    pub(in crate::perfetto::tracker) config: TrackEventConfig,
+    pub(in crate::perfetto::tracker) process: Process,
     /// For each site, whether the session has its category enabled.
-    pub(in crate::perfetto) wanted: Vec<Option<bool>>,
+    pub(in crate::perfetto::tracker) wanted: Vec<Option<bool>>,
     /// For each track that was described, the descriptor, to find different ones with one uuid.
-    pub(in crate::perfetto) tracks: HashMap<u64, Vec<u8>>,
-    pub(in crate::perfetto) collisions: Vec<String>,
+    pub(in crate::perfetto::tracker) tracks: HashMap<u64, Vec<u8>>,
+    pub(in crate::perfetto::tracker) collisions: Vec<String>,
 }
 
 impl Shared {

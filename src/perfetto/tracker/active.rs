@@ -6,15 +6,18 @@
 //! its configuration from the list, and frees it when no thread reads the list any more.
 #![expect(unsafe_code, reason = "a table of pointers to boxes that are shared")]
 
-use super::category::{Category, CategoryChange, DYNAMIC, NEW};
-use super::config::TrackEventConfig;
-use super::emit::TRACK;
 use crate::error::Error;
+use crate::events::channel::Channel;
+use crate::perfetto::category::{Category, CategoryChange, DYNAMIC, NEW};
+use crate::perfetto::config::TrackEventConfig;
 use crate::platform::{os, static_table::StaticTable, ticks};
 use crate::trace::write::untracked;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
+
+/// Whether track events are in the traces of the program, besides the sessions.
+pub(crate) static TRACK: Channel = Channel::watched("Track", set_traced);
 
 const MAX_CATEGORIES: usize = 4096;
 /// The most sessions at once.
@@ -83,14 +86,68 @@ pub(crate) fn number_of(category: &'static Category) -> Option<usize> {
     categories().position(|known| ptr::eq(known, category))
 }
 
+/// The most bytes of all patterns of a configuration, and the most patterns.
+const MAX_BYTES: usize = 64 << 10;
+const MAX_PATTERNS: usize = 4096;
+
+impl TrackEventConfig {
+    /// Refuses a configuration that is too large.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let all = [
+            &self.enabled_categories,
+            &self.disabled_categories,
+            &self.enabled_tags,
+            &self.disabled_tags,
+        ];
+        let patterns = all.map(Vec::len).iter().sum::<usize>();
+        let bytes = all.into_iter().flatten().map(String::len).sum::<usize>();
+        if patterns > MAX_PATTERNS || bytes > MAX_BYTES {
+            return Err(Error::InvalidSession(format!(
+                "it has {patterns} patterns of categories and tags with {bytes} bytes in all; \
+                 at most {MAX_PATTERNS} patterns with {MAX_BYTES} bytes are possible"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Category {
+    /// Whether a session has enabled it, or the trace has track events. Costs one relaxed load.
+    #[inline(always)]
+    pub fn is_enabled(&'static self) -> bool {
+        let wanted_by = self.wanted_by.load(Ordering::Relaxed);
+        wanted_by != 0 && (wanted_by != NEW || register(self))
+    }
+
+    /// Calls `callback` when a session enables or disables this category: on the thread that starts
+    /// or stops the session, after the change. For each session that has it enabled now, calls it
+    /// at once. `None` ends this.
+    pub fn on_change(&'static self, callback: Option<fn(CategoryChange)>) {
+        let notifications = untracked(|| {
+            let _changes = changes();
+            self.is_enabled();
+            let pointer = callback.map_or(ptr::null_mut(), |callback| callback as *mut ());
+            self.callback.store(pointer, Ordering::SeqCst);
+            let wanted_by = self.wanted_by.load(Ordering::SeqCst);
+            let sessions = (0..MAX_SESSIONS).map(|session| 1 << session);
+            let mut notifications = Notifications::default();
+            for (index, bit) in sessions.filter(|bit| wanted_by & bit != 0).enumerate() {
+                notifications.add(self, bit, true, index == 0);
+            }
+            notifications
+        });
+        notifications.run();
+    }
+}
+
 /// Adds a category to the table, and enables it for the sessions that run. Returns whether it is
 /// enabled.
 #[cold]
 #[inline(never)]
-pub(super) fn register(category: &'static Category) -> bool {
+fn register(category: &'static Category) -> bool {
     ticks::choose();
     let is_known = TABLE.find_or_add(category, |known| ptr::eq(known, category)).is_some();
-    let wanted_by = category.wanted_by();
+    let wanted_by = &category.wanted_by;
     if is_known {
         READERS.fetch_add(1, Ordering::SeqCst);
         let mut wanted = if TRACK.is_enabled() { TRACE } else { 0 };
@@ -138,7 +195,7 @@ impl Notifications {
 fn switch(bit: u32, enabled: bool, wants: impl Fn(&Category) -> bool) -> Notifications {
     let mut notifications = Notifications::default();
     for category in categories().filter(|category| wants(category)) {
-        let wanted_by = category.wanted_by();
+        let wanted_by = &category.wanted_by;
         let before = if enabled {
             wanted_by.fetch_or(bit, Ordering::SeqCst)
         } else {
@@ -150,24 +207,6 @@ fn switch(bit: u32, enabled: bool, wants: impl Fn(&Category) -> bool) -> Notific
         }
     }
     notifications
-}
-
-/// Sets the callback of a category, and calls it for each session that has the category enabled.
-pub(super) fn set_callback(category: &'static Category, callback: Option<fn(CategoryChange)>) {
-    let notifications = untracked(|| {
-        let _changes = changes();
-        category.is_enabled();
-        let pointer = callback.map_or(ptr::null_mut(), |callback| callback as *mut ());
-        category.callback.store(pointer, Ordering::SeqCst);
-        let wanted_by = category.wanted_by().load(Ordering::SeqCst);
-        let sessions = (0..MAX_SESSIONS).map(|session| 1 << session);
-        let mut notifications = Notifications::default();
-        for (index, bit) in sessions.filter(|bit| wanted_by & bit != 0).enumerate() {
-            notifications.add(category, bit, true, index == 0);
-        }
-        notifications
-    });
-    notifications.run();
 }
 
 /// A session that has its categories enabled until it is stopped.
@@ -220,7 +259,7 @@ impl Active {
 }
 
 /// Enables all categories for the trace, or disables them for it.
-pub(crate) fn set_traced(traced: bool) {
+fn set_traced(traced: bool) {
     let _changes = changes();
     let _ = switch(TRACE, traced, |_| true);
 }
@@ -256,5 +295,16 @@ mod tests {
         release.send(()).unwrap();
         holder.join().unwrap();
         drop(changes());
+    }
+
+    #[test]
+    fn a_large_configuration_is_refused() {
+        let sentence = |config: TrackEventConfig| config.check().unwrap_err().to_string();
+        let long = TrackEventConfig::default().enable("x".repeat(1 << 20));
+        assert!(sentence(long).contains("1 patterns of categories and tags with 1048576 bytes"));
+        let many =
+            (0..10_000).fold(TrackEventConfig::default(), |all, n| all.disable(n.to_string()));
+        assert!(sentence(many).contains("it has 10000 patterns"));
+        assert!(TrackEventConfig::all().check().is_ok());
     }
 }

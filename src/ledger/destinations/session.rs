@@ -1,0 +1,160 @@
+//! Sessions: destinations that get track events, and no live blocks.
+
+mod memory;
+
+use super::add;
+use super::{Destination, DestinationHandle};
+use crate::alloc;
+use crate::error::Error;
+use crate::ledger::config::Config;
+use crate::ledger::entry::request;
+use crate::ledger::in_process::InProcessAnalyzer;
+use crate::ledger::{files, problems};
+use crate::perfetto::{
+    EVENT_TYPES, EventCounter, Output, Ring, Session, SessionWriter, TrackEventConfig, TrackEvents,
+    parse_trace_config,
+};
+use crate::rss;
+use crate::scopes;
+use crate::stacks;
+use crate::trace::sink::{file::PieceFile, queue::Queued};
+use crate::trace::write::untracked;
+use memledger_format::{encode::Declaration, stream_events};
+use memory::SessionMemory;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// All event types of the tracker.
+static TRACKER_TYPES: [&[&Declaration]; 6] = [
+    stream_events::TYPES,
+    alloc::events::TYPES,
+    rss::TYPES,
+    scopes::events::TYPES,
+    stacks::events::TYPES,
+    EVENT_TYPES,
+];
+
+const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
+                           analyzed in this process; they are with a report, a control server, or \
+                           LedgerBuilder::analyze_in_process";
+
+/// The track events that the settings name. All categories are enabled if their configuration cannot be read,
+/// which is reported.
+pub(in crate::ledger) fn of_settings(config: &Config) -> Option<TrackEvents> {
+    let set = config.track_events.clone()?;
+    let Some(path) = &config.perfetto_config else { return Some(set) };
+    let read = std::fs::read_to_string(path);
+    let read = read.map_err(|source| Error::File { path: path.clone(), action: "read", source });
+    let (events, problem) = match read.and_then(|text| parse_trace_config(&text)) {
+        Ok((events, note)) => (events, note.map(|note| format!("{}: {note}", path.display()))),
+        Err(error) => {
+            let problem = format!("{error}; all categories of track events are enabled");
+            (Destination::track_events("", TrackEventConfig::all()), Some(problem))
+        }
+    };
+    problem.into_iter().for_each(problems::add);
+    Some(TrackEvents { file: set.file, ..events })
+}
+
+/// What Perfetto's `TraceConfig` says, for a file of the program.
+pub(super) fn from_trace_config(path: PathBuf, text: &str) -> Result<TrackEvents, Error> {
+    // NOTE: what is returned is dropped by the program, so the guard is not set while it is made.
+    let (events, note) = parse_trace_config(text)?;
+    untracked(|| note.iter().cloned().for_each(problems::add));
+    Ok(TrackEvents { file: Some(path), ..events })
+}
+
+/// Adds a session in a file that the control server has created, and that is empty. Returns the sentence about what
+/// has no effect in `config`.
+pub(in crate::ledger) fn add_created(
+    file: File,
+    path: &Path,
+    config: Option<&str>,
+) -> Result<Option<String>, Error> {
+    let all = || Ok((Destination::track_events(path, TrackEventConfig::all()), None));
+    let (events, note) = config.map_or_else(all, parse_trace_config)?;
+    add(&events, Some(PieceFile::begin(file, path)?))?;
+    Ok(note)
+}
+
+/// Adds a session while the recording runs. Its file is `file` if that exists already.
+pub(super) fn add(
+    events: &TrackEvents,
+    file: Option<PieceFile>,
+) -> Result<DestinationHandle, Error> {
+    let (handle, notifications) = request(|| {
+        events.config.check()?;
+        let mut opened = None;
+        let handle = add::add(false, |analyzer| {
+            let (session, sink) = open(events, file, analyzer)?;
+            opened = Some(session);
+            Ok(sink)
+        })?;
+        let session = opened.ok_or(Error::NotRecording)?;
+        let notifications = session.enable(&events.config).inspect_err(|_| handle.stop())?;
+        Ok((handle, notifications))
+    })?;
+    notifications.run();
+    Ok(handle)
+}
+
+/// Starts a session that begins with the recording.
+pub(in crate::ledger) fn start(
+    events: &TrackEvents,
+    analyzer: Option<&InProcessAnalyzer>,
+) -> Result<Queued, Error> {
+    let (session, sink) = open(events, None, analyzer)?;
+    session.enable(&events.config)?.run();
+    Ok(sink)
+}
+
+/// The sink of a session, with the queue and the thread of it, and what the sink shares with handles. The queue drops
+/// events when the session is too slow.
+fn open(
+    events: &TrackEvents,
+    file: Option<PieceFile>,
+    analyzer: Option<&InProcessAnalyzer>,
+) -> Result<(Arc<Session>, Queued), Error> {
+    let memory = match (events.memory, analyzer) {
+        (None, _) => None,
+        (Some(interval), Some(analyzer)) => {
+            Some(Box::new(SessionMemory::new(analyzer.clone(), interval)) as _)
+        }
+        (Some(_), None) => return Err(Error::InvalidSession(NO_ANALYSIS.into())),
+    };
+    let file = match (file, &events.file) {
+        (None, Some(path)) => Some(create(path)?),
+        (file, _) => file,
+    };
+    let name = match &file {
+        Some(file) => file.path().display().to_string(),
+        None => "a ring buffer".to_owned(),
+    };
+    let (ring, output) = match (events.ring, file) {
+        (None, Some(file)) => (None, Output::File(file)),
+        (bytes, file) => {
+            let ring = Ring::new(bytes.unwrap_or_default(), file);
+            (Some(Arc::clone(&ring)), Output::Ring(ring))
+        }
+    };
+    let session = Session::new(ring);
+    let ours = Arc::clone(&session);
+    let writer = SessionWriter::new(events, output, memory, ours, problems::report, &TRACKER_TYPES);
+    let queued =
+        Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
+    let mut counter = EventCounter::new(&TRACKER_TYPES);
+    let count = Box::new(move |payload: &[u8]| counter.count(payload));
+    let queued = queued.dropping(count, Arc::clone(&session) as _);
+    Ok((session, queued))
+}
+
+/// Creates the file of a session.
+fn create(path: &Path) -> Result<PieceFile, Error> {
+    let expanded = files::expand(path, &mut problems::add);
+    let file = PieceFile::create(&expanded)?;
+    if file.path() != expanded {
+        files::report_in_use(&expanded, file.path());
+    }
+    Ok(file)
+}

@@ -1,0 +1,24 @@
+//! What only a program with the tracker has: from an event to the buffer of its thread, and on the thread of each session
+//! from there to Perfetto's packets. Elsewhere `src/disabled/perfetto.rs` stands in for it.
+
+mod active;
+mod clock;
+mod emit;
+mod events;
+mod memory;
+mod output;
+mod process;
+mod registered;
+mod sequence;
+mod session;
+mod trace_config;
+mod writer;
+
+pub(crate) use active::{TRACK, refused};
+pub(crate) use events::{EVENT_TYPES, SiteEvents};
+pub(crate) use memory::MemoryWriter;
+pub(crate) use output::{Output, Ring};
+pub use process::{process_track_uuid, thread_track_uuid};
+pub(crate) use session::Session;
+pub(crate) use trace_config::parse_trace_config;
+pub(crate) use writer::{EventCounter, SessionWriter};
