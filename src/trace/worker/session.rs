@@ -9,14 +9,14 @@
 //! 5. number and send the threads' events up to the limits of steps 1 and 2.
 
 use super::announcer::{Announcer, EventProvider};
-use super::checkpoint::{Checkpoints, Numbers};
+use super::checkpoint::Checkpoints;
 use super::late_join::{self, JoinPoint};
 use super::merge::Merge;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::Threads;
 use super::timeline::{Timeline, settled_below};
-use super::watch::{Announced, Watch};
+use super::watch::Watch;
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The figures in the last event of a stream.
+#[derive(Clone, Copy)]
 pub(crate) struct Trailer {
     pub(crate) overhead_bytes: u64,
     pub(crate) scope_misuses: u64,
@@ -192,7 +193,7 @@ impl Session {
 
     /// Ends the stream of one sink, right after a cycle, as if the recording ended here.
     pub(crate) fn end_one(&mut self, number: u64, trailer: &Trailer) {
-        let mut timeline = self.timeline.clone();
+        let mut timeline = self.timeline;
         let markers = timeline.mark(clock::now_since_start());
         let serial = timeline.next_serial();
         let mut last = self.threads.closings();
@@ -302,7 +303,7 @@ impl Session {
     fn commit(&mut self) {
         if let Some(watch) = &self.watch {
             let announced = self.announcer.announced();
-            watch.commit(&mut self.threads, &self.timeline, &self.output, &announced);
+            watch.commit(&mut self.threads, &self.timeline, &self.output, announced);
             backpressure::wake_waiters();
         }
     }
@@ -314,21 +315,16 @@ impl Session {
     /// [`Error::File`].
     pub(crate) fn finish_after_end(&mut self) -> Result<bool, Error> {
         let Some(watch) = self.watch.take() else { return Ok(false) };
-        let Some((numbers, threads)) = watch.checkpoints.read() else { return Ok(false) };
-        let Numbers { next_serial, settled, marked, marked_at, .. } = numbers;
-        self.output.continue_at(numbers.written)?;
-        self.timeline.continue_at([next_serial, settled, marked, marked_at]);
-        self.announcer.continue_after(numbers.types as usize, &numbers.positions);
+        let Some((checkpoint, threads)) = watch.checkpoints.read() else { return Ok(false) };
+        self.output.continue_at(checkpoint.written)?;
+        self.timeline = checkpoint.timeline;
+        self.announcer.continue_after(checkpoint.announced);
         registry::take_all();
-        self.threads.continue_from(numbers.fresh_stream as u16, threads);
+        self.threads.continue_from(checkpoint.fresh_stream, threads);
         loss::reset();
-        loss::reported(numbers.lost);
+        loss::reported(checkpoint.lost);
         loss::count_interrupted();
-        self.finish(&Trailer {
-            overhead_bytes: numbers.overhead_bytes,
-            scope_misuses: numbers.scope_misuses,
-            failed_allocations: numbers.failed_allocations,
-        });
+        self.finish(&checkpoint.trailer);
         Ok(true)
     }
 
@@ -359,18 +355,14 @@ impl Session {
         for (stream, start) in starts {
             self.output.packet(stream, &start);
         }
-        let announced = match self.watch {
-            Some(_) => self.announcer.announced(),
-            None => Announced::default(),
-        };
+        let watch = self.watch.as_ref().map(|watch| (watch, self.announcer.announced()));
         let merge = Merge {
             threads: &mut self.threads,
             timeline: &mut self.timeline,
             watermark: &mut self.watermark,
             output: &mut self.output,
             layouts: self.announcer.layouts(),
-            watch: self.watch.as_ref(),
-            announced,
+            watch,
         };
         merge.run(ranges, watermark);
         self.mark_up_to(watermark);

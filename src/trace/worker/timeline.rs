@@ -55,7 +55,7 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
 }
 
 /// Which serials have been given to events, and which times have been written, in one recording.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Timeline {
     /// The start of the clock, in cycles.
     start: u64,
@@ -124,17 +124,6 @@ impl Timeline {
     /// [`preamble`] of a stream that begins with the recording.
     pub(super) fn preamble(&self) -> Vec<u8> {
         preamble(self.first_serial, self.from_process_start)
-    }
-
-    /// The serials and times so far: of the next event, below which all is settled, after the last marker, and its time.
-    pub(super) fn progress(&self) -> [u64; 4] {
-        [self.next_serial, self.settled, self.marked, self.marked_at]
-    }
-
-    /// In a watcher: continues from the [`progress`](Self::progress) of the process that has ended.
-    pub(super) fn continue_at(&mut self, [next_serial, settled, marked, marked_at]: [u64; 4]) {
-        (self.next_serial, self.settled) = (next_serial, settled);
-        (self.marked, self.marked_at) = (marked, marked_at);
     }
 
     /// Whether events were sent that the stream has not declared settled.

@@ -77,19 +77,6 @@ impl Deref for Buffer {
 }
 
 impl Buffer {
-    /// Its address, for another process that shares it.
-    pub(crate) fn address(self) -> usize {
-        self.0.as_ptr().expose_provenance()
-    }
-
-    /// The buffer with this address; `None` for 0.
-    ///
-    /// # Safety
-    /// The address is that of a buffer whose memory this process has.
-    pub(crate) unsafe fn at(address: usize) -> Option<Self> {
-        NonNull::new(ptr::with_exposed_provenance_mut(address)).map(Self)
-    }
-
     fn header(self) -> &'static BufferHeader {
         // SAFETY: only this file makes a `Buffer`, from the address of a mapped chunk. Chunks are
         // never unmapped, and any bytes are a valid header.
