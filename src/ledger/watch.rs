@@ -15,7 +15,7 @@
 //! The children of forks, if they are recorded, get theirs from a second process, the *family's*, which is forked at the same time: a
 //! child shares its memory by a file without a name, and sends that, its trace and its report to the family's process, which forks a
 //! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
-#![expect(unsafe_code, reason = "lays out memory that is shared")]
+#![expect(unsafe_code, reason = "shares memory")]
 
 use super::in_process::InProcessAnalyzer;
 use super::problems;
@@ -25,14 +25,12 @@ use super::report_to::ReportTo;
 use super::stats::trailer;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
-use crate::scopes::tree::{self, SharedNodes};
-use crate::stacks::tree::{self as stacks, SharedStacks};
+use crate::scopes::tree;
 use crate::trace::format::Transport;
 use crate::trace::read::read;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
-use crate::trace::write::declared::{self, SharedTypes};
-use crate::trace::write::{ReentrancyGuard, watch};
+use crate::trace::write::{ReentrancyGuard, declared, watch};
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,12 +64,6 @@ impl Watching {
         let _signals = BlockedSignals::new();
         self.watcher.dismiss();
     }
-
-    /// In the child of a fork: what gives it a watcher of its own.
-    pub(super) fn into_family(self) -> Option<os::Family> {
-        self.watcher.forget();
-        self.family
-    }
 }
 
 /// What the child of a fork shares with the watcher that it is about to get.
@@ -89,14 +81,13 @@ impl SharedChild {
     }
 }
 
-/// In the child of a fork: shares its memory, before anything is there. `None`, which is reported, if that is not possible.
-pub(super) fn share(family: os::Family) -> Option<SharedChild> {
+/// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None` if that is not possible,
+/// which is reported, or if no child gets a watcher.
+pub(super) fn share(Watching { watcher, checkpoints, family }: Watching) -> Option<SharedChild> {
+    watcher.forget();
+    let family = family?;
     match watch::share_in_child() {
-        Ok((start, memory)) => {
-            // SAFETY: zeroed memory, which has the same parts as in the first process.
-            let checkpoints = unsafe { Checkpoints::at(start) };
-            Some(SharedChild { family, checkpoints, memory })
-        }
+        Ok(memory) => Some(SharedChild { family, checkpoints, memory }),
         Err(error) => {
             problems::add(format!("there is no watcher: {error}"));
             None
@@ -134,14 +125,6 @@ pub(super) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, E
     Ok(WatchedFile { descriptor, own: Some(file) })
 }
 
-/// The sizes of what is shared beside slots and buffers, in pages.
-const PARTS: [usize; 4] = [
-    size_of::<Checkpoints>().next_multiple_of(4096),
-    size_of::<SharedNodes>().next_multiple_of(4096),
-    size_of::<SharedTypes>().next_multiple_of(4096),
-    size_of::<SharedStacks>(),
-];
-
 /// Starts the watcher of a recording that is about to run.
 ///
 /// # Errors
@@ -158,14 +141,8 @@ pub(super) fn start(
             "the process has more than one thread already; a recording that begins before main can have one (MEMLEDGER_WATCH=1)",
         ));
     }
-    // SAFETY: there is no other thread that runs; the parts are as large as what is in them, and start at pages.
-    let checkpoints = unsafe {
-        let start = watch::share(PARTS.iter().sum(), buffer_limit)?;
-        tree::share(start.add(PARTS[0]));
-        declared::share(start.add(PARTS[0] + PARTS[1]));
-        stacks::share(start.add(PARTS[0] + PARTS[1] + PARTS[2]));
-        Checkpoints::at(start)
-    };
+    // SAFETY: there is no other thread that runs, and this is the only call.
+    let checkpoints: &'static Checkpoints = unsafe { watch::share(buffer_limit)? };
     checkpoints.set_stage(Stage::Running);
     session.watch(checkpoints, trailer);
     let mut kept = vec![descriptor];

@@ -161,7 +161,6 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/platform/chunk_table.rs",
     "src/stacks/state.rs",
     "src/stacks/tree.rs",
-    "src/stacks/tree/shared.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",
     "src/trace/format/stream_events.rs",
@@ -180,6 +179,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/slot.rs",
     "src/trace/write/state.rs",
     "src/trace/write/sync.rs",
+    "src/trace/write/watch.rs",
 ];
 
 /// What allocates, locks, panics or formats.

@@ -13,10 +13,10 @@
 use super::session::Trailer;
 use super::threads::Progress;
 use super::timeline::Timeline;
+use crate::platform::chunk_table::Zeroed;
 use crate::trace::write::registry::MAX_THREADS;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The most event providers of a recording.
@@ -34,6 +34,8 @@ pub(crate) struct Checkpoints {
 
 // SAFETY: only the session writes to a checkpoint, while it is not active; one that is active is only read, but for atomics.
 unsafe impl Sync for Checkpoints {}
+// SAFETY: zeros are valid for all of a checkpoint, and for entries that are not written.
+unsafe impl Zeroed for Checkpoints {}
 
 /// How far the end of the recording has come in the process itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,15 +89,6 @@ pub(super) struct Announced {
 }
 
 impl Checkpoints {
-    /// Checkpoints in memory that is shared.
-    ///
-    /// # Safety
-    /// The memory is zeroed, has the bytes and the alignment of this type, and is never unmapped.
-    pub(crate) unsafe fn at(memory: NonNull<u8>) -> &'static Self {
-        // SAFETY: the caller's promise; zeros are valid for all of a checkpoint, and for entries that are not written.
-        unsafe { memory.cast().as_ref() }
-    }
-
     /// Notes how far the end of the recording has come.
     pub(crate) fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u32, Ordering::Release);
@@ -169,7 +162,7 @@ mod tests {
     fn checkpoints() -> &'static Checkpoints {
         let pages = crate::platform::os::map(size_of::<Checkpoints>()).unwrap();
         // SAFETY: pages that are zeroed, and never unmapped.
-        unsafe { Checkpoints::at(pages) }
+        unsafe { pages.cast().as_ref() }
     }
 
     fn checkpoint(written: u64) -> Checkpoint {
