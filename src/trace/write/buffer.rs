@@ -143,24 +143,19 @@ static MEMORY: ChunkTable<Memory, LARGE_PER_CHUNK, CHUNKS> = ChunkTable::new();
 static FREE_SMALL: FreeStack = FreeStack::new();
 static FREE_LARGE: FreeStack = FreeStack::new();
 
-/// The bytes that [`share`] needs for buffers of so many bytes together.
-pub(super) fn bytes_to_share(limit: usize) -> usize {
-    ChunkTable::<Memory, LARGE_PER_CHUNK, CHUNKS>::bytes_of(chunks_for(limit))
-}
-
 /// The number of chunks for buffers of so many bytes together, and for one small buffer of each thread that can record
 /// beyond that.
 fn chunks_for(limit: usize) -> usize {
     (limit.div_ceil(1 << 20) + super::registry::MAX_THREADS * SMALL / (1 << 20) + 2).min(CHUNKS)
 }
 
-/// From now on, buffers are in `memory`, which is shared.
+/// From now on, buffers are shared, of so many bytes together.
 ///
 /// # Safety
 /// See [`ChunkTable::share`].
-pub(super) unsafe fn share(memory: NonNull<u8>, limit: usize) -> io::Result<()> {
+pub(super) unsafe fn share(limit: usize) -> io::Result<()> {
     // SAFETY: the caller makes the same promise.
-    unsafe { MEMORY.share(memory, chunks_for(limit)) }
+    unsafe { MEMORY.share(chunks_for(limit)) }
 }
 
 /// Bytes of pages mapped so far for buffers.

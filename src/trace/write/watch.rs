@@ -61,13 +61,11 @@ pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
         return Err(io::Error::other("the system has pages of another size than 4 KiB"));
     }
     os::forget_shared();
-    let tables = logs + size_of::<T>().next_multiple_of(4096);
-    let buffers = buffer::bytes_to_share(limit);
-    let start = os::map_shared(tables + registry::BYTES_TO_SHARE + buffers)?;
-    // SAFETY: the parts are within the mapping, which is zeroed and is never unmapped, and the caller makes the same promise.
+    let start = os::map_shared(logs + size_of::<T>().next_multiple_of(4096))?;
+    // SAFETY: both are within the mapping, which is zeroed and is never unmapped, and the caller makes the same promise.
     let more = unsafe {
-        registry::share(start.add(tables))?;
-        buffer::share(start.add(tables + registry::BYTES_TO_SHARE), limit)?;
+        registry::share()?;
+        buffer::share(limit)?;
         state::set_watched()?;
         start.add(logs).cast().as_ref()
     };
