@@ -217,8 +217,9 @@ pub(super) fn follow(
             Some((path, name, file)) => (&path[..], &name[..], Some(os::descriptor(file))),
             None => (&[][..], &[][..], None),
         };
-        let head = Head { start: session.began().0, process: os::process_id(), transport };
-        let bytes = head.to_bytes(path, name);
+        let is_compact = u8::from(transport == Transport::Compact);
+        // Neither has a NUL.
+        let bytes = [&[is_compact], path, &[0], name].concat();
         let mut descriptors = vec![os::descriptor(&shared.memory), descriptor];
         descriptors.extend(file);
         match shared.family.request(&watched, &bytes, &descriptors) {
@@ -243,36 +244,6 @@ pub(super) fn follow(
     }
 }
 
-/// What a child says of itself, before the names of its report.
-struct Head {
-    /// When the clock of its stream began, in cycles.
-    start: u64,
-    process: u32,
-    transport: Transport,
-}
-
-impl Head {
-    const BYTES: usize = 13;
-
-    fn to_bytes(&self, path: &[u8], name: &[u8]) -> Vec<u8> {
-        let is_compact = u8::from(self.transport == Transport::Compact);
-        let head = [&self.start.to_le_bytes()[..], &self.process.to_le_bytes(), &[is_compact]];
-        // Neither has a NUL.
-        [&head.concat(), path, &[0], name].concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (head, names) = bytes.split_at_checked(Self::BYTES)?;
-        let (start, rest) = head.split_first_chunk()?;
-        let (process, rest) = rest.split_first_chunk()?;
-        let transport = if rest == [1] { Transport::Compact } else { Transport::Unreal };
-        let end = names.iter().position(|byte| *byte == 0)?;
-        let (path, name) = (&names[..end], &names[end + 1..]);
-        let (start, process) = (u64::from_le_bytes(*start), u32::from_le_bytes(*process));
-        Some((Self { start, process, transport }, path, name))
-    }
-}
-
 /// In the watcher of a child, to its end.
 fn watch_child(
     session: &mut Session,
@@ -284,7 +255,10 @@ fn watch_child(
     let os::Request { watched, bytes, descriptors } = request;
     let mut descriptors = descriptors.into_iter();
     let (Some(memory), Some(file)) = (descriptors.next(), descriptors.next()) else { return };
-    let Some((head, path, name)) = Head::from_bytes(&bytes) else { return };
+    let Some((is_compact, names)) = bytes.split_first() else { return };
+    let transport = if *is_compact == 1 { Transport::Compact } else { Transport::Unreal };
+    let Some(end) = names.iter().position(|byte| *byte == 0) else { return };
+    let (path, name) = (&names[..end], &names[end + 1..]);
     let report = descriptors
         .next()
         .zip(settings)
@@ -296,10 +270,10 @@ fn watch_child(
     if os::has_no_name(&file) || os::map_shared_file(&memory).is_err() {
         return;
     }
-    let sink = FileSink::received(file, head.transport);
+    let sink = FileSink::received(file, transport);
     let Ok(mut sink) = sink else { return };
     let Some(descriptor) = sink.set_watched() else { return };
-    session.adopt(Box::new(sink), head.start, head.process);
+    session.adopt(Box::new(sink));
     finish(session, report, unlinked, descriptor, checkpoints);
 }
 

@@ -10,9 +10,8 @@
 //! ```
 #![expect(unsafe_code, reason = "memory that a watcher shares")]
 
-use super::session::Trailer;
 use super::threads::Progress;
-use super::timeline::Timeline;
+use super::timeline::{Timeline, Trailer};
 use crate::platform::chunk_table::Zeroed;
 use crate::trace::write::registry::MAX_THREADS;
 use std::cell::UnsafeCell;
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The most event providers of a recording.
 const PROVIDERS: usize = 8;
 
-/// What the worker and the watcher share, apart from slots and buffers. Zeroed memory is valid.
+/// What the worker and the watcher share, apart from logs, slots and buffers. Zeroed memory is valid.
 #[repr(C)]
 pub(crate) struct Checkpoints {
     /// The number of the active checkpoint, from 1; 0 for none.
@@ -71,6 +70,8 @@ pub(super) struct Checkpoint {
     /// Bytes of the file.
     pub(super) written: u64,
     pub(super) timeline: Timeline,
+    /// The id of the process.
+    pub(super) process: u32,
     pub(super) announced: Announced,
     /// The first stream that no thread has had.
     pub(super) fresh_stream: u16,
@@ -169,6 +170,7 @@ mod tests {
         Checkpoint {
             written,
             timeline: Timeline::new(false),
+            process: 4,
             announced: Announced { types: 0, positions: [written + 1; PROVIDERS] },
             fresh_stream: 5,
             lost: 6,

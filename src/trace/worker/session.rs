@@ -15,12 +15,11 @@ use super::merge::Merge;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::Threads;
-use super::timeline::{Timeline, settled_below};
+use super::timeline::{Timeline, Trailer, settled_below};
 use super::watch::Watch;
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::write::{
@@ -31,34 +30,6 @@ use std::time::{Duration, Instant};
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The figures in the last event of a stream.
-#[derive(Clone, Copy)]
-pub(crate) struct Trailer {
-    pub(crate) overhead_bytes: u64,
-    pub(crate) scope_misuses: u64,
-    pub(crate) failed_allocations: u64,
-}
-
-impl Trailer {
-    /// The `Memledger.Report` event, with the serial of the next event.
-    fn report(&self, serial: u64) -> Vec<u8> {
-        let mut report = Vec::new();
-        stream_events::REPORT.append(
-            &[
-                serial.into(),
-                clock::now_since_start().into(),
-                self.overhead_bytes.into(),
-                loss::total().into(),
-                self.scope_misuses.into(),
-                self.failed_allocations.into(),
-                loss::in_flight().into(),
-            ],
-            &mut report,
-        );
-        report
-    }
-}
 
 /// One recording.
 pub(crate) struct Session {
@@ -320,7 +291,7 @@ impl Session {
         self.timeline = checkpoint.timeline;
         self.announcer.continue_after(checkpoint.announced);
         registry::take_all();
-        self.threads.continue_from(checkpoint.fresh_stream, threads);
+        self.threads.continue_from(checkpoint.process, checkpoint.fresh_stream, threads);
         loss::reset();
         loss::reported(checkpoint.lost);
         loss::count_interrupted();
@@ -328,14 +299,13 @@ impl Session {
         Ok(true)
     }
 
-    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`. The clock of
-    /// its stream began at `start`, in cycles.
-    pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>, start: u64, process: u32) {
+    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`.
+    pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>) {
+        let checkpoint = self.watch.as_ref().and_then(|watch| watch.checkpoints.read());
+        let start = checkpoint.map_or(0, |(checkpoint, _)| checkpoint.timeline.began().0);
         // What the file codes depends on the types that it has seen. The bytes are cut off.
         self.announcer.describe(start, &[], &mut *file);
         self.output.replace(file);
-        self.timeline.continue_from(start, false);
-        self.threads.set_process(process);
     }
 
     /// Has sinks continue that have dropped packets and have room again.

@@ -2,9 +2,9 @@
 
 use super::checkpoint::{Announced, Checkpoint, Checkpoints};
 use super::output::Output;
-use super::session::Trailer;
 use super::threads::Threads;
-use super::timeline::Timeline;
+use super::timeline::{Timeline, Trailer};
+use crate::platform::os;
 use crate::trace::write::{buffer_pool, loss};
 
 /// The checkpoints of a recording that is watched.
@@ -28,6 +28,7 @@ impl Watch {
                 let checkpoint = Checkpoint {
                     written,
                     timeline: *timeline,
+                    process: os::process_id(),
                     announced,
                     fresh_stream: threads.fresh_stream(),
                     lost: loss::total(),
