@@ -13,7 +13,7 @@ use super::config::{Config, Watch};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::recording::{self, Inherited, Recording, StartedBy, Unset};
-use super::watch::{self, SharedChild, Watching};
+use super::watch::{self, SharedChild};
 #[cfg(redirects)]
 use crate::alloc::redirected;
 use crate::events::important;
@@ -166,7 +166,7 @@ pub(super) fn in_child() -> bool {
         return false;
     };
     let (start, from_process_start) = old_session.began();
-    let family = old.watch.take().and_then(Watching::into_family);
+    let watching = old.watch.take();
     let live_set = old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set);
     let mut inherited = Inherited {
         live_set: live_set.map(|live_set| InitialLiveSet { missed, ..live_set }),
@@ -185,7 +185,7 @@ pub(super) fn in_child() -> bool {
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
     drop((recording, session, problems, queues, importants));
     // NOTE: before anything is in that memory.
-    inherited.shared = family.and_then(watch::share);
+    inherited.shared = watching.and_then(watch::share);
     let in_program = inherited.shared.as_ref().map(SharedChild::take_from_program);
     buffer_pool::reset_after_fork();
     registry::reset_after_fork();

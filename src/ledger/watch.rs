@@ -15,7 +15,7 @@
 //! The children of forks, if they are recorded, get theirs from a second process, the *family's*, which is forked at the same time: a
 //! child shares its memory by a file without a name, and sends that, its trace and its report to the family's process, which forks a
 //! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
-#![expect(unsafe_code, reason = "lays out memory that is shared")]
+#![expect(unsafe_code, reason = "shares memory")]
 
 use super::in_process::InProcessAnalyzer;
 use super::problems;
@@ -25,12 +25,10 @@ use super::report_to::ReportTo;
 use super::stats::trailer;
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
-use crate::scopes::tree::{self, SharedNodes};
-use crate::stacks::tree::{self as stacks, SharedStacks};
+use crate::scopes::tree;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
-use crate::trace::write::declared::{self, SharedTypes};
-use crate::trace::write::{ReentrancyGuard, watch};
+use crate::trace::write::{ReentrancyGuard, declared, watch};
 use memledger_analysis::read::read;
 use memledger_format::Transport;
 use std::fs::File;
@@ -66,12 +64,6 @@ impl Watching {
         let _signals = BlockedSignals::new();
         self.watcher.dismiss();
     }
-
-    /// In the child of a fork: what gives it a watcher of its own.
-    pub(super) fn into_family(self) -> Option<os::Family> {
-        self.watcher.forget();
-        self.family
-    }
 }
 
 /// What the child of a fork shares with the watcher that it is about to get.
@@ -89,14 +81,13 @@ impl SharedChild {
     }
 }
 
-/// In the child of a fork: shares its memory, before anything is there. `None`, which is reported, if that is not possible.
-pub(super) fn share(family: os::Family) -> Option<SharedChild> {
+/// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None` if that is not possible,
+/// which is reported, or if no child gets a watcher.
+pub(super) fn share(Watching { watcher, checkpoints, family }: Watching) -> Option<SharedChild> {
+    watcher.forget();
+    let family = family?;
     match watch::share_in_child() {
-        Ok((start, memory)) => {
-            // SAFETY: zeroed memory, which has the same parts as in the first process.
-            let checkpoints = unsafe { Checkpoints::at(start) };
-            Some(SharedChild { family, checkpoints, memory })
-        }
+        Ok(memory) => Some(SharedChild { family, checkpoints, memory }),
         Err(error) => {
             problems::add(format!("there is no watcher: {error}"));
             None
@@ -134,14 +125,6 @@ pub(super) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, E
     Ok(WatchedFile { descriptor, own: Some(file) })
 }
 
-/// The sizes of what is shared beside slots and buffers, in pages.
-const PARTS: [usize; 4] = [
-    size_of::<Checkpoints>().next_multiple_of(4096),
-    size_of::<SharedNodes>().next_multiple_of(4096),
-    size_of::<SharedTypes>().next_multiple_of(4096),
-    size_of::<SharedStacks>(),
-];
-
 /// Starts the watcher of a recording that is about to run.
 ///
 /// # Errors
@@ -158,14 +141,8 @@ pub(super) fn start(
             "the process has more than one thread already; a recording that begins before main can have one (MEMLEDGER_WATCH=1)",
         ));
     }
-    // SAFETY: there is no other thread that runs; the parts are as large as what is in them, and start at pages.
-    let checkpoints = unsafe {
-        let start = watch::share(PARTS.iter().sum(), buffer_limit)?;
-        tree::share(start.add(PARTS[0]));
-        declared::share(start.add(PARTS[0] + PARTS[1]));
-        stacks::share(start.add(PARTS[0] + PARTS[1] + PARTS[2]));
-        Checkpoints::at(start)
-    };
+    // SAFETY: there is no other thread that runs, and this is the only call.
+    let checkpoints: &'static Checkpoints = unsafe { watch::share(buffer_limit)? };
     checkpoints.set_stage(Stage::Running);
     session.watch(checkpoints, trailer);
     let mut kept = vec![descriptor];
@@ -240,8 +217,9 @@ pub(super) fn follow(
             Some((path, name, file)) => (&path[..], &name[..], Some(os::descriptor(file))),
             None => (&[][..], &[][..], None),
         };
-        let head = Head { start: session.began().0, process: os::process_id(), transport };
-        let bytes = head.to_bytes(path, name);
+        let is_compact = u8::from(transport == Transport::Compact);
+        // Neither has a NUL.
+        let bytes = [&[is_compact], path, &[0], name].concat();
         let mut descriptors = vec![os::descriptor(&shared.memory), descriptor];
         descriptors.extend(file);
         match shared.family.request(&watched, &bytes, &descriptors) {
@@ -266,36 +244,6 @@ pub(super) fn follow(
     }
 }
 
-/// What a child says of itself, before the names of its report.
-struct Head {
-    /// When the clock of its stream began, in cycles.
-    start: u64,
-    process: u32,
-    transport: Transport,
-}
-
-impl Head {
-    const BYTES: usize = 13;
-
-    fn to_bytes(&self, path: &[u8], name: &[u8]) -> Vec<u8> {
-        let is_compact = u8::from(self.transport == Transport::Compact);
-        let head = [&self.start.to_le_bytes()[..], &self.process.to_le_bytes(), &[is_compact]];
-        // Neither has a NUL.
-        [&head.concat(), path, &[0], name].concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (head, names) = bytes.split_at_checked(Self::BYTES)?;
-        let (start, rest) = head.split_first_chunk()?;
-        let (process, rest) = rest.split_first_chunk()?;
-        let transport = if rest == [1] { Transport::Compact } else { Transport::Unreal };
-        let end = names.iter().position(|byte| *byte == 0)?;
-        let (path, name) = (&names[..end], &names[end + 1..]);
-        let (start, process) = (u64::from_le_bytes(*start), u32::from_le_bytes(*process));
-        Some((Self { start, process, transport }, path, name))
-    }
-}
-
 /// In the watcher of a child, to its end.
 fn watch_child(
     session: &mut Session,
@@ -307,7 +255,10 @@ fn watch_child(
     let os::Request { watched, bytes, descriptors } = request;
     let mut descriptors = descriptors.into_iter();
     let (Some(memory), Some(file)) = (descriptors.next(), descriptors.next()) else { return };
-    let Some((head, path, name)) = Head::from_bytes(&bytes) else { return };
+    let Some((is_compact, names)) = bytes.split_first() else { return };
+    let transport = if *is_compact == 1 { Transport::Compact } else { Transport::Unreal };
+    let Some(end) = names.iter().position(|byte| *byte == 0) else { return };
+    let (path, name) = (&names[..end], &names[end + 1..]);
     let report = descriptors
         .next()
         .zip(settings)
@@ -319,10 +270,10 @@ fn watch_child(
     if os::has_no_name(&file) || os::map_shared_file(&memory).is_err() {
         return;
     }
-    let sink = FileSink::received(file, head.transport);
+    let sink = FileSink::received(file, transport);
     let Ok(mut sink) = sink else { return };
     let Some(descriptor) = sink.set_watched() else { return };
-    session.adopt(Box::new(sink), head.start, head.process);
+    session.adopt(Box::new(sink));
     finish(session, report, unlinked, descriptor, checkpoints);
 }
 

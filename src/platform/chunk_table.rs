@@ -103,17 +103,16 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         (self.len() as usize).div_ceil(PER_CHUNK) as u64 * Self::CHUNK_BYTES as u64
     }
 
-    /// The bytes of `chunks` chunks.
-    pub(crate) const fn bytes_of(chunks: usize) -> usize {
-        Self::CHUNK_BYTES * chunks
-    }
-
-    /// From now on, the table has at most `chunks` chunks, in `memory`, which is shared; those that it has already are made
-    /// shared where they are.
+    /// From now on, the table has at most `chunks` chunks, in memory that is shared; those that it has already are made shared where
+    /// they are.
+    ///
+    /// # Errors
+    /// Those of the system.
     ///
     /// # Safety
-    /// No other thread uses the table meanwhile, and the memory is zeroed, of that size, and never unmapped.
-    pub(crate) unsafe fn share(&self, memory: NonNull<u8>, chunks: usize) -> io::Result<()> {
+    /// No other thread uses the table meanwhile.
+    pub(crate) unsafe fn share(&self, chunks: usize) -> io::Result<()> {
+        let memory = os::map_shared(Self::CHUNK_BYTES * chunks)?;
         for (number, chunk) in self.chunks.iter().enumerate().take(chunks) {
             match NonNull::new(chunk.load(Ordering::Acquire)) {
                 // SAFETY: chunks are whole pages of the tracker, and no other thread uses them now.

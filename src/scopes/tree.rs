@@ -30,7 +30,7 @@ mod shared;
 mod stack;
 mod walk;
 
-pub(crate) use shared::{SharedNodes, share, share_all, take_all};
+pub(crate) use shared::{share_all, take_all};
 pub(crate) use stack::is_within;
 pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};

@@ -12,13 +12,14 @@
 //! complete. Pages that are not used take no memory.
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
-mod shared;
 mod walk;
 
-pub(crate) use shared::{SharedStacks, share, visit_left};
-pub(crate) use walk::{NewStack, Walk, end};
+pub(crate) use walk::{NewStack, Walk, end, visit_left};
 
+use super::state::MAX_FRAMES;
 use crate::platform::os;
+use crate::trace::write::watch;
+use std::iter;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -255,12 +256,29 @@ fn number_of_stack(node: u32) -> Option<u32> {
     // once take two, of which one is in no event.
     let number = STACKS.fetch_add(1, Ordering::Relaxed);
     table.node_of(number)?.store(node, Ordering::Release);
-    // NOTE: before any event can have the number.
-    shared::add(number, node);
+    if let Some(logs) = watch::watched_logs() {
+        // NOTE: before any event can have the number.
+        logs.stacks.add(number, words_of(node));
+    }
     match stack_of.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(number),
         Err(theirs) => Some(theirs),
     }
+}
+
+/// In the word of a root: no frame has this bit.
+const ROOT: u64 = 1 << 63;
+const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
+
+/// *Hook.* A stack for a watcher: the addresses of its frames, innermost first, and its root.
+fn words_of(node: u32) -> impl Iterator<Item = u64> {
+    let mut next = Some(node);
+    iter::from_fn(move || {
+        let at = next?;
+        let frame = frame_of(at);
+        next = frame.map(|(_, parent)| parent);
+        Some(frame.map_or(ROOT | u64::from(at), |(frame, _)| frame.address()))
+    })
 }
 
 /// How many stacks had no node since the last call, because the table is full.

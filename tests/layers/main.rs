@@ -119,7 +119,6 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/platform/chunk_table.rs",
     "src/stacks/state.rs",
     "src/stacks/tree.rs",
-    "src/stacks/tree/shared.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",
     "crates/format/src/stream_events.rs",
@@ -138,6 +137,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/slot.rs",
     "src/trace/write/state.rs",
     "src/trace/write/sync.rs",
+    "src/trace/write/watch.rs",
 ];
 
 /// What allocates, locks, panics or formats.

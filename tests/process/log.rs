@@ -3,7 +3,8 @@
 mod channels;
 mod texts;
 
-use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
+use crate::counts::reported;
+use crate::harness::{Case, Outcome, TRACE, builder, case, kill, leave, left};
 use memledger::{Ledger, alloc_scope, bookmark, channel, channel_presets, event, log, log_scope};
 use memledger_analysis::read::{self, Event, Value, Visitor};
 use memledger_analysis::{Analyzer, Until};
@@ -189,6 +190,12 @@ pub(crate) const CASES: &[Case] = &[
         assert!(depths.eq([(2, 0), (3, 0), (4, 1), (5, 0)].iter().map(numbers)));
         assert_eq!(log.depths, [2, 1, 2, 0], "of all scopes, around each number");
         assert_eq!(log.open, 0);
+        assert!(log.is_complete);
+    }),
+    case("a type that was first logged a moment before a kill is known", killed, |run| {
+        let run = run.tracked().env("MEMLEDGER_TRACE", "memory,game").env("MEMLEDGER_WATCH", "1");
+        let log = Log::of(&reported(run.spawn()));
+        assert_eq!(log.values("Test.Small"), [[Value::Unsigned(7)]]);
         assert!(log.is_complete);
     }),
     case("channels say what is logged", channels::by_setting, |run| {
@@ -388,6 +395,11 @@ fn owned(value: Option<Value<'_>>) -> Value<'static> {
 
 fn start() -> Ledger {
     builder().channels("memory,scope,game").start().unwrap()
+}
+
+fn killed() {
+    log!(GAME, Small { Id: 7 });
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
 }
 
 fn every_field() {

@@ -6,7 +6,6 @@ mod commands;
 mod follow;
 mod harness;
 mod hostile;
-mod in_process;
 mod life;
 mod limits;
 mod network;

@@ -1,4 +1,4 @@
-//! What formats are made of. For `memledger-export` only: no interface.
+//! What formats are made of. For `memledger-export` and the command only: no interface.
 
 pub use crate::columns::Weights;
 pub use crate::dump::buckets::{figures_of, notes, scope_frames};

@@ -5,7 +5,6 @@
 //! | `formats.rs` | the table of all formats of a report |
 //! | `callgrind.rs` | what functions and calls allocate |
 //! | `dhat.rs` | stacks for DHAT's viewer |
-//! | `firefox.rs` | for the Firefox Profiler |
 //! | `folded.rs` | stacks for flame graphs, one line each |
 //! | `frames.rs` | call stacks of buckets, function by function |
 //! | `heaptrack.rs` | for heaptrack_print and heaptrack_gui |
@@ -20,8 +19,6 @@
 
 mod callgrind;
 pub mod dhat;
-#[cfg(feature = "firefox")]
-pub mod firefox;
 mod folded;
 mod formats;
 pub mod frames;

@@ -1,6 +1,7 @@
 //! The walk over new stacks, for the worker.
 
-use super::{FIRST_STACK, frame_of, node_of, stacks};
+use super::{FIRST_STACK, ROOT, frame_of, node_of, stacks};
+use crate::trace::write::watch;
 
 /// A stack that is new to a [`Walk`].
 pub(crate) struct NewStack<'a> {
@@ -15,6 +16,19 @@ pub(crate) struct NewStack<'a> {
 /// The number after that of the last stack so far.
 pub(crate) fn end() -> u32 {
     stacks().unwrap_or(FIRST_STACK)
+}
+
+/// In a watcher: visits the stacks from the number `first` on that the process has left.
+pub(crate) fn visit_left(first: u32, mut visit: impl FnMut(NewStack<'_>)) {
+    let Some(logs) = watch::logs() else { return };
+    logs.stacks.visit(|number, words| {
+        let root = words.iter().position(|word| word & ROOT != 0);
+        if let Some((frames, [root, ..])) = root.and_then(|at| words.split_at_checked(at))
+            && number >= first
+        {
+            visit(NewStack { number, frames, end: *root as u32 });
+        }
+    });
 }
 
 /// Visits each stack once. For the worker.

@@ -1,10 +1,10 @@
 //! Event types, important events and figures: the events of a stream that belong to no thread.
 
+use super::checkpoint::Announced;
 use super::importants::Importants;
 use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER, own_system_id};
-use super::watch::Announced;
 use crate::platform::{clock, os};
 use crate::trace::sink::Sink;
 use crate::trace::write::declared;
@@ -79,22 +79,25 @@ impl Announcer {
 
     /// What was announced so far.
     pub(super) fn announced(&self) -> Announced {
-        let positions = self.providers.iter().map(|provider| provider.position()).collect();
-        Announced { types: self.program_types, positions }
+        let mut announced = Announced { types: self.program_types, positions: [0; _] };
+        for (position, provider) in announced.positions.iter_mut().zip(&self.providers) {
+            *position = provider.position();
+        }
+        announced
     }
 
     /// In a watcher: continues after what the process that has ended had announced.
-    pub(super) fn continue_after(&mut self, types: usize, positions: &[u64]) {
+    pub(super) fn continue_after(&mut self, announced: Announced) {
         declared::take_all();
-        for number in 0..types {
+        for number in 0..announced.types {
             if let Some(logged) = declared::registered(number) {
                 self.layouts.add(declared::uid_of(number), logged.declared().layout());
             }
         }
-        self.program_types = types;
-        let mut positions = positions.iter();
+        self.program_types = announced.types;
+        let mut positions = announced.positions.into_iter();
         self.providers
-            .retain_mut(|provider| provider.continue_after(positions.next().copied().unwrap_or(0)));
+            .retain_mut(|provider| provider.continue_after(positions.next().unwrap_or(0)));
         self.importants = Importants::new();
     }
 

@@ -1,12 +1,13 @@
 //! The merge of all threads' events into one order, by epoch and then by thread.
 
 use super::buffer_cursor::BufferCursor;
+use super::checkpoint::Announced;
 use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::{CommittedRange, Threads};
 use super::timeline::Timeline;
-use super::watch::{Announced, Watch};
+use super::watch::Watch;
 use super::watermark::Watermark;
 use crate::trace::write::{backpressure, reserve};
 use std::cmp::Reverse;
@@ -34,9 +35,8 @@ pub(super) struct Merge<'a> {
     pub(super) watermark: &'a mut Watermark,
     pub(super) output: &'a mut Output,
     pub(super) layouts: &'a Layouts,
-    pub(super) watch: Option<&'a Watch>,
-    /// What the announcer has announced.
-    pub(super) announced: Announced,
+    /// What was announced is part of the checkpoints.
+    pub(super) watch: Option<(&'a Watch, Announced)>,
 }
 
 impl Merge<'_> {
@@ -82,13 +82,13 @@ impl Merge<'_> {
 
     /// Makes a checkpoint of what the file has now, if there is a watcher, and releases the buffers.
     fn commit(&mut self, streams: &[ThreadStream]) {
-        let Some(watch) = self.watch else { return };
+        let Some((watch, announced)) = self.watch else { return };
         for stream in streams {
             if let Some(cursor) = stream.cursors.last() {
                 self.threads.note_drained(&stream.range, cursor);
             }
         }
-        watch.commit(self.threads, self.timeline, self.output, &self.announced);
+        watch.commit(self.threads, self.timeline, self.output, announced);
     }
 
     /// Writes markers for the times between the events so far and those of `epoch`.

@@ -9,14 +9,14 @@
 //! 5. number and send the threads' events up to the limits of steps 1 and 2.
 
 use super::announcer::{Announcer, EventProvider};
-use super::checkpoint::{Checkpoints, Numbers};
+use super::checkpoint::Checkpoints;
 use super::late_join::{self, JoinPoint};
 use super::merge::Merge;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::Threads;
-use super::timeline::{Timeline, settled_below};
-use super::watch::{Announced, Watch};
+use super::timeline::{Timeline, Trailer, settled_below};
+use super::watch::Watch;
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
@@ -25,39 +25,11 @@ use crate::trace::sink::queue::Queued;
 use crate::trace::write::{
     backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve, shortage,
 };
-use memledger_format::stream_events;
 use std::time::{Duration, Instant};
 
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The figures in the last event of a stream.
-pub(crate) struct Trailer {
-    pub(crate) overhead_bytes: u64,
-    pub(crate) scope_misuses: u64,
-    pub(crate) failed_allocations: u64,
-}
-
-impl Trailer {
-    /// The `Memledger.Report` event, with the serial of the next event.
-    fn report(&self, serial: u64) -> Vec<u8> {
-        let mut report = Vec::new();
-        stream_events::REPORT.append(
-            &[
-                serial.into(),
-                clock::now_since_start().into(),
-                self.overhead_bytes.into(),
-                loss::total().into(),
-                self.scope_misuses.into(),
-                self.failed_allocations.into(),
-                loss::in_flight().into(),
-            ],
-            &mut report,
-        );
-        report
-    }
-}
 
 /// One recording.
 pub(crate) struct Session {
@@ -192,7 +164,7 @@ impl Session {
 
     /// Ends the stream of one sink, right after a cycle, as if the recording ended here.
     pub(crate) fn end_one(&mut self, number: u64, trailer: &Trailer) {
-        let mut timeline = self.timeline.clone();
+        let mut timeline = self.timeline;
         let markers = timeline.mark(clock::now_since_start());
         let serial = timeline.next_serial();
         let mut last = self.threads.closings();
@@ -302,7 +274,7 @@ impl Session {
     fn commit(&mut self) {
         if let Some(watch) = &self.watch {
             let announced = self.announcer.announced();
-            watch.commit(&mut self.threads, &self.timeline, &self.output, &announced);
+            watch.commit(&mut self.threads, &self.timeline, &self.output, announced);
             backpressure::wake_waiters();
         }
     }
@@ -314,32 +286,26 @@ impl Session {
     /// [`Error::File`].
     pub(crate) fn finish_after_end(&mut self) -> Result<bool, Error> {
         let Some(watch) = self.watch.take() else { return Ok(false) };
-        let Some((numbers, threads)) = watch.checkpoints.read() else { return Ok(false) };
-        let Numbers { next_serial, settled, marked, marked_at, .. } = numbers;
-        self.output.continue_at(numbers.written)?;
-        self.timeline.continue_at([next_serial, settled, marked, marked_at]);
-        self.announcer.continue_after(numbers.types as usize, &numbers.positions);
+        let Some((checkpoint, threads)) = watch.checkpoints.read() else { return Ok(false) };
+        self.output.continue_at(checkpoint.written)?;
+        self.timeline = checkpoint.timeline;
+        self.announcer.continue_after(checkpoint.announced);
         registry::take_all();
-        self.threads.continue_from(numbers.fresh_stream as u16, threads);
+        self.threads.continue_from(checkpoint.process, checkpoint.fresh_stream, threads);
         loss::reset();
-        loss::reported(numbers.lost);
+        loss::reported(checkpoint.lost);
         loss::count_interrupted();
-        self.finish(&Trailer {
-            overhead_bytes: numbers.overhead_bytes,
-            scope_misuses: numbers.scope_misuses,
-            failed_allocations: numbers.failed_allocations,
-        });
+        self.finish(&checkpoint.trailer);
         Ok(true)
     }
 
-    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`. The clock of
-    /// its stream began at `start`, in cycles.
-    pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>, start: u64, process: u32) {
+    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`.
+    pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>) {
+        let checkpoint = self.watch.as_ref().and_then(|watch| watch.checkpoints.read());
+        let start = checkpoint.map_or(0, |(checkpoint, _)| checkpoint.timeline.began().0);
         // What the file codes depends on the types that it has seen. The bytes are cut off.
         self.announcer.describe(start, &[], &mut *file);
         self.output.replace(file);
-        self.timeline.continue_from(start, false);
-        self.threads.set_process(process);
     }
 
     /// Has sinks continue that have dropped packets and have room again.
@@ -359,18 +325,14 @@ impl Session {
         for (stream, start) in starts {
             self.output.packet(stream, &start);
         }
-        let announced = match self.watch {
-            Some(_) => self.announcer.announced(),
-            None => Announced::default(),
-        };
+        let watch = self.watch.as_ref().map(|watch| (watch, self.announcer.announced()));
         let merge = Merge {
             threads: &mut self.threads,
             timeline: &mut self.timeline,
             watermark: &mut self.watermark,
             output: &mut self.output,
             layouts: self.announcer.layouts(),
-            watch: self.watch.as_ref(),
-            announced,
+            watch,
         };
         merge.run(ranges, watermark);
         self.mark_up_to(watermark);

@@ -165,14 +165,14 @@ impl Threads {
         self.streams.fresh()
     }
 
-    /// In a watcher: the threads are those of the process with this id.
-    pub(super) fn set_process(&mut self, process: u32) {
-        self.process = process;
-    }
-
     /// In a watcher: continues where the process that has ended had sent its events up to.
-    pub(super) fn continue_from(&mut self, fresh_stream: u16, threads: Vec<(u32, Progress)>) {
-        self.later = None;
+    pub(super) fn continue_from(
+        &mut self,
+        process: u32,
+        fresh_stream: u16,
+        threads: Vec<(u32, Progress)>,
+    ) {
+        (self.process, self.later) = (process, None);
         let open = threads.iter().map(|(_, progress)| progress.stream).collect::<Vec<_>>();
         self.streams.continue_from(fresh_stream, &open);
         self.states.clear();

@@ -1,6 +1,7 @@
-//! The serials and times of one recording.
+//! The serials and times of one recording, and the figures at its end.
 
 use crate::platform::{clock, os};
+use crate::trace::write::loss;
 use memledger_format::stream_events::{self, MARKER_BYTES};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,8 +55,36 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     event
 }
 
+/// The figures in the last event of a stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Trailer {
+    pub(crate) overhead_bytes: u64,
+    pub(crate) scope_misuses: u64,
+    pub(crate) failed_allocations: u64,
+}
+
+impl Trailer {
+    /// The `Memledger.Report` event, with the serial of the next event.
+    pub(super) fn report(&self, serial: u64) -> Vec<u8> {
+        let mut report = Vec::new();
+        stream_events::REPORT.append(
+            &[
+                serial.into(),
+                clock::now_since_start().into(),
+                self.overhead_bytes.into(),
+                loss::total().into(),
+                self.scope_misuses.into(),
+                self.failed_allocations.into(),
+                loss::in_flight().into(),
+            ],
+            &mut report,
+        );
+        report
+    }
+}
+
 /// Which serials have been given to events, and which times have been written, in one recording.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Timeline {
     /// The start of the clock, in cycles.
     start: u64,
@@ -124,17 +153,6 @@ impl Timeline {
     /// [`preamble`] of a stream that begins with the recording.
     pub(super) fn preamble(&self) -> Vec<u8> {
         preamble(self.first_serial, self.from_process_start)
-    }
-
-    /// The serials and times so far: of the next event, below which all is settled, after the last marker, and its time.
-    pub(super) fn progress(&self) -> [u64; 4] {
-        [self.next_serial, self.settled, self.marked, self.marked_at]
-    }
-
-    /// In a watcher: continues from the [`progress`](Self::progress) of the process that has ended.
-    pub(super) fn continue_at(&mut self, [next_serial, settled, marked, marked_at]: [u64; 4]) {
-        (self.next_serial, self.settled) = (next_serial, settled);
-        (self.marked, self.marked_at) = (marked, marked_at);
     }
 
     /// Whether events were sent that the stream has not declared settled.

@@ -77,19 +77,6 @@ impl Deref for Buffer {
 }
 
 impl Buffer {
-    /// Its address, for another process that shares it.
-    pub(crate) fn address(self) -> usize {
-        self.0.as_ptr().expose_provenance()
-    }
-
-    /// The buffer with this address; `None` for 0.
-    ///
-    /// # Safety
-    /// The address is that of a buffer whose memory this process has.
-    pub(crate) unsafe fn at(address: usize) -> Option<Self> {
-        NonNull::new(ptr::with_exposed_provenance_mut(address)).map(Self)
-    }
-
     fn header(self) -> &'static BufferHeader {
         // SAFETY: only this file makes a `Buffer`, from the address of a mapped chunk. Chunks are
         // never unmapped, and any bytes are a valid header.
@@ -156,24 +143,19 @@ static MEMORY: ChunkTable<Memory, LARGE_PER_CHUNK, CHUNKS> = ChunkTable::new();
 static FREE_SMALL: FreeStack = FreeStack::new();
 static FREE_LARGE: FreeStack = FreeStack::new();
 
-/// The bytes that [`share`] needs for buffers of so many bytes together.
-pub(super) fn bytes_to_share(limit: usize) -> usize {
-    ChunkTable::<Memory, LARGE_PER_CHUNK, CHUNKS>::bytes_of(chunks_for(limit))
-}
-
 /// The number of chunks for buffers of so many bytes together, and for one small buffer of each thread that can record
 /// beyond that.
 fn chunks_for(limit: usize) -> usize {
     (limit.div_ceil(1 << 20) + super::registry::MAX_THREADS * SMALL / (1 << 20) + 2).min(CHUNKS)
 }
 
-/// From now on, buffers are in `memory`, which is shared.
+/// From now on, buffers are shared, of so many bytes together.
 ///
 /// # Safety
 /// See [`ChunkTable::share`].
-pub(super) unsafe fn share(memory: NonNull<u8>, limit: usize) -> io::Result<()> {
+pub(super) unsafe fn share(limit: usize) -> io::Result<()> {
     // SAFETY: the caller makes the same promise.
-    unsafe { MEMORY.share(memory, chunks_for(limit)) }
+    unsafe { MEMORY.share(chunks_for(limit)) }
 }
 
 /// Bytes of pages mapped so far for buffers.

@@ -11,7 +11,7 @@
 //! that refer to it name that uid, and can be on any channel.
 #![expect(unsafe_code, reason = "addresses of statics, which a watcher takes")]
 
-use super::state;
+use super::watch;
 use crate::platform::os;
 use crate::platform::static_table::StaticTable;
 use memledger_format::layout::EventLayout;
@@ -19,11 +19,11 @@ use memledger_format::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
 };
 use memledger_format::{arrays, encode};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many types a program can log. A type counts once for each set of channels.
-const MAX_TYPES: usize = 4096;
+const MAX_TYPES: usize = watch::TYPES;
 /// Uids with this bit are the program's.
 const PROGRAM: u16 = 1 << 6;
 /// The wire uid of a type that has none yet.
@@ -33,52 +33,30 @@ const REFUSED: u32 = 1 << 16;
 
 static TABLE: StaticTable<Logged, MAX_TYPES> = StaticTable::new();
 
-/// The same table, for a watcher: zeroed memory is valid.
-#[repr(C)]
-pub(crate) struct SharedTypes([AtomicUsize; MAX_TYPES]);
-
-static SHARED: AtomicPtr<SharedTypes> = AtomicPtr::new(ptr::null_mut());
-
-fn shared() -> Option<&'static SharedTypes> {
-    // SAFETY: `share` has stored the start of such memory, which is never unmapped.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
-}
-
-/// From now on, types are noted in `memory`, too.
-///
-/// # Safety
-/// The memory is zeroed and shared, has the bytes and the alignment of [`SharedTypes`], and is never unmapped.
-pub(crate) unsafe fn share(memory: NonNull<u8>) {
-    SHARED.store(memory.as_ptr().cast(), Ordering::Release);
-}
-
 /// In a watcher: takes the types of the process that has ended. Those of a library that it has loaded after the start of the
 /// watcher are unknown here, and so are the later ones.
 pub(crate) fn take_all() {
-    let Some(SharedTypes(addresses)) = shared() else { return };
-    for (number, address) in addresses.iter().enumerate() {
-        let address = address.load(Ordering::Acquire);
-        if TABLE.get(number).is_none() {
-            if address == 0 || !os::is_in_loaded_file(address) {
-                return;
-            }
-            // SAFETY: `note_shared` has stored the address of a static, in a file that is loaded here, too.
-            TABLE.set(number, unsafe { &*ptr::with_exposed_provenance(address) });
+    let Some(logs) = watch::logs() else { return };
+    let mut next = TABLE.iter().count();
+    logs.types.visit(|number, [address]| {
+        let address = address as usize;
+        if number as usize == next && os::is_in_loaded_file(address) {
+            // SAFETY: `note` has added the address of a static, in a file that is loaded here, too.
+            TABLE.set(next, unsafe { &*ptr::with_exposed_provenance(address) });
+            next += 1;
         }
-    }
+    });
 }
 
 /// In the child of a fork, whose memory is shared with another watcher: notes the types of the process that has forked it.
 pub(crate) fn share_all() {
-    TABLE.iter().enumerate().for_each(|(number, logged)| note_shared(number, logged));
+    TABLE.iter().enumerate().for_each(|(number, logged)| note(number, logged));
 }
 
 /// Notes for a watcher that `logged` has the entry `number`.
-fn note_shared(number: usize, logged: &'static Logged) {
-    if state::is_watched()
-        && let Some(address) = shared().and_then(|shared| shared.0.get(number))
-    {
-        address.store(ptr::from_ref(logged).expose_provenance(), Ordering::Release);
+fn note(number: usize, logged: &'static Logged) {
+    if let Some(logs) = watch::watched_logs() {
+        logs.types.add(number as u32, [ptr::from_ref(logged).expose_provenance() as u64]);
     }
 }
 
@@ -253,7 +231,7 @@ impl Logged {
             }
             let wire = self
                 .find_or_claim_entry()
-                .inspect(|number| note_shared(*number, self))
+                .inspect(|number| note(*number, self))
                 .map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
             // Two threads that register at once find the same table entry, and so do two equal log
             // sites.

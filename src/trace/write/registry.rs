@@ -17,7 +17,7 @@ use crate::platform::os;
 use crate::platform::own_thread::{self, Place};
 use std::cell::Cell;
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
@@ -102,17 +102,13 @@ pub(crate) fn slots() -> impl Iterator<Item = &'static ThreadSlot> {
     (0..SLOTS.len()).filter_map(|number| SLOTS.get(number))
 }
 
-/// The bytes that [`share`] needs.
-pub(super) const BYTES_TO_SHARE: usize =
-    ChunkTable::<ThreadSlot, SLOTS_PER_CHUNK, CHUNKS>::bytes_of(CHUNKS);
-
-/// From now on, new slots are in `memory`, and all are shared.
+/// From now on, all slots are shared.
 ///
 /// # Safety
 /// See [`ChunkTable::share`].
-pub(super) unsafe fn share(memory: NonNull<u8>) -> io::Result<()> {
+pub(super) unsafe fn share() -> io::Result<()> {
     // SAFETY: the caller makes the same promise.
-    unsafe { SLOTS.share(memory, CHUNKS) }
+    unsafe { SLOTS.share(CHUNKS) }
 }
 
 /// In a watcher: takes the slots of the process that has ended.
