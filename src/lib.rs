@@ -81,6 +81,7 @@ pub mod containers;
 #[cfg(feature = "analysis")]
 pub mod dump;
 mod error;
+#[cfg_attr(not(tracking), path = "disabled/events/mod.rs")]
 pub mod events;
 #[cfg(all(tracking, feature = "__fuzzing"))]
 #[doc(hidden)]
