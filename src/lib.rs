@@ -104,6 +104,7 @@ mod protobuf;
 pub mod remote;
 #[cfg(tracking)]
 mod rss;
+#[cfg_attr(not(tracking), path = "disabled/scopes/mod.rs")]
 mod scopes;
 #[cfg(tracking)]
 mod stacks;

@@ -25,6 +25,16 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::ptr;
 
+/// A source location of the program.
+pub(super) type Site = &'static Location<'static>;
+
+/// Where the program has called the function that is running.
+#[inline]
+#[track_caller]
+pub(super) fn here() -> Site {
+    Location::caller()
+}
+
 /// The numbers of a scope stack, of a tag, and of the context of both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextIds {
@@ -36,6 +46,11 @@ pub(crate) struct ContextIds {
 impl ContextIds {
     /// The context of a thread that is in no scope and has no tag.
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
+
+    /// The same stack without the tag.
+    pub(super) fn untagged(self) -> Self {
+        Self { tag: NONE, ..self }
+    }
 }
 
 /// PERF: the three numbers are separate words, and each is always stored and loaded alone. If a
@@ -113,7 +128,7 @@ impl Entered {
     /// Makes this restore the context that `outer` would have restored, because `outer` was left
     /// first.
     #[cfg(feature = "tracing")]
-    pub(crate) fn skip(&mut self, outer: Self) {
+    pub(super) fn skip(&mut self, outer: Self) {
         self.before = outer.before;
     }
 }
@@ -222,9 +237,16 @@ pub(crate) fn swap(ids: ContextIds) -> ContextIds {
     before
 }
 
+/// Counts a misuse if this is another context than `expected`.
+pub(super) fn expect(ids: ContextIds, expected: ContextIds, site: Site) {
+    if ids.context != expected.context {
+        misuse::add(1, site);
+    }
+}
+
 /// The context of the scope `name` inside `ids`. Counts one entry; resuming the future or span that
 /// has the context counts no more entries.
-pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
+pub(super) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
     let Some(current) = current() else { return ids };
     current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
 }

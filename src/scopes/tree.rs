@@ -36,8 +36,12 @@ pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};
 
 use crate::platform::os;
+use crate::trace::write::untracked;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// The number of a node.
+pub(crate) type NodeNumber = u32;
 
 /// The context of a thread that is in no scope.
 pub(crate) const ROOT: u32 = 0;
@@ -202,6 +206,11 @@ pub(crate) fn find_or_add(
         count_refused();
     }
     found
+}
+
+/// The interned copy of UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
+pub(super) fn intern_utf16(units: &[u16]) -> &'static str {
+    untracked(|| intern(&String::from_utf16_lossy(units)))
 }
 
 /// The interned copy of `text`. If the table is full, returns `(other)`, and counts the refusal.
