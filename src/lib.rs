@@ -74,6 +74,7 @@
 
 #![warn(missing_docs, clippy::unwrap_used)]
 
+#[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]
 mod alloc;
 #[cfg(feature = "analysis")]
 pub mod analysis;
