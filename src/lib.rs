@@ -94,6 +94,7 @@ pub mod fuzzing {
     pub use crate::stacks::capture::fuzzing::*;
 }
 mod ledger;
+#[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
 mod measure;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
