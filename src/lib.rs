@@ -93,6 +93,7 @@ pub mod fuzzing {
     #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
+#[cfg_attr(not(tracking), path = "disabled/ledger/mod.rs")]
 mod ledger;
 #[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
 mod measure;

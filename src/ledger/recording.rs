@@ -1,5 +1,6 @@
 //! The running recording, and its queries.
 
+use super::Stats;
 use super::config::Config;
 use super::control::RunningControl;
 use super::destinations::initial::InitialDestinations;
@@ -8,7 +9,6 @@ use super::in_process::InProcessAnalyzer;
 use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
-use super::stats::Stats;
 use super::watch::{SharedChild, Watching};
 use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};

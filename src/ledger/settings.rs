@@ -1,6 +1,7 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
 
-use super::config::{self, Config, Limit, Stacks, Watch};
+use super::applied;
+use super::config::{Config, Limit, Stacks, Watch};
 use super::control::read_token;
 use super::report_to::ReportTo;
 use super::{files, problems};
@@ -264,26 +265,23 @@ fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-#[cfg(feature = "perfetto")]
 fn perfetto(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    check_perfetto()?;
     config.perfetto = Some(PathBuf::from(value));
     Ok(())
 }
 
-#[cfg(feature = "perfetto")]
 fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    check_perfetto()?;
     config.perfetto_config = Some(PathBuf::from(value));
     Ok(())
 }
 
-#[cfg(not(feature = "perfetto"))]
-fn perfetto(_: &OsStr, _: &mut Config) -> Result<(), String> {
+fn check_perfetto() -> Result<(), String> {
+    if cfg!(feature = "perfetto") {
+        return Ok(());
+    }
     Err("the program was built without the feature perfetto of memledger, so there are no track events".into())
-}
-
-#[cfg(not(feature = "perfetto"))]
-fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    perfetto(value, config)
 }
 
 fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
@@ -396,7 +394,7 @@ fn limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let octal = value.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
-    let Some(Ok(mode)) = octal.map(config::file_mode) else {
+    let Some(Ok(mode)) = octal.map(applied::file_mode) else {
         return Err("only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used".into());
     };
     config.file_mode = Some(mode);

@@ -1,5 +1,6 @@
 //! The live blocks and their history at one moment.
-#![cfg_attr(tracking, expect(unsafe_code, reason = "a field that is dropped under the guard"))]
+
+use super::own_report::OwnReport;
 
 /// The figures of the program's memory at one moment.
 ///
@@ -13,59 +14,22 @@
 /// ```
 #[derive(Debug)]
 pub struct Snapshot {
-    #[cfg(tracking)]
-    report: std::mem::ManuallyDrop<crate::analysis::Report>,
-}
-
-#[cfg(tracking)]
-impl Snapshot {
-    pub(super) fn new(report: crate::analysis::Report) -> Self {
-        Self { report: std::mem::ManuallyDrop::new(report) }
-    }
-
-    /// All figures, as in the report at the end.
-    pub fn report(&self) -> &crate::analysis::Report {
-        &self.report
-    }
-}
-
-#[cfg(tracking)]
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        // The tracker has made the report, so the report's memory is the tracker's.
-        let _untracked = crate::trace::write::ReentrancyGuard::enter();
-        let _active = crate::trace::write::state::hook_active();
-        // SAFETY: dropped here and nowhere else.
-        unsafe {
-            std::mem::ManuallyDrop::drop(&mut self.report);
-        }
-    }
+    pub(super) report: OwnReport,
 }
 
 impl Snapshot {
     /// Bytes in live blocks, as the program asked for them.
     pub fn live_bytes(&self) -> u64 {
-        self.totals(|totals| totals.0)
+        self.report.totals().0
     }
 
     /// Live blocks.
     pub fn live_blocks(&self) -> u64 {
-        self.totals(|totals| totals.1)
+        self.report.totals().1
     }
 
     /// The most bytes that were ever live at once.
     pub fn peak_bytes(&self) -> u64 {
-        self.totals(|totals| totals.2)
-    }
-
-    fn totals(&self, pick: impl Fn((u64, u64, u64)) -> u64) -> u64 {
-        #[cfg(tracking)]
-        let totals = {
-            let totals = &self.report.totals;
-            (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
-        };
-        #[cfg(not(tracking))]
-        let totals = (0, 0, 0);
-        pick(totals)
+        self.report.totals().2
     }
 }

@@ -1,7 +1,8 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
+use super::applied;
 use super::begin::{Outputs, begin, limit_bytes};
-use super::config::{self, Config, OnFull, Worker};
+use super::config::{Config, OnFull, Worker};
 use super::destinations::add;
 use super::destinations::initial::StartedDestination;
 use super::entry::{
@@ -104,7 +105,7 @@ pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     let _active = state::hook_active();
     refuse_forked()?;
-    config.file_mode.map_or(Ok(0), config::file_mode)?;
+    config.file_mode.map_or(Ok(0), applied::file_mode)?;
     config.check_stacks()?;
     settings::report_unknown();
     if let Some(running) = recording::current().as_mut() {

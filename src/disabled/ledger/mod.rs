@@ -1,0 +1,36 @@
+//! The handle a program holds, which without a tracker starts nothing.
+
+#[path = "../../ledger/builder.rs"]
+mod builder;
+#[path = "../../ledger/config.rs"]
+mod config;
+#[path = "../../ledger/destinations/mod.rs"]
+mod destinations;
+#[path = "../../ledger/handle.rs"]
+mod handle;
+#[path = "../../ledger/heap_stats.rs"]
+mod heap_stats;
+mod operations;
+mod own_report;
+#[path = "../../ledger/report_to.rs"]
+mod report_to;
+#[path = "../../ledger/snapshot.rs"]
+mod snapshot;
+#[cfg(feature = "perfetto")]
+#[path = "../../ledger/tracing_session.rs"]
+mod tracing_session;
+#[path = "../../ledger/without_threads.rs"]
+mod without_threads;
+
+pub use builder::LedgerBuilder;
+pub use config::{OnFull, Stacks, Worker};
+pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
+pub use handle::Ledger;
+pub use heap_stats::Stats;
+pub use report_to::ReportTo;
+pub use snapshot::Snapshot;
+#[cfg(feature = "perfetto")]
+pub use tracing_session::{TracingSession, TracingSessionBuilder};
+pub use without_threads::without_threads;
+
+pub(crate) use operations::refusal;
