@@ -97,6 +97,9 @@ pub mod fuzzing {
 mod ledger;
 #[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
 mod measure;
+#[cfg(not(tracking))]
+#[path = "disabled/nothing.rs"]
+mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 #[cfg(tracking)]

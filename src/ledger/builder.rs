@@ -5,6 +5,7 @@ use super::destinations::Target;
 use super::operations::{self, Address, ListenAddress};
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
+use crate::events::channel;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -271,7 +272,7 @@ impl LedgerBuilder {
     /// to enable. Default: `memory,scope`.
     pub fn channels(self, channels: impl Into<String>) -> Self {
         let channels = channels.into();
-        self.set(operations::names(&channels), |config, names| config.channels = Some(names))
+        self.set(channel::names(&channels), |config, names| config.channels = Some(names))
     }
 
     /// Which allocations have their call stack recorded. Default: [`Stacks::Off`].

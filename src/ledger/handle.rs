@@ -115,7 +115,7 @@ impl Ledger {
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
     /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
     pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
-        operations::trace_to(destination)
+        operations::trace_to(&destination)
     }
 
     /// Writes the whole trace to one more file: [`trace_to`](Self::trace_to) with
@@ -221,14 +221,14 @@ impl Ledger {
     /// [`Error::ProfileUnderWay`] for 5 s.
     #[cfg(feature = "pprof")]
     pub fn pprof(&self) -> Result<Vec<u8>, Error> {
-        operations::pprof()
+        operations::profile()
     }
 
     /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
     /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`] the program calls this, often enough that the
     /// buffers do not fill.
     pub fn update(&self) {
-        operations::update();
+        operations::collect(false);
     }
 
     /// Collects everything recorded so far and writes it to the trace file and the report's

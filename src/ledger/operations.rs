@@ -1,16 +1,16 @@
 //! What a program does with a recording: the functions that the handle and the builder call.
 
-use super::config::Config;
 use super::settings::Settings;
-use super::{
-    Destination, DestinationHandle, Snapshot, Stats, destinations, problems, recording, start, stop,
-};
-use crate::error::Error;
+use super::{Stats, start, stop};
 use std::ffi::OsString;
-use std::net::SocketAddr;
 
+pub(super) use super::destinations::{add::add_destination as trace_to, all as destinations};
 pub(super) use super::pause::Paused;
-pub(super) use crate::events::channel::{Names, names};
+pub(super) use super::problems::all as problems;
+#[cfg(feature = "pprof")]
+pub(super) use super::profile::profile;
+pub(super) use super::recording::{collect, control_address, flush, snapshot, stats};
+pub(super) use super::start::in_code as start;
 pub(super) use crate::remote::control::ListenAddress;
 pub(super) use crate::trace::sink::tcp::Address;
 
@@ -26,53 +26,12 @@ pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Generation
     (start::from_flags(flags), rest)
 }
 
-pub(super) fn start(config: &Config) -> Result<Generation, Error> {
-    start::in_code(config)
-}
-
-pub(super) fn trace_to(destination: Destination) -> Result<DestinationHandle, Error> {
-    destinations::add::add_destination(&destination)
-}
-
-pub(super) fn destinations() -> Vec<DestinationHandle> {
-    destinations::all()
-}
-
-pub(super) fn control_address() -> Option<SocketAddr> {
-    recording::control_address()
-}
-
-pub(super) fn stats() -> Stats {
-    recording::stats()
-}
-
-pub(super) fn recent_stats() -> Stats {
-    Stats::of_last_cycle()
-}
-
-pub(super) fn snapshot() -> Option<Snapshot> {
-    recording::snapshot()
-}
-
-#[cfg(feature = "pprof")]
-pub(super) fn pprof() -> Result<Vec<u8>, Error> {
-    super::profile::profile()
-}
-
-pub(super) fn update() {
-    recording::collect(false);
-}
-
-pub(super) fn flush() {
-    recording::flush();
-}
-
 pub(super) fn finish(generation: &mut Generation) {
     if let Some(generation) = generation.take() {
         stop::finish(Some(generation));
     }
 }
 
-pub(super) fn problems() -> Vec<String> {
-    problems::all()
+pub(super) fn recent_stats() -> Stats {
+    Stats::of_last_cycle()
 }

@@ -1,7 +1,6 @@
 //! Groups: the owners of memory.
 
-use super::group_node::GroupNode;
-use super::tree::NodeNumber;
+use super::tree::{GroupNode, NodeNumber};
 
 /// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes
 /// them.

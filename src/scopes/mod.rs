@@ -15,7 +15,6 @@ mod entries;
 pub(crate) mod events;
 mod future;
 mod group;
-mod group_node;
 pub(crate) mod misuse;
 mod name;
 mod scope;

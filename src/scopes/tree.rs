@@ -35,6 +35,7 @@ pub(crate) use stack::is_within;
 pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};
 
+use super::Group;
 use crate::platform::os;
 use crate::trace::write::untracked;
 use std::ptr::{self, NonNull};
@@ -190,6 +191,34 @@ impl Node {
             && self.owner.load(Ordering::Relaxed) == owner
             && self.kind.load(Ordering::Relaxed) == kind as u32
             && self.text() == name
+    }
+}
+
+/// The number of one group; 0 before its first use.
+#[derive(Debug)]
+pub(super) struct GroupNode(AtomicU32);
+
+impl GroupNode {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+
+    /// The number of `group`, whose field this is.
+    #[inline]
+    pub(super) fn number(&'static self, group: &'static Group) -> u32 {
+        match self.0.load(Ordering::Relaxed) {
+            NONE => self.find(group),
+            node => node,
+        }
+    }
+
+    #[cold]
+    fn find(&'static self, group: &'static Group) -> u32 {
+        let parent = group.parent().map_or(NONE, Group::node);
+        let node = find_or_add(NodeKind::Group, parent, NONE, group.name());
+        let node = node.unwrap_or(NONE);
+        self.0.store(node, Ordering::Relaxed);
+        node
     }
 }
 

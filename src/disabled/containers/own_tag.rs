@@ -1,10 +1,11 @@
 //! A container has no tag, and is as large as the plain one.
 
 use super::block::Block;
+use crate::nothing::does_nothing;
 use crate::scopes::Tag;
 use std::ptr::NonNull;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnTag;
 
 impl OwnTag {
@@ -12,11 +13,6 @@ impl OwnTag {
     #[expect(clippy::extra_unused_type_parameters, reason = "as with tracking")]
     pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
         let _ = tag.own_name();
-        Self
-    }
-
-    #[inline]
-    pub(super) fn of_thread() -> Self {
         Self
     }
 
@@ -31,42 +27,24 @@ impl OwnTag {
         false
     }
 
-    #[inline]
-    pub(super) fn claim(self, _: Option<Block>) {}
-
-    #[inline]
-    pub(super) fn release(self, _: Option<Block>) {}
-
-    #[inline]
-    pub(super) fn is_recorded(self) -> bool {
-        false
+    does_nothing! {
+        pub(super) fn of_thread() -> Self;
+        pub(super) fn claim(self, Option<Block>);
+        pub(super) fn release(self, Option<Block>);
+        pub(super) fn is_recorded(self) -> bool;
     }
 }
 
+#[derive(Default)]
 pub(super) struct TagAllocator;
 
 impl TagAllocator {
-    #[inline]
-    pub(super) fn new(_: OwnTag) -> Self {
-        Self
+    does_nothing! {
+        pub(super) fn new(OwnTag) -> Self;
+        pub(super) fn tag(&self) -> OwnTag;
+        pub(super) fn set_tag(&self, OwnTag);
+        pub(super) fn block(&self, usize) -> Option<Block>;
+        pub(super) fn add_block(&self, NonNull<[u8]>);
+        pub(super) fn remove_block(&self, NonNull<u8>);
     }
-
-    #[inline]
-    pub(super) fn tag(&self) -> OwnTag {
-        OwnTag
-    }
-
-    #[inline]
-    pub(super) fn set_tag(&self, _: OwnTag) {}
-
-    #[inline]
-    pub(super) fn block(&self, _: usize) -> Option<Block> {
-        None
-    }
-
-    #[inline]
-    pub(super) fn add_block(&self, _: NonNull<[u8]>) {}
-
-    #[inline]
-    pub(super) fn remove_block(&self, _: NonNull<u8>) {}
 }

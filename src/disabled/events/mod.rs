@@ -12,11 +12,4 @@ mod wire;
 
 #[doc(hidden)]
 pub use channel::ChannelPreset;
-#[doc(hidden)]
-pub use declare::{Loggable, empty};
-pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
-#[doc(hidden)]
-pub use field::{Definition, Kind};
-pub use site::LogScope;
-#[doc(hidden)]
-pub use site::are_enabled;
+pub use {declare::*, field::*, site::*};

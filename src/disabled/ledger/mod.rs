@@ -22,15 +22,10 @@ mod tracing_session;
 #[path = "../../ledger/without_threads.rs"]
 mod without_threads;
 
-pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
-pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
-pub use handle::Ledger;
-pub use heap_stats::Stats;
-pub use report_to::ReportTo;
-pub use snapshot::Snapshot;
 #[cfg(feature = "perfetto")]
-pub use tracing_session::{TracingSession, TracingSessionBuilder};
-pub use without_threads::without_threads;
+pub use tracing_session::*;
+pub use without_threads::*;
+pub use {builder::*, destinations::*, handle::*, heap_stats::*, report_to::*, snapshot::*};
 
 pub(crate) use operations::refusal;

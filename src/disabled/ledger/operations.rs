@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::{Destination, DestinationHandle, Snapshot, Stats};
 use crate::error::Error;
+use crate::nothing::{Nothing, does_nothing};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
@@ -11,82 +12,46 @@ pub(crate) fn refusal() -> Option<Error> {
     cfg!(feature = "enable").then_some(Error::UnsupportedPlatform)
 }
 
-#[derive(Debug)]
-pub(super) struct Generation;
+pub(super) type Generation = Nothing;
 
 #[derive(Clone, Debug)]
 pub(super) struct Address;
 
 impl Address {
-    pub(super) fn parse(_: &str) -> Result<Self, Error> {
-        Ok(Self)
-    }
+    does_nothing! { pub(super) fn parse(&str) -> Result<Self, Error> = Ok(Self); }
 }
 
 pub(super) type ListenAddress = Address;
 
-pub(super) type Names = Address;
-
-pub(super) fn names(text: &str) -> Result<Names, Error> {
-    Names::parse(text)
-}
-
+#[derive(Default)]
 pub(super) struct Paused;
 
 impl Paused {
-    pub(super) fn new() -> Self {
-        Self
-    }
+    does_nothing! { pub(super) fn new() -> Self; }
 }
 
 pub(super) fn from_env() -> Generation {
     refusal().inspect(|error| eprintln!("memledger: {error}"));
-    Generation
+    Nothing
 }
 
 pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Generation, Vec<OsString>) {
-    (Generation, args.into_iter().collect())
-}
-
-pub(super) fn start(_: &Config) -> Result<Generation, Error> {
-    refusal().map_or(Ok(Generation), Err)
-}
-
-pub(super) fn trace_to(_: Destination) -> Result<DestinationHandle, Error> {
-    Ok(DestinationHandle {})
-}
-
-pub(super) fn destinations() -> Vec<DestinationHandle> {
-    Vec::new()
-}
-
-pub(super) fn control_address() -> Option<SocketAddr> {
-    None
-}
-
-pub(super) fn stats() -> Stats {
-    Stats::default()
-}
-
-pub(super) fn recent_stats() -> Stats {
-    Stats::default()
-}
-
-pub(super) fn snapshot() -> Option<Snapshot> {
-    None
+    (Nothing, args.into_iter().collect())
 }
 
 #[cfg(feature = "pprof")]
-pub(super) fn pprof() -> Result<Vec<u8>, Error> {
-    Err(Error::NotAnalyzed)
-}
+does_nothing! { pub(super) fn profile() -> Result<Vec<u8>, Error> = Err(Error::NotAnalyzed); }
 
-pub(super) fn update() {}
-
-pub(super) fn flush() {}
-
-pub(super) fn finish(_: &mut Generation) {}
-
-pub(super) fn problems() -> Vec<String> {
-    Vec::new()
+does_nothing! {
+    pub(super) fn start(&Config) -> Result<Generation, Error> = refusal().map_or(Ok(Nothing), Err);
+    pub(super) fn finish(&mut Generation);
+    pub(super) fn trace_to(&Destination) -> Result<DestinationHandle, Error> = Ok(DestinationHandle {});
+    pub(super) fn destinations() -> Vec<DestinationHandle>;
+    pub(super) fn control_address() -> Option<SocketAddr>;
+    pub(super) fn stats() -> Stats;
+    pub(super) fn recent_stats() -> Stats;
+    pub(super) fn snapshot() -> Option<Snapshot>;
+    pub(super) fn collect(bool);
+    pub(super) fn flush();
+    pub(super) fn problems() -> Vec<String>;
 }

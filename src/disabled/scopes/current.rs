@@ -1,70 +1,28 @@
 //! The context of every thread is the same one.
 
 use super::tree::NodeNumber;
+use crate::nothing::{Nothing, does_nothing};
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Site;
+pub(super) type Site = Nothing;
+pub(super) type Entered = Nothing;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContextIds;
 
 impl ContextIds {
-    #[inline]
-    pub(super) fn untagged(self) -> Self {
-        self
-    }
+    does_nothing! { pub(super) fn untagged(self) -> Self; }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entered;
-
-#[inline]
-pub(super) fn here() -> Site {
-    Site
-}
-
-#[inline]
-pub(super) fn capture() -> ContextIds {
-    ContextIds
-}
-
-#[inline]
-pub(super) fn enter(_: &'static str, _: Site) -> Entered {
-    Entered
-}
-
-#[inline]
-pub(super) fn enter_tag(_: NodeNumber, _: &'static str) -> Entered {
-    Entered
-}
-
-#[inline]
-pub(super) fn enter_with_tag(_: &'static str, _: NodeNumber, _: &'static str, _: Site) -> Entered {
-    Entered
-}
-
-#[inline]
-pub(super) fn enter_context(_: ContextIds) -> Entered {
-    Entered
-}
-
-#[inline]
-pub(super) fn leave(_: Entered, _: Site) {}
-
-#[inline]
-pub(super) fn swap(ids: ContextIds) -> ContextIds {
-    ids
-}
-
-#[inline]
-pub(super) fn expect(_: ContextIds, _: ContextIds, _: Site) {}
-
-#[inline]
-pub(super) fn with_scope(ids: ContextIds, _: &'static str) -> ContextIds {
-    ids
-}
-
-#[inline]
-pub(super) fn with_tag(ids: ContextIds, _: NodeNumber, _: &'static str) -> ContextIds {
-    ids
+does_nothing! {
+    pub(super) fn here() -> Site;
+    pub(super) fn capture() -> ContextIds;
+    pub(super) fn enter(&'static str, Site) -> Entered;
+    pub(super) fn enter_tag(NodeNumber, &'static str) -> Entered;
+    pub(super) fn enter_with_tag(&'static str, NodeNumber, &'static str, Site) -> Entered;
+    pub(super) fn enter_context(ContextIds) -> Entered;
+    pub(super) fn leave(Entered, Site);
+    pub(super) fn swap(ContextIds) -> ContextIds;
+    pub(super) fn expect(ContextIds, ContextIds, Site);
+    pub(super) fn with_scope(ContextIds, &'static str) -> ContextIds;
+    pub(super) fn with_tag(ContextIds, NodeNumber, &'static str) -> ContextIds;
 }

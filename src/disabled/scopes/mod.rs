@@ -7,7 +7,6 @@ mod current;
 mod future;
 #[path = "../../scopes/group.rs"]
 mod group;
-mod group_node;
 #[path = "../../scopes/name.rs"]
 mod name;
 #[path = "../../scopes/scope.rs"]
@@ -21,13 +20,6 @@ mod spans;
 mod tag;
 mod tree;
 
-pub use context::{Context, spawn};
-pub use future::{AllocScope, Scoped};
-pub use group::Group;
-pub use name::Name;
-#[doc(hidden)]
-pub use name::NameOf;
-pub use scope::ScopeGuard;
 #[cfg(feature = "tracing")]
-pub use spans::ScopeLayer;
-pub use tag::{Tag, tagged};
+pub use spans::*;
+pub use {context::*, future::*, group::*, name::*, scope::*, tag::*};

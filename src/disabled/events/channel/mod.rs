@@ -7,5 +7,5 @@ mod registry;
 #[path = "../../../events/channel/set.rs"]
 mod set;
 
-pub use preset::ChannelPreset;
-pub use set::Channel;
+pub(crate) use registry::{Names, names};
+pub use {preset::ChannelPreset, set::Channel};

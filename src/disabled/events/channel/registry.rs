@@ -2,6 +2,7 @@
 
 use super::Channel;
 use crate::error::Error;
+use crate::nothing::{Nothing, does_nothing};
 
 #[derive(Debug)]
 pub(super) struct Entry;
@@ -11,6 +12,8 @@ impl Entry {
         Self
     }
 }
+
+pub(crate) type Names = Nothing;
 
 #[doc(hidden)]
 #[macro_export]
@@ -24,18 +27,13 @@ pub(super) fn is_enabled(channel: &'static Channel) -> bool {
     false
 }
 
-pub(super) fn set_enabled(_: &'static Channel, _: bool) -> Result<(), Error> {
-    Ok(())
-}
-
-pub(super) fn find(_: &str) -> Option<&'static Channel> {
-    None
-}
-
-pub(super) fn switch_named(_: &str, _: bool) -> Result<(), Error> {
-    Ok(())
-}
-
 pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
     std::iter::empty()
+}
+
+does_nothing! {
+    pub(super) fn set_enabled(&'static Channel, bool) -> Result<(), Error> = Ok(());
+    pub(super) fn find(&str) -> Option<&'static Channel>;
+    pub(super) fn switch_named(&str, bool) -> Result<(), Error> = Ok(());
+    pub(crate) fn names(&str) -> Result<Names, Error> = Ok(Nothing);
 }
