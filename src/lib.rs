@@ -97,8 +97,7 @@ pub mod fuzzing {
 mod ledger;
 #[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
 mod measure;
-#[cfg(not(tracking))]
-#[path = "disabled/nothing.rs"]
+#[cfg(not(all(tracking, target_arch = "x86_64")))]
 mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
@@ -135,27 +134,22 @@ pub use events::channel::Channel;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub use ledger::c_identity as __c_identity;
-#[cfg(all(tracking, feature = "__preload"))]
-#[doc(hidden)]
-pub use ledger::exit_after_report as __exit_after_report;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
 };
 pub use measure::{Budget, Measured, budget, measure};
-#[cfg(all(feature = "__preload", c_mmap))]
-#[doc(hidden)]
-pub mod __exec {
-    pub use crate::platform::os::exec::*;
-}
 #[cfg(redirects)]
 #[doc(hidden)]
-pub mod __main_function {
+pub mod __start {
+    pub use crate::platform::os::exec::*;
     pub use crate::platform::os::main_function::start_main;
 }
 #[cfg(all(feature = "__preload", c_malloc))]
 #[doc(hidden)]
-pub use platform::os::next_signals::shown as __signals;
+pub use platform::os::next_signals::{
+    exit_after_report as __exit_after_report, shown as __signals,
+};
 #[doc(hidden)]
 pub use scopes::NameOf;
 #[cfg(feature = "tracing")]

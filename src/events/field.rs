@@ -124,20 +124,21 @@ pub trait Definition {
     type Id: Kind;
 }
 
+/// Implements the trait for numbers, and for arrays of them, by the type of their values.
 macro_rules! numbers {
-    ($($number:ident)*) => { $(
-        impl Sealed for $number {}
-        impl Kind for $number {
-            type Value<'a> = $number;
+    ($($kind:ident: $value:ident)*) => { $(
+        impl Sealed for $kind {}
+        impl Kind for $kind {
+            type Value<'a> = $value;
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
-                <$number>::default()
+                <$value>::default()
             }
         }
 
-        impl Sealed for [$number] {}
-        impl Kind for [$number] {
-            type Value<'a> = &'a [$number];
+        impl Sealed for [$kind] {}
+        impl Kind for [$kind] {
+            type Value<'a> = &'a [$value];
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
                 &[]
@@ -145,24 +146,9 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool }
-
-impl Sealed for Pointer {}
-impl Kind for Pointer {
-    type Value<'a> = u64;
-    #[inline(always)]
-    fn empty<'a>() -> Self::Value<'a> {
-        0
-    }
-}
-
-impl Sealed for [Pointer] {}
-impl Kind for [Pointer] {
-    type Value<'a> = &'a [u64];
-    #[inline(always)]
-    fn empty<'a>() -> Self::Value<'a> {
-        &[]
-    }
+numbers! {
+    u8: u8  u16: u16  u32: u32  u64: u64  i8: i8  i16: i16  i32: i32  i64: i64  f32: f32  f64: f64  bool: bool
+    Pointer: u64
 }
 
 impl Sealed for AnsiString {}

@@ -36,7 +36,6 @@ impl<E: WrittenEvent> LogSite<E> {
     }
 }
 
-/// The scope of a guard.
 #[derive(Debug)]
 pub(super) struct OpenScope {
     opened: Option<OpenedScope>,

@@ -41,7 +41,6 @@ mod plain {
     }
     plain! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool }
 
-    /// The bytes of values.
     pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
         // SAFETY: all of them are initialised, and a byte has no alignment.
         unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
@@ -72,52 +71,32 @@ pub const fn field<K: Written + ?Sized>(name: &'static str, family: Family) -> D
 }
 
 macro_rules! numbers {
-    ($($number:ident $name:ident $array:ident)*) => { $(
-        impl Written for $number {
-            type Fixed = $number;
+    ($($kind:ident: $value:ident $name:ident $array:ident)*) => { $(
+        impl Written for $kind {
+            type Fixed = $value;
             const TYPE: FieldType = FieldType::$name;
             #[inline(always)]
-            fn fixed(value: $number) -> $number {
+            fn fixed(value: $value) -> $value {
                 value
             }
         }
 
-        impl Written for [$number] {
+        impl Written for [$kind] {
             type Fixed = ();
             const TYPE: FieldType = FieldType::$array;
             #[inline(always)]
-            fn fixed(_: &[$number]) {}
+            fn fixed(_: &[$value]) {}
             #[inline(always)]
             fn aux(value: Self::Value<'_>) -> Aux<'_> {
-                Aux::Elements(bytes_of(value), size_of::<$number>())
+                Aux::Elements(bytes_of(value), size_of::<$value>())
             }
         }
     )* };
 }
 numbers! {
-    u8 U8 U8Array  u16 U16 U16Array  u32 U32 U32Array  u64 U64 U64Array
-    i8 I8 I8Array  i16 I16 I16Array  i32 I32 I32Array  i64 I64 I64Array
-    f32 F32 F32Array  f64 F64 F64Array  bool U8 U8Array
-}
-
-impl Written for Pointer {
-    type Fixed = u64;
-    const TYPE: FieldType = FieldType::U64;
-    #[inline(always)]
-    fn fixed(value: u64) -> u64 {
-        value
-    }
-}
-
-impl Written for [Pointer] {
-    type Fixed = ();
-    const TYPE: FieldType = FieldType::U64Array;
-    #[inline(always)]
-    fn fixed(_: &[u64]) {}
-    #[inline(always)]
-    fn aux(value: Self::Value<'_>) -> Aux<'_> {
-        Aux::Elements(bytes_of(value), 8)
-    }
+    u8: u8 U8 U8Array  u16: u16 U16 U16Array  u32: u32 U32 U32Array  u64: u64 U64 U64Array
+    i8: i8 I8 I8Array  i16: i16 I16 I16Array  i32: i32 I32 I32Array  i64: i64 I64 I64Array
+    f32: f32 F32 F32Array  f64: f64 F64 F64Array  bool: bool U8 U8Array  Pointer: u64 U64 U64Array
 }
 
 impl Written for AnsiString {

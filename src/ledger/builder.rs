@@ -31,10 +31,6 @@ pub struct LedgerBuilder {
 }
 
 impl LedgerBuilder {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets what was parsed; an error is for [`start`](Self::start).
     fn set<T>(mut self, parsed: Result<T, Error>, set: impl FnOnce(&mut Config, T)) -> Self {
         match parsed {

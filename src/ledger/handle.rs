@@ -93,7 +93,7 @@ impl Ledger {
 
     /// Sets in code what is recorded and where it goes.
     pub fn builder() -> LedgerBuilder {
-        LedgerBuilder::new()
+        LedgerBuilder::default()
     }
 
     /// Writes or sends the trace to one more destination from here on.

@@ -24,7 +24,6 @@ mod functions;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 mod handle;
-mod heap_stats;
 pub(crate) mod in_process;
 mod late_join;
 mod operations;
@@ -53,11 +52,8 @@ pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use handle::Ledger;
-pub use heap_stats::Stats;
 pub use report_to::ReportTo;
-#[cfg(feature = "__preload")]
-pub use signals::exit_after_report;
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, Stats};
 #[cfg(feature = "perfetto")]
 pub use tracing_session::{TracingSession, TracingSessionBuilder};
 pub use without_threads::without_threads;

@@ -25,7 +25,6 @@ use std::time::Duration;
 /// How long a call of the program waits for a worker that is stuck in a write.
 pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The recording that is under way.
 pub(crate) struct Recording {
     pub(crate) generation: u64,
     pub(super) started_by: StartedBy,
@@ -53,7 +52,6 @@ pub(crate) struct Recording {
     pub(crate) measurements: u32,
 }
 
-/// Who has started a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartedBy {
     /// Code, or flags: its handle ends it.

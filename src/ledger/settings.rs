@@ -158,7 +158,6 @@ impl Settings {
         self
     }
 
-    /// Whether the setting with this variable is set.
     pub(super) fn has(&self, variable: &CStr) -> bool {
         self.value(variable).is_some()
     }
@@ -185,7 +184,6 @@ impl Settings {
         self
     }
 
-    /// Whether these start a recording by themselves.
     pub(super) fn start_by_themselves(&self) -> bool {
         let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
         STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))

@@ -49,7 +49,6 @@ pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     })
 }
 
-/// Adds the settings of the flags to a running recording.
 fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
     let mut config = Config::default();
     flags.clone().apply(&mut config);

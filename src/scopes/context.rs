@@ -1,6 +1,6 @@
 //! A context as a value that other threads can enter.
 
-use super::current::{self, ContextIds, Site};
+use super::current::{self, ContextIds};
 use super::{Group, Name, ScopeGuard, Tag};
 use std::thread::JoinHandle;
 
@@ -113,12 +113,6 @@ impl Context {
         let outer = current::swap(self.ids);
         let _suspend = Suspend { context: self, outer };
         body()
-    }
-
-    /// Counts a misuse if this context is not `expected`.
-    #[inline]
-    pub(super) fn expect(self, expected: Self, site: Site) {
-        current::expect(self.ids, expected.ids, site);
     }
 }
 

@@ -90,7 +90,6 @@ pub(crate) fn context() -> u32 {
     current().map_or(ROOT, |current| current.context.get())
 }
 
-/// The number of the current scope stack.
 pub(crate) fn stack() -> u32 {
     current().map_or(ROOT, |current| current.stack.get())
 }
@@ -151,7 +150,6 @@ pub(crate) fn enter_tag(group: u32, name: &'static str) -> Entered {
     current.enter(current.with_tag(current.ids(), group, name))
 }
 
-/// Enters a scope and a tag.
 #[inline(always)]
 pub(crate) fn enter_with_tag(
     name: &'static str,

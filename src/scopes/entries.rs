@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 /// program's data.
 pub(super) const SLOTS: usize = 64;
 
-/// Bits of a word that hold the node.
 const NODE_BITS: u32 = tree::CAPACITY.trailing_zeros();
 /// One entry in a word. NOTE: the count is in the upper bits, so that it does not change the node
 /// when it wraps after 2^46 entries.

@@ -93,7 +93,7 @@ impl<F: Future> Future for Scoped<F> {
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let polled = this.context.resume(|| future.poll(waker));
         if polled.is_ready() {
-            this.context.expect(this.first, this.site);
+            current::expect(this.context.ids, this.first.ids, this.site);
         }
         polled
     }

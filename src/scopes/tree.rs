@@ -41,7 +41,6 @@ use crate::trace::write::untracked;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The number of a node.
 pub(crate) type NodeNumber = u32;
 
 /// The context of a thread that is in no scope.
@@ -62,12 +61,10 @@ pub(crate) const PROGRAM_NODES: usize = CAPACITY - FIRST as usize;
 /// The first id of nodes in the stream, above the ids that Unreal gives to its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
 
-/// The id of a node in events.
 pub(crate) const fn wire_id(node: u32) -> u32 {
     WIRE_BASE + node
 }
 
-/// The node with this id in events.
 #[cfg(feature = "perfetto")]
 pub(super) const fn node_of_wire(wire: u32) -> Option<u32> {
     wire.checked_sub(WIRE_BASE)
@@ -116,7 +113,6 @@ pub(crate) fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Counts a request for a node that is refused.
 #[cold]
 fn count_refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
@@ -348,7 +344,6 @@ fn node(number: u32) -> Option<&'static Node> {
     Table::get()?.node(number)
 }
 
-/// The parent of a node that is ready.
 pub(super) fn parent_of(number: u32) -> u32 {
     node(number).map_or(NONE, |node| node.parent.load(Ordering::Relaxed))
 }

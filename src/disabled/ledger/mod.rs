@@ -8,8 +8,6 @@ mod config;
 mod destinations;
 #[path = "../../ledger/handle.rs"]
 mod handle;
-#[path = "../../ledger/heap_stats.rs"]
-mod heap_stats;
 mod operations;
 mod own_report;
 #[path = "../../ledger/report_to.rs"]
@@ -26,6 +24,6 @@ pub use config::{OnFull, Stacks, Worker};
 #[cfg(feature = "perfetto")]
 pub use tracing_session::*;
 pub use without_threads::*;
-pub use {builder::*, destinations::*, handle::*, heap_stats::*, report_to::*, snapshot::*};
+pub use {builder::*, destinations::*, handle::*, report_to::*, snapshot::*};
 
 pub(crate) use operations::refusal;

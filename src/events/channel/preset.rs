@@ -1,12 +1,17 @@
 //! The preset that a program declares: a name for a list of channels.
 
-use super::presets::PresetEntry;
+use super::presets::Next;
 use crate::trace::format::channel::is_name;
 
 /// A name for a list of channels; [`channel_presets!`](crate::channel_presets) makes it.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct ChannelPreset(pub(super) PresetEntry);
+#[allow(dead_code, reason = "without a tracker, nothing looks for it")]
+pub struct ChannelPreset {
+    pub(super) name: &'static str,
+    pub(super) channels: &'static str,
+    pub(super) next: Next,
+}
 
 impl ChannelPreset {
     /// # Panics
@@ -17,7 +22,7 @@ impl ChannelPreset {
             "a preset's name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
         );
         assert!(are_names(channels), "a preset is names of channels with commas between them");
-        Self(PresetEntry::new(name, channels))
+        Self { name, channels, next: Next::NONE }
     }
 }
 

@@ -7,44 +7,40 @@ use super::ChannelPreset;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the tracker keeps in a preset.
+/// The preset that was added before.
 #[derive(Debug)]
-pub(super) struct PresetEntry {
-    name: &'static str,
-    channels: &'static str,
-    next: AtomicPtr<Self>,
+pub(super) struct Next(AtomicPtr<ChannelPreset>);
+
+impl Next {
+    pub(super) const NONE: Self = Self(AtomicPtr::new(ptr::null_mut()));
+
+    fn get(&self) -> Option<&'static ChannelPreset> {
+        // SAFETY: only pointers to statics are stored there.
+        unsafe { self.0.load(Ordering::SeqCst).as_ref() }
+    }
 }
 
 /// The presets of the program, the last one that was added first.
-static PRESETS: AtomicPtr<PresetEntry> = AtomicPtr::new(ptr::null_mut());
+static PRESETS: Next = Next::NONE;
 
 /// The preset of every program: a recording without a setting has these channels.
-static DEFAULT: PresetEntry = PresetEntry::new("default", "memory,scope");
-
-impl PresetEntry {
-    pub(super) const fn new(name: &'static str, channels: &'static str) -> Self {
-        Self { name, channels, next: AtomicPtr::new(ptr::null_mut()) }
-    }
-}
+static DEFAULT: ChannelPreset = ChannelPreset::new("default", "memory,scope");
 
 impl ChannelPreset {
     /// Adds it to the list. Called once, before `main` or when its library is loaded.
     pub fn add(&'static self) {
-        let entry = &self.0;
-        let this = ptr::from_ref(entry).cast_mut();
+        let this = ptr::from_ref(self).cast_mut();
         let link = |first| {
-            entry.next.store(first, Ordering::SeqCst);
+            self.next.0.store(first, Ordering::SeqCst);
             Some(this)
         };
         // The function never refuses.
-        let _ = PRESETS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, link);
+        let _ = PRESETS.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, link);
     }
 }
 
-fn find(name: &str) -> Option<&'static PresetEntry> {
-    // SAFETY: only pointers to statics are stored there.
-    let get = |pointer: &AtomicPtr<PresetEntry>| unsafe { pointer.load(Ordering::SeqCst).as_ref() };
-    let presets = std::iter::successors(get(&PRESETS), move |preset| get(&preset.next));
+fn find(name: &str) -> Option<&'static ChannelPreset> {
+    let presets = std::iter::successors(PRESETS.get(), |preset| preset.next.get());
     presets.chain([&DEFAULT]).find(|preset| preset.name.eq_ignore_ascii_case(name))
 }
 

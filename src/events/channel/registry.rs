@@ -88,7 +88,6 @@ impl Channel {
         Self::new(name, true)
     }
 
-    /// The channel with this id.
     #[cfg(feature = "perfetto")]
     pub(crate) fn by_id(id: u32) -> Option<&'static Self> {
         all().find(|channel| channel.entry.id == id)
@@ -102,7 +101,6 @@ impl Channel {
         channel
     }
 
-    /// A channel that is on by default.
     pub(crate) const fn on_by_default(name: &'static str) -> Self {
         let mut channel = Self::new(name, false);
         channel.entry.on_by_default = true;
@@ -160,12 +158,10 @@ impl Channel {
         true
     }
 
-    /// The number of times that it was turned off.
     pub(crate) fn times_turned_off(&self) -> u32 {
         self.entry.turned_off.load(Ordering::SeqCst)
     }
 
-    /// Whether it is on when it is added.
     fn starts_on(&self) -> bool {
         let switched = if self.is_read_only() { NEW } else { SWITCHED.state(self.entry.id) };
         match switched {
@@ -196,7 +192,6 @@ pub(super) fn set_enabled(channel: &'static Channel, enabled: bool) -> Result<()
     Ok(())
 }
 
-/// The channel of this name.
 pub(super) fn find(name: &str) -> Option<&'static Channel> {
     all().find(|channel| channel.entry.id == id(name))
 }
@@ -205,7 +200,6 @@ pub(super) fn switch_named(text: &str, enabled: bool) -> Result<(), Error> {
     switch(&names(text)?, enabled).map(drop)
 }
 
-/// All channels in the table.
 pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
     TABLE.iter()
 }

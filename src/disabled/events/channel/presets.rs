@@ -1,10 +1,8 @@
 //! No preset is kept.
 
 #[derive(Debug)]
-pub(super) struct PresetEntry;
+pub(super) struct Next;
 
-impl PresetEntry {
-    pub(super) const fn new(_: &'static str, _: &'static str) -> Self {
-        Self
-    }
+impl Next {
+    pub(super) const NONE: Self = Self;
 }

@@ -1,6 +1,6 @@
-//! What the functions of a program without a tracker are made of.
+//! What stands for a part of the tracker where it is not compiled.
 
-/// The type of what the tracker keeps in a value of the API.
+/// In the place of what that part keeps in a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nothing;
 
