@@ -108,7 +108,7 @@ macro_rules! event {
             }
         }
 
-        $crate::__written_event! {
+        $crate::__wire_event! {
             $name $logger $event [ $($($flag)*)? ]
             $( $field: ($kind $(< $($parameter)::+ >)?) )*
         }
@@ -185,7 +185,7 @@ macro_rules! __definition {
         impl $crate::events::Definition for $name<'_> {
             type Id = $id;
         }
-        $crate::__written_definition! { $name }
+        $crate::__wire_definition! { $name }
     };
     ($($other:tt)*) => {};
 }

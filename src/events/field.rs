@@ -36,7 +36,7 @@ pub struct DefinitionId<T>(PhantomData<T>);
 /// are written unchanged, so `text.as_bytes()` writes UTF-8, which our reader decodes.
 #[derive(Clone, Copy, Debug)]
 pub enum AnsiText<'a> {
-    /// Written unchanged.
+    /// WireKind unchanged.
     Bytes(&'a [u8]),
     /// Cut to seven bits for each UTF-16 unit.
     Text(&'a str),
@@ -47,9 +47,9 @@ pub enum AnsiText<'a> {
 /// The value of a [`WideString`] field.
 #[derive(Clone, Copy, Debug)]
 pub enum WideText<'a> {
-    /// Written as UTF-16.
+    /// WireKind as UTF-16.
     Text(&'a str),
-    /// Written unchanged. A reader replaces units that it cannot decode.
+    /// WireKind unchanged. A reader replaces units that it cannot decode.
     Wide(&'a [u16]),
 }
 

@@ -1,7 +1,7 @@
 //! Log sites: `log!` and `log_scope!`.
 
 use super::site::LogScope;
-use super::wire::WrittenEvent;
+use super::wire::WireEvent;
 use super::write;
 use crate::trace::write::declared::Logged;
 use crate::trace::write::program::{self, OpenedScope};
@@ -17,7 +17,7 @@ pub struct LogSite<E> {
     _event: PhantomData<fn() -> E>,
 }
 
-impl<E: WrittenEvent> LogSite<E> {
+impl<E: WireEvent> LogSite<E> {
     /// A log site on the channels with these ids.
     pub const fn new(channels: &'static [u32]) -> Self {
         Self { logged: Logged::new(E::declared, channels), _event: PhantomData }
@@ -25,13 +25,13 @@ impl<E: WrittenEvent> LogSite<E> {
 
     /// Logs an event of this type.
     #[inline(always)]
-    pub fn log(&'static self, event: impl WrittenEvent<Static = E>) {
+    pub fn log(&'static self, event: impl WireEvent<Static = E>) {
         write::log(&self.logged, event);
     }
 
     /// Opens a scope that begins with an event of this type.
     #[inline]
-    pub fn enter(&'static self, event: impl WrittenEvent<Static = E>, timed: bool) -> LogScope {
+    pub fn enter(&'static self, event: impl WireEvent<Static = E>, timed: bool) -> LogScope {
         LogScope::new(OpenScope { opened: write::enter(&self.logged, event, timed), timed })
     }
 }

@@ -42,7 +42,7 @@ pub use site::LogScope;
 #[doc(hidden)]
 pub use site::are_enabled;
 #[doc(hidden)]
-pub use wire::{Cons, Written, WrittenDefinition, WrittenEvent, field};
+pub use wire::{Cons, WireDefinition, WireEvent, WireKind, field};
 
 use crate::events::channel::ChannelAnnouncer;
 use crate::trace::format::encode::Declaration;

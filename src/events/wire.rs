@@ -50,7 +50,7 @@ pub(crate) use plain::bytes_of;
 
 /// A kind of field that can be written.
 #[doc(hidden)]
-pub trait Written: Kind {
+pub trait WireKind: Kind {
     /// The part of the value that is written to the fixed part of the event.
     type Fixed: Plain;
     const TYPE: FieldType;
@@ -66,13 +66,13 @@ pub trait Written: Kind {
 
 /// The field `name` of kind `K`.
 #[doc(hidden)]
-pub const fn field<K: Written + ?Sized>(name: &'static str, family: Family) -> DeclaredField {
+pub const fn field<K: WireKind + ?Sized>(name: &'static str, family: Family) -> DeclaredField {
     DeclaredField { name, field_type: K::TYPE, family }
 }
 
 macro_rules! numbers {
     ($($kind:ident: $value:ident $name:ident $array:ident)*) => { $(
-        impl Written for $kind {
+        impl WireKind for $kind {
             type Fixed = $value;
             const TYPE: FieldType = FieldType::$name;
             #[inline(always)]
@@ -81,7 +81,7 @@ macro_rules! numbers {
             }
         }
 
-        impl Written for [$kind] {
+        impl WireKind for [$kind] {
             type Fixed = ();
             const TYPE: FieldType = FieldType::$array;
             #[inline(always)]
@@ -99,7 +99,7 @@ numbers! {
     f32: f32 F32 F32Array  f64: f64 F64 F64Array  bool: bool U8 U8Array  Pointer: u64 U64 U64Array
 }
 
-impl Written for AnsiString {
+impl WireKind for AnsiString {
     type Fixed = ();
     const TYPE: FieldType = FieldType::AnsiString;
     #[inline(always)]
@@ -114,7 +114,7 @@ impl Written for AnsiString {
     }
 }
 
-impl Written for WideString {
+impl WireKind for WideString {
     type Fixed = ();
     const TYPE: FieldType = FieldType::WideString;
     #[inline(always)]
@@ -128,16 +128,16 @@ impl Written for WideString {
     }
 }
 
-impl<E: Definition<Id: Written>> Written for Reference<E> {
-    type Fixed = <E::Id as Written>::Fixed;
-    const TYPE: FieldType = <E::Id as Written>::TYPE;
+impl<E: Definition<Id: WireKind>> WireKind for Reference<E> {
+    type Fixed = <E::Id as WireKind>::Fixed;
+    const TYPE: FieldType = <E::Id as WireKind>::TYPE;
     #[inline(always)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed {
         E::Id::fixed(value)
     }
 }
 
-impl<T: Id + Written> Written for DefinitionId<T> {
+impl<T: Id + WireKind> WireKind for DefinitionId<T> {
     type Fixed = T::Fixed;
     const TYPE: FieldType = T::TYPE;
     #[inline(always)]
@@ -148,7 +148,7 @@ impl<T: Id + Written> Written for DefinitionId<T> {
 
 /// An event type that references of other types can be resolved to.
 #[doc(hidden)]
-pub trait WrittenDefinition: Definition {
+pub trait WireDefinition: Definition {
     fn definition() -> &'static Logged;
 }
 
@@ -167,7 +167,7 @@ pub trait WrittenDefinition: Definition {
 /// impl memledger::events::Loggable for Strange {
 ///     fn empty() -> Self { Self }
 /// }
-/// impl memledger::events::WrittenEvent for Strange {
+/// impl memledger::events::WireEvent for Strange {
 /// #   type Static = Self;
 /// #   type Fixed = u64;
 /// #   const FLAGS: u8 = 0;
@@ -185,9 +185,9 @@ pub trait WrittenDefinition: Definition {
 /// ```
 #[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
-pub unsafe trait WrittenEvent: Loggable {
+pub unsafe trait WireEvent: Loggable {
     /// This type with the lifetime `'static`. It is the type parameter of a log site.
-    type Static: WrittenEvent;
+    type Static: WireEvent;
     /// The fixed part of an event, whose bytes are those in the stream.
     type Fixed: Plain;
     const FLAGS: u8;
@@ -205,13 +205,13 @@ pub unsafe trait WrittenEvent: Loggable {
 /// Lets references be resolved to an event type.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __written_definition {
+macro_rules! __wire_definition {
     ($name:ident) => {
-        impl $crate::events::WrittenDefinition for $name<'_> {
+        impl $crate::events::WireDefinition for $name<'_> {
             fn definition() -> &'static $crate::events::declared::Logged {
                 static LOGGED: $crate::events::declared::Logged =
                     $crate::events::declared::Logged::new(
-                        <$name<'static> as $crate::events::WrittenEvent>::declared,
+                        <$name<'static> as $crate::events::WireEvent>::declared,
                         &[],
                     );
                 &LOGGED
@@ -223,19 +223,19 @@ macro_rules! __written_definition {
 /// The declaration of an event type in the stream, and the bytes of its events.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __written_event {
+macro_rules! __wire_event {
     (
         $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
         $( $field:ident: ($($kind:tt)+) )*
     ) => {
         // SAFETY: the declaration and the bytes are made from the same list of fields, and each
         // field has a kind of known size.
-        unsafe impl<'event> $crate::events::WrittenEvent for $name<'event> {
+        unsafe impl<'event> $crate::events::WireEvent for $name<'event> {
             type Static = $name<'static>;
             type Fixed = $crate::__fixed_type!($(($($kind)+))*);
             const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
             const HAS_AUX: bool = false $(
-                || <$crate::__kind!($($kind)+) as $crate::events::Written>::TYPE.is_array()
+                || <$crate::__kind!($($kind)+) as $crate::events::WireKind>::TYPE.is_array()
             )*;
 
             fn declared() -> &'static $crate::events::declared::Declared {
@@ -265,7 +265,7 @@ macro_rules! __written_event {
                 body: impl ::core::ops::FnOnce(&[$crate::trace::format::arrays::Aux<'_>]) -> R,
             ) -> R {
                 body(&[$(
-                    <$crate::__kind!($($kind)+) as $crate::events::Written>::aux(self.$field)
+                    <$crate::__kind!($($kind)+) as $crate::events::WireKind>::aux(self.$field)
                 ),*])
             }
         }
@@ -289,7 +289,7 @@ macro_rules! __family {
     (DefinitionId $($rest:tt)*) => { $crate::events::declared::Family::DefinitionId };
     (Reference < $($target:ident)::+ >) => {
         $crate::events::declared::Family::Reference(
-            <$($target)::+<'static> as $crate::events::WrittenDefinition>::definition,
+            <$($target)::+<'static> as $crate::events::WireDefinition>::definition,
         )
     };
     ($($other:tt)+) => { $crate::events::declared::Family::Regular };
@@ -301,7 +301,7 @@ macro_rules! __fixed_type {
     () => { () };
     (($($kind:tt)+) $($rest:tt)*) => {
         $crate::events::Cons<
-            <$crate::__kind!($($kind)+) as $crate::events::Written>::Fixed,
+            <$crate::__kind!($($kind)+) as $crate::events::WireKind>::Fixed,
             $crate::__fixed_type!($($rest)*),
         >
     };
@@ -313,7 +313,7 @@ macro_rules! __fixed_value {
     ($event:ident) => { () };
     ($event:ident $field:ident ($($kind:tt)+) $($rest:tt)*) => {
         $crate::events::Cons(
-            <$crate::__kind!($($kind)+) as $crate::events::Written>::fixed($event.$field),
+            <$crate::__kind!($($kind)+) as $crate::events::WireKind>::fixed($event.$field),
             $crate::__fixed_value!($event $($rest)*),
         )
     };

@@ -175,7 +175,6 @@ impl Settings {
         self
     }
 
-    /// These settings but the one with this variable.
     #[cfg(feature = "__fuzzing")]
     pub(super) fn without(mut self, variable: &CStr) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {

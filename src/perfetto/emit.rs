@@ -19,7 +19,7 @@ use super::site::Site;
 use super::value::{MAX_TEXTS, MAX_VALUES, Values, kind};
 use crate::events::channel::Channel;
 use crate::events::declared::Declared;
-use crate::events::{LogSite, Loggable, WrittenEvent};
+use crate::events::{LogSite, Loggable, WireEvent};
 use crate::platform::ticks;
 use crate::trace::write::loss;
 use std::ptr;

@@ -31,7 +31,6 @@ const NODE_BITS: u32 = tree::CAPACITY.trailing_zeros();
 /// when it wraps after 2^46 entries.
 const ONE_ENTRY: u64 = 1 << NODE_BITS;
 
-/// The counters of one thread.
 #[repr(C, align(128))]
 pub(super) struct Counters {
     words: [AtomicU64; SLOTS],
@@ -58,7 +57,6 @@ static MAPPED: AtomicU64 = AtomicU64::new(0);
 const CHUNK: usize = 16 << 10;
 const PER_CHUNK: usize = CHUNK / size_of::<Counters>();
 
-/// The number of bytes of all tables.
 pub(super) fn bytes() -> u64 {
     MAPPED.load(Ordering::Relaxed)
 }

@@ -27,7 +27,6 @@ impl Group {
         self.parent
     }
 
-    /// Its number in the tree of contexts.
     #[inline]
     pub(crate) fn node(&'static self) -> NodeNumber {
         self.node.number(self)

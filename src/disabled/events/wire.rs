@@ -2,12 +2,12 @@
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __written_definition {
+macro_rules! __wire_definition {
     ($name:ident) => {};
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __written_event {
+macro_rules! __wire_event {
     ($($event:tt)*) => {};
 }

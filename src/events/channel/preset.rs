@@ -22,7 +22,7 @@ impl ChannelPreset {
             "a preset's name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
         );
         assert!(are_names(channels), "a preset is names of channels with commas between them");
-        Self { name, channels, next: Next::NONE }
+        Self { name, channels, next: Next::none() }
     }
 }
 

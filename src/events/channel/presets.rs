@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(super) struct Next(AtomicPtr<ChannelPreset>);
 
 impl Next {
-    pub(super) const NONE: Self = Self(AtomicPtr::new(ptr::null_mut()));
+    pub(super) const fn none() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
 
     fn get(&self) -> Option<&'static ChannelPreset> {
         // SAFETY: only pointers to statics are stored there.
@@ -21,7 +23,7 @@ impl Next {
 }
 
 /// The presets of the program, the last one that was added first.
-static PRESETS: Next = Next::NONE;
+static PRESETS: Next = Next::none();
 
 /// The preset of every program: a recording without a setting has these channels.
 static DEFAULT: ChannelPreset = ChannelPreset::new("default", "memory,scope");

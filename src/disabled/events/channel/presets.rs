@@ -4,5 +4,7 @@
 pub(super) struct Next;
 
 impl Next {
-    pub(super) const NONE: Self = Self;
+    pub(super) const fn none() -> Self {
+        Self
+    }
 }
