@@ -43,7 +43,7 @@ impl Ledger {
     /// | variable | meaning |
     /// |---|---|
     /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
-    /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`]) |
+    /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`](crate::Stacks)) |
     /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
@@ -58,10 +58,10 @@ impl Ledger {
     /// | `MEMLEDGER_PROBLEMS=NAME` | problems go to the datagram socket with this abstract name instead of stderr, if it takes them; `memledger run` sets it |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes; unless it is `off`, a watcher writes it however the program ends, where there can be one |
-    /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
+    /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`](crate::ReportTo::largest_live)) |
     /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
     /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
-    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
+    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`](crate::ReportTo::verbose)) |
     /// | `MEMLEDGER_LIMIT=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::limit`]) |
     /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
     ///
@@ -225,7 +225,7 @@ impl Ledger {
     }
 
     /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
-    /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`] the program calls this, often enough that the
+    /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`](crate::Worker::Manual) the program calls this, often enough that the
     /// buffers do not fill.
     pub fn update(&self) {
         operations::collect(false);
