@@ -5,7 +5,7 @@
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
 //! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux |
-//! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and their redirection |
+//! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

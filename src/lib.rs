@@ -73,9 +73,11 @@
 
 #![warn(missing_docs, clippy::unwrap_used)]
 
+#[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]
 mod alloc;
 pub mod containers;
 mod error;
+#[cfg_attr(not(tracking), path = "disabled/events/mod.rs")]
 pub mod events;
 #[cfg(all(tracking, feature = "__fuzzing"))]
 #[doc(hidden)]
@@ -86,8 +88,12 @@ pub mod fuzzing {
     #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
+#[cfg_attr(not(tracking), path = "disabled/ledger/mod.rs")]
 mod ledger;
+#[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
 mod measure;
+#[cfg(not(all(tracking, target_arch = "x86_64")))]
+mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 #[cfg(tracking)]
@@ -95,6 +101,7 @@ mod platform;
 pub mod remote;
 #[cfg(tracking)]
 mod rss;
+#[cfg_attr(not(tracking), path = "disabled/scopes/mod.rs")]
 mod scopes;
 #[cfg(tracking)]
 mod stacks;
@@ -118,9 +125,6 @@ pub use events::channel::Channel;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub use ledger::c_identity as __c_identity;
-#[cfg(all(tracking, feature = "__preload"))]
-#[doc(hidden)]
-pub use ledger::exit_after_report as __exit_after_report;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
@@ -131,19 +135,17 @@ pub use measure::{Budget, Measured, budget, measure};
 pub use memledger_analysis as analysis;
 #[doc(hidden)]
 pub use memledger_format as __format;
-#[cfg(all(feature = "__preload", c_mmap))]
-#[doc(hidden)]
-pub mod __exec {
-    pub use crate::platform::os::exec::*;
-}
 #[cfg(redirects)]
 #[doc(hidden)]
-pub mod __main_function {
+pub mod __start {
+    pub use crate::platform::os::exec::*;
     pub use crate::platform::os::main_function::start_main;
 }
 #[cfg(all(feature = "__preload", c_malloc))]
 #[doc(hidden)]
-pub use platform::os::next_signals::shown as __signals;
+pub use platform::os::next_signals::{
+    exit_after_report as __exit_after_report, shown as __signals,
+};
 #[doc(hidden)]
 pub use scopes::NameOf;
 #[cfg(feature = "tracing")]

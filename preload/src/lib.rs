@@ -38,7 +38,7 @@ static SET_ENVIRONMENT: extern "C" fn(c_int, Texts, Texts) = set_environment;
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __libc_start_main() {
-    naked_asm!("jmp {start}", start = sym memledger::__main_function::start_main)
+    naked_asm!("jmp {start}", start = sym memledger::__start::start_main)
 }
 
 /// glibc's other names of functions of `malloc`, which programs call, too.
@@ -136,7 +136,7 @@ macro_rules! exec {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as above.
-                unsafe { memledger::__exec::$name($($argument),*) }
+                unsafe { memledger::__start::$name($($argument),*) }
             }
         )*
     };
@@ -187,7 +187,7 @@ macro_rules! exec_list {
                     ".cfi_offset rip, -8",
                     "ret",
                     ".cfi_endproc",
-                    function = sym memledger::__exec::$name,
+                    function = sym memledger::__start::$name,
                 )
             }
         )*

@@ -180,7 +180,7 @@ macro_rules! __define_c_malloc {
 pub use crate::platform::os::next_malloc::IS_NESTED;
 #[cfg(c_mmap)]
 pub use functions::nested;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 pub use functions::other_names;
 #[cfg(c_malloc)]
 pub use functions::{begin, outer};
@@ -513,7 +513,7 @@ mod functions {
     }
     __c_malloc_functions! { entries }
 
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     macro_rules! other_names {
         ($($other:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
             /// The functions by glibc's other names.
@@ -536,7 +536,7 @@ mod functions {
             }
         };
     }
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     next_malloc::for_other_names! { other_names }
 
     #[cold]

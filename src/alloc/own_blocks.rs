@@ -17,7 +17,6 @@ const FREE: usize = 0;
 /// A slot whose address was removed: what is behind it may have passed it.
 const REMOVED: usize = 1;
 
-/// The slots that an address may be in.
 #[inline(always)]
 fn slots(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
     // The bits above those that are equal in all blocks, spread by Fibonacci hashing.

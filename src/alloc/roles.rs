@@ -358,7 +358,6 @@ impl Family {
         self.witnesses.iter().copied()
     }
 
-    /// All names of the family.
     pub(crate) fn names(&self) -> Vec<String> {
         let names = self.functions.iter().map(|(name, _)| *name).chain([self.usable_size]);
         let of =

@@ -1,107 +1,10 @@
 //! The allocator of one hash table.
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait")]
 
-use super::own_tag::{Block, OwnTag};
+use super::own_tag::TagAllocator;
 use allocator_api2::alloc::{AllocError, Allocator, Global};
 use std::alloc::Layout;
 use std::ptr::NonNull;
-
-#[cfg(tracking)]
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-
-/// Allocates from the global allocator under the table's tag, and remembers the address of the
-/// table's block, because the table does not expose it.
-///
-/// A table holds one block, or two while it grows: it allocates the new block, moves the elements,
-/// which calls the program's hasher, and frees the old block. If the hasher panics, the table frees
-/// the new block instead. So the table's block is the younger of the last two blocks that are not
-/// freed.
-///
-/// A table gives only a shared reference to its allocator, so the fields that change are atomics,
-/// which keep the table `Sync`. Only code with exclusive access to the table writes them.
-pub(super) struct TagAllocator {
-    #[cfg(tracking)]
-    node: AtomicU32,
-    /// The addresses of the younger and the older block; 0 if there is none.
-    #[cfg(tracking)]
-    held: [AtomicUsize; 2],
-}
-
-#[cfg(tracking)]
-impl TagAllocator {
-    #[inline]
-    pub(super) fn new(tag: OwnTag) -> Self {
-        Self { node: AtomicU32::new(tag.node), held: [const { AtomicUsize::new(0) }; 2] }
-    }
-
-    #[inline]
-    pub(super) fn tag(&self) -> OwnTag {
-        OwnTag { node: self.node.load(Relaxed) }
-    }
-
-    /// Requires exclusive access to the table.
-    #[inline]
-    pub(super) fn set_tag(&self, tag: OwnTag) {
-        self.node.store(tag.node, Relaxed);
-    }
-
-    /// The block of a table of this size, if it has one.
-    pub(super) fn block(&self, size: usize) -> Option<Block> {
-        // A table's block has a larger alignment, but only its address and size matter.
-        let layout = Layout::from_size_align(size, 1).ok().filter(|layout| layout.size() > 0)?;
-        let start = self.held[0].load(Relaxed);
-        (start != 0).then(|| (std::ptr::without_provenance(start), layout))
-    }
-
-    fn add_block(&self, block: NonNull<[u8]>) {
-        let [younger, older] = &self.held;
-        older.store(younger.load(Relaxed), Relaxed);
-        younger.store(block.addr().get(), Relaxed);
-    }
-
-    fn remove_block(&self, block: NonNull<u8>) {
-        let [younger, older] = &self.held;
-        if younger.load(Relaxed) == block.addr().get() {
-            younger.store(older.load(Relaxed), Relaxed);
-        }
-        older.store(0, Relaxed);
-    }
-}
-
-#[cfg(not(tracking))]
-impl TagAllocator {
-    #[inline]
-    pub(super) fn new(tag: OwnTag) -> Self {
-        let _ = tag;
-        Self {}
-    }
-
-    #[inline]
-    pub(super) fn tag(&self) -> OwnTag {
-        OwnTag {}
-    }
-
-    #[inline]
-    pub(super) fn set_tag(&self, tag: OwnTag) {
-        let _ = tag;
-    }
-
-    #[inline]
-    pub(super) fn block(&self, size: usize) -> Option<Block> {
-        let _ = size;
-        None
-    }
-
-    #[inline]
-    fn add_block(&self, block: NonNull<[u8]>) {
-        let _ = block;
-    }
-
-    #[inline]
-    fn remove_block(&self, block: NonNull<u8>) {
-        let _ = block;
-    }
-}
 
 impl Clone for TagAllocator {
     /// The allocator of another table: it has the same tag, and no block yet.
@@ -131,6 +34,7 @@ unsafe impl Allocator for TagAllocator {
 
 #[cfg(all(test, tracking))]
 mod tests {
+    use super::super::own_tag::OwnTag;
     use super::*;
 
     #[test]

@@ -1,8 +1,9 @@
 //! A priority queue that keeps its tag.
 
 use super::TaggedVec;
+use super::block::{Block, block_of};
 use super::forward::{forward, resizing};
-use super::own_tag::{Block, OwnTag, block_of};
+use super::own_tag::OwnTag;
 use crate::scopes::Tag;
 use std::collections::binary_heap as plain;
 use std::collections::{BinaryHeap, TryReserveError};

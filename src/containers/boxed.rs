@@ -1,7 +1,8 @@
 //! A box that keeps its tag.
 
+use super::block::Block;
 use super::forward::{borrows, compares};
-use super::own_tag::{Block, OwnTag};
+use super::own_tag::OwnTag;
 use crate::scopes::Tag;
 use std::alloc::Layout;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! A queue that keeps its tag.
 
 use super::TaggedVec;
+use super::block::block_of;
 use super::forward::{compares, equals, forward, resizing};
-use super::own_tag::{OwnTag, block_of};
+use super::own_tag::OwnTag;
 use crate::scopes::Tag;
 use std::collections::{TryReserveError, VecDeque, vec_deque};
 use std::mem;
@@ -92,7 +93,7 @@ impl<T> TaggedVecDeque<T> {
 
     /// Calls `record` with the block, if that would be recorded. The plain queue does not expose
     /// its block, so it is converted to a vector and back, without a new block.
-    fn with_block(&mut self, record: fn(OwnTag, Option<super::own_tag::Block>)) {
+    fn with_block(&mut self, record: fn(OwnTag, Option<super::block::Block>)) {
         if self.tag.is_recorded() && self.plain.capacity() > 0 {
             let plain = Vec::from(mem::take(&mut self.plain));
             record(self.tag, block_of(plain.as_ptr(), plain.capacity()));

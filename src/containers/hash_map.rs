@@ -1,10 +1,10 @@
 //! A hash map that keeps its tag.
 
-use super::allocator::TagAllocator;
 use super::entry::entry;
 use super::forward::forward;
 use super::iterators::iterators;
 use super::own_tag::OwnTag;
+use super::own_tag::TagAllocator;
 use super::table::table;
 use crate::scopes::Tag;
 use hashbrown::hash_map as plain;

@@ -1,9 +1,9 @@
 //! A hash set that keeps its tag.
 
-use super::allocator::TagAllocator;
 use super::forward::forward;
 use super::iterators::iterators;
 use super::own_tag::OwnTag;
+use super::own_tag::TagAllocator;
 use super::table::table;
 use crate::scopes::Tag;
 use hashbrown::hash_set as plain;

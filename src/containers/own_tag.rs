@@ -1,28 +1,20 @@
 //! The tag of one container.
 
-#[cfg(tracking)]
-use crate::scopes::Name;
-use crate::scopes::Tag;
-use std::alloc::Layout;
-
-#[cfg(tracking)]
+use super::block::Block;
 use crate::alloc::hook;
-#[cfg(tracking)]
-use crate::scopes::{current, tree};
-
-/// A block that a container holds.
-pub(super) type Block = (*const u8, Layout);
+use crate::scopes::{Name, Tag, current, tree};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// The tag of one container: the number of its node in the tree of contexts. Without feature
 /// `enable` it has no bytes, so a container is as large as the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnTag {
     /// `NONE` for a container without a tag, which behaves as a plain one.
-    #[cfg(tracking)]
-    pub(super) node: u32,
+    node: u32,
 }
 
-#[cfg(tracking)]
 impl OwnTag {
     /// The tag of a container `C`, which is named after that type if the tag has no name. Costs one
     /// lookup in this thread's cache of nodes if the tag is cached.
@@ -83,50 +75,8 @@ impl OwnTag {
     }
 }
 
-#[cfg(not(tracking))]
-impl OwnTag {
-    #[inline]
-    #[expect(clippy::extra_unused_type_parameters, reason = "as with tracking")]
-    pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
-        let _ = tag;
-        Self {}
-    }
-
-    #[inline]
-    pub(super) fn of_thread() -> Self {
-        Self {}
-    }
-
-    #[inline]
-    pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
-        body()
-    }
-
-    #[inline]
-    pub(super) fn change(&mut self, tag: Self) -> bool {
-        *self = tag;
-        false
-    }
-
-    #[inline]
-    pub(super) fn claim(self, block: Option<Block>) {
-        let _ = block;
-    }
-
-    #[inline]
-    pub(super) fn release(self, block: Option<Block>) {
-        let _ = block;
-    }
-
-    #[inline]
-    pub(super) fn is_recorded(self) -> bool {
-        false
-    }
-}
-
 /// The name of a type without its own path; its parameters keep theirs:
 /// `TaggedVec<game::Particle>`.
-#[cfg(tracking)]
 #[cold]
 fn own_type_name<C: ?Sized>() -> &'static str {
     let whole = std::any::type_name::<C>();
@@ -134,9 +84,58 @@ fn own_type_name<C: ?Sized>() -> &'static str {
     whole.get(path.rfind("::").map_or(0, |at| at + 2)..).unwrap_or(whole)
 }
 
-/// The block of a container with this capacity; `None` if such a container holds no block.
-#[inline]
-pub(super) fn block_of<T>(start: *const T, capacity: usize) -> Option<Block> {
-    let layout = Layout::array::<T>(capacity).ok().filter(|layout| layout.size() > 0)?;
-    Some((start.cast(), layout))
+/// Allocates from the global allocator under the table's tag, and remembers the address of the
+/// table's block, because the table does not expose it.
+///
+/// A table holds one block, or two while it grows: it allocates the new block, moves the elements,
+/// which calls the program's hasher, and frees the old block. If the hasher panics, the table frees
+/// the new block instead. So the table's block is the younger of the last two blocks that are not
+/// freed.
+///
+/// A table gives only a shared reference to its allocator, so the fields that change are atomics,
+/// which keep the table `Sync`. Only code with exclusive access to the table writes them.
+pub(super) struct TagAllocator {
+    node: AtomicU32,
+    /// The addresses of the younger and the older block; 0 if there is none.
+    held: [AtomicUsize; 2],
+}
+
+impl TagAllocator {
+    #[inline]
+    pub(super) fn new(tag: OwnTag) -> Self {
+        Self { node: AtomicU32::new(tag.node), held: [const { AtomicUsize::new(0) }; 2] }
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> OwnTag {
+        OwnTag { node: self.node.load(Relaxed) }
+    }
+
+    /// Requires exclusive access to the table.
+    #[inline]
+    pub(super) fn set_tag(&self, tag: OwnTag) {
+        self.node.store(tag.node, Relaxed);
+    }
+
+    /// The block of a table of this size, if it has one.
+    pub(super) fn block(&self, size: usize) -> Option<Block> {
+        // A table's block has a larger alignment, but only its address and size matter.
+        let layout = Layout::from_size_align(size, 1).ok().filter(|layout| layout.size() > 0)?;
+        let start = self.held[0].load(Relaxed);
+        (start != 0).then(|| (std::ptr::without_provenance(start), layout))
+    }
+
+    pub(super) fn add_block(&self, block: NonNull<[u8]>) {
+        let [younger, older] = &self.held;
+        older.store(younger.load(Relaxed), Relaxed);
+        younger.store(block.addr().get(), Relaxed);
+    }
+
+    pub(super) fn remove_block(&self, block: NonNull<u8>) {
+        let [younger, older] = &self.held;
+        if younger.load(Relaxed) == block.addr().get() {
+            younger.store(older.load(Relaxed), Relaxed);
+        }
+        older.store(0, Relaxed);
+    }
 }

@@ -1,7 +1,8 @@
 //! A string that keeps its tag.
 
+use super::block::{Block, block_of};
 use super::forward::{borrows, compares, equals, forward, resizing};
-use super::own_tag::{Block, OwnTag, block_of};
+use super::own_tag::OwnTag;
 use super::{TaggedBox, TaggedVec};
 use crate::scopes::Tag;
 use std::borrow::Cow;

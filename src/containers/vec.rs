@@ -1,8 +1,9 @@
 //! A vector that keeps its tag.
 
 use super::TaggedBox;
+use super::block::{Block, block_of};
 use super::forward::{borrows, compares, equals, forward, resizing};
-use super::own_tag::{Block, OwnTag, block_of};
+use super::own_tag::OwnTag;
 use crate::scopes::Tag;
 use std::collections::TryReserveError;
 use std::io;

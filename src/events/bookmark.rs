@@ -1,24 +1,16 @@
 //! Bookmarks: moments with a name, as Unreal's `Misc.Bookmark`.
-#![cfg_attr(tracking, expect(unsafe_code, reason = "made by `event!`, which vouches for it"))]
+#![expect(unsafe_code, reason = "made by `event!`, which vouches for it")]
 
-#[cfg(tracking)]
 use crate::events::channel::Channel;
-#[cfg(tracking)]
 use crate::platform::clock;
-#[cfg(tracking)]
 use crate::trace::write::{program, untracked};
-#[cfg(tracking)]
 use std::borrow::Cow;
-#[cfg(tracking)]
 use std::fmt::Arguments;
-#[cfg(tracking)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// On by default, because a program sets few bookmarks, and sets each of them deliberately.
-#[cfg(tracking)]
 pub(crate) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
-#[cfg(tracking)]
 crate::event! {
     BookmarkSpec = "Misc"."BookmarkSpec" [Important, NoSync] {
         BookmarkPoint: u64,
@@ -33,16 +25,12 @@ crate::event! {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct BookmarkSite {
-    #[cfg(tracking)]
     file: &'static str,
-    #[cfg(tracking)]
     line: u32,
     /// Whether its `BookmarkSpec` was logged.
-    #[cfg(tracking)]
     known: AtomicBool,
 }
 
-#[cfg(tracking)]
 impl BookmarkSite {
     pub const fn new(file: &'static str, line: u32) -> Self {
         Self { file, line, known: AtomicBool::new(false) }
@@ -87,7 +75,6 @@ impl BookmarkSite {
 /// ```text
 /// u8 1 argument   u8 category 3 (string) << 6 | 2 bytes each   units   u16 0
 /// ```
-#[cfg(tracking)]
 fn arguments(text: &str) -> Vec<u8> {
     let mut bytes = vec![1, 3 << 6 | 2];
     // A NUL would end the text.
@@ -106,7 +93,6 @@ fn arguments(text: &str) -> Vec<u8> {
 /// ```
 /// Takes a format string and its arguments, as `println!` does. Costs about 1 µs while something is
 /// recorded. Bookmarks are on the channel `bookmark`, which is on unless it is turned off.
-#[cfg(tracking)]
 #[macro_export]
 macro_rules! bookmark {
     ($($text:tt)+) => {{
@@ -116,19 +102,7 @@ macro_rules! bookmark {
     }};
 }
 
-/// Names this moment. Without the feature `enable`, does nothing and does not evaluate the
-/// arguments.
-#[cfg(not(tracking))]
-#[macro_export]
-macro_rules! bookmark {
-    ($($text:tt)+) => {
-        if false {
-            let _ = ::core::format_args!($($text)+);
-        }
-    };
-}
-
-#[cfg(all(test, tracking))]
+#[cfg(test)]
 mod tests {
     #[test]
     fn exact_bytes_of_the_arguments() {

@@ -1,76 +1,12 @@
 //! `event!` declares an event type: a struct that is borrowed while it is logged.
 
 use super::field::Kind;
-#[cfg(tracking)]
-use super::field::Plain;
-#[cfg(tracking)]
-use crate::trace::write::declared::Declared;
-#[cfg(tracking)]
-use memledger_format::arrays::Aux;
 
 /// An event type of the program. [`event!`](crate::event) implements it.
-///
-/// # Safety
-/// The bytes of `fixed` and `with_aux` must have the layout that `declared` describes: its flags,
-/// and its fields with the same sizes in the same order. The worker finds the next event in a
-/// buffer by the declaration alone.
-///
-/// For this reason, an implementation needs `unsafe`:
-/// ```compile_fail,E0200
-/// #[derive(Clone, Copy)]
-/// struct Strange;
-/// impl memledger::events::Loggable for Strange {
-/// #   #[cfg(tracking)]
-/// #   type Static = Self;
-/// #   #[cfg(tracking)]
-/// #   type Fixed = u64;
-/// #   #[cfg(tracking)]
-/// #   const FLAGS: u8 = 0;
-/// #   #[cfg(tracking)]
-/// #   const HAS_AUX: bool = false;
-///     fn empty() -> Self { Self }
-/// #   #[cfg(tracking)]
-/// #   fn declared() -> &'static memledger::events::declared::Declared {
-/// #       static TYPE: memledger::events::declared::Declared =
-/// #           memledger::events::declared::Declared::new("Logger", "Strange", 0, &[]);
-/// #       &TYPE
-/// #   }
-/// #   #[cfg(tracking)]
-/// #   fn fixed(&self) -> u64 { 0 }
-/// #   #[cfg(tracking)]
-/// #   fn with_aux<R>(
-/// #       &self,
-/// #       body: impl FnOnce(&[memledger::__format::arrays::Aux<'_>]) -> R,
-/// #   ) -> R { body(&[]) }
-/// }
-/// ```
-#[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
-pub unsafe trait Loggable: Copy {
-    /// This type with the lifetime `'static`. It is the type parameter of a log site.
-    #[cfg(tracking)]
-    type Static: Loggable;
-    /// The fixed part of an event, whose bytes are those in the stream.
-    #[cfg(tracking)]
-    type Fixed: Plain;
-    #[cfg(tracking)]
-    const FLAGS: u8;
-    #[cfg(tracking)]
-    const HAS_AUX: bool;
-
+pub trait Loggable: Copy {
     /// An event whose fields are zero or empty.
     fn empty() -> Self;
-
-    #[cfg(tracking)]
-    fn declared() -> &'static Declared;
-
-    #[cfg(tracking)]
-    fn fixed(&self) -> Self::Fixed;
-
-    /// Calls `body` with one [`Aux`] for each field; that of a field that is neither array nor
-    /// string is empty.
-    #[cfg(tracking)]
-    fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
 }
 
 /// The value of a field of kind `K` that a log site omits.
@@ -158,9 +94,7 @@ macro_rules! event {
 
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
-        // SAFETY: the declaration and the bytes are made from the same list of fields, and each
-        // field has a kind of known size.
-        unsafe impl<'event> $crate::events::Loggable for $name<'event> {
+        impl<'event> $crate::events::Loggable for $name<'event> {
             #[inline(always)]
             fn empty() -> Self {
                 Self {
@@ -172,11 +106,11 @@ macro_rules! event {
                     __event: ::core::marker::PhantomData,
                 }
             }
+        }
 
-            $crate::__on_the_wire! {
-                $name $logger $event [ $($($flag)*)? ]
-                $( $field: ($kind $(< $($parameter)::+ >)?) )*
-            }
+        $crate::__wire_event! {
+            $name $logger $event [ $($($flag)*)? ]
+            $( $field: ($kind $(< $($parameter)::+ >)?) )*
         }
     )* };
 }
@@ -250,136 +184,8 @@ macro_rules! __definition {
     ($name:ident DefinitionId < $id:ident >) => {
         impl $crate::events::Definition for $name<'_> {
             type Id = $id;
-            $crate::__its_definition! { $name }
         }
+        $crate::__wire_definition! { $name }
     };
     ($($other:tt)*) => {};
-}
-
-#[cfg(tracking)]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __its_definition {
-    ($name:ident) => {
-        fn definition() -> &'static $crate::events::declared::Logged {
-            static LOGGED: $crate::events::declared::Logged = $crate::events::declared::Logged::new(
-                <$name<'static> as $crate::events::Loggable>::declared,
-                &[],
-            );
-            &LOGGED
-        }
-    };
-}
-
-#[cfg(not(tracking))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __its_definition {
-    ($name:ident) => {};
-}
-
-/// The declaration of an event type in the stream.
-#[cfg(tracking)]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __on_the_wire {
-    (
-        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
-        $( $field:ident: ($($kind:tt)+) )*
-    ) => {
-        type Static = $name<'static>;
-        type Fixed = $crate::__fixed_type!($(($($kind)+))*);
-        const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
-        const HAS_AUX: bool = false $(
-            || <$crate::__kind!($($kind)+) as $crate::events::Kind>::TYPE.is_array()
-        )*;
-
-        fn declared() -> &'static $crate::events::declared::Declared {
-            static DECLARED: $crate::events::declared::Declared =
-                $crate::events::declared::Declared::new(
-                    $logger,
-                    $event,
-                    0 $(| $crate::__flag!($flag))*,
-                    &[$(
-                        $crate::events::field::<$crate::__kind!($($kind)+)>(
-                            ::core::stringify!($field),
-                            $crate::__family!($($kind)+),
-                        )
-                    ),*],
-                );
-            &DECLARED
-        }
-
-        #[inline(always)]
-        fn fixed(&self) -> Self::Fixed {
-            $crate::__fixed_value!(self $($field ($($kind)+))*)
-        }
-
-        #[inline]
-        fn with_aux<R>(
-            &self,
-            body: impl ::core::ops::FnOnce(&[$crate::__format::arrays::Aux<'_>]) -> R,
-        ) -> R {
-            body(&[$(
-                <$crate::__kind!($($kind)+) as $crate::events::Kind>::aux(self.$field)
-            ),*])
-        }
-    };
-}
-
-#[cfg(not(tracking))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __on_the_wire {
-    (
-        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
-        $( $field:ident: ($($kind:tt)+) )*
-    ) => {};
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __flag {
-    (NoSync) => {
-        $crate::__format::schema::NO_SYNC
-    };
-    (Important) => {
-        $crate::__format::schema::IMPORTANT
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __family {
-    (DefinitionId $($rest:tt)*) => { $crate::events::declared::Family::DefinitionId };
-    (Reference < $($target:ident)::+ >) => {
-        $crate::events::declared::Family::Reference(
-            <$($target)::+<'static> as $crate::events::Definition>::definition,
-        )
-    };
-    ($($other:tt)+) => { $crate::events::declared::Family::Regular };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __fixed_type {
-    () => { () };
-    (($($kind:tt)+) $($rest:tt)*) => {
-        $crate::events::Cons<
-            <$crate::__kind!($($kind)+) as $crate::events::Kind>::Fixed,
-            $crate::__fixed_type!($($rest)*),
-        >
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __fixed_value {
-    ($event:ident) => { () };
-    ($event:ident $field:ident ($($kind:tt)+) $($rest:tt)*) => {
-        $crate::events::Cons(
-            <$crate::__kind!($($kind)+) as $crate::events::Kind>::fixed($event.$field),
-            $crate::__fixed_value!($event $($rest)*),
-        )
-    };
 }

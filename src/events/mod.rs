@@ -19,13 +19,12 @@ pub(crate) mod bookmark;
 pub(crate) mod channel;
 mod declare;
 mod field;
-#[cfg(tracking)]
 pub(crate) mod important;
+mod log;
 mod site;
-#[cfg(tracking)]
+mod wire;
 mod write;
 
-#[cfg(tracking)]
 #[doc(hidden)]
 pub use crate::trace::write::declared;
 #[doc(hidden)]
@@ -34,35 +33,28 @@ pub use bookmark::BookmarkSite;
 pub use channel::ChannelPreset;
 #[doc(hidden)]
 pub use declare::{Loggable, empty};
-#[cfg(tracking)]
-#[doc(hidden)]
-pub use field::field;
 pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
 #[doc(hidden)]
-pub use field::{Cons, Definition, Kind};
-pub use site::LogScope;
-#[cfg(tracking)]
+pub use field::{Definition, Kind};
 #[doc(hidden)]
-pub use site::LogSite;
+pub use log::LogSite;
+pub use site::LogScope;
 #[doc(hidden)]
 pub use site::are_enabled;
+#[doc(hidden)]
+pub use wire::{Cons, WireDefinition, WireEvent, WireKind, field};
 
-#[cfg(tracking)]
 use crate::events::channel::ChannelAnnouncer;
-#[cfg(tracking)]
 use crate::trace::worker::{EventProvider, Importants};
-#[cfg(tracking)]
 use memledger_format::encode::Declaration;
 
 /// Announces channels, and forwards the important events of the program.
-#[cfg(tracking)]
 pub(crate) struct ProgramEvents {
     channels: ChannelAnnouncer,
     /// The number of bytes of important events that were forwarded.
     sent: usize,
 }
 
-#[cfg(tracking)]
 impl ProgramEvents {
     pub(crate) fn new() -> Self {
         // Registers the channel, so that it is announced even if no bookmark is set.
@@ -71,7 +63,6 @@ impl ProgramEvents {
     }
 }
 
-#[cfg(tracking)]
 impl EventProvider for ProgramEvents {
     /// Empty, because the types of the program are announced at their first use.
     fn types(&self) -> &'static [&'static Declaration] {

@@ -6,9 +6,8 @@
 //! others    ──► the thread's buffers, by one function for all types            trace/write/program.rs
 //! ```
 
-use super::declare::Loggable;
-use super::field::{Plain, bytes_of};
 use super::important;
+use super::wire::{Plain, WireEvent, bytes_of};
 use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::loss;
 use crate::trace::write::program::{self, EventRecord, MAX_SHORT_BYTES, OpenedScope, ScopeStart};
@@ -16,17 +15,17 @@ use memledger_format::encode::SYNCED_HEADER;
 use memledger_format::schema::{IMPORTANT, NO_SYNC};
 
 /// The constants of an event type.
-trait Known: Loggable {
+trait Known: WireEvent {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
     /// Whether the event fits into the space that `begin` ensures.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= MAX_SHORT_BYTES;
 }
-impl<E: Loggable> Known for E {}
+impl<E: WireEvent> Known for E {}
 
 #[inline(always)]
-pub(super) fn log<E: Loggable>(logged: &'static Logged, event: E) {
+pub(super) fn log<E: WireEvent>(logged: &'static Logged, event: E) {
     if E::IMPORTANT {
         return important(logged, event);
     }
@@ -65,11 +64,11 @@ fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> 
 
 #[cold]
 #[inline(never)]
-fn long<E: Loggable>(logged: &'static Logged, event: E) {
+fn long<E: WireEvent>(logged: &'static Logged, event: E) {
     with_record(logged, event, program::record);
 }
 
-fn with_record<E: Loggable, R: Default>(
+fn with_record<E: WireEvent, R: Default>(
     logged: &'static Logged,
     event: E,
     body: impl FnOnce(&EventRecord<'_>) -> R,
@@ -92,13 +91,13 @@ fn with_record<E: Loggable, R: Default>(
 
 #[cold]
 #[inline(never)]
-fn important<E: Loggable>(logged: &'static Logged, event: E) {
+fn important<E: WireEvent>(logged: &'static Logged, event: E) {
     let fixed = [event.fixed()];
     event.with_aux(|aux| important::add(logged, bytes_of(&fixed), aux));
 }
 
 #[inline(never)]
-pub(super) fn enter<E: Loggable>(
+pub(super) fn enter<E: WireEvent>(
     logged: &'static Logged,
     event: E,
     timed: bool,

@@ -43,7 +43,6 @@ pub(super) struct BlackBox {
     text: Bounded,
 }
 
-/// Why it is written.
 enum Reason {
     Limit { limit: u64, peak: u64 },
     Null(Null),

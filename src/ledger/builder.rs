@@ -2,14 +2,10 @@
 
 use super::config::{Config, Limit, OnFull, Secret, Stacks, Watch, Worker};
 use super::destinations::Target;
+use super::operations::{self, Address, ListenAddress};
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
-#[cfg(tracking)]
 use crate::events::channel;
-#[cfg(tracking)]
-use crate::remote::control::ListenAddress;
-#[cfg(tracking)]
-use crate::trace::sink::tcp::Address;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,17 +27,11 @@ use std::time::Duration;
 pub struct LedgerBuilder {
     config: Config,
     /// Why the first setting that is not allowed is none.
-    #[cfg(tracking)]
     refused: Option<Error>,
 }
 
 impl LedgerBuilder {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets what was parsed; an error is for [`start`](Self::start).
-    #[cfg(tracking)]
     fn set<T>(mut self, parsed: Result<T, Error>, set: impl FnOnce(&mut Config, T)) -> Self {
         match parsed {
             Ok(value) => set(&mut self.config, value),
@@ -186,12 +176,9 @@ impl LedgerBuilder {
     pub fn trace_to(mut self, destination: impl Into<Destination>) -> Self {
         match destination.into().target {
             Target::File(file) => self.config.file = Some(file),
-            #[cfg(tracking)]
             Target::Host(address) => {
                 return self.set(Address::parse(&address), |config, host| config.host = Some(host));
             }
-            #[cfg(not(tracking))]
-            Target::Host(_) => {}
             #[cfg(feature = "perfetto")]
             Target::TrackEvents(events) => self.config.track_events = Some(events),
         }
@@ -230,13 +217,7 @@ impl LedgerBuilder {
     /// begins with the live blocks.
     pub fn control(self, address: impl Into<String>) -> Self {
         let address = address.into();
-        #[cfg(tracking)]
-        return self.set(ListenAddress::parse(&address), |config, at| config.control = Some(at));
-        #[cfg(not(tracking))]
-        {
-            drop(address);
-            self
-        }
+        self.set(ListenAddress::parse(&address), |config, at| config.control = Some(at))
     }
 
     /// The token that clients of the control server must send: one word of 1 to 1024 bytes.
@@ -289,13 +270,7 @@ impl LedgerBuilder {
     /// to enable. Default: `memory,scope`.
     pub fn channels(self, channels: impl Into<String>) -> Self {
         let channels = channels.into();
-        #[cfg(tracking)]
-        return self.set(channel::names(&channels), |config, names| config.channels = Some(names));
-        #[cfg(not(tracking))]
-        {
-            drop(channels);
-            self
-        }
+        self.set(channel::names(&channels), |config, names| config.channels = Some(names))
     }
 
     /// Which allocations have their call stack recorded. Default: [`Stacks::Off`].
@@ -358,12 +333,9 @@ impl LedgerBuilder {
     /// [`Error::ForkedChild`] in the child of a `fork`; [`Error::ThreadInAllocator`] and
     /// [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
-        #[cfg(tracking)]
-        return match self.refused {
+        match self.refused {
             Some(error) => Err(error),
-            None => super::start::in_code(&self.config).map(|generation| Ledger { generation }),
-        };
-        #[cfg(not(tracking))]
-        super::refusal().map_or(Ok(Ledger {}), Err)
+            None => operations::start(&self.config).map(Ledger::new),
+        }
     }
 }

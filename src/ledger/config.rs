@@ -1,24 +1,9 @@
 //! What a recording is started with: set in code, by the environment and by flags.
+#![allow(dead_code, reason = "without a tracker, nothing reads the settings")]
 
+use super::operations::{Address, ListenAddress};
 use super::report_to::ReportTo;
-#[cfg(tracking)]
-use crate::alloc;
-#[cfg(tracking)]
-use crate::error::Error;
-#[cfg(tracking)]
 use crate::events::channel::Names;
-#[cfg(tracking)]
-use crate::platform::os;
-#[cfg(tracking)]
-use crate::remote::control::ListenAddress;
-#[cfg(tracking)]
-use crate::scopes;
-#[cfg(tracking)]
-use crate::stacks;
-#[cfg(tracking)]
-use crate::trace::sink::tcp::Address;
-#[cfg(tracking)]
-use crate::trace::write::buffer_pool;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,10 +61,8 @@ pub(crate) enum Limit {
     /// A number of live bytes.
     Bytes(u64),
     /// This percentage of the smallest limit of the process's control groups.
-    #[cfg(tracking)]
     OfGroup(u8),
     /// Only where the program's allocator returns null.
-    #[cfg(tracking)]
     Null,
 }
 
@@ -89,25 +72,8 @@ pub(crate) enum Watch {
     #[default]
     No,
     /// If the process can have one; nothing is said if it cannot.
-    #[cfg(tracking)]
     IfPossible,
     Yes,
-}
-
-#[cfg(tracking)]
-impl Watch {
-    /// Whether there is to be one in this process.
-    ///
-    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would be the watcher's parent, too,
-    /// as of all orphans.
-    pub(super) fn is_wanted(self) -> bool {
-        let can_end_later = os::process_id() != 1;
-        match self {
-            Self::No => false,
-            Self::IfPossible => can_end_later && os::has_one_thread(),
-            Self::Yes => can_end_later,
-        }
-    }
 }
 
 /// All settings. `None` means: not set.
@@ -115,15 +81,12 @@ impl Watch {
 pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
     pub(crate) file: Option<PathBuf>,
-    #[cfg(tracking)]
     pub(crate) host: Option<Address>,
     /// Track events, and the file of their configuration.
     #[cfg(feature = "perfetto")]
     pub(crate) track_events: Option<crate::perfetto::TrackEvents>,
-    #[cfg(all(tracking, feature = "perfetto"))]
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
-    #[cfg(tracking)]
     pub(crate) control: Option<ListenAddress>,
     pub(crate) control_token: Option<Secret>,
     pub(crate) control_folder: Option<PathBuf>,
@@ -132,7 +95,6 @@ pub(crate) struct Config {
     pub(crate) report_on_signals: bool,
     pub(crate) watch: Watch,
     pub(crate) file_mode: Option<u32>,
-    #[cfg(tracking)]
     pub(crate) channels: Option<Names>,
     pub(crate) stacks: Option<Stacks>,
     pub(crate) stack_frames: Option<u8>,
@@ -152,65 +114,4 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
-}
-
-#[cfg(tracking)]
-impl Config {
-    /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are to be taken.
-    pub(super) fn channels(&self) -> Names {
-        let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
-        let names = self.channels.clone().unwrap_or_else(default);
-        if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names }
-    }
-
-    /// The bound on the memory of all event buffers, in bytes.
-    pub(super) fn buffer_limit(&self) -> usize {
-        self.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT)
-    }
-
-    /// Whether the setting turns on the channel of stacks.
-    pub(super) fn takes_stacks(&self) -> bool {
-        !matches!(self.stacks, None | Some(Stacks::Off))
-    }
-
-    /// Refuses settings for stacks that are not allowed, or that this platform cannot fulfil.
-    ///
-    /// # Errors
-    /// [`Error::InvalidStacks`], [`Error::StacksUnsupported`].
-    pub(super) fn check_stacks(&self) -> Result<(), Error> {
-        if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
-            let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
-            return Err(Error::InvalidStacks(why.to_owned()));
-        }
-        if self.stack_frames == Some(0) {
-            let why = "a call stack has 1 to 255 frames, not 0";
-            return Err(Error::InvalidStacks(why.to_owned()));
-        }
-        if !self.takes_stacks() || stacks::capture::SUPPORTED {
-            return Ok(());
-        }
-        Err(Error::StacksUnsupported)
-    }
-
-    /// Passes the settings for stacks to the hook.
-    pub(super) fn configure_stacks(&self) {
-        let mean_bytes = match self.stacks {
-            Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
-            _ => 0,
-        };
-        let frames = self.stack_frames.unwrap_or(stacks::state::MAX_FRAMES);
-        stacks::state::configure(mean_bytes, frames);
-    }
-}
-
-/// Permissions for files, if the program itself can read and write such files.
-///
-/// # Errors
-/// [`Error::InvalidFileMode`].
-#[cfg(tracking)]
-pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
-    if mode & 0o600 == 0o600 && mode <= 0o777 {
-        return Ok(mode);
-    }
-    Err(Error::InvalidFileMode(mode))
 }

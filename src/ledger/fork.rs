@@ -37,7 +37,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Whether any recording has ever asked to follow forks.
 static FOLLOWS_FORKS: AtomicBool = AtomicBool::new(false);
 
-/// The locks of the ledger.
 struct Locks {
     recording: MutexGuard<'static, Option<Recording>>,
     session: MutexGuard<'static, Option<Session>>,

@@ -4,374 +4,50 @@
 //! Only this module uses both sides: it starts the writing side, passes the packets of that side to
 //! the reading side in the same process, and prints the result.
 
-#[cfg(tracking)]
+mod applied;
 mod begin;
-#[cfg(tracking)]
 mod black_box;
 mod builder;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub mod c_identity;
 mod config;
-#[cfg(tracking)]
 mod control;
 mod destinations;
-#[cfg(tracking)]
 pub(crate) mod entry;
-#[cfg(tracking)]
 pub(crate) mod environment;
-#[cfg(tracking)]
 mod exit;
-#[cfg(tracking)]
 mod files;
-#[cfg(tracking)]
 mod fork;
-#[cfg(all(tracking, any(feature = "pprof", feature = "perfetto")))]
+#[cfg(any(feature = "pprof", feature = "perfetto"))]
 mod functions;
-#[cfg(all(tracking, feature = "__fuzzing"))]
+#[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
-#[cfg(tracking)]
+mod handle;
 pub(crate) mod in_process;
-#[cfg(tracking)]
 mod late_join;
-#[cfg(tracking)]
+mod operations;
+mod own_report;
 mod pause;
-#[cfg(tracking)]
 mod problems;
-#[cfg(all(tracking, feature = "pprof"))]
+#[cfg(feature = "pprof")]
 mod profile;
-#[cfg(tracking)]
 pub(crate) mod recording;
-#[cfg(tracking)]
 pub(crate) mod report;
 mod report_to;
-#[cfg(tracking)]
 mod settings;
-#[cfg(tracking)]
 mod signals;
 mod snapshot;
-#[cfg(tracking)]
 pub(crate) mod start;
 mod stats;
-#[cfg(tracking)]
 pub(crate) mod stop;
-#[cfg(tracking)]
 mod watch;
 mod without_threads;
 
 pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
+pub use handle::Ledger;
 pub use report_to::ReportTo;
-#[cfg(all(tracking, feature = "__preload"))]
-pub use signals::exit_after_report;
-pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use snapshot::{Snapshot, Stats};
 pub use without_threads::without_threads;
-
-use crate::error::Error;
-use std::ffi::OsString;
-use std::path::Path;
-
-/// Why nothing is recorded in a program that wants it.
-#[cfg(not(tracking))]
-pub(crate) fn refusal() -> Option<Error> {
-    cfg!(feature = "enable").then_some(Error::UnsupportedPlatform)
-}
-
-/// Records the program's memory from here on, until it is dropped or finished; then reports.
-///
-/// ```
-/// use memledger::{Ledger, TrackingAllocator, alloc_scope};
-///
-/// #[global_allocator]
-/// static ALLOC: TrackingAllocator = TrackingAllocator::system();
-///
-/// fn main() {
-///     let _ledger = Ledger::from_env(); // a report on stderr at the end, unless MEMLEDGER_* say otherwise
-///     let level = alloc_scope!("load level", { vec![0_u8; 1 << 20] });
-///     drop(level);
-/// }
-/// ```
-///
-/// A process has one recording at a time. The ledger that started the recording ends it: return
-/// from `main`, `std::process::exit` and a panic all write the report, once. A handle to a
-/// recording that the environment had started before `main` ends nothing; that recording ends, and
-/// its report is written, when the process exits.
-///
-/// In the child of a `fork` nothing is recorded and nothing is reported: the buffers, the file and
-/// the report are the parent's. With [`LedgerBuilder::follow_forks`] the child has its own.
-#[derive(Debug)]
-#[must_use = "recording ends when the ledger is dropped"]
-pub struct Ledger {
-    /// Which recording this handle ends; `None` if it ends none.
-    #[cfg(tracking)]
-    generation: Option<u64>,
-}
-
-impl Ledger {
-    /// Starts as the environment says; by default a report on stderr at the end.
-    ///
-    /// Never fails: each setting that cannot be applied is reported, as one line on stderr and one
-    /// entry in [`problems`](Self::problems), and so is each unknown `MEMLEDGER_` variable.
-    ///
-    /// | variable | meaning |
-    /// |---|---|
-    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
-    /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`]) |
-    /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
-    /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
-    /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
-    /// | `MEMLEDGER_PERFETTO=run.pftrace` | write track events to this file (feature `perfetto`) |
-    /// | `MEMLEDGER_PERFETTO_CONFIG=config.txt` | which of them: Perfetto's `TraceConfig` as text |
-    /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
-    /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | clients of the control server must send the first line of this file, which only its owner may read |
-    /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
-    /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
-    /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
-    /// | `MEMLEDGER_PARENT=4242` | only the children of this process use these variables |
-    /// | `MEMLEDGER_PROBLEMS=NAME` | problems go to the datagram socket with this abstract name instead of stderr, if it takes them; `memledger run` sets it |
-    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
-    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes; unless it is `off`, a watcher writes it however the program ends, where there can be one |
-    /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
-    /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
-    /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
-    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
-    /// | `MEMLEDGER_LIMIT=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::limit`]) |
-    /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
-    ///
-    /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
-    pub fn from_env() -> Self {
-        #[cfg(tracking)]
-        return Self { generation: start::from_flags(settings::Settings::default()) };
-        #[cfg(not(tracking))]
-        {
-            refusal().inspect(|error| eprintln!("memledger: {error}"));
-            Self {}
-        }
-    }
-
-    /// Starts with the settings of command-line flags, and those of the environment that no flag
-    /// sets; returns the arguments that are not flags of memledger.
-    ///
-    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
-    /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracelimit=`,
-    /// `-tracefilemode=`, `-tracewatch` (or `-tracewatch=`), `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and
-    /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
-    ///
-    /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
-    /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
-    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
-        #[cfg(tracking)]
-        {
-            let (flags, rest) = settings::Settings::from_args(args);
-            (Self { generation: start::from_flags(flags) }, rest)
-        }
-        #[cfg(not(tracking))]
-        (Self {}, args.into_iter().collect())
-    }
-
-    /// Sets in code what is recorded and where it goes.
-    pub fn builder() -> LedgerBuilder {
-        LedgerBuilder::new()
-    }
-
-    /// Writes or sends the trace to one more destination from here on.
-    ///
-    /// Its stream begins with the live blocks if the process analyzes its events: with a report, a
-    /// host, a control server, [`LedgerBuilder::follow_forks`] or
-    /// [`LedgerBuilder::analyze_in_process`].
-    /// Otherwise the stream begins without blocks, and says that it is not from the start of the
-    /// process. Copying the live blocks takes 20 to 30 ms for each million of them, during which
-    /// the worker collects nothing, and 34 bytes for each block until it is written.
-    ///
-    /// Returns at once. A thread that exists for this destination connects to the host, and gives
-    /// up after 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it
-    /// worked. A connection that is lost stays lost: call this again, and a new stream begins with
-    /// the blocks that are live then.
-    ///
-    /// # Errors
-    /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
-    /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
-    /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`]; [`Error::InvalidSession`] for track events
-    /// whose configuration is too large, while 16 others run, or with memory that this process does not analyze.
-    pub fn trace_to(
-        &self,
-        destination: impl Into<Destination>,
-    ) -> Result<DestinationHandle, Error> {
-        #[cfg(tracking)]
-        return destinations::add::add_destination(&destination.into());
-        #[cfg(not(tracking))]
-        {
-            drop(destination.into());
-            Ok(DestinationHandle::new(0))
-        }
-    }
-
-    /// Writes the whole trace to one more file: [`trace_to`](Self::trace_to) with
-    /// [`Destination::file`].
-    ///
-    /// # Errors
-    /// As [`trace_to`](Self::trace_to).
-    pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
-        self.trace_to(Destination::file(path.as_ref()))
-    }
-
-    /// Sends the whole trace to one more recorder: [`trace_to`](Self::trace_to) with
-    /// [`Destination::host`].
-    ///
-    /// # Errors
-    /// As [`trace_to`](Self::trace_to).
-    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
-        self.trace_to(Destination::host(address.as_ref()))
-    }
-
-    /// All destinations of the process but the first file, oldest first; of those that have ended,
-    /// the last 64.
-    pub fn destinations(&self) -> Vec<DestinationHandle> {
-        #[cfg(tracking)]
-        return destinations::running::all();
-        #[cfg(not(tracking))]
-        Vec::new()
-    }
-
-    /// Where the control server listens, if there is one: [`LedgerBuilder::control`].
-    pub fn control_address(&self) -> Option<std::net::SocketAddr> {
-        #[cfg(tracking)]
-        return recording::control_address();
-        #[cfg(not(tracking))]
-        None
-    }
-
-    /// The program's heap now: live and peak bytes, live blocks, blocks at the peak of bytes; and the tracker's own
-    /// bytes, with other figures of the recording. All that happened before the call is in them, on any thread.
-    ///
-    /// ```
-    /// use memledger::{Ledger, TrackingAllocator};
-    ///
-    /// #[global_allocator]
-    /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
-    ///
-    /// # fn main() {
-    /// # #[cfg(tracking)] {
-    /// let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
-    /// let before = ledger.stats();
-    /// let block = vec![0_u8; 1000];
-    /// let after = ledger.stats();
-    /// assert_eq!(after.live_bytes.unwrap() - before.live_bytes.unwrap(), 1000);
-    /// assert_eq!(after.live_blocks.unwrap() - before.live_blocks.unwrap(), 1);
-    /// # drop(block);
-    /// # }
-    /// # }
-    /// ```
-    ///
-    /// Costs a [`flush`](Self::flush): 14 us, and 35 ns for each event since the worker's last cycle, which is at most
-    /// 10 ms ago as a rule (`cargo bench -p memledger-benches --bench stats`). Waits at most 5 s for a worker that is stuck in a write, and
-    /// for a thread that is stuck within the hook; then the figures are as of the last cycle.
-    /// [`recent_stats`](Self::recent_stats) is for a program that asks very often: it takes 40 ns.
-    #[doc(alias = "HeapStats")]
-    pub fn stats(&self) -> Stats {
-        #[cfg(tracking)]
-        return recording::stats();
-        #[cfg(not(tracking))]
-        Stats::default()
-    }
-
-    /// The same figures as of the worker's last cycle, which is at most 10 ms ago as a rule; a few loads.
-    pub fn recent_stats(&self) -> Stats {
-        #[cfg(tracking)]
-        return Stats::of_last_cycle();
-        #[cfg(not(tracking))]
-        Stats::default()
-    }
-
-    /// The figures now; `None` if the events are not analyzed in the process: without a report, a
-    /// host, a control server, [`LedgerBuilder::follow_forks`] and
-    /// [`LedgerBuilder::analyze_in_process`].
-    ///
-    /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
-    pub fn snapshot(&self) -> Option<Snapshot> {
-        #[cfg(tracking)]
-        return recording::snapshot();
-        #[cfg(not(tracking))]
-        None
-    }
-
-    /// A heap profile now, as `go tool pprof`, Parca and Pyroscope read it: `profile.proto` in gzip,
-    /// with `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space`, `peak_objects` and
-    /// `peak_space`, and with scope, group, name and thread as labels. In a recording with call stacks
-    /// its frames are functions, which are looked for in the program's files (feature `symbols`);
-    /// without, they are scopes and names.
-    ///
-    /// Costs a [`flush`](Self::flush), time in proportion to live blocks and stacks, and the first time
-    /// that of reading the program's debug information: up to some seconds. Functions that were found
-    /// are kept, some hundred bytes for each frame. The program's other threads continue. An `async`
-    /// program calls it where a thread may block. What it takes is the tracker's memory; the bytes are
-    /// the program's.
-    ///
-    /// ```
-    /// use memledger::{Ledger, ReportTo};
-    ///
-    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
-    /// # if cfg!(tracking) {
-    /// let profile = ledger.pprof()?;
-    /// std::fs::write(std::env::temp_dir().join("heap.pb.gz"), profile).expect("a file");
-    /// # }
-    /// # Ok::<(), memledger::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NotAnalyzed`] if nothing is being recorded, or the events are not analyzed in the
-    /// process: see [`snapshot`](Self::snapshot); [`Error::ForkedChild`]; [`Error::OutOfMemory`];
-    /// [`Error::ProfileUnderWay`] for 5 s.
-    #[cfg(feature = "pprof")]
-    pub fn pprof(&self) -> Result<Vec<u8>, Error> {
-        #[cfg(tracking)]
-        return profile::profile();
-        #[cfg(not(tracking))]
-        Err(Error::NotAnalyzed)
-    }
-
-    /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
-    /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`] the program calls this, often enough that the
-    /// buffers do not fill.
-    pub fn update(&self) {
-        #[cfg(tracking)]
-        recording::collect(false);
-    }
-
-    /// Collects everything recorded so far and writes it to the trace file and the report's
-    /// figures. Waits at most 5 s for a worker that is stuck in a write.
-    ///
-    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that the
-    /// tracker's allocations do not make the program's allocator consolidate blocks that this
-    /// thread has freed.
-    pub fn flush(&self) {
-        #[cfg(tracking)]
-        recording::flush();
-    }
-
-    /// Ends recording and reports, if this handle started it; a new ledger may start then.
-    pub fn finish(&mut self) {
-        #[cfg(tracking)]
-        if let Some(generation) = self.generation.take() {
-            stop::finish(Some(generation));
-        }
-    }
-
-    /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
-    /// that there were others. Each was also a line on stderr.
-    pub fn problems(&self) -> Vec<String> {
-        #[cfg(tracking)]
-        return problems::all();
-        #[cfg(not(tracking))]
-        Vec::new()
-    }
-}
-
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}

@@ -21,6 +21,23 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the tracker's descriptors wait in, while the threads of this process are ended.
 static PACKED: Mutex<Option<(u32, Packed)>> = Mutex::new(None);
 
+/// The threads begin again when it is dropped, also after a panic.
+pub(super) struct Paused(bool);
+
+impl Paused {
+    pub(super) fn new() -> Self {
+        Self(pause())
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        if self.0 {
+            resume();
+        }
+    }
+}
+
 /// Ends the threads; returns whether they have ended.
 ///
 /// NOTE: with all signals blocked. A handler may call `exit`, which would wait for what this thread has locked.

@@ -1,5 +1,6 @@
 //! The running recording, and its queries.
 
+use super::Stats;
 use super::config::Config;
 use super::control::RunningControl;
 use super::destinations::initial::InitialDestinations;
@@ -8,7 +9,6 @@ use super::in_process::InProcessAnalyzer;
 use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
-use super::stats::Stats;
 use super::watch::{SharedChild, Watching};
 use crate::error::{Error, Unmeasured};
 use crate::platform::os::{self, BlockedSignals};
@@ -25,7 +25,6 @@ use std::time::Duration;
 /// How long a call of the program waits for a worker that is stuck in a write.
 pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The recording that is under way.
 pub(crate) struct Recording {
     pub(crate) generation: u64,
     pub(super) started_by: StartedBy,
@@ -50,7 +49,6 @@ pub(crate) struct Recording {
     pub(crate) measurements: u32,
 }
 
-/// Who has started a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartedBy {
     /// Code, or flags: its handle ends it.

@@ -1,6 +1,7 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
 
-use super::config::{self, Config, Limit, Stacks, Watch};
+use super::applied;
+use super::config::{Config, Limit, Stacks, Watch};
 use super::control::read_token;
 use super::report_to::ReportTo;
 use super::{files, problems};
@@ -157,7 +158,6 @@ impl Settings {
         self
     }
 
-    /// Whether the setting with this variable is set.
     pub(super) fn has(&self, variable: &CStr) -> bool {
         self.value(variable).is_some()
     }
@@ -175,7 +175,6 @@ impl Settings {
         self
     }
 
-    /// These settings but the one with this variable.
     #[cfg(feature = "__fuzzing")]
     pub(super) fn without(mut self, variable: &CStr) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
@@ -184,7 +183,6 @@ impl Settings {
         self
     }
 
-    /// Whether these start a recording by themselves.
     pub(super) fn start_by_themselves(&self) -> bool {
         let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
         STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))
@@ -271,20 +269,17 @@ fn perfetto(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-#[cfg(feature = "perfetto")]
-fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.perfetto_config = Some(PathBuf::from(value));
-    Ok(())
-}
-
 #[cfg(not(feature = "perfetto"))]
 fn perfetto(_: &OsStr, _: &mut Config) -> Result<(), String> {
     Err("the program was built without the feature perfetto of memledger, so there are no track events".into())
 }
 
-#[cfg(not(feature = "perfetto"))]
 fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    perfetto(value, config)
+    if cfg!(not(feature = "perfetto")) {
+        return perfetto(value, config);
+    }
+    config.perfetto_config = Some(PathBuf::from(value));
+    Ok(())
 }
 
 fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
@@ -397,7 +392,7 @@ fn limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let octal = value.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
-    let Some(Ok(mode)) = octal.map(config::file_mode) else {
+    let Some(Ok(mode)) = octal.map(applied::file_mode) else {
         return Err("only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used".into());
     };
     config.file_mode = Some(mode);

@@ -36,17 +36,10 @@ pub(super) fn dismiss() {
     }
 }
 
-/// Starts the thread again.
 pub(super) fn start_again() {
     if os::keep_waiting_thread() {
         let _ = os::spawn(run, 0);
     }
-}
-
-/// C's `_exit`, after the report of a recording that handles crashes.
-#[cfg(feature = "__preload")]
-pub fn exit_after_report(status: i32) -> ! {
-    os::exit_after_report(status)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {

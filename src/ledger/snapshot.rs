@@ -1,5 +1,6 @@
-//! The live blocks and their history at one moment.
-#![cfg_attr(tracking, expect(unsafe_code, reason = "a field that is dropped under the guard"))]
+//! The figures of the program and of the recording at one moment.
+
+use super::own_report::OwnReport;
 
 /// The figures of the program's memory at one moment.
 ///
@@ -13,59 +14,60 @@
 /// ```
 #[derive(Debug)]
 pub struct Snapshot {
-    #[cfg(tracking)]
-    report: std::mem::ManuallyDrop<memledger_analysis::Report>,
-}
-
-#[cfg(tracking)]
-impl Snapshot {
-    pub(super) fn new(report: memledger_analysis::Report) -> Self {
-        Self { report: std::mem::ManuallyDrop::new(report) }
-    }
-
-    /// All figures, as in the report at the end.
-    pub fn report(&self) -> &memledger_analysis::Report {
-        &self.report
-    }
-}
-
-#[cfg(tracking)]
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        // The tracker has made the report, so the report's memory is the tracker's.
-        let _untracked = crate::trace::write::ReentrancyGuard::enter();
-        let _active = crate::trace::write::state::hook_active();
-        // SAFETY: dropped here and nowhere else.
-        unsafe {
-            std::mem::ManuallyDrop::drop(&mut self.report);
-        }
-    }
+    pub(super) report: OwnReport,
 }
 
 impl Snapshot {
     /// Bytes in live blocks, as the program asked for them.
     pub fn live_bytes(&self) -> u64 {
-        self.totals(|totals| totals.0)
+        self.report.totals().0
     }
 
     /// Live blocks.
     pub fn live_blocks(&self) -> u64 {
-        self.totals(|totals| totals.1)
+        self.report.totals().1
     }
 
     /// The most bytes that were ever live at once.
     pub fn peak_bytes(&self) -> u64 {
-        self.totals(|totals| totals.2)
+        self.report.totals().2
     }
+}
 
-    fn totals(&self, pick: impl Fn((u64, u64, u64)) -> u64) -> u64 {
-        #[cfg(tracking)]
-        let totals = {
-            let totals = &self.report.totals;
-            (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
-        };
-        #[cfg(not(tracking))]
-        let totals = (0, 0, 0);
-        pick(totals)
-    }
+/// Figures of the program's heap and of the recording itself:
+/// [`Ledger::stats`](crate::Ledger::stats), and [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the
+/// worker's last cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether events are being recorded.
+    pub recording: bool,
+    /// Recorded events that have a serial, since the start of the process.
+    pub events: u64,
+    /// Events lost since recording started, as far as the worker has seen.
+    pub lost_events: u64,
+    /// Bytes of event buffers in use.
+    pub buffer_bytes: u64,
+    /// Bytes the tracker itself takes, buffers included.
+    pub overhead_bytes: u64,
+    /// How often the allocator returned null to the program since recording started.
+    pub failed_allocations: u64,
+    /// Scopes that were left out of order.
+    pub scope_misuses: u64,
+    /// Destinations of the trace, beside its first file, that could not be reached, were lost or
+    /// were too slow, since the start of the process.
+    pub lost_destinations: u64,
+    /// Bytes in live blocks that were allocated since recording began. `None` if the events are not
+    /// analyzed in the process: without a report, a host, a control server,
+    /// [`LedgerBuilder::follow_forks`](crate::LedgerBuilder::follow_forks) and
+    /// [`LedgerBuilder::analyze_in_process`](crate::LedgerBuilder::analyze_in_process).
+    pub live_bytes: Option<u64>,
+    /// The most bytes that were live at once, in the same way.
+    pub peak_bytes: Option<u64>,
+    /// The blocks of `live_bytes`.
+    pub live_blocks: Option<u64>,
+    /// The blocks that were live at the moment of `peak_bytes`, as in the report.
+    pub blocks_at_peak: Option<u64>,
+    /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
+    pub refused_contexts: u64,
 }

@@ -1,7 +1,8 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
+use super::applied;
 use super::begin::{Outputs, begin, limit_bytes};
-use super::config::{self, Config, OnFull, Worker};
+use super::config::{Config, OnFull, Worker};
 use super::destinations::add;
 use super::destinations::initial::StartedDestination;
 #[cfg(feature = "perfetto")]
@@ -50,7 +51,6 @@ pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     })
 }
 
-/// Adds the settings of the flags to a running recording.
 fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
     let mut config = Config::default();
     flags.clone().apply(&mut config);
@@ -106,7 +106,7 @@ pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     let _active = state::hook_active();
     refuse_forked()?;
-    config.file_mode.map_or(Ok(0), config::file_mode)?;
+    config.file_mode.map_or(Ok(0), applied::file_mode)?;
     config.check_stacks()?;
     settings::report_unknown();
     if let Some(running) = recording::current().as_mut() {

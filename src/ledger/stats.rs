@@ -1,59 +1,13 @@
 //! Figures of the recording itself.
 
-#[cfg(tracking)]
-use super::in_process;
-#[cfg(tracking)]
+use super::{Stats, in_process};
 use crate::alloc::stats as allocator;
-#[cfg(tracking)]
 use crate::scopes::{self, tree};
-#[cfg(tracking)]
 use crate::stacks;
-#[cfg(tracking)]
 use crate::trace::sink::queue;
-#[cfg(tracking)]
 use crate::trace::worker::{self, Trailer};
-#[cfg(tracking)]
 use crate::trace::write::{buffer_pool, loss, state};
 
-/// Figures of the program's heap and of the recording itself:
-/// [`Ledger::stats`](crate::Ledger::stats), and [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the
-/// worker's last cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Whether events are being recorded.
-    pub recording: bool,
-    /// Recorded events that have a serial, since the start of the process.
-    pub events: u64,
-    /// Events lost since recording started, as far as the worker has seen.
-    pub lost_events: u64,
-    /// Bytes of event buffers in use.
-    pub buffer_bytes: u64,
-    /// Bytes the tracker itself takes, buffers included.
-    pub overhead_bytes: u64,
-    /// How often the allocator returned null to the program since recording started.
-    pub failed_allocations: u64,
-    /// Scopes that were left out of order.
-    pub scope_misuses: u64,
-    /// Destinations of the trace, beside its first file, that could not be reached, were lost or
-    /// were too slow, since the start of the process.
-    pub lost_destinations: u64,
-    /// Bytes in live blocks that were allocated since recording began. `None` if the events are not
-    /// analyzed in the process: without a report, a host, a control server,
-    /// [`LedgerBuilder::follow_forks`](crate::LedgerBuilder::follow_forks) and
-    /// [`LedgerBuilder::analyze_in_process`](crate::LedgerBuilder::analyze_in_process).
-    pub live_bytes: Option<u64>,
-    /// The most bytes that were live at once, in the same way.
-    pub peak_bytes: Option<u64>,
-    /// The blocks of `live_bytes`.
-    pub live_blocks: Option<u64>,
-    /// The blocks that were live at the moment of `peak_bytes`, as in the report.
-    pub blocks_at_peak: Option<u64>,
-    /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
-    pub refused_contexts: u64,
-}
-
-#[cfg(tracking)]
 impl Stats {
     /// The figures as of the last cycle; a few loads.
     pub(super) fn of_last_cycle() -> Self {
@@ -77,13 +31,11 @@ impl Stats {
 }
 
 /// All memory of the tracker: the blocks that its own code allocated, and its mapped pages.
-#[cfg(tracking)]
 fn overhead_bytes() -> u64 {
     allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes() + stacks::bytes()
 }
 
 /// The figures in the last event of a stream.
-#[cfg(tracking)]
 pub(super) fn trailer() -> Trailer {
     Trailer {
         overhead_bytes: overhead_bytes(),

@@ -1,7 +1,6 @@
 //! A call of the program without the tracker's threads.
 
-#[cfg(tracking)]
-use super::pause::{pause, resume};
+use super::operations::Paused;
 
 /// Calls `body` while the process has no thread of the tracker.
 ///
@@ -26,20 +25,6 @@ use super::pause::{pause, resume};
 /// can be made afterwards, as in a process that has left its PID namespace, the recording ends in this process; a watcher
 /// (`MEMLEDGER_WATCH=1`, `memledger run`) completes it.
 pub fn without_threads<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(tracking)]
-    let _paused = Paused(pause());
+    let _paused = Paused::new();
     body()
-}
-
-/// The threads begin again when it is dropped, also after a panic.
-#[cfg(tracking)]
-struct Paused(bool);
-
-#[cfg(tracking)]
-impl Drop for Paused {
-    fn drop(&mut self) {
-        if self.0 {
-            resume();
-        }
-    }
 }

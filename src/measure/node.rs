@@ -37,12 +37,10 @@ static LATEST: AtomicU32 = AtomicU32::new(0);
 const MAX_CHECKS: usize = 16;
 
 impl Node {
-    /// Its number in the tree.
     pub(super) fn number(self) -> u32 {
         self.number
     }
 
-    /// Its id on the wire.
     pub(super) fn id(self) -> i32 {
         tree::wire_id(self.number) as i32
     }

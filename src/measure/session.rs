@@ -8,6 +8,7 @@
 //!         the node's figures  since the beginning
 //! ```
 
+use super::Measured;
 use super::node::Node;
 use crate::error::{Error, Unmeasured};
 use crate::ledger::entry::{clone_for_caller, refuse_forked};
@@ -67,10 +68,8 @@ pub(crate) type Failure = Box<dyn FnOnce() -> Error>;
 
 impl MeasureSession {
     /// Begins to measure what this thread does, and all that enters its context from here on.
-    pub(crate) fn begin(
-        name: &'static str,
-        site: &'static Location<'static>,
-    ) -> Result<Self, Error> {
+    #[track_caller]
+    pub(crate) fn begin(name: &'static str) -> Result<Self, Error> {
         if is_untracked() {
             return Err(Error::Unmeasured(Unmeasured::TrackerCode));
         }
@@ -81,7 +80,24 @@ impl MeasureSession {
         })?;
         let captured_before = current::set_captured(false);
         let entered = current::enter_node(active.node.number());
+        let site = Location::caller();
         Ok(Self { captured_before, entered, site, active: Some(active) })
+    }
+
+    /// Ends the measurement of the code that has returned `value`.
+    pub(super) fn measured<R>(self, value: R) -> Result<Measured<R>, Error> {
+        let figures = self.end(|_| Ok(()))?;
+        Ok(Measured {
+            value,
+            allocations: figures.tally.allocations,
+            frees: figures.tally.frees,
+            reallocations: figures.tally.reallocations,
+            foreign_reallocations: figures.foreign_reallocations,
+            allocated_bytes: figures.tally.allocated_bytes,
+            live_blocks: figures.live_blocks,
+            live_bytes: figures.live_bytes,
+            peak_bytes: figures.peak_bytes,
+        })
     }
 
     /// Ends the measurement, and calls `judge` with the figures.

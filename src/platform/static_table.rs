@@ -12,13 +12,11 @@ impl<T: Sync + 'static, const N: usize> StaticTable<T, N> {
         Self([const { AtomicPtr::new(ptr::null_mut()) }; N])
     }
 
-    /// The entry with this number.
     pub(crate) fn get(&self, number: usize) -> Option<&'static T> {
         // SAFETY: only pointers to statics are stored there.
         unsafe { self.0.get(number)?.load(Ordering::SeqCst).as_ref() }
     }
 
-    /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
         (0..N).map_while(|number| self.get(number))
     }
@@ -46,7 +44,6 @@ impl<T: Sync + 'static, const N: usize> StaticTable<T, N> {
         })
     }
 
-    /// Sets the entry with this number.
     pub(crate) fn set(&self, number: usize, entry: &'static T) {
         if let Some(free) = self.0.get(number) {
             free.store(ptr::from_ref(entry).cast_mut(), Ordering::SeqCst);

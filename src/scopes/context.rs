@@ -1,14 +1,7 @@
 //! A context as a value that other threads can enter.
 
+use super::current::{self, ContextIds};
 use super::{Group, Name, ScopeGuard, Tag};
-#[cfg(tracking)]
-use super::{
-    current::{self, ContextIds},
-    misuse,
-    tree::NONE,
-};
-#[cfg(tracking)]
-use std::panic::Location;
 use std::thread::JoinHandle;
 
 /// The scopes and the tag a thread is in, as a value. Another thread, a job of a pool or a callback
@@ -37,18 +30,14 @@ use std::thread::JoinHandle;
 /// [`run`](Self::run) for a job of `rayon`.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
-    #[cfg(tracking)]
-    ids: ContextIds,
+    pub(super) ids: ContextIds,
 }
 
 impl Context {
     /// The scopes and the tag this thread is in. Costs a read of thread-local storage.
     #[inline]
     pub fn current() -> Self {
-        Self {
-            #[cfg(tracking)]
-            ids: current::capture(),
-        }
+        Self { ids: current::capture() }
     }
 
     /// Makes this the context of this thread until the guard is dropped. Costs 2 ns.
@@ -58,10 +47,7 @@ impl Context {
     #[inline]
     #[track_caller]
     pub fn enter(self) -> ScopeGuard {
-        #[cfg(tracking)]
-        return ScopeGuard::enter_context(self.ids);
-        #[cfg(not(tracking))]
-        ScopeGuard::enter("")
+        ScopeGuard::enter_context(self.ids)
     }
 
     /// Runs `body` in the context, on this thread.
@@ -87,33 +73,25 @@ impl Context {
 }
 
 /// Operations that futures and spans use.
-#[cfg(tracking)]
 impl Context {
-    /// The context of a thread that is in no scope and has no tag.
-    #[cfg(feature = "tracing")]
-    pub(super) const OUTERMOST: Self = Self { ids: ContextIds::ROOT };
-
-    /// Enters the scopes of the context, and its tag if it has one.
-    #[cfg(feature = "tracing")]
-    pub(super) fn enter_as_scope(self) -> current::Entered {
-        current::enter_stack(self.ids)
-    }
-
     /// The context with one more scope inside.
+    #[inline]
     pub(super) fn scope(self, name: Name) -> Self {
         Self { ids: current::with_scope(self.ids, name.as_str()) }
     }
 
     /// As [`scope`](Self::scope), with a tag of `group`.
+    #[inline]
     pub(super) fn scope_in_group(self, group: &'static Group, name: Name) -> Self {
         let (tag, group) = group.unnamed();
         // The scope is added to a context without a tag. Otherwise the tree would get a node that
         // is never used, for the pair of the new scope and the old tag.
-        let untagged = Self { ids: ContextIds { tag: NONE, ..self.ids } }.scope(name);
+        let untagged = Self { ids: self.ids.untagged() }.scope(name);
         Self { ids: current::with_tag(untagged.ids, group, tag) }
     }
 
     /// The context with another tag.
+    #[inline]
     pub(super) fn tagged(self, tag: Tag) -> Self {
         Self { ids: current::with_tag(self.ids, tag.group().node(), tag.name().as_str()) }
     }
@@ -134,32 +112,6 @@ impl Context {
         }
         let outer = current::swap(self.ids);
         let _suspend = Suspend { context: self, outer };
-        body()
-    }
-
-    /// Counts a misuse if this context is not `expected`.
-    pub(super) fn expect(self, expected: Self, site: &'static Location<'static>) {
-        if self.ids.context != expected.ids.context {
-            misuse::add(1, site);
-        }
-    }
-}
-
-#[cfg(not(tracking))]
-impl Context {
-    pub(super) fn scope(self, _: Name) -> Self {
-        self
-    }
-
-    pub(super) fn scope_in_group(self, _: &'static Group, _: Name) -> Self {
-        self
-    }
-
-    pub(super) fn tagged(self, _: Tag) -> Self {
-        self
-    }
-
-    pub(super) fn resume<R>(&mut self, body: impl FnOnce() -> R) -> R {
         body()
     }
 }

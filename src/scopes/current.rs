@@ -25,6 +25,16 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::ptr;
 
+/// A source location of the program.
+pub(super) type Site = &'static Location<'static>;
+
+/// Where the program has called the function that is running.
+#[inline]
+#[track_caller]
+pub(super) fn here() -> Site {
+    Location::caller()
+}
+
 /// The numbers of a scope stack, of a tag, and of the context of both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextIds {
@@ -36,6 +46,11 @@ pub(crate) struct ContextIds {
 impl ContextIds {
     /// The context of a thread that is in no scope and has no tag.
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
+
+    /// The same stack without the tag.
+    pub(super) fn untagged(self) -> Self {
+        Self { tag: NONE, ..self }
+    }
 }
 
 /// PERF: the three numbers are separate words, and each is always stored and loaded alone. If a
@@ -75,7 +90,6 @@ pub(crate) fn context() -> u32 {
     current().map_or(ROOT, |current| current.context.get())
 }
 
-/// The number of the current scope stack.
 pub(crate) fn stack() -> u32 {
     current().map_or(ROOT, |current| current.stack.get())
 }
@@ -113,7 +127,7 @@ impl Entered {
     /// Makes this restore the context that `outer` would have restored, because `outer` was left
     /// first.
     #[cfg(feature = "tracing")]
-    pub(crate) fn skip(&mut self, outer: Self) {
+    pub(super) fn skip(&mut self, outer: Self) {
         self.before = outer.before;
     }
 }
@@ -136,7 +150,6 @@ pub(crate) fn enter_tag(group: u32, name: &'static str) -> Entered {
     current.enter(current.with_tag(current.ids(), group, name))
 }
 
-/// Enters a scope and a tag.
 #[inline(always)]
 pub(crate) fn enter_with_tag(
     name: &'static str,
@@ -222,9 +235,16 @@ pub(crate) fn swap(ids: ContextIds) -> ContextIds {
     before
 }
 
+/// Counts a misuse if this is another context than `expected`.
+pub(super) fn expect(ids: ContextIds, expected: ContextIds, site: Site) {
+    if ids.context != expected.context {
+        misuse::add(1, site);
+    }
+}
+
 /// The context of the scope `name` inside `ids`. Counts one entry; resuming the future or span that
 /// has the context counts no more entries.
-pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
+pub(super) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
     let Some(current) = current() else { return ids };
     current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
 }

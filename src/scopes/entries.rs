@@ -26,13 +26,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 /// program's data.
 pub(super) const SLOTS: usize = 64;
 
-/// Bits of a word that hold the node.
 const NODE_BITS: u32 = tree::CAPACITY.trailing_zeros();
 /// One entry in a word. NOTE: the count is in the upper bits, so that it does not change the node
 /// when it wraps after 2^46 entries.
 const ONE_ENTRY: u64 = 1 << NODE_BITS;
 
-/// The counters of one thread.
 #[repr(C, align(128))]
 pub(super) struct Counters {
     words: [AtomicU64; SLOTS],
@@ -59,7 +57,6 @@ static MAPPED: AtomicU64 = AtomicU64::new(0);
 const CHUNK: usize = 16 << 10;
 const PER_CHUNK: usize = CHUNK / size_of::<Counters>();
 
-/// The number of bytes of all tables.
 pub(super) fn bytes() -> u64 {
     MAPPED.load(Ordering::Relaxed)
 }

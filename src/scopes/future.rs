@@ -1,10 +1,9 @@
 //! Futures that have a context of their own.
 #![expect(unsafe_code, reason = "a pinned field")]
 
+use super::current::{self, Site};
 use super::{Context, Group, Name, Tag};
 use std::mem::ManuallyDrop;
-#[cfg(tracking)]
-use std::panic::Location;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
@@ -60,14 +59,7 @@ pub trait AllocScope: Future + Sized {
     /// Polls and drops this future in `context`.
     #[track_caller]
     fn in_context(self, context: Context) -> Scoped<Self> {
-        Scoped {
-            future: ManuallyDrop::new(self),
-            context,
-            #[cfg(tracking)]
-            first: context,
-            #[cfg(tracking)]
-            site: Location::caller(),
-        }
+        Scoped { future: ManuallyDrop::new(self), context, first: context, site: current::here() }
     }
 }
 
@@ -86,10 +78,8 @@ pub struct Scoped<F> {
     future: ManuallyDrop<F>,
     /// The context for the next poll.
     context: Context,
-    #[cfg(tracking)]
     first: Context,
-    #[cfg(tracking)]
-    site: &'static Location<'static>,
+    site: Site,
 }
 
 impl<F: Future> Future for Scoped<F> {
@@ -102,9 +92,8 @@ impl<F: Future> Future for Scoped<F> {
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let polled = this.context.resume(|| future.poll(waker));
-        #[cfg(tracking)]
         if polled.is_ready() {
-            this.context.expect(this.first, this.site);
+            current::expect(this.context.ids, this.first.ids, this.site);
         }
         polled
     }

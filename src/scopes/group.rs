@@ -1,9 +1,6 @@
 //! Groups: the owners of memory.
 
-#[cfg(tracking)]
-use super::tree::{self, NodeKind};
-#[cfg(tracking)]
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::tree::{GroupNode, NodeNumber};
 
 /// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes
 /// them.
@@ -11,20 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Group {
     name: &'static str,
     parent: Option<&'static Group>,
-    /// Its node in the tree of contexts; 0 before its first use.
-    #[cfg(tracking)]
-    node: AtomicU32,
+    node: GroupNode,
 }
 
 impl Group {
     #[doc(hidden)]
     pub const fn new(name: &'static str, parent: Option<&'static Group>) -> Self {
-        Self {
-            name,
-            parent,
-            #[cfg(tracking)]
-            node: AtomicU32::new(tree::NONE),
-        }
+        Self { name, parent, node: GroupNode::new() }
     }
 
     /// Its name.
@@ -37,27 +27,14 @@ impl Group {
         self.parent
     }
 
-    #[cfg(tracking)]
     #[inline]
-    pub(crate) fn node(&'static self) -> u32 {
-        #[cold]
-        fn find(group: &'static Group) -> u32 {
-            let parent = group.parent.map_or(tree::NONE, Group::node);
-            let node = tree::find_or_add(NodeKind::Group, parent, tree::NONE, group.name);
-            let node = node.unwrap_or(tree::NONE);
-            group.node.store(node, Ordering::Relaxed);
-            node
-        }
-        match self.node.load(Ordering::Relaxed) {
-            tree::NONE => find(self),
-            node => node,
-        }
+    pub(crate) fn node(&'static self) -> NodeNumber {
+        self.node.number(self)
     }
 
     /// The name and the group node of the tag for memory of this group that has no tag of its own.
-    #[cfg(tracking)]
     #[inline]
-    pub(crate) fn unnamed(&'static self) -> (&'static str, u32) {
+    pub(crate) fn unnamed(&'static self) -> (&'static str, NodeNumber) {
         ("Unnamed", self.node())
     }
 }

@@ -10,24 +10,20 @@
 //! the event.
 
 mod context;
-#[cfg(tracking)]
 pub(crate) mod current;
-#[cfg(tracking)]
 mod entries;
-#[cfg(tracking)]
 pub(crate) mod events;
 mod future;
 mod group;
-#[cfg(tracking)]
 pub(crate) mod misuse;
 mod name;
 mod scope;
 #[cfg(feature = "tracing")]
+mod span_scopes;
+#[cfg(feature = "tracing")]
 mod spans;
-#[cfg(tracking)]
 mod switch;
 mod tag;
-#[cfg(tracking)]
 pub(crate) mod tree;
 
 pub use context::{Context, spawn};
@@ -41,13 +37,10 @@ pub use scope::ScopeGuard;
 pub use spans::ScopeLayer;
 pub use tag::{Tag, tagged};
 
-#[cfg(tracking)]
 pub(crate) use events::{CHANNEL, FREE_CHANNEL};
-#[cfg(tracking)]
 pub(crate) use switch::{is_current, switch};
 
 /// The number of bytes in use by the tree and by the entry counters of threads.
-#[cfg(tracking)]
 pub(crate) fn bytes() -> u64 {
     tree::bytes() + entries::bytes()
 }

@@ -1,7 +1,6 @@
 //! Names of scopes, groups and tags, which live as long as the program.
 
-#[cfg(tracking)]
-use crate::trace::write::untracked;
+use super::tree;
 
 /// A name: a literal, or an interned text. It is never freed.
 ///
@@ -33,25 +32,15 @@ impl Name {
     ///
     /// Searches a table that all threads share, so keep the result. The table has room for 262 142
     /// names and contexts together. When it is full, each new text becomes `(other)`.
+    #[inline]
     pub fn intern(text: &str) -> Self {
-        #[cfg(tracking)]
-        return Self(super::tree::intern(text));
-        #[cfg(not(tracking))]
-        {
-            let _ = text;
-            Self("(other)")
-        }
+        Self(tree::intern(text))
     }
 
     /// [Interns](Self::intern) a UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
+    #[inline]
     pub fn intern_utf16(units: &[u16]) -> Self {
-        #[cfg(tracking)]
-        return untracked(|| Self::intern(&String::from_utf16_lossy(units)));
-        #[cfg(not(tracking))]
-        {
-            let _ = units;
-            Self("(other)")
-        }
+        Self(tree::intern_utf16(units))
     }
 
     /// The text.
@@ -61,6 +50,7 @@ impl Name {
 }
 
 impl From<&'static str> for Name {
+    #[inline]
     fn from(name: &'static str) -> Self {
         Self(name)
     }
@@ -68,6 +58,7 @@ impl From<&'static str> for Name {
 
 /// [`Name::intern`].
 impl From<&String> for Name {
+    #[inline]
     fn from(name: &String) -> Self {
         Self::intern(name)
     }
@@ -75,6 +66,7 @@ impl From<&String> for Name {
 
 /// [`Name::intern`].
 impl From<String> for Name {
+    #[inline]
     fn from(name: String) -> Self {
         Self::intern(&name)
     }
@@ -82,6 +74,7 @@ impl From<String> for Name {
 
 /// [`Name::intern_utf16`].
 impl From<&[u16]> for Name {
+    #[inline]
     fn from(name: &[u16]) -> Self {
         Self::intern_utf16(name)
     }

@@ -1,14 +1,8 @@
 //! Scopes: where in the program an allocation happens.
 
-use super::{Group, Name};
-#[cfg(tracking)]
-use super::{
-    Tag,
-    current::{self, ContextIds, Entered},
-};
+use super::current::{self, ContextIds, Entered, Site};
+use super::{Group, Name, Tag};
 use std::marker::PhantomData;
-#[cfg(tracking)]
-use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Makes a guard not `Send`, so that it cannot move to another thread. The error of the compiler
@@ -44,10 +38,8 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
-    #[cfg(tracking)]
     entered: Entered,
-    #[cfg(tracking)]
-    site: &'static Location<'static>,
+    site: Site,
     _not_send: PhantomData<dyn ForFuturesUseTheirMethodAllocScopeForThreadsUseContext>,
 }
 
@@ -56,14 +48,13 @@ impl Unpin for ScopeGuard {}
 impl UnwindSafe for ScopeGuard {}
 impl RefUnwindSafe for ScopeGuard {}
 
-#[cfg(tracking)]
 impl ScopeGuard {
     /// Enters a scope on this thread. Entering and leaving cost 2 to 3 ns, from the second time on
     /// this thread (`cargo bench --bench hook -- scopes`).
     #[inline]
     #[track_caller]
     pub fn enter(name: impl Into<Name>) -> Self {
-        let site = Location::caller();
+        let site = current::here();
         Self::new(current::enter(name.into().as_str(), site), site)
     }
 
@@ -73,56 +64,33 @@ impl ScopeGuard {
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
         let (tag, group) = group.unnamed();
-        let site = Location::caller();
+        let site = current::here();
         Self::new(current::enter_with_tag(name.into().as_str(), group, tag, site), site)
     }
 
     #[inline]
     #[track_caller]
     pub(super) fn enter_tag(tag: Tag) -> Self {
-        Self::new(current::enter_tag(tag.group().node(), tag.name().as_str()), Location::caller())
+        Self::new(current::enter_tag(tag.group().node(), tag.name().as_str()), current::here())
     }
 
     #[inline]
     #[track_caller]
     pub(super) fn enter_context(ids: ContextIds) -> Self {
-        Self::new(current::enter_context(ids), Location::caller())
+        Self::new(current::enter_context(ids), current::here())
     }
 
     #[inline]
-    fn new(entered: Entered, site: &'static Location<'static>) -> Self {
+    fn new(entered: Entered, site: Site) -> Self {
         Self { entered, site, _not_send: PhantomData }
     }
 }
 
-#[cfg(tracking)]
 impl Drop for ScopeGuard {
     #[inline]
     fn drop(&mut self) {
         current::leave(self.entered, self.site);
     }
-}
-
-#[cfg(not(tracking))]
-impl ScopeGuard {
-    /// Does nothing: tracking is compiled out.
-    #[inline]
-    pub fn enter(name: impl Into<Name>) -> Self {
-        let _ = name;
-        Self { _not_send: PhantomData }
-    }
-
-    /// Does nothing: tracking is compiled out.
-    #[inline]
-    pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
-        let _ = (group, name);
-        Self { _not_send: PhantomData }
-    }
-}
-
-#[cfg(not(tracking))]
-impl Drop for ScopeGuard {
-    fn drop(&mut self) {}
 }
 
 /// Enters a scope on this thread.

@@ -1,22 +1,7 @@
 //! Scopes from `tracing` spans.
 
-#[cfg(tracking)]
-use super::{
-    Context, Name,
-    current::{self, Entered},
-    misuse,
-};
-#[cfg(tracking)]
-use crate::trace::write::untracked;
-#[cfg(tracking)]
-use std::{cell::RefCell, fmt, panic::Location};
-use tracing_core::Subscriber;
-#[cfg(tracking)]
-use tracing_core::field::{Field, Visit};
-#[cfg(tracking)]
-use tracing_core::span::{Attributes, Id, Record};
-use tracing_subscriber::Layer;
-use tracing_subscriber::registry::LookupSpan;
+use super::current;
+use super::span_scopes::SpanScopes;
 
 /// A layer of `tracing-subscriber` that makes a scope of each span: allocations inside a span are
 /// in a scope with the span's name.
@@ -54,39 +39,22 @@ use tracing_subscriber::registry::LookupSpan;
 /// of the program, so choose fields with thousands of values, not millions.
 #[derive(Debug)]
 pub struct ScopeLayer {
-    #[cfg(tracking)]
-    fields: Vec<&'static str>,
-    #[cfg(tracking)]
-    site: &'static Location<'static>,
+    pub(super) scopes: SpanScopes,
 }
 
 impl ScopeLayer {
     /// A layer that makes a scope of each span.
     #[track_caller]
     pub fn new() -> Self {
-        Self {
-            #[cfg(tracking)]
-            fields: Vec::new(),
-            #[cfg(tracking)]
-            site: Location::caller(),
-        }
+        Self { scopes: SpanScopes::new(current::here()) }
     }
 
     /// Makes a second scope, inside the scope of the span, from the value of this field. If a span
     /// has several of the chosen fields, only the first of them is used.
     #[must_use]
-    pub fn instance_field(self, name: &'static str) -> Self {
-        #[cfg(tracking)]
-        {
-            let Self { mut fields, site } = self;
-            fields.push(name);
-            Self { fields, site }
-        }
-        #[cfg(not(tracking))]
-        {
-            let _ = name;
-            self
-        }
+    pub fn instance_field(mut self, name: &'static str) -> Self {
+        self.scopes.add_field(name);
+        self
     }
 }
 
@@ -94,191 +62,5 @@ impl Default for ScopeLayer {
     #[track_caller]
     fn default() -> Self {
         Self::new()
-    }
-}
-
-#[cfg(not(tracking))]
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {}
-
-#[cfg(tracking)]
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
-    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, registry: Registry<'_, S>) {
-        let Some(span_ref) = registry.span(id) else { return };
-        let outer = match span_ref.parent() {
-            Some(parent) if !span.is_contextual() => {
-                let contexts =
-                    parent.extensions().get::<SpanContexts>().map(|contexts| contexts.context);
-                contexts.unwrap_or_else(Context::current)
-            }
-            None if span.is_root() => Context::OUTERMOST,
-            _ => Context::current(),
-        };
-        let named = outer.scope(Name::new(span.metadata().name()));
-        let mut value = Value::of(&self.fields);
-        span.record(&mut value);
-        span_ref.extensions_mut().replace(SpanContexts { named, context: value.inside(named) });
-    }
-
-    fn on_record(&self, id: &Id, values: &Record<'_>, registry: Registry<'_, S>) {
-        let mut value = Value::of(&self.fields);
-        values.record(&mut value);
-        if value.found
-            && let Some(span) = registry.span(id)
-            && let Some(contexts) = span.extensions_mut().get_mut::<SpanContexts>()
-        {
-            contexts.context = value.inside(contexts.named);
-        }
-    }
-
-    fn on_enter(&self, id: &Id, registry: Registry<'_, S>) {
-        if let Some(contexts) = contexts(id, &registry) {
-            let _ = ENTERED_SPANS.try_with(|entered| entered.push(id, contexts.context));
-        }
-    }
-
-    fn on_exit(&self, id: &Id, registry: Registry<'_, S>) {
-        let was_entered = ENTERED_SPANS.try_with(|entered| entered.remove(id, self.site));
-        if was_entered == Ok(false) && contexts(id, &registry).is_some() {
-            // Another thread has entered the span.
-            misuse::add(1, self.site);
-        }
-    }
-}
-
-#[cfg(tracking)]
-type Registry<'a, S> = tracing_subscriber::layer::Context<'a, S>;
-
-/// The contexts of a span, which the registry stores with it.
-#[cfg(tracking)]
-#[derive(Clone, Copy)]
-struct SpanContexts {
-    /// The context with the scope of the span's name.
-    named: Context,
-    /// The context that the span enters: `named`, and inside it the scope of the chosen field's
-    /// value, if the span has one.
-    context: Context,
-}
-
-#[cfg(tracking)]
-fn contexts<S: Subscriber + for<'a> LookupSpan<'a>>(
-    id: &Id,
-    registry: &Registry<'_, S>,
-) -> Option<SpanContexts> {
-    registry.span(id)?.extensions().get::<SpanContexts>().copied()
-}
-
-#[cfg(tracking)]
-thread_local! {
-    static ENTERED_SPANS: EnteredSpans = const { EnteredSpans(RefCell::new(Vec::new())) };
-}
-
-/// The spans that this thread has entered; the last entered span is last.
-#[cfg(tracking)]
-struct EnteredSpans(RefCell<Vec<(Id, Entered)>>);
-
-#[cfg(tracking)]
-impl EnteredSpans {
-    fn push(&self, id: &Id, context: Context) {
-        let mut entered = self.0.borrow_mut();
-        if entered.len() == entered.capacity() {
-            // Memory of the tracker itself is not recorded.
-            untracked(|| entered.reserve(16));
-        }
-        entered.push((id.clone(), context.enter_as_scope()));
-    }
-
-    /// Leaves a span; `false` if it was not entered.
-    fn remove(&self, id: &Id, site: &'static Location<'static>) -> bool {
-        let mut entered = self.0.borrow_mut();
-        let Some(at) = entered.iter().rposition(|(one, _)| one == id) else { return false };
-        let (_, entered_span) = entered.remove(at);
-        match entered.get_mut(at) {
-            // A span that was entered after this one is still open. When it is left, it must
-            // restore the context from before this span.
-            Some((_, inner)) => inner.skip(entered_span),
-            None => current::leave(entered_span, site),
-        }
-        true
-    }
-}
-
-#[cfg(tracking)]
-impl Drop for EnteredSpans {
-    fn drop(&mut self) {
-        untracked(|| drop(self.0.take()));
-    }
-}
-
-/// The text of the first of the chosen fields that a span has.
-#[cfg(tracking)]
-struct Value<'a> {
-    fields: &'a [&'static str],
-    found: bool,
-    text: [u8; 256],
-    size: usize,
-}
-
-#[cfg(tracking)]
-impl<'a> Value<'a> {
-    fn of(fields: &'a [&'static str]) -> Self {
-        Self { fields, found: false, text: [0; 256], size: 0 }
-    }
-
-    fn inside(&self, named: Context) -> Context {
-        let text = self.text.get(..self.size).unwrap_or_default();
-        match str::from_utf8(text) {
-            Ok(text) if self.found => named.scope(Name::intern(text)),
-            _ => named,
-        }
-    }
-}
-
-#[cfg(tracking)]
-impl Visit for Value<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if !self.found && self.fields.contains(&field.name()) {
-            self.found = true;
-            // An error means that the rest was cut off.
-            let _ = fmt::write(self, format_args!("{value:?}"));
-        }
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
-    }
-}
-
-#[cfg(tracking)]
-impl fmt::Write for Value<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.text.get_mut(self.size..).unwrap_or_default();
-        let fits = text.floor_char_boundary(room.len());
-        for (to, from) in room.iter_mut().zip(text.as_bytes().iter().take(fits)) {
-            *to = *from;
-        }
-        self.size += fits;
-        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
-    }
-}
-
-#[cfg(all(test, tracking))]
-mod tests {
-    use super::*;
-    use std::fmt::Write;
-
-    #[test]
-    fn a_value_is_cut_off_between_characters() {
-        for (texts, kept) in [
-            (&["short"][..], "short".to_owned()),
-            (&[], String::new()),
-            (&["é".repeat(200).as_str()], "é".repeat(128)),
-            (&["a", "é".repeat(200).as_str(), "b"], format!("a{}b", "é".repeat(127))),
-        ] {
-            let mut value = Value::of(&[]);
-            let results = texts.iter().map(|text| value.write_str(text)).collect::<Vec<_>>();
-            assert_eq!(str::from_utf8(&value.text[..value.size]).unwrap(), kept);
-            let whole = texts.concat() == kept;
-            assert_eq!(results.iter().all(Result::is_ok), whole);
-        }
     }
 }

@@ -1,8 +1,6 @@
 //! Tags: the purpose of memory.
 
-#[cfg(tracking)]
-use super::ScopeGuard;
-use super::{Group, Name};
+use super::{Group, Name, ScopeGuard};
 
 /// The purpose of memory: a group, which owns it, and a name.
 ///
@@ -47,7 +45,6 @@ impl Tag {
     }
 
     /// Its name, if it has one of its own.
-    #[cfg(tracking)]
     pub(crate) const fn own_name(self) -> Option<Name> {
         self.name
     }
@@ -94,9 +91,6 @@ macro_rules! tag {
 /// From the second call on a thread, it costs about as much as a scope.
 #[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
-    #[cfg(tracking)]
     let _entered = ScopeGuard::enter_tag(tag);
-    #[cfg(not(tracking))]
-    let _ = tag;
     body()
 }

@@ -35,9 +35,13 @@ pub(crate) use stack::is_within;
 pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};
 
+use super::Group;
 use crate::platform::os;
+use crate::trace::write::untracked;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+pub(crate) type NodeNumber = u32;
 
 /// The context of a thread that is in no scope.
 pub(crate) const ROOT: u32 = 0;
@@ -57,12 +61,10 @@ pub(crate) const PROGRAM_NODES: usize = CAPACITY - FIRST as usize;
 /// The first id of nodes in the stream, above the ids that Unreal gives to its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
 
-/// The id of a node in events.
 pub(crate) const fn wire_id(node: u32) -> u32 {
     WIRE_BASE + node
 }
 
-/// The node with this id in events.
 #[cfg(feature = "perfetto")]
 pub(super) const fn node_of_wire(wire: u32) -> Option<u32> {
     wire.checked_sub(WIRE_BASE)
@@ -111,7 +113,6 @@ pub(crate) fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Counts a request for a node that is refused.
 #[cold]
 fn count_refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
@@ -189,6 +190,34 @@ impl Node {
     }
 }
 
+/// The number of one group; 0 before its first use.
+#[derive(Debug)]
+pub(super) struct GroupNode(AtomicU32);
+
+impl GroupNode {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+
+    /// The number of `group`, whose field this is.
+    #[inline]
+    pub(super) fn number(&'static self, group: &'static Group) -> u32 {
+        match self.0.load(Ordering::Relaxed) {
+            NONE => self.find(group),
+            node => node,
+        }
+    }
+
+    #[cold]
+    fn find(&'static self, group: &'static Group) -> u32 {
+        let parent = group.parent().map_or(NONE, Group::node);
+        let node = find_or_add(NodeKind::Group, parent, NONE, group.name());
+        let node = node.unwrap_or(NONE);
+        self.0.store(node, Ordering::Relaxed);
+        node
+    }
+}
+
 /// The number of this node; adds the node if it is new. If the table is full, returns `None`, and
 /// counts the refusal.
 pub(crate) fn find_or_add(
@@ -202,6 +231,11 @@ pub(crate) fn find_or_add(
         count_refused();
     }
     found
+}
+
+/// The interned copy of UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
+pub(super) fn intern_utf16(units: &[u16]) -> &'static str {
+    untracked(|| intern(&String::from_utf16_lossy(units)))
 }
 
 /// The interned copy of `text`. If the table is full, returns `(other)`, and counts the refusal.
@@ -310,7 +344,6 @@ fn node(number: u32) -> Option<&'static Node> {
     Table::get()?.node(number)
 }
 
-/// The parent of a node that is ready.
 pub(super) fn parent_of(number: u32) -> u32 {
     node(number).map_or(NONE, |node| node.parent.load(Ordering::Relaxed))
 }

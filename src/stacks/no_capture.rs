@@ -1,29 +1,16 @@
 //! Platforms on which no stacks are taken.
 
 use super::tree::NO_STACK;
+use crate::nothing::{Nothing, does_nothing};
 use crate::trace::write::ThreadSlot;
 
 /// Whether stacks can be taken.
 pub(crate) const SUPPORTED: bool = false;
 
-/// The registers in a function.
-#[derive(Clone, Copy)]
-pub(crate) struct Registers;
+pub(crate) type Registers = Nothing;
 
 impl Registers {
-    #[inline(always)]
-    pub(crate) fn here() -> Self {
-        Self
-    }
-}
-
-#[inline(always)]
-pub(crate) fn take(_slot: &ThreadSlot, _size: usize, _at: &Registers) -> u32 {
-    NO_STACK
-}
-
-pub(crate) fn bytes() -> u64 {
-    0
+    does_nothing! { pub(crate) fn here() -> Self; }
 }
 
 /// A change of the list of modules.
@@ -35,16 +22,11 @@ pub(crate) enum Change {
     Unloaded { base: u64 },
 }
 
-pub(crate) fn refresh_modules() -> std::io::Result<()> {
-    Ok(())
+does_nothing! {
+    pub(crate) fn take(&ThreadSlot, usize, &Registers) -> u32 = NO_STACK;
+    pub(crate) fn bytes() -> u64;
+    pub(crate) fn refresh_modules() -> std::io::Result<()> = Ok(());
+    pub(crate) fn changes_after(usize) -> Vec<(u32, Change)>;
+    pub(crate) fn loader_state() -> Option<u64>;
+    pub(super) fn forget();
 }
-
-pub(crate) fn changes_after(_visited: usize) -> Vec<(u32, Change)> {
-    Vec::new()
-}
-
-pub(crate) fn loader_state() -> Option<u64> {
-    None
-}
-
-pub(super) fn forget() {}

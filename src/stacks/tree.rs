@@ -230,7 +230,6 @@ fn find_or_add(parent: u32, frame: Frame) -> Option<u32> {
     }
 }
 
-/// The frame of a node.
 pub(crate) fn frame(node: u32) -> Frame {
     frame_of(node).map_or(Frame(0), |(frame, _)| frame)
 }

@@ -16,9 +16,12 @@ use std::path::Path;
 /// A module, and what it may name besides itself. The first row that fits a file counts. What other crates a module
 /// names is in [`CRATES`].
 const LAYERS: &[(&str, &[&str])] = &[
+    ("nothing", &[]),
+    // A file there is what the file of the same path is without a tracker.
+    ("disabled", &["error", "ledger", "nothing", "perfetto", "scopes"]),
     ("error", &[]),
     // The one call upwards: the system runs this before `main`.
-    ("platform", &["error", "ledger::environment::start_before_main"]),
+    ("platform", &["error", "nothing", "ledger::environment::start_before_main"]),
     ("trace::write", &["platform"]),
     ("trace::sink", &["error", "platform", "trace::write::ReentrancyGuard"]),
     ("trace::worker", &["error", "platform", "trace::sink", "trace::write"]),
@@ -40,7 +43,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["error", "platform", "trace::sink::tcp::Address", "trace::write::ReentrancyGuard"],
     ),
     ("scopes", &["platform", "events::channel", "trace::write", "trace::worker"]),
-    ("stacks", &["error", "platform", "events::channel", "trace::write", "trace::worker"]),
+    (
+        "stacks",
+        &["error", "nothing", "platform", "events::channel", "trace::write", "trace::worker"],
+    ),
     (
         "alloc",
         &["scopes", "stacks", "platform", "events::channel", "trace::write", "trace::worker"],
@@ -61,8 +67,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "track_event",
         ],
     ),
-    // What stands in for the tracker, in the layers that it has a part in.
-    ("disabled", &["error", "ledger", "perfetto"]),
     (
         "ledger",
         &[
@@ -110,6 +114,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/record.rs",
     "src/alloc/stats.rs",
     "src/alloc/tracker.rs",
+    "src/alloc/tracking_allocator.rs",
     "src/scopes/entries.rs",
     "src/scopes/misuse.rs",
     "src/scopes/switch.rs",
@@ -268,6 +273,7 @@ const OURS: &[&str] = &[
     "TrackValue",
     "Values",
     "Visitor",
+    "WireKind",
 ];
 
 /// Names that macros use for a type of ours.
@@ -321,6 +327,59 @@ fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
     }
     assert!(found > 300, "only {found} impls were found, so this test does not look");
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// A file of `src/disabled` has the path of the one that it stands for, and `examples/tests/api.rs`, which is run with a
+/// tracker and without, calls each public function and macro of the files that both have.
+#[test]
+fn the_api_is_the_same_without_a_tracker() {
+    let files = sources("src");
+    let test = sources("examples/tests").remove(0).1;
+    let mut missing = Vec::new();
+    for (file, code) in files.iter().filter(|(file, _)| file.starts_with("src/disabled")) {
+        let twin = file.replace("/disabled", "");
+        assert!(files.iter().any(|(other, _)| *other == twin), "{file} stands for no file");
+        for path in code.split("#[path = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let shared = format!("src/{}", path.trim_start_matches("../"));
+            // They need features, with which their doc tests run in both ways.
+            if ["c_malloc.rs", "spans.rs", "tracing_session.rs"]
+                .iter()
+                .any(|of| shared.ends_with(of))
+            {
+                continue;
+            }
+            let (_, code) = files.iter().find(|(other, _)| *other == shared).expect("a file");
+            missing.extend(
+                public_names(code)
+                    .filter(|name| {
+                        *name != "pprof"
+                            && !test.contains(&format!("{name}("))
+                            && !test.contains(&format!("{name}!"))
+                    })
+                    .map(str::to_owned),
+            );
+        }
+    }
+    assert!(missing.is_empty(), "not in examples/tests/api.rs: {missing:?}");
+}
+
+/// The functions and macros of a file that its documentation has.
+fn public_names(code: &str) -> impl Iterator<Item = &str> {
+    let mut attributes = String::new();
+    code.lines().filter_map(move |line| {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with("#[") {
+            attributes += line;
+            return None;
+        }
+        let before = std::mem::take(&mut attributes);
+        let line =
+            line.strip_prefix("pub const fn ").or(line.strip_prefix("pub fn ")).or_else(|| {
+                line.strip_prefix("macro_rules! ").filter(|_| before.contains("macro_export"))
+            })?;
+        let end = line.find(|c: char| !(c.is_alphanumeric() || c == '_'))?;
+        (!before.contains("doc(hidden)")).then_some(&line[..end])
+    })
 }
 
 #[test]

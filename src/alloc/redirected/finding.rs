@@ -167,7 +167,6 @@ impl Outcome {
     }
 }
 
-/// Whether a name is one of an allocator.
 fn is_of_interest(name: &[u8]) -> bool {
     let mut families = roles::OF_ALLOCATORS.iter().chain([&roles::OPERATORS, &roles::OF_C]);
     // PERF: most names of a large program are longer.

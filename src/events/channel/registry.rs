@@ -1,7 +1,7 @@
 //! The table of all channels of the program, and the states that settings request.
 
 use super::Channel;
-use super::preset::expand;
+use super::presets::expand;
 use super::requested::RequestedStates;
 use crate::error::Error;
 use crate::platform::static_table::StaticTable;
@@ -9,7 +9,7 @@ use crate::trace::worker::Importants;
 use memledger_format::channel::{id, is_name, no_name};
 use memledger_format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
@@ -27,28 +27,91 @@ static SETTING: RequestedStates = RequestedStates::new();
 /// The states that [`switch`] has requested for names without a channel.
 static SWITCHED: RequestedStates = RequestedStates::new();
 
+/// What the tracker keeps in a channel.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The id of the channel in Unreal's streams.
+    id: u32,
+    on_by_default: bool,
+    state: AtomicU8,
+    turned_off: AtomicU32,
+    /// Called after each change, with whether the channel is on.
+    watcher: Option<fn(bool)>,
+}
+
+impl Entry {
+    pub(super) const fn new(name: &str) -> Self {
+        Self {
+            id: id(name),
+            on_by_default: false,
+            state: AtomicU8::new(NEW),
+            turned_off: AtomicU32::new(0),
+            watcher: None,
+        }
+    }
+}
+
+/// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
+// SAFETY: the section holds pointers to functions of this form, called once each when the program or the library is
+// loaded. The number puts them before the function that starts a recording. An attribute has no effect on code that
+// forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __before_main {
+    ($body:expr) => {
+        #[used]
+        #[unsafe(link_section = ".init_array.00098")]
+        static BEFORE_MAIN: extern "C" fn() = {
+            extern "C" fn before_main() {
+                $body
+            }
+            before_main
+        };
+    };
+}
+
 impl Channel {
+    /// Makes it known before its first use. Costs a few loads for each channel that is known already.
+    #[doc(hidden)]
+    pub fn add(&'static self) {
+        self.find_or_claim_entry();
+    }
+
+    /// The id of the channel in Unreal's streams.
+    #[doc(hidden)]
+    pub const fn id(&self) -> u32 {
+        self.entry.id
+    }
+
     /// A channel of the tracker, which only settings turn on.
     pub(crate) const fn ours(name: &'static str) -> Self {
         Self::new(name, true)
     }
 
+    #[cfg(feature = "perfetto")]
+    pub(crate) fn by_id(id: u32) -> Option<&'static Self> {
+        all().find(|channel| channel.entry.id == id)
+    }
+
     /// A channel of the program; `watcher` is called after each change.
     #[cfg(feature = "perfetto")]
     pub(crate) const fn watched(name: &'static str, watcher: fn(bool)) -> Self {
-        Self { watcher: Some(watcher), ..Self::new(name, false) }
+        let mut channel = Self::new(name, false);
+        channel.entry.watcher = Some(watcher);
+        channel
     }
 
-    /// A channel that is on by default.
     pub(crate) const fn on_by_default(name: &'static str) -> Self {
-        Self { on_by_default: true, ..Self::new(name, false) }
+        let mut channel = Self::new(name, false);
+        channel.entry.on_by_default = true;
+        channel
     }
 
     /// Adds the channel to the table; returns whether it is enabled.
     #[cold]
-    pub(super) fn register(&'static self) -> bool {
+    fn register(&'static self) -> bool {
         self.find_or_claim_entry();
-        self.state.load(Ordering::Relaxed) == ON
+        self.entry.state.load(Ordering::Relaxed) == ON
     }
 
     /// Adds the channel to the table if it is not there, and leaves its state alone; returns `false` if the table is
@@ -58,14 +121,14 @@ impl Channel {
     }
 
     /// Adds the channel to the table if it is not there; returns `false` if the table is full.
-    pub(super) fn find_or_claim_entry(&'static self) -> bool {
+    fn find_or_claim_entry(&'static self) -> bool {
         let known = self.list();
         // NOTE: the request is read after the channel is in the table. So a setting that is applied
         // at the same time either finds the channel in the table, or is read here.
         let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
         // A state that was set at the same time takes precedence.
-        let set = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
+        let set = self.entry.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
         if set.is_ok() && !known {
             REFUSED.fetch_add(1, Ordering::Relaxed);
         }
@@ -75,7 +138,7 @@ impl Channel {
     /// Whether the channel is off; `false` while its state is new. Costs one relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == OFF
+        self.entry.state.load(Ordering::Relaxed) == OFF
     }
 
     /// Turns it on or off, read-only or not. A channel stays off if the table has no room for it;
@@ -84,37 +147,59 @@ impl Channel {
         if !self.find_or_claim_entry() {
             return false;
         }
-        self.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
+        self.entry.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
         if !enabled {
             // NOTE: after the state is set. A measurement reads this counter before the state.
-            self.turned_off.fetch_add(1, Ordering::SeqCst);
+            self.entry.turned_off.fetch_add(1, Ordering::SeqCst);
         }
-        if let Some(watcher) = self.watcher {
+        if let Some(watcher) = self.entry.watcher {
             watcher(enabled);
         }
         true
     }
 
-    /// The number of times that it was turned off.
     pub(crate) fn times_turned_off(&self) -> u32 {
-        self.turned_off.load(Ordering::SeqCst)
+        self.entry.turned_off.load(Ordering::SeqCst)
     }
 
-    /// Whether it is on when it is added.
     fn starts_on(&self) -> bool {
-        let switched = if self.read_only { NEW } else { SWITCHED.state(self.id) };
+        let switched = if self.is_read_only() { NEW } else { SWITCHED.state(self.entry.id) };
         match switched {
-            NEW => self.is_in_setting() || self.on_by_default,
+            NEW => self.is_in_setting() || self.entry.on_by_default,
             state => state == ON,
         }
     }
 
     fn is_in_setting(&self) -> bool {
-        SETTING.state(self.id) == ON
+        SETTING.state(self.entry.id) == ON
     }
 }
 
-/// All channels in the table.
+/// Whether it is on; adds it to the table at its first use. Costs one relaxed load from then on.
+#[inline(always)]
+pub(super) fn is_enabled(channel: &'static Channel) -> bool {
+    match channel.entry.state.load(Ordering::Relaxed) {
+        OFF => false,
+        ON => true,
+        _ => channel.register(),
+    }
+}
+
+pub(super) fn set_enabled(channel: &'static Channel, enabled: bool) -> Result<(), Error> {
+    if !channel.force(enabled) && enabled {
+        return Err(Error::TooManyChannels(channel.name()));
+    }
+    Ok(())
+}
+
+pub(super) fn find(name: &str) -> Option<&'static Channel> {
+    all().find(|channel| channel.entry.id == id(name))
+}
+
+pub(super) fn switch_named(text: &str, enabled: bool) -> Result<(), Error> {
+    switch(&names(text)?, enabled).map(drop)
+}
+
 pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
     TABLE.iter()
 }
@@ -136,7 +221,7 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
 
 impl Names {
     pub(crate) fn contains(&self, channel: &Channel) -> bool {
-        self.0.iter().any(|name| id(name) == channel.id)
+        self.0.iter().any(|name| id(name) == channel.entry.id)
     }
 
     /// The names that no channel has so far.
@@ -147,14 +232,14 @@ impl Names {
     /// The names, and that of `channel`.
     pub(crate) fn with(mut self, channel: &Channel) -> Self {
         if !self.contains(channel) {
-            self.0.push(channel.name.to_owned());
+            self.0.push(channel.name().to_owned());
         }
         self
     }
 
     /// The names without that of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
-        self.0.retain(|name| id(name) != channel.id);
+        self.0.retain(|name| id(name) != channel.entry.id);
         self
     }
 }
@@ -181,7 +266,7 @@ pub(crate) fn refused() -> u32 {
 /// are on by default. Returns the names that no channel has had.
 pub(crate) fn clear_setting() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
-        channel.force(channel.on_by_default);
+        channel.force(channel.entry.on_by_default);
     }
     let missing =
         SETTING.iter().filter(|request| SETTING.state(request.id) == ON && !is_known(request.id));
@@ -192,12 +277,12 @@ pub(crate) fn clear_setting() -> Vec<&'static str> {
 }
 
 fn is_known(id: u32) -> bool {
-    all().any(|channel| channel.id == id)
+    all().any(|channel| channel.entry.id == id)
 }
 
 /// The channels in the table, and whether each is on.
 pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
-    all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
+    all().map(|channel| (channel.name(), channel.entry.state.load(Ordering::Relaxed) == ON))
 }
 
 /// The names with a requested state that no channel has so far, and whether the channel will be on.
@@ -229,7 +314,7 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
     for name in new {
         SWITCHED.set(name, state);
     }
-    let chosen: Vec<_> = named().filter(|channel| !channel.read_only).collect();
+    let chosen: Vec<_> = named().filter(|channel| !channel.is_read_only()).collect();
     for channel in &chosen {
         channel.force(enabled);
     }
@@ -249,8 +334,8 @@ impl ChannelAnnouncer {
 
     pub(crate) fn announce(&mut self, importants: &mut Importants) {
         for (index, channel) in all().enumerate() {
-            let enabled = channel.state.load(Ordering::Relaxed) == ON;
-            let (id, is_on) = (channel.id.into(), u32::from(enabled).into());
+            let enabled = channel.entry.state.load(Ordering::Relaxed) == ON;
+            let (id, is_on) = (channel.entry.id.into(), u32::from(enabled).into());
             match self.announced.get_mut(index) {
                 Some(announced) if *announced == enabled => {}
                 Some(announced) => {
@@ -259,8 +344,8 @@ impl ChannelAnnouncer {
                 }
                 None => {
                     self.announced.push(enabled);
-                    let read_only = u32::from(channel.read_only).into();
-                    let name = channel.name.into();
+                    let read_only = u32::from(channel.is_read_only()).into();
+                    let name = channel.name().into();
                     importants.add(&CHANNEL_ANNOUNCE, &[id, is_on, read_only, name]);
                 }
             }

@@ -38,7 +38,6 @@ pub(super) struct Frame {
     name: Range<usize>,
 }
 
-/// A function in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     start: u64,
@@ -57,7 +56,6 @@ impl Functions {
         }
     }
 
-    /// Finds the functions of a stack.
     pub(super) fn find(&mut self, stack: &TopHolder<'_>) {
         self.frames.clear();
         self.names.0.clear();

@@ -17,7 +17,7 @@
 
 use super::active::TRACK;
 use crate::events::declared::Declared;
-use crate::events::{LogSite, Loggable};
+use crate::events::{LogSite, Loggable, WireEvent};
 use crate::perfetto::site::Site;
 use crate::perfetto::value::{Values, kind};
 use crate::platform::ticks;

@@ -11,7 +11,7 @@ mod blocked;
 mod cgroup;
 mod clocks;
 mod descriptors;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 pub(crate) mod exec;
 mod family;
 mod last_thread;
@@ -47,6 +47,8 @@ mod regular_file;
 mod resident;
 mod signals;
 mod threads;
+#[cfg(feature = "perfetto")]
+mod track_clocks;
 mod watched;
 
 use before_main::is_before_main;
@@ -75,8 +77,6 @@ pub(crate) use own_table::{
     unpack, write_to_stderr,
 };
 pub(crate) use regular_file::{open_regular, read_at};
-#[cfg(feature = "__preload")]
-pub(crate) use signals::exit_after_report;
 pub(crate) use signals::{
     dismiss_waiting_thread, end_waiting, forget_signals, handle_ending_signals,
     handle_late_crashes, has_late_crashes, has_waiting_thread, is_report_awaited,
@@ -87,6 +87,8 @@ pub(crate) use threads::is_own_start;
 pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
+#[cfg(feature = "perfetto")]
+pub(crate) use track_clocks::{clocks, counter, has_steady_counter, since_boot};
 pub(crate) use watched::{
     Started, Watcher, clear_in_children, connection, end_watcher, forget_shared, has_one_thread,
     has_usual_pages, is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place,
@@ -171,57 +173,10 @@ pub(crate) fn now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// *Hook.* Nanoseconds since the system was started, sleep included.
-#[cfg(feature = "perfetto")]
-pub(crate) fn since_boot() -> u64 {
-    read_clock(libc::CLOCK_BOOTTIME)
-}
-
-/// What the system's clocks say now, in nanoseconds, by the number that Perfetto has for each: real
-/// time, monotonic, the same in coarse and in raw form, and since the system was started.
-#[cfg(feature = "perfetto")]
-pub(crate) fn clocks() -> [(u64, u64); 6] {
-    let clocks = [
-        (1, libc::CLOCK_REALTIME),
-        (2, libc::CLOCK_REALTIME_COARSE),
-        (3, libc::CLOCK_MONOTONIC),
-        (4, libc::CLOCK_MONOTONIC_COARSE),
-        (5, libc::CLOCK_MONOTONIC_RAW),
-        (6, libc::CLOCK_BOOTTIME),
-    ];
-    clocks.map(|(number, clock)| (number, read_clock(clock)))
-}
-
 #[inline]
 fn read_clock(clock: libc::clockid_t) -> u64 {
     let Some(time) = clocks::read(clock) else { return 0 };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-}
-
-/// Whether [`counter`] counts at one rate, whatever the processor does, and never stops.
-#[cfg(all(feature = "perfetto", target_arch = "x86_64"))]
-pub(crate) fn has_steady_counter() -> bool {
-    use std::arch::x86_64::__cpuid;
-    // "Invariant TSC", Intel SDM 19.17.4; AMD has the same bit.
-    __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
-}
-
-#[cfg(all(feature = "perfetto", not(target_arch = "x86_64")))]
-pub(crate) fn has_steady_counter() -> bool {
-    false
-}
-
-/// *Hook.* What the processor counts.
-#[cfg(all(feature = "perfetto", target_arch = "x86_64"))]
-#[inline(always)]
-pub(crate) fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has this instruction.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(all(feature = "perfetto", not(target_arch = "x86_64")))]
-pub(crate) fn counter() -> u64 {
-    now()
 }
 
 /// *Hook.* Sleeps until woken, at most `nanos` nanoseconds; returns at once if `*word != expected`.
@@ -320,7 +275,6 @@ pub(crate) fn at_quick_exit(function: extern "C" fn()) {
     unsafe { at_quick_exit(function) };
 }
 
-/// Whether this process has a thread with this id.
 #[inline]
 pub(crate) fn is_thread_alive(id: u32) -> bool {
     // SAFETY: signal 0 is never delivered; the location is valid for the calling thread.
@@ -339,7 +293,6 @@ const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
 
-/// The function that runs at the end of a thread.
 static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut());
 
 /// *Hook.* Registers `run`, which is the same in all calls, to be called when this thread ends, as
@@ -545,7 +498,6 @@ pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether a descriptor is a terminal.
 pub(crate) fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: takes a number, touches no memory.
     unsafe { libc::isatty(fd) == 1 }

@@ -26,7 +26,6 @@ struct Slot {
 
 const EMPTY: Slot = Slot { packed: u64::MAX, address: 0, node: 0 };
 
-/// The cache of one thread.
 pub(super) struct NodeCache {
     slots: [Cell<Slot>; SLOTS],
     /// The thread's counters, one word for each slot. A node is cached only while the thread has

@@ -66,7 +66,6 @@ pub(in crate::scopes) fn without_repeats(stack: u32) -> (u32, u32) {
     (path.get(removed).copied().unwrap_or(ROOT), removed as u32)
 }
 
-/// The scope stack of a context.
 pub(in crate::scopes) fn stack_of(context: u32) -> u32 {
     let is_pair = |node: &&Node| node.kind.load(Ordering::Relaxed) == NodeKind::Context as u32;
     let node = super::node(context).filter(is_pair);

@@ -213,7 +213,6 @@ impl Code {
         usize::from(self.0 >> 1 & 7) * 8
     }
 
-    /// The rule, if it is not common.
     pub(super) fn uncommon(self) -> Rule {
         let index = usize::from(self.0.wrapping_sub(FIRST_UNCOMMON));
         let packed = UNCOMMON.get(index).map_or(0, |rule| rule.load(Ordering::Relaxed));

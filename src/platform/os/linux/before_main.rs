@@ -27,7 +27,7 @@ pub(crate) fn prepare_before_main() {
     super::threads::find_minimal_stack();
     #[cfg(feature = "__preload")]
     super::next_signals::find_all();
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     super::exec::prepare();
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
@@ -41,7 +41,6 @@ pub(crate) fn prepare_before_main() {
 #[used]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// The name of the program's file.
 pub(crate) fn program_name() -> OsString {
     // SAFETY: asks for words that the kernel has given to the process; the second is the address of a text, or 0.
     let (loader, executed) = unsafe {

@@ -57,7 +57,6 @@ pub(crate) fn send_to_socket(name: &[u8], bytes: &[u8]) -> io::Result<()> {
     socket.send_to_addr(bytes, &address).map(|_| ())
 }
 
-/// Whether a number is that of a descriptor.
 pub(super) fn is_open(number: RawFd) -> bool {
     // SAFETY: asks about a number.
     unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }

@@ -475,7 +475,6 @@ impl Program {
     }
 }
 
-/// The status of a regular file.
 fn status(folder: c_int, path: *const c_char) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel checks the path, and fills the status unless it fails.

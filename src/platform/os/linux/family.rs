@@ -190,12 +190,10 @@ pub(crate) fn use_as_stderr(file: File) {
     unsafe { libc::dup2(file.as_raw_fd(), 2) };
 }
 
-/// The path with these bytes.
 pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// Whether a file has no name any more.
 pub(crate) fn has_no_name(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.nlink() == 0)
 }

@@ -8,28 +8,24 @@
 
 /// Makes `dlclose` keep the library that contains this code until the process ends. Called while
 /// the library is being loaded: from then on `dlopen` finds it instead of loading it again.
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(feature = "__preload")))]
 pub(super) fn stay_loaded() {
-    let code = stay_loaded as *const () as usize;
-    let Some(name) = super::objects::find(|object| object.has(code).then_some(object.name)) else {
-        return;
-    };
-    // NOTE: the program itself has an empty name. It is never unloaded, and looking for it under
-    // another name could find a library of that name.
-    // SAFETY: a name from the loader ends with a NUL, and lives as long as the object.
-    if !name.is_null() && unsafe { *name } != 0 {
-        // NOTE: this is the name under which the loader lists the object, so nothing is searched or
-        // opened, even if the file is gone. The handle is never closed, which alone would keep the
-        // library loaded.
-        // SAFETY: as above; `RTLD_NOLOAD` loads nothing new.
-        unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    // Elsewhere nothing unloads the library, as the module's documentation says.
+    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(feature = "__preload")))]
+    {
+        let code = stay_loaded as *const () as usize;
+        let Some(name) = super::objects::find(|object| object.has(code).then_some(object.name))
+        else {
+            return;
+        };
+        // NOTE: the program itself has an empty name. It is never unloaded, and looking for it under
+        // another name could find a library of that name.
+        // SAFETY: a name from the loader ends with a NUL, and lives as long as the object.
+        if !name.is_null() && unsafe { *name } != 0 {
+            // NOTE: this is the name under which the loader lists the object, so nothing is searched or
+            // opened, even if the file is gone. The handle is never closed, which alone would keep the
+            // library loaded.
+            // SAFETY: as above; `RTLD_NOLOAD` loads nothing new.
+            unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+        }
     }
 }
-
-/// Does nothing: here nothing unloads the library, as the module's documentation says.
-#[cfg(not(all(
-    target_env = "gnu",
-    not(target_feature = "crt-static"),
-    not(feature = "__preload")
-)))]
-pub(super) fn stay_loaded() {}

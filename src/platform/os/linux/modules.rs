@@ -27,7 +27,6 @@ pub(crate) struct Part {
 /// The identity of a file: device and inode.
 pub(crate) type FileId = (String, u64);
 
-/// A loaded ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoadedFile {
     /// Its path, as `text_of` writes it.

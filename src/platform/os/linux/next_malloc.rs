@@ -8,7 +8,7 @@ use std::ffi::c_void;
 /// The next functions of mapped memory.
 #[cfg(c_mmap)]
 pub use functions::mapped;
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 pub(crate) use functions::other_names;
 pub(crate) use functions::{
     aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
@@ -21,7 +21,7 @@ pub(crate) use inner::{Running, note_nested, running};
 pub(crate) use inner::{in_allocator, is_in_allocator, is_inner};
 
 /// The functions of `malloc` of which glibc has another name, which it never calls itself, for another macro.
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __c_malloc_other_names {
@@ -38,7 +38,7 @@ macro_rules! __c_malloc_other_names {
     };
 }
 
-#[cfg(all(feature = "__preload", c_mmap))]
+#[cfg(redirects)]
 pub(crate) use __c_malloc_other_names as for_other_names;
 
 /// The alignment of every block of `malloc`.
@@ -249,7 +249,7 @@ mod functions {
         #[cfg(c_mmap)]
         let found = match has_all && note_nested(next(c"__libc_start_main").addr()) {
             true => {
-                #[cfg(feature = "__preload")]
+                #[cfg(redirects)]
                 other_names::find(next);
                 nested::functions(found)
             }
@@ -350,7 +350,7 @@ mod functions {
 
     /// The next functions by glibc's other names, where a library that is not the C library defines functions of `malloc`. That may be
     /// above them: it calls these names for what is below itself.
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     pub mod other_names {
         use super::*;
 

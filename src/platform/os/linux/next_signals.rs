@@ -4,6 +4,10 @@
 //! that leaves a signal alone which has a handler already takes it, as it does without the tracker. Where the program sets the
 //! default action, the tracker's handler comes back. There is no table of what is shown: the child of a `vfork` would share it.
 
+use super::signals::{
+    CRASHES, ENDING, IS_DONE, action_before, before, has_waiting_thread, is_own, own_action,
+    set_action, wait_for_report,
+};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
@@ -60,10 +64,43 @@ pub(super) unsafe fn sigaction(
     unsafe { transmute::<*mut c_void, Sigaction>(next)(signal, new, old) }
 }
 
+/// What the program is shown of an action: not the tracker's.
+fn as_shown(signal: c_int, action: libc::sigaction) -> libc::sigaction {
+    if is_own(action.sa_sigaction) { action_before(signal) } else { action }
+}
+
+/// The program has set the default action of a signal: the tracker's comes back.
+///
+/// NOTE: not in the child of a `vfork`, which shares the memory of its parent and has no thread that waits.
+fn take_again(signal: c_int) {
+    let is_taken = ENDING.contains(&signal) || CRASHES.contains(&signal);
+    if is_taken && has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
+        before(signal).store(ptr::null_mut(), Ordering::Release);
+        set_action(signal, &own_action(signal));
+    }
+}
+
+/// In the place of a signal: a thread is about to call `_exit`.
+const EXIT: c_int = -1;
+
+/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a crash, if there is
+/// such a thread. Calls only what a signal handler may.
+pub fn exit_after_report(status: c_int) -> ! {
+    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
+    if has_waiting_thread() {
+        wait_for_report(EXIT);
+    }
+    loop {
+        // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}
+
 /// What the program calls.
 pub mod shown {
-    use super::super::signals::{default_action, shown, take_again};
+    use super::super::signals::default_action;
     use super::*;
+    use super::{as_shown, take_again};
 
     /// # Safety
     /// That of C's function, here and below.
@@ -78,7 +115,7 @@ pub mod shown {
         if result == 0 {
             // SAFETY: as above.
             if let Some(old) = unsafe { old.as_mut() } {
-                *old = shown(signal, *old);
+                *old = as_shown(signal, *old);
             }
             if is_default {
                 take_again(signal);
@@ -100,7 +137,7 @@ pub mod shown {
         let mut old = default_action();
         // SAFETY: the function has this type; the caller's promise.
         old.sa_sigaction = unsafe { transmute::<*mut c_void, Signal>(next)(signal, handler) };
-        let old = shown(signal, old).sa_sigaction;
+        let old = as_shown(signal, old).sa_sigaction;
         if handler == libc::SIG_DFL {
             take_again(signal);
         }

@@ -2,8 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-#[cfg(feature = "__preload")]
-use std::sync::atomic::{AtomicU8, Ordering};
 
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -20,7 +18,7 @@ pub(super) struct Object<'a> {
     pub(super) name: *const c_char,
     headers: &'a [libc::Elf64_Phdr],
     /// Its thread-local memory in this thread, null if this has none yet.
-    #[cfg(feature = "__preload")]
+    #[allow(dead_code, reason = "only the library of `preload/` asks for it")]
     thread_memory: *const c_void,
 }
 
@@ -33,7 +31,6 @@ impl Object<'_> {
         })
     }
 
-    /// Whether the address is in it.
     pub(super) fn has(&self, address: usize) -> bool {
         self.parts(libc::PT_LOAD).any(|(start, bytes)| address.wrapping_sub(start) < bytes)
     }
@@ -66,7 +63,7 @@ impl Object<'_> {
     }
 
     /// Its parts with code that can be read.
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     pub(super) fn code(&self) -> impl Iterator<Item = (usize, usize)> {
         const READABLE_CODE: u32 = libc::PF_R | libc::PF_X;
         let is_code = |header: &&libc::Elf64_Phdr| {
@@ -93,7 +90,7 @@ impl Object<'_> {
     }
 
     /// Calls `look` with the name of each function and variable that it takes from other objects, and where it has the address.
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     pub(super) fn imports(&self, mut look: impl FnMut(&CStr, usize)) {
         const DT_PLTRELSZ: u64 = 2;
         const DT_RELA: u64 = 7;
@@ -126,7 +123,7 @@ impl Object<'_> {
     }
 
     /// Where `size` bytes that fit are in its code: the address after the first ones from `near` on, or of all.
-    #[cfg(all(feature = "__preload", c_mmap))]
+    #[cfg(redirects)]
     pub(super) fn in_code(
         &self,
         near: usize,
@@ -201,7 +198,6 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
         counts: (0, 0),
         name: c"".as_ptr(),
         headers,
-        #[cfg(feature = "__preload")]
         thread_memory: ptr::null(),
     })
 }
@@ -209,6 +205,7 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
 /// *Hook, once.* Whether every thread has the thread-local memory of this library from its start.
 #[cfg(feature = "__preload")]
 pub(crate) fn has_static_thread_memory() -> bool {
+    use std::sync::atomic::{AtomicU8, Ordering};
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
     const YES: u8 = 2;
@@ -248,7 +245,6 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
             counts: (info.dlpi_adds, info.dlpi_subs),
             name: info.dlpi_name,
             headers,
-            #[cfg(feature = "__preload")]
             thread_memory: info.dlpi_tls_data,
         };
         search.found = (search.look)(&object);

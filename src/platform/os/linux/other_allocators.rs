@@ -160,7 +160,6 @@ fn file_of_program() -> String {
     std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The file that is mapped at an address.
 pub(crate) fn file_of(address: usize) -> String {
     let address = address as u64;
     let files = Memory::open().and_then(|memory| loaded_files(&memory, |_, _| false));

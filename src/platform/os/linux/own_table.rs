@@ -263,7 +263,6 @@ impl Servant {
         self.turn.unlock();
     }
 
-    /// What the thread does.
     fn serve(&self) {
         self.id.store(thread_id(), Ordering::Release);
         if !self.change(STARTING, IDLE) {

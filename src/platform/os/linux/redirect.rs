@@ -28,7 +28,6 @@ pub(crate) struct Object {
     code: Vec<Range<usize>>,
 }
 
-/// A function.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) address: usize,
@@ -319,7 +318,6 @@ impl Pages {
     }
 }
 
-/// Gives back pages to which nothing leads.
 pub(crate) fn give_back(pages: Range<usize>) {
     // SAFETY: nothing leads to them.
     unsafe { libc::munmap(ptr::with_exposed_provenance_mut(pages.start), pages.len()) };

@@ -106,7 +106,6 @@ impl Known {
         Ok(Self { cuts, stack_ends })
     }
 
-    /// The cuts between two addresses.
     fn between(&self, start: u64, end: u64) -> impl Iterator<Item = &Cut> {
         let first = self.cuts.partition_point(|cut| cut.end <= start);
         self.cuts[first..].iter().take_while(move |cut| cut.start < end)

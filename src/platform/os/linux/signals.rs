@@ -14,10 +14,10 @@ use super::next_signals::sigaction as kernel_action;
 use libc::sigaction as kernel_action;
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
-const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+pub(super) const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// What the kernel ends a program with that has crashed, and `abort`.
-const CRASHES: [c_int; 5] =
+pub(super) const CRASHES: [c_int; 5] =
     [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
 /// The longest time for which a thread waits for the report in a handler. It can hold a lock that the report needs,
@@ -43,7 +43,7 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the threads that wait in a handler need not wait any more.
-static IS_DONE: AtomicU32 = AtomicU32::new(0);
+pub(super) static IS_DONE: AtomicU32 = AtomicU32::new(0);
 
 /// How many events of the first thread [`handle_late_crashes`] waits for Rust's runtime; 0 if it does not.
 static EVENTS_TO_WAIT: AtomicU32 = AtomicU32::new(0);
@@ -145,14 +145,14 @@ fn handle_crash(signal: c_int, place: *mut libc::sigaction) {
 }
 
 /// Where the action of a crash before the tracker's is.
-fn before(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
+pub(super) fn before(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
     static NONE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
     let found = CRASHES.iter().zip(&BEFORE).find(|(crash, _)| **crash == signal);
     found.map_or(&NONE, |(_, before)| before)
 }
 
 /// The action of a crash before the tracker's; the default for other signals.
-fn action_before(signal: c_int) -> libc::sigaction {
+pub(super) fn action_before(signal: c_int) -> libc::sigaction {
     let before = before(signal).load(Ordering::Acquire);
     // SAFETY: null, or an action that was stored before the handler was installed, and is never freed.
     unsafe { before.as_ref() }.map_or_else(default_action, |before| *before)
@@ -166,13 +166,11 @@ fn ending_handler() -> libc::sighandler_t {
     arrived as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
 }
 
-/// Whether it is one of the tracker's handlers.
-fn is_own(handler: libc::sighandler_t) -> bool {
+pub(super) fn is_own(handler: libc::sighandler_t) -> bool {
     handler == crash_handler() || handler == ending_handler()
 }
 
-/// The tracker's action of a signal.
-fn own_action(signal: c_int) -> libc::sigaction {
+pub(super) fn own_action(signal: c_int) -> libc::sigaction {
     let mut action = default_action();
     action.sa_sigaction = crash_handler();
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -250,26 +248,8 @@ extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     waits.set(false);
 }
 
-/// In the place of a signal: a thread is about to call `_exit`.
-#[cfg(feature = "__preload")]
-const EXIT: c_int = -1;
-
-/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a crash, if there is
-/// such a thread. Calls only what a signal handler may.
-#[cfg(feature = "__preload")]
-pub(crate) fn exit_after_report(status: c_int) -> ! {
-    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
-    if has_waiting_thread() {
-        wait_for_report(EXIT);
-    }
-    loop {
-        // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
-    }
-}
-
 /// Has another thread make the report, if none does so yet, and waits until it is made, but no longer than [`HANDLER_TIMEOUT`].
-fn wait_for_report(signal: c_int) {
+pub(super) fn wait_for_report(signal: c_int) {
     let begin = now();
     let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
     if FIRST.fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_free).is_ok() {
@@ -340,7 +320,6 @@ fn end_by(signal: c_int) {
     }
 }
 
-/// What handles a signal.
 fn handler_of(signal: c_int) -> libc::sighandler_t {
     let mut current = default_action();
     // SAFETY: the action is a local.
@@ -348,25 +327,7 @@ fn handler_of(signal: c_int) -> libc::sighandler_t {
     current.sa_sigaction
 }
 
-fn set_action(signal: c_int, action: &libc::sigaction) {
+pub(super) fn set_action(signal: c_int, action: &libc::sigaction) {
     // SAFETY: the action has a function of the required form, one of the system's values, or is what the program has set.
     unsafe { kernel_action(signal, ptr::from_ref(action), ptr::null_mut()) };
-}
-
-/// What the program is shown of an action: not the tracker's.
-#[cfg(feature = "__preload")]
-pub(super) fn shown(signal: c_int, action: libc::sigaction) -> libc::sigaction {
-    if is_own(action.sa_sigaction) { action_before(signal) } else { action }
-}
-
-/// The program has set the default action of a signal: the tracker's comes back.
-///
-/// NOTE: not in the child of a `vfork`, which shares the memory of its parent and has no thread that waits.
-#[cfg(feature = "__preload")]
-pub(super) fn take_again(signal: c_int) {
-    let is_taken = ENDING.contains(&signal) || CRASHES.contains(&signal);
-    if is_taken && has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
-        before(signal).store(ptr::null_mut(), Ordering::Release);
-        set_action(signal, &own_action(signal));
-    }
 }

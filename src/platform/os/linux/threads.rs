@@ -163,7 +163,6 @@ pub(super) unsafe fn create_here(
     }
 }
 
-/// A thread of the tracker.
 struct OwnThread {
     /// Its id in the kernel; 0 if this place is free, [`NOT_YET`] before the id is known.
     id: AtomicU32,
@@ -176,7 +175,6 @@ struct OwnThread {
 }
 
 impl OwnThread {
-    /// Whether the kernel has it.
     #[inline]
     fn exists(&self) -> bool {
         match self.id.load(Ordering::Acquire) {
@@ -289,7 +287,6 @@ pub(crate) fn is_own_start(function: unsafe extern "C" fn(*mut c_void) -> *mut c
     std::ptr::fn_addr_eq(function, begin as unsafe extern "C" fn(*mut c_void) -> *mut c_void)
 }
 
-/// Whether a thread is one of the tracker's.
 #[inline]
 pub(crate) fn is_own_thread(id: u32) -> bool {
     threads().any(|thread| thread.id.load(Ordering::Acquire) == id)

@@ -1,23 +1,8 @@
-//! Channels: named sets of events that are recorded together or not at all.
-//!
-//! A channel is a static in the code that logs on it. A function that the loader calls before `main` adds it to an
-//! append-only table, which all threads share without locks ([`channel!`](crate::channel) declares it). A channel of a
-//! library that is loaded later is added then, and on platforms without a tracker at its first use. So a setting can
-//! name channels that are not there yet: their names are kept until the channels are added.
-//!
-//! ```text
-//! NEW ──added──► ON    named by the setting, or on by default
-//!           └──► OFF   ◄──► ON by `set_enabled`, unless it is read-only
-//! ```
+//! The channel that a program declares.
 
+use super::registry;
 use crate::error::Error;
-#[cfg(tracking)]
-use memledger_format::channel::id;
 use memledger_format::channel::is_name;
-#[cfg(tracking)]
-use registry::{NEW, OFF, ON};
-#[cfg(tracking)]
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// A named set of events that are recorded together or not at all.
 /// [`channel!`](crate::channel) makes it.
@@ -25,17 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 pub struct Channel {
     name: &'static str,
     read_only: bool,
-    #[cfg(tracking)]
-    id: u32,
-    #[cfg(tracking)]
-    on_by_default: bool,
-    #[cfg(tracking)]
-    state: AtomicU8,
-    #[cfg(tracking)]
-    turned_off: AtomicU32,
-    /// Called after each change, with whether the channel is on.
-    #[cfg(tracking)]
-    watcher: Option<fn(bool)>,
+    pub(super) entry: registry::Entry,
 }
 
 /// Declares channels, for [`log!`](crate::log) sites.
@@ -104,33 +79,6 @@ macro_rules! channel_presets {
     };
 }
 
-/// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
-// SAFETY: the section holds pointers to functions of this form, called once each when the program or the library is
-// loaded. The number puts them before the function that starts a recording. An attribute has no effect on code that
-// forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
-#[cfg(tracking)]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __before_main {
-    ($body:expr) => {
-        #[used]
-        #[unsafe(link_section = ".init_array.00098")]
-        static BEFORE_MAIN: extern "C" fn() = {
-            extern "C" fn before_main() {
-                $body
-            }
-            before_main
-        };
-    };
-}
-
-#[cfg(not(tracking))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __before_main {
-    ($body:expr) => {};
-}
-
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __read_only {
@@ -150,39 +98,12 @@ impl Channel {
             is_name(name),
             "a channel's name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
         );
-        Self {
-            name,
-            read_only,
-            #[cfg(tracking)]
-            id: id(name),
-            #[cfg(tracking)]
-            on_by_default: false,
-            #[cfg(tracking)]
-            state: AtomicU8::new(NEW),
-            #[cfg(tracking)]
-            turned_off: AtomicU32::new(0),
-            #[cfg(tracking)]
-            watcher: None,
-        }
+        Self { name, read_only, entry: registry::Entry::new(name) }
     }
 
     /// Its name.
     pub const fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// Makes it known before its first use. Costs a few loads for each channel that is known already.
-    #[cfg(tracking)]
-    #[doc(hidden)]
-    pub fn add(&'static self) {
-        self.find_or_claim_entry();
-    }
-
-    /// The id of the channel in Unreal's streams.
-    #[cfg(tracking)]
-    #[doc(hidden)]
-    pub const fn id(&self) -> u32 {
-        self.id
     }
 
     /// Whether only settings can enable it.
@@ -193,14 +114,7 @@ impl Channel {
     /// Whether its events are recorded while a recording runs. Costs one relaxed load.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
-        #[cfg(tracking)]
-        return match self.state.load(Ordering::Relaxed) {
-            OFF => false,
-            ON => true,
-            _ => self.register(),
-        };
-        #[cfg(not(tracking))]
-        false
+        registry::is_enabled(self)
     }
 
     /// Turns it on or off, for all threads. Events that other threads log at the same time may or
@@ -210,16 +124,10 @@ impl Channel {
     /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has 1024 others.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         self.refuse_read_only()?;
-        #[cfg(tracking)]
-        if !self.force(enabled) && enabled {
-            return Err(Error::TooManyChannels(self.name));
-        }
-        #[cfg(not(tracking))]
-        let _ = enabled;
-        Ok(())
+        registry::set_enabled(self, enabled)
     }
 
-    fn refuse_read_only(&'static self) -> Result<(), Error> {
+    pub(super) fn refuse_read_only(&'static self) -> Result<(), Error> {
         if self.read_only {
             return Err(Error::ReadOnlyChannel(self.name));
         }
@@ -237,28 +145,13 @@ impl Channel {
     /// assert!(names.contains(&"Game"));
     /// ```
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        #[cfg(tracking)]
-        return registry::all();
-        #[cfg(not(tracking))]
-        std::iter::empty()
+        registry::all()
     }
 
     /// The channel of this name. Names are compared as in
     /// [`channel!`](crate::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
-        #[cfg(tracking)]
-        return registry::all().find(|channel| channel.id == id(name));
-        #[cfg(not(tracking))]
-        {
-            let _ = name;
-            None
-        }
-    }
-
-    /// The channel with this id.
-    #[cfg(all(tracking, feature = "perfetto"))]
-    pub(crate) fn by_id(id: u32) -> Option<&'static Self> {
-        registry::all().find(|channel| channel.id == id)
+        registry::find(name)
     }
 
     /// Turns the channels of these names on or off; commas separate the names. On an error, changes
@@ -279,24 +172,6 @@ impl Channel {
     /// [`Error::InvalidChannels`] for a text that no channel can have as its name,
     /// [`Error::ReadOnlyChannel`], and [`Error::UnknownChannel`] for more than 1024 unknown names.
     pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
-        #[cfg(tracking)]
-        return registry::names(names)
-            .and_then(|names| registry::switch(&names, enabled).map(drop));
-        #[cfg(not(tracking))]
-        {
-            let _ = (names, enabled);
-            Ok(())
-        }
+        registry::switch_named(names, enabled)
     }
 }
-
-mod preset;
-#[cfg(tracking)]
-mod registry;
-#[cfg(tracking)]
-mod requested;
-pub use preset::ChannelPreset;
-#[cfg(tracking)]
-pub(crate) use registry::{
-    ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
-};

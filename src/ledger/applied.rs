@@ -1,0 +1,82 @@
+//! What the settings of a recording mean.
+
+use super::config::{Config, Stacks, Watch};
+use crate::error::Error;
+use crate::events::channel::Names;
+use crate::platform::os;
+use crate::trace::write::buffer_pool;
+use crate::{alloc, scopes, stacks};
+
+impl Watch {
+    /// Whether there is to be one in this process.
+    ///
+    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would be the watcher's parent, too,
+    /// as of all orphans.
+    pub(super) fn is_wanted(self) -> bool {
+        let can_end_later = os::process_id() != 1;
+        match self {
+            Self::No => false,
+            Self::IfPossible => can_end_later && os::has_one_thread(),
+            Self::Yes => can_end_later,
+        }
+    }
+}
+
+impl Config {
+    /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are to be taken.
+    pub(super) fn channels(&self) -> Names {
+        let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
+        let names = self.channels.clone().unwrap_or_else(default);
+        if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names }
+    }
+
+    /// The bound on the memory of all event buffers, in bytes.
+    pub(super) fn buffer_limit(&self) -> usize {
+        self.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT)
+    }
+
+    /// Whether the setting turns on the channel of stacks.
+    pub(super) fn takes_stacks(&self) -> bool {
+        !matches!(self.stacks, None | Some(Stacks::Off))
+    }
+
+    /// Refuses settings for stacks that are not allowed, or that this platform cannot fulfil.
+    ///
+    /// # Errors
+    /// [`Error::InvalidStacks`], [`Error::StacksUnsupported`].
+    pub(super) fn check_stacks(&self) -> Result<(), Error> {
+        if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
+            let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
+            return Err(Error::InvalidStacks(why.to_owned()));
+        }
+        if self.stack_frames == Some(0) {
+            let why = "a call stack has 1 to 255 frames, not 0";
+            return Err(Error::InvalidStacks(why.to_owned()));
+        }
+        if !self.takes_stacks() || stacks::capture::SUPPORTED {
+            return Ok(());
+        }
+        Err(Error::StacksUnsupported)
+    }
+
+    /// Passes the settings for stacks to the hook.
+    pub(super) fn configure_stacks(&self) {
+        let mean_bytes = match self.stacks {
+            Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
+            _ => 0,
+        };
+        let frames = self.stack_frames.unwrap_or(stacks::state::MAX_FRAMES);
+        stacks::state::configure(mean_bytes, frames);
+    }
+}
+
+/// Permissions for files, if the program itself can read and write such files.
+///
+/// # Errors
+/// [`Error::InvalidFileMode`].
+pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
+    if mode & 0o600 == 0o600 && mode <= 0o777 {
+        return Ok(mode);
+    }
+    Err(Error::InvalidFileMode(mode))
+}

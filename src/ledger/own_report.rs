@@ -1,0 +1,41 @@
+//! The report of a snapshot, in the tracker's own memory.
+#![expect(unsafe_code, reason = "a field that is dropped under the guard")]
+
+use super::Snapshot;
+use crate::trace::write::{ReentrancyGuard, state};
+use memledger_analysis::Report;
+use std::mem::ManuallyDrop;
+
+#[derive(Debug)]
+pub(super) struct OwnReport(ManuallyDrop<Report>);
+
+impl OwnReport {
+    /// The live bytes, the live blocks, and the peak of the bytes.
+    pub(super) fn totals(&self) -> (u64, u64, u64) {
+        let totals = &self.0.totals;
+        (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
+    }
+}
+
+impl Snapshot {
+    pub(super) fn new(report: Report) -> Self {
+        Self { report: OwnReport(ManuallyDrop::new(report)) }
+    }
+
+    /// All figures, as in the report at the end.
+    pub fn report(&self) -> &Report {
+        &self.report.0
+    }
+}
+
+impl Drop for OwnReport {
+    fn drop(&mut self) {
+        // The tracker has made the report, so the report's memory is the tracker's.
+        let _untracked = ReentrancyGuard::enter();
+        let _active = state::hook_active();
+        // SAFETY: dropped here and nowhere else.
+        unsafe {
+            ManuallyDrop::drop(&mut self.0);
+        }
+    }
+}
