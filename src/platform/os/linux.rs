@@ -565,13 +565,12 @@ pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
 /// closed its connection. Returns which of them are ready.
 pub(crate) fn readable(
     listener: &TcpListener,
-    clients: &[&TcpStream],
+    clients: &[RawFd],
     timeout: Duration,
 ) -> io::Result<(bool, Vec<bool>)> {
-    let descriptors = clients.iter().map(|client| client.as_raw_fd());
     let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut watched: Vec<_> =
-        std::iter::once(listener.as_raw_fd()).chain(descriptors).map(watch).collect();
+        std::iter::once(listener.as_raw_fd()).chain(clients.iter().copied()).map(watch).collect();
     // Rounded up, so that the call does not return early.
     let millis = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX);
     // SAFETY: the entries are valid, and this is their number.

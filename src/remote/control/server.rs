@@ -14,7 +14,7 @@ use super::lines::{Lines, TooLong};
 use super::listener::Listener;
 use super::rules::Rules;
 use crate::error::Error;
-use crate::platform::os;
+use crate::platform::os::{self, Own};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
 use crate::words::escape;
@@ -245,8 +245,8 @@ impl Work {
         let Some(socket) = self.listener.socket() else {
             return Err(std::io::Error::other("the program has closed its descriptor"));
         };
-        self.clients.retain(Client::is_ours);
-        let sockets: Vec<_> = self.clients.iter().filter_map(|c| c.socket.as_ref()).collect();
+        self.clients.retain(|client| client.socket.get().is_some());
+        let sockets: Vec<_> = self.clients.iter().map(|client| client.socket.number()).collect();
         let now = Instant::now();
         let next = self.clients.iter().map(|c| c.deadline.saturating_duration_since(now)).min();
         let timeout = match self.clients.iter().any(|c| c.lines.has_line()) {
@@ -277,9 +277,7 @@ impl Work {
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        // NOTE: a client whose descriptor cannot be set is disconnected. One whose descriptor
-        // cannot be inspected is forgotten in the next round without a close: the program has
-        // closed the descriptor, and may use its number again.
+        // NOTE: a client whose descriptor cannot be set is disconnected.
         let Some(mut client) = Client::new(stream, self.timeout) else { return };
         if self.clients.len() < MAX_CLIENTS {
             self.clients.push(client);
@@ -290,10 +288,8 @@ impl Work {
 }
 
 /// A connected client.
-pub(super) struct Client {
-    /// `None` if the program has closed its descriptor.
-    pub(super) socket: Option<TcpStream>,
-    identity: Option<(u64, u64)>,
+struct Client {
+    socket: Own<TcpStream>,
     lines: Lines,
     /// Whether the client has closed its sending side.
     has_ended: bool,
@@ -306,13 +302,11 @@ pub(super) struct Client {
 
 impl Client {
     fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
-        let socket = os::keep_apart(socket).ok()?;
         socket.set_nonblocking(true).ok()?;
         // Without this, an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);
         Some(Self {
-            identity: os::identity(&socket),
-            socket: Some(socket),
+            socket: Own::new(socket).ok()?,
             lines: Lines::default(),
             has_ended: false,
             admitted: false,
@@ -322,19 +316,11 @@ impl Client {
         })
     }
 
-    pub(super) fn is_ours(&self) -> bool {
-        self.identity.is_some()
-            && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
-    }
-
     /// Receives as many bytes as `lines` has room for.
     fn receive(&mut self) {
         let mut bytes = [0; 4096];
         let room = self.lines.room().min(bytes.len());
-        let Some(socket) = &mut self.socket else { return };
-        if room == 0 {
-            return;
-        }
+        let Some(mut socket) = self.socket.get().filter(|_| room > 0) else { return };
         match socket.read(bytes.get_mut(..room).unwrap_or_default()) {
             Ok(0) => self.has_ended = true,
             Ok(count) => self.lines.push(bytes.get(..count).unwrap_or_default()),
@@ -409,21 +395,11 @@ impl Client {
         rules: &Rules,
         actions: &dyn Actions,
     ) -> Result<(), String> {
-        let address = self.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        let address = self.socket.get().and_then(|socket| socket.peer_addr().ok());
         rules.document(address.ok_or("the connection has ended")?.ip())?;
         let turn = document::Turn::take()?;
-        let client = Self {
-            socket: self.socket.take(),
-            identity: self.identity,
-            lines: Lines::default(),
-            has_ended: self.has_ended,
-            admitted: self.admitted,
-            timeout: self.timeout,
-            deadline: self.deadline,
-            is_over: false,
-        };
         self.is_over = true;
-        document::send(client, kind, actions.document(kind), turn);
+        document::send(self.socket.take(), kind, actions.document(kind), turn);
         Ok(())
     }
 
@@ -437,16 +413,8 @@ impl Client {
     fn answer(&mut self, text: &str) {
         // NOTE: the socket is non-blocking, so this fails if the socket has no room for the whole
         // answer.
-        let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
+        let sent = self.socket.get().is_some_and(|mut to| to.write_all(text.as_bytes()).is_ok());
         self.is_over |= !sent;
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        if !self.is_ours() {
-            std::mem::forget(self.socket.take());
-        }
     }
 }
 

@@ -3,19 +3,16 @@
 //!
 //! The file is complete up to the last sync, even if the process is killed. If the disk is full,
 //! the file is cut back to its last whole packet and closed; the program continues.
-#![expect(unsafe_code, reason = "a file that may not be closed")]
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::platform::os::{self, RawFd, TargetFile};
+use crate::platform::os::{self, Own, RawFd, TargetFile};
 use crate::trace::format::Transport;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::{HEADER, Header, PacketWriter};
 use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -110,7 +107,7 @@ impl FileSink {
     pub(crate) fn received(file: File, transport: Transport) -> io::Result<Self> {
         let file = OwnFile::new(file)?;
         Ok(Self {
-            path: PathBuf::from(format!("/proc/self/fd/{}", os::descriptor(&file))),
+            path: PathBuf::from(format!("/proc/self/fd/{}", file.0.number())),
             file,
             regular: true,
             transport,
@@ -135,8 +132,9 @@ impl FileSink {
 
     /// Has a watcher continue the file, if it is one that can be cut: its descriptor.
     pub(crate) fn set_watched(&mut self) -> Option<RawFd> {
-        self.watched = self.regular;
-        self.regular.then(|| os::descriptor(&self.file))
+        let file = self.file.0.get().filter(|_| self.regular);
+        self.watched = file.is_some();
+        file.map(os::descriptor)
     }
 
     fn write_pending(&mut self) {
@@ -164,9 +162,9 @@ impl FileSink {
         {
             whole += header.size;
         }
-        if self.regular && self.file.is_ours() {
+        if self.regular {
             // NOTE: if this fails too, the reader reports a truncated end and loses nothing else.
-            let _ = self.file.set_len(self.written + whole as u64);
+            let _ = self.file.cut(self.written + whole as u64);
         }
         self.failed = Some(Error::File { path: self.path.clone(), action: "write", source });
         self.pending.clear();
@@ -203,8 +201,7 @@ impl Sink for FileSink {
 
     fn cut(&mut self, bytes: u64) -> Result<(), Error> {
         let failed = |source| Error::File { path: self.path.clone(), action: "continue", source };
-        self.file.set_len(bytes).map_err(failed)?;
-        (&*self.file).seek(SeekFrom::Start(bytes)).map_err(failed)?;
+        self.file.cut(bytes).map_err(failed)?;
         self.pending.clear();
         self.written = bytes;
         Ok(())
@@ -260,8 +257,8 @@ impl PieceFile {
             match self.file.write_some(rest) {
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                 Err(source) => {
-                    if self.file.is_ours() && self.file.is_regular() {
-                        let _ = self.file.set_len(self.written);
+                    if self.file.is_regular() {
+                        let _ = self.file.cut(self.written);
                     }
                     let path = self.path.clone();
                     return Err(Error::File { path, action: "write", source });
@@ -295,48 +292,40 @@ fn transport_of(path: &Path) -> Transport {
     }
 }
 
-/// A file that no other process is writing to, and whose descriptor the program can close without
-/// the tracker's knowledge: a program that becomes a daemon closes every descriptor, and the next
-/// file it opens gets the same number.
-pub(crate) struct OwnFile {
-    file: ManuallyDrop<File>,
-    identity: Option<(u64, u64)>,
-}
+/// A file that no other process is writing to.
+pub(crate) struct OwnFile(Own<File>);
 
 impl OwnFile {
     fn new(file: File) -> io::Result<Self> {
-        let file = os::keep_apart(file)?;
-        Ok(Self { identity: os::identity(&file), file: ManuallyDrop::new(file) })
-    }
-
-    /// Whether the descriptor still refers to the opened file.
-    fn is_ours(&self) -> bool {
-        self.identity.is_some() && os::identity(&*self.file) == self.identity
+        Own::new(file).map(Self)
     }
 
     /// Whether it is a regular file, not a pipe or a device.
     fn is_regular(&self) -> bool {
-        self.metadata().is_ok_and(|metadata| metadata.is_file())
+        let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+        self.0.get().is_some_and(is_file)
     }
 
     /// Removes what a regular file holds.
     fn empty(&self) -> io::Result<()> {
-        if self.is_regular() { self.set_len(0) } else { Ok(()) }
+        if self.is_regular() { self.cut(0) } else { Ok(()) }
+    }
+
+    /// Cuts a regular file, and continues it there.
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        let mut file = self.0.opened()?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes)).map(|_| ())
     }
 
     /// Writes some of `bytes`.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.is_ours() {
-            return Err(closed());
-        }
-        os::write_file(&self.file, bytes)
+        os::write_file(self.0.opened()?, bytes)
     }
 
     /// Replaces what the file holds.
     fn replace(&self, mut bytes: &[u8]) -> io::Result<()> {
-        if !self.is_ours() {
-            return Err(closed());
-        }
+        self.0.opened()?;
         self.empty()?;
         while !bytes.is_empty() {
             let written = self.write_some(bytes)?;
@@ -344,26 +333,13 @@ impl OwnFile {
         }
         Ok(())
     }
-}
 
-impl Deref for OwnFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl OwnFile {
     /// Closes the file, if the program has not.
     fn close(&mut self) {
-        if self.is_ours() {
+        if let Some(file) = self.0.take().get() {
             // NOTE: the child of a fork has the file open too: closing it here does not unlock it.
-            let _ = self.file.unlock();
-            // SAFETY: dropped only here, and not used after this: `is_ours` is false.
-            unsafe { ManuallyDrop::drop(&mut self.file) };
+            let _ = file.unlock();
         }
-        self.identity = None;
     }
 }
 
@@ -398,10 +374,11 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     if !file.is_regular() {
         return Ok((file, path.to_owned()));
     }
-    match file.try_lock() {
+    let opened = file.0.opened().map_err(failed)?;
+    match opened.try_lock() {
         // On a file system without locks, another process that writes the file goes unnoticed.
         Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
-        Err(TryLockError::WouldBlock) => match take_name(&file, path) {
+        Err(TryLockError::WouldBlock) => match take_name(opened, path) {
             Some(file) => Ok((file, path.to_owned())),
             None => take_beside(path),
         },
@@ -516,7 +493,7 @@ impl LaterFile {
     /// may have closed it.
     pub(crate) fn is_ours(&self) -> bool {
         match self {
-            Self::Open(file) => file.is_ours(),
+            Self::Open(file) => file.0.get().is_some(),
             Self::Named(target) => target.is_ours(),
         }
     }
@@ -524,7 +501,7 @@ impl LaterFile {
     /// The descriptor that the tracker needs to write the file.
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {
-            Self::Open(file) => os::descriptor(file),
+            Self::Open(file) => file.0.number(),
             Self::Named(target) => target.descriptor(),
         }
     }
@@ -532,7 +509,7 @@ impl LaterFile {
     /// What a watcher needs to write it: a descriptor, and the name in that folder, if it is one.
     pub(crate) fn hand_over(&self) -> io::Result<(File, Option<&CStr>)> {
         match self {
-            Self::Open(file) => Ok((file.try_clone()?, None)),
+            Self::Open(file) => Ok((file.0.opened()?.try_clone()?, None)),
             Self::Named(target) => target.hand_over().map(|(folder, name)| (folder, Some(name))),
         }
     }
@@ -540,7 +517,7 @@ impl LaterFile {
     /// What [`hand_over`](Self::hand_over) has given.
     pub(crate) fn received(file: File, name: Option<CString>) -> io::Result<Self> {
         match name {
-            Some(name) => Ok(Self::Named(TargetFile::received(file, name))),
+            Some(name) => TargetFile::received(file, name).map(Self::Named),
             None => OwnFile::new(file).map(Self::Open),
         }
     }
@@ -549,16 +526,11 @@ impl LaterFile {
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Open(file) => file.replace(bytes),
-            Self::Named(target) if target.is_ours() => {
+            Self::Named(target) => {
                 OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?)?.replace(bytes)
             }
-            Self::Named(_) => Err(closed()),
         }
     }
-}
-
-fn closed() -> io::Error {
-    io::Error::other("the program has closed the tracker's descriptor of it")
 }
 
 #[cfg(test)]
