@@ -10,6 +10,8 @@ mod before_main;
 mod blocked;
 mod cgroup;
 mod clocks;
+#[cfg(feature = "perfetto")]
+mod counter;
 mod descriptors;
 #[cfg(all(feature = "__preload", c_mmap))]
 pub(crate) mod exec;
@@ -49,10 +51,8 @@ mod regular_file;
 mod resident;
 mod servant;
 mod signals;
-mod sockets;
 mod thread_exit;
 mod threads;
-mod waiting;
 mod watched;
 
 #[cfg(feature = "__preload")]
@@ -62,14 +62,15 @@ pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]
-pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};
+pub(crate) use counter::{clocks, counter, has_steady_counter, since_boot};
 pub(crate) use descriptors::{keep_apart, send_to_socket};
 pub(crate) use family::{
     Family, Request, StartedFamily, duplicate, has_no_name, lock_for_watcher, path_of,
     start_family, use_as_stderr,
 };
 pub(crate) use files::{
-    create_in, descriptor, identity, is_terminal, set_mode, terminal_width, write_all, write_file,
+    create_in, descriptor, identity, is_terminal, readable, set_mode, stop_listening,
+    terminal_width, watch_connection, write_all, write_file,
 };
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
@@ -89,8 +90,9 @@ pub(crate) use own_table::{
 #[cfg(redirects)]
 pub(crate) use process::in_children;
 pub(crate) use process::{
-    KeepErrno, at_exit, at_fork, at_quick_exit, has_env, is_thread_alive, parent_process_id,
-    process_id, secure_env, thread_id, thread_name, thread_name_of,
+    KeepErrno, at_exit, at_fork, at_quick_exit, barrier_on_all_threads, has_env, is_thread_alive,
+    parent_process_id, process_id, register_barrier, secure_env, thread_id, thread_name,
+    thread_name_of, wait, wake_all,
 };
 pub(crate) use regular_file::{open_regular, read_at};
 pub(crate) use servant::take_unanswered;
@@ -101,7 +103,6 @@ pub(crate) use signals::{
     handle_late_crashes, has_late_crashes, has_waiting_thread, is_report_awaited,
     keep_waiting_thread, wait_for_ending_signal,
 };
-pub(crate) use sockets::{readable, stop_listening, watch_connection};
 pub(crate) use std::os::fd::RawFd;
 pub(crate) use thread_exit::on_thread_exit;
 #[cfg(c_mmap)]
@@ -109,7 +110,6 @@ pub(crate) use threads::is_own_start;
 pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
-pub(crate) use waiting::{barrier_on_all_threads, register_barrier, wait, wake_all};
 pub(crate) use watched::{
     Started, Watcher, clear_in_children, connection, end_watcher, forget_shared, has_one_thread,
     has_usual_pages, is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place,

@@ -24,9 +24,9 @@ pub(crate) use announcer::{Definitions, EventProvider};
 pub(crate) use checkpoint::{Checkpoints, Stage};
 pub(crate) use importants::Importants;
 pub(crate) use late_join::JoinPoint;
-pub(crate) use session::{Session, Trailer, mapped_bytes};
+pub(crate) use session::{Session, mapped_bytes};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
-pub(crate) use timeline::{collected, marker_times, preamble, settled_below};
+pub(crate) use timeline::{Trailer, collected, marker_times, preamble, settled_below};
 
 use super::write::quiesce::HOOK_TIMEOUT;
 use super::write::{ReentrancyGuard, backpressure};

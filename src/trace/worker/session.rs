@@ -15,12 +15,11 @@ use super::merge::Merge;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::Threads;
-use super::timeline::{Timeline, settled_below};
+use super::timeline::{Timeline, Trailer, settled_below};
 use super::watch::{Announced, Watch};
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
-use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::write::{
@@ -31,33 +30,6 @@ use std::time::{Duration, Instant};
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The figures in the last event of a stream.
-pub(crate) struct Trailer {
-    pub(crate) overhead_bytes: u64,
-    pub(crate) scope_misuses: u64,
-    pub(crate) failed_allocations: u64,
-}
-
-impl Trailer {
-    /// The `Memledger.Report` event, with the serial of the next event.
-    fn report(&self, serial: u64) -> Vec<u8> {
-        let mut report = Vec::new();
-        stream_events::REPORT.append(
-            &[
-                serial.into(),
-                clock::now_since_start().into(),
-                self.overhead_bytes.into(),
-                loss::total().into(),
-                self.scope_misuses.into(),
-                self.failed_allocations.into(),
-                loss::in_flight().into(),
-            ],
-            &mut report,
-        );
-        report
-    }
-}
 
 /// One recording.
 pub(crate) struct Session {

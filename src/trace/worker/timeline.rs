@@ -2,6 +2,7 @@
 
 use crate::platform::{clock, os};
 use crate::trace::format::stream_events::{self, MARKER_BYTES};
+use crate::trace::write::loss;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Unreal's readers up to 5.5 drop a marker whose time is 60 s or more after that of the last
@@ -52,6 +53,33 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     let mut event = Vec::new();
     stream_events::SETTLED.append(&[serial.into()], &mut event);
     event
+}
+
+/// The figures in the last event of a stream.
+pub(crate) struct Trailer {
+    pub(crate) overhead_bytes: u64,
+    pub(crate) scope_misuses: u64,
+    pub(crate) failed_allocations: u64,
+}
+
+impl Trailer {
+    /// The `Memledger.Report` event, with the serial of the next event.
+    pub(super) fn report(&self, serial: u64) -> Vec<u8> {
+        let mut report = Vec::new();
+        stream_events::REPORT.append(
+            &[
+                serial.into(),
+                clock::now_since_start().into(),
+                self.overhead_bytes.into(),
+                loss::total().into(),
+                self.scope_misuses.into(),
+                self.failed_allocations.into(),
+                loss::in_flight().into(),
+            ],
+            &mut report,
+        );
+        report
+    }
 }
 
 /// Which serials have been given to events, and which times have been written, in one recording.

@@ -2,9 +2,8 @@
 
 use super::checkpoint::{Checkpoints, Numbers};
 use super::output::Output;
-use super::session::Trailer;
 use super::threads::Threads;
-use super::timeline::Timeline;
+use super::timeline::{Timeline, Trailer};
 use crate::trace::write::{buffer_pool, loss};
 
 /// What the announcer of a recording has announced.

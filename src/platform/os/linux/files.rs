@@ -1,11 +1,13 @@
-//! Open files.
+//! Open files and sockets.
 
 use std::ffi::{CString, OsStr, c_int};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// How long a write waits for the reader of a full pipe. The end of a recording waits longer than
 /// this for its worker, so a full pipe does not affect the report.
@@ -105,4 +107,57 @@ pub(crate) fn create_in(folder: &Path, name: impl AsRef<OsStr>) -> io::Result<Fi
     }
     // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { File::from_raw_fd(file) })
+}
+
+/// Makes the system detect a lost connection: after 10 s of silence, it sends three probes, 5 s
+/// apart. It also closes the connection if sent bytes are not acknowledged for 30 s.
+pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000),
+    ];
+    for (level, option, value) in options {
+        let value: c_int = value;
+        let size = size_of::<c_int>() as libc::socklen_t;
+        let at = (&raw const value).cast();
+        // SAFETY: the value is a local of this size.
+        if unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, at, size) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Waits at most `timeout` until `listener` has a new client, or one of `clients` has bytes or has
+/// closed its connection. Returns which of them are ready.
+pub(crate) fn readable(
+    listener: &TcpListener,
+    clients: &[RawFd],
+    timeout: Duration,
+) -> io::Result<(bool, Vec<bool>)> {
+    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut watched: Vec<_> =
+        std::iter::once(listener.as_raw_fd()).chain(clients.iter().copied()).map(watch).collect();
+    // Rounded up, so that the call does not return early.
+    let millis = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX);
+    // SAFETY: the entries are valid, and this is their number.
+    let result = unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, millis) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        watched.iter_mut().for_each(|entry| entry.revents = 0);
+    }
+    let mut ready = watched.iter().map(|entry| entry.revents != 0);
+    Ok((ready.next().unwrap_or(false), ready.collect()))
+}
+
+/// Makes a socket stop listening, in every process that has it.
+pub(crate) fn stop_listening(listener: &TcpListener) {
+    // SAFETY: plain system call on an open socket.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }
