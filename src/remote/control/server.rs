@@ -137,10 +137,7 @@ impl Server {
         let clients = Vec::new();
         let work = Work { listener, rules, actions, wanted, paused, clients, timeout };
         starting().push(work);
-        os::spawn(run, 0).map_err(|source| {
-            starting().pop();
-            Error::ThreadNotStarted { thread: "the control server's thread".into(), source }
-        })?;
+        spawn().inspect_err(|_| _ = starting().pop())?;
         Ok(server)
     }
 
@@ -159,13 +156,7 @@ impl Server {
             self.paused.store(false, Ordering::Release);
             !starting.is_empty()
         };
-        if is_parked {
-            os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
-                thread: "the control server's thread".into(),
-                source,
-            })?;
-        }
-        Ok(())
+        if is_parked { spawn() } else { Ok(()) }
     }
 
     /// Sets the rules that are not set yet. These apply to all later commands.
@@ -183,6 +174,11 @@ impl Drop for Server {
 
 fn starting() -> std::sync::MutexGuard<'static, Vec<Work>> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spawn() -> Result<(), Error> {
+    let thread = || "the control server's thread".into();
+    os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted { thread: thread(), source })
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {

@@ -55,23 +55,13 @@ impl FileSink {
     /// transport the file gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
-        let (file, path) = open_alone(path)?;
-        file.empty().map_err(|source| Error::File {
-            path: path.clone(),
-            action: "empty",
-            source,
-        })?;
+        let (file, path) = open_empty(path)?;
         Self::start(file, path, transport)
     }
 
     /// Writes the start of the stream to a file that has just been created, at `path`.
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
-        // On a file system without locks, another process that writes the file goes unnoticed.
-        let _ = file.try_lock();
-        os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
-        let file = OwnFile::new(file).map_err(failed)?;
-        Self::start(file, path.to_owned(), transport_of(path))
+        Self::start(OwnFile::created(file, path)?, path.to_owned(), transport_of(path))
     }
 
     /// The same for a file that has no name any more, and that only a watcher reads.
@@ -82,19 +72,7 @@ impl FileSink {
     }
 
     fn start(file: OwnFile, path: PathBuf, transport: Transport) -> Result<Self, Error> {
-        let regular = file.is_regular();
-        let mut sink = Self {
-            file,
-            path,
-            regular,
-            transport,
-            packets: PacketWriter::new(transport, PROTOCOL),
-            pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
-            written: 0,
-            failed: None,
-            watched: false,
-            number: super::FIRST_FILE,
-        };
+        let mut sink = Self::new(file, path, transport);
         sink.pending.extend(start::handshake(transport));
         sink.write_pending();
         match sink.failed.take() {
@@ -103,21 +81,26 @@ impl FileSink {
         }
     }
 
+    fn new(file: OwnFile, path: PathBuf, transport: Transport) -> Self {
+        Self {
+            regular: file.is_regular(),
+            file,
+            path,
+            transport,
+            packets: PacketWriter::new(transport, PROTOCOL),
+            pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
+            written: 0,
+            failed: None,
+            watched: false,
+            number: super::FIRST_FILE,
+        }
+    }
+
     /// In a watcher: the file of another process, which has sent its descriptor.
     pub(crate) fn received(file: File, transport: Transport) -> io::Result<Self> {
         let file = OwnFile::new(file)?;
-        Ok(Self {
-            path: PathBuf::from(format!("/proc/self/fd/{}", file.0.number())),
-            file,
-            regular: true,
-            transport,
-            packets: PacketWriter::new(transport, PROTOCOL),
-            pending: Vec::new(),
-            written: 0,
-            failed: None,
-            watched: true,
-            number: super::FIRST_FILE,
-        })
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.number()));
+        Ok(Self { watched: true, ..Self::new(file, path, transport) })
     }
 
     /// How it is coded.
@@ -224,20 +207,13 @@ pub(crate) struct PieceFile {
 impl PieceFile {
     /// Creates `path`, or `NAME.PID.EXT` beside it if another process is writing to that file.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let (file, path) = open_alone(path)?;
-        let failed = |source| Error::File { path: path.clone(), action: "empty", source };
-        file.empty().map_err(failed)?;
+        let (file, path) = open_empty(path)?;
         Ok(Self { file, path, written: 0 })
     }
 
     /// A file that has just been created, at `path`.
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
-        // On a file system without locks, another process that writes the file goes unnoticed.
-        let _ = file.try_lock();
-        os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
-        let file = OwnFile::new(file).map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), written: 0 })
+        Ok(Self { file: OwnFile::created(file, path)?, path: path.to_owned(), written: 0 })
     }
 
     /// The path of the file, which differs from the requested one if that was in use.
@@ -300,6 +276,15 @@ impl OwnFile {
         Own::new(file).map(Self)
     }
 
+    /// A file that has just been created, at `path`.
+    fn created(file: File, path: &Path) -> Result<Self, Error> {
+        // On a file system without locks, another process that writes the file goes unnoticed.
+        let _ = file.try_lock();
+        os::set_mode(&file, MODE.load(Ordering::Relaxed));
+        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+        Self::new(file).map_err(failed)
+    }
+
     /// Whether it is a regular file, not a pipe or a device.
     fn is_regular(&self) -> bool {
         let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -349,7 +334,16 @@ impl Drop for OwnFile {
     }
 }
 
-/// Opens a file for writing that no other process is writing to, without emptying it.
+/// Opens a file for writing that no other process is writing to, and empties it.
+fn open_empty(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+    let (file, path) = open_alone(path)?;
+    match file.empty() {
+        Ok(()) => Ok((file, path)),
+        Err(source) => Err(Error::File { path, action: "empty", source }),
+    }
+}
+
+/// The same without emptying it.
 fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     match open(path) {
         Ok(file) => take(file, path),
