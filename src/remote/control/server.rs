@@ -25,7 +25,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The maximum number of connected clients.
@@ -76,31 +76,31 @@ pub(crate) enum SessionAction<'a> {
 pub(crate) type Reply = Result<Vec<String>, String>;
 
 /// A server that runs until this value is dropped.
-pub(crate) struct Server {
-    wanted: Arc<AtomicBool>,
+pub(crate) struct Server(Arc<Shared>);
+
+/// What a server and its thread share.
+struct Shared {
+    listener: Listener,
+    /// NOTE: the lock is held only while the rules are copied or filled. It is not held during a command, because the
+    /// command may wait for a thread that changes the rules.
+    rules: Mutex<Rules>,
+    wanted: AtomicBool,
     /// Whether the thread is to end without an end of the server.
-    paused: Arc<AtomicBool>,
-    listener: Arc<Listener>,
-    rules: SharedRules,
+    paused: AtomicBool,
 }
 
-/// NOTE: the lock is held only while the rules are copied. It is not held during a command, because
-/// the command may wait for a thread that changes the rules.
-type SharedRules = Arc<Mutex<Rules>>;
-
-fn copy(rules: &SharedRules) -> Rules {
-    rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Shared {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Passes the work of a server from `start` to its new thread, and from a thread that is paused to the next one.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
-    listener: Arc<Listener>,
-    rules: SharedRules,
+    shared: Arc<Shared>,
     actions: Box<dyn Actions>,
-    wanted: Arc<AtomicBool>,
-    paused: Arc<AtomicBool>,
     clients: Vec<Client>,
     timeout: Duration,
 }
@@ -124,26 +124,17 @@ impl Server {
         rules: Rules,
         actions: Box<dyn Actions>,
     ) -> Result<Self, Error> {
-        let wanted = Arc::new(AtomicBool::new(true));
-        let paused = Arc::new(AtomicBool::new(false));
-        let rules = Arc::new(Mutex::new(rules));
-        let listener = Arc::new(listener);
-        let server = Self {
-            wanted: Arc::clone(&wanted),
-            paused: Arc::clone(&paused),
-            listener: Arc::clone(&listener),
-            rules: Arc::clone(&rules),
-        };
-        let clients = Vec::new();
-        let work = Work { listener, rules, actions, wanted, paused, clients, timeout };
-        starting().push(work);
+        let (wanted, paused) = (AtomicBool::new(true), AtomicBool::new(false));
+        let shared = Arc::new(Shared { listener, rules: Mutex::new(rules), wanted, paused });
+        let server = Self(Arc::clone(&shared));
+        starting().push(Work { shared, actions, clients: Vec::new(), timeout });
         spawn().inspect_err(|_| _ = starting().pop())?;
         Ok(server)
     }
 
     /// Has the thread end; connections stay.
     pub(crate) fn pause(&self) {
-        self.paused.store(true, Ordering::Release);
+        self.0.paused.store(true, Ordering::Release);
     }
 
     /// Starts the thread again after [`pause`](Self::pause).
@@ -153,7 +144,7 @@ impl Server {
     pub(crate) fn resume(&self) -> Result<(), Error> {
         let is_parked = {
             let starting = starting();
-            self.paused.store(false, Ordering::Release);
+            self.0.paused.store(false, Ordering::Release);
             !starting.is_empty()
         };
         if is_parked { spawn() } else { Ok(()) }
@@ -161,18 +152,18 @@ impl Server {
 
     /// Sets the rules that are not set yet. These apply to all later commands.
     pub(crate) fn allow(&self, rules: Rules) {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
+        self.0.rules().fill(rules);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.wanted.store(false, Ordering::Release);
-        self.listener.stop_listening();
+        self.0.wanted.store(false, Ordering::Release);
+        self.0.listener.stop_listening();
     }
 }
 
-fn starting() -> std::sync::MutexGuard<'static, Vec<Work>> {
+fn starting() -> MutexGuard<'static, Vec<Work>> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -201,7 +192,7 @@ impl Work {
     /// Leaves the work to the next thread.
     fn park(self) {
         let mut starting = starting();
-        if self.paused.load(Ordering::Acquire) {
+        if self.shared.paused.load(Ordering::Acquire) {
             return starting.push(self);
         }
         drop(starting);
@@ -223,12 +214,12 @@ impl Work {
     }
 
     fn serve(&mut self) -> Served {
-        while self.wanted.load(Ordering::Acquire) {
-            if self.paused.load(Ordering::Acquire) {
+        while self.shared.wanted.load(Ordering::Acquire) {
+            if self.shared.paused.load(Ordering::Acquire) {
                 return Served::Paused;
             }
             if let Err(error) = self.round()
-                && self.wanted.load(Ordering::Acquire)
+                && self.shared.wanted.load(Ordering::Acquire)
             {
                 self.actions.problem(Error::ControlEnded(error));
                 return Served::ToEnd;
@@ -238,7 +229,7 @@ impl Work {
     }
 
     fn round(&mut self) -> std::io::Result<()> {
-        let Some(socket) = self.listener.socket() else {
+        let Some(socket) = self.shared.listener.socket() else {
             return Err(std::io::Error::other("the program has closed its descriptor"));
         };
         self.clients.retain(|client| client.socket.get().is_some());
@@ -250,7 +241,7 @@ impl Work {
             false => next.map_or(CHECK_INTERVAL, |t| t.min(CHECK_INTERVAL)),
         };
         let (waiting, ready) = os::readable(socket, &sockets, timeout)?;
-        let rules = copy(&self.rules);
+        let rules = self.shared.rules().clone();
         let mut busy = waiting;
         for (client, ready) in self.clients.iter_mut().zip(ready) {
             if ready {
@@ -262,7 +253,7 @@ impl Work {
             }
         }
         self.clients.retain(|client| !client.is_over);
-        if waiting && let Some(stream) = self.listener.accept()? {
+        if waiting && let Some(stream) = self.shared.listener.accept()? {
             self.admit(stream);
         }
         // The pause limits the work of this thread, however fast clients send or connect.
