@@ -57,16 +57,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     loss::begin_end();
     let quiet = quiesce::pause(quiesce::HOOK_TIMEOUT);
     let Some(mut session) = session else {
-        problems::add(format!(
-            "the trace and the report end early: the worker has been stuck in a write for {} s",
-            WORKER_TIMEOUT.as_secs()
-        ));
-        if let Some(output) = recording.report {
-            write_report(output, recording.unlinked, recording.analyzer.as_ref());
-        }
-        channel::clear_setting();
-        loss::finish_end();
-        return state::turn_off();
+        return end_stuck(recording);
     };
     // The report is made at the last event.
     if let (Some(output), Some(analyzer)) = (&recording.report, &recording.analyzer) {
@@ -113,6 +104,26 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::clear_setting());
+    report_refusals();
+    state::turn_off();
+}
+
+/// Ends a recording whose worker does not give the session back.
+fn end_stuck(recording: Recording) {
+    problems::add(format!(
+        "the trace and the report end early: the worker has been stuck in a write for {} s",
+        WORKER_TIMEOUT.as_secs()
+    ));
+    if let Some(output) = recording.report {
+        write_report(output, recording.unlinked, recording.analyzer.as_ref());
+    }
+    channel::clear_setting();
+    loss::finish_end();
+    state::turn_off();
+}
+
+/// Reports what the tracker has left out because it had no room for it, or no thread.
+fn report_refusals() {
     if channel::refused() > 0 {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had these before",
@@ -132,13 +143,8 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
             "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
         ));
     }
-    if let Some(refused) = important::take_refused() {
-        problems::add(refused);
-    }
-    if let Some(refused) = stacks::events::take_refused() {
-        problems::add(refused);
-    }
-    state::turn_off();
+    let refused = [important::take_refused(), stacks::events::take_refused()];
+    refused.into_iter().flatten().for_each(problems::add);
 }
 
 /// Reports the names in the setting of channels that no channel has.

@@ -8,7 +8,7 @@ use crate::ledger::destinations::{DestinationHandle, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
-use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, SessionAction};
+use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, Server, SessionAction};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
 use crate::words::nearest;
@@ -25,8 +25,10 @@ const MAX_TEXT_CHARS: usize = 200;
 
 /// Starts serving: the clients of `bound` control the recording.
 pub(in crate::ledger) fn serve(bound: BoundControl) -> Result<RunningControl, Error> {
-    let address = bound.address();
-    bound.serve(Box::new(Commands { address }))
+    let BoundControl { listener, rules, port } = bound;
+    let address = listener.address();
+    let server = Server::start(listener, rules, Box::new(Commands { address }))?;
+    Ok(RunningControl { server, address, _port: port })
 }
 
 struct Commands {
