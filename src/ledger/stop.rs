@@ -63,18 +63,13 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     if let (Some(output), Some(analyzer)) = (&recording.report, &recording.analyzer) {
         output.prepare(analyzer);
     }
-    // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are
-    // freed can make the allocator consolidate all its memory: 0.3 s with millions of blocks of the
-    // program in its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
         loss::finish_end();
         if let Some(watch) = &recording.watch {
             watch.note_traced();
         }
-        if process_ends {
-            std::mem::forget(session);
-        }
+        drop_unless(process_ends, session);
     }
     drop(session);
     if quiet {
@@ -96,16 +91,21 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         watch.dismiss();
     }
     // PERF: nor does the process wait for the end of the two threads of its table.
-    let kept = (recording.analyzer, recording.late_analyzer, recording.table);
-    if process_ends {
-        std::mem::forget(kept);
-    } else {
-        drop(kept);
-    }
+    drop_unless(process_ends, (recording.analyzer, recording.late_analyzer, recording.table));
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::clear_setting());
     report_refusals();
     state::turn_off();
+}
+
+/// Drops what holds memory of the tracker.
+///
+/// NOTE: not at the end of the process. Large blocks that are freed can make the allocator consolidate all its memory: 0.3 s with
+/// millions of blocks of the program in its free lists.
+fn drop_unless<T>(process_ends: bool, value: T) {
+    if process_ends {
+        std::mem::forget(value);
+    }
 }
 
 /// Ends a recording whose worker does not give the session back.
