@@ -76,15 +76,9 @@ pub(super) fn begin(
     state::set_option(state::FREE_SCOPES, channels.contains(&scopes::FREE_CHANNEL));
     let measures = started_by == StartedBy::Measurement;
     let mut watched = None;
-    // That there is no watcher is said if one was asked for by name.
-    let no_watcher = |error: &dyn std::fmt::Display| {
-        if config.watch == Watch::Yes {
-            problems::add(format!("there is no watcher: {error}"));
-        }
-    };
     if config.watch.is_wanted() && !measures {
         let file = watch::watched_file(outputs.file.as_mut());
-        watched = file.map_err(|error| no_watcher(&error)).ok();
+        watched = file.map_err(|error| note_no_watcher(config, &error)).ok();
     }
     let shared = inherited.as_mut().and_then(|from| from.shared.take());
     let followed = shared
@@ -97,7 +91,7 @@ pub(super) fn begin(
     if let Some(file) = watched {
         let (session, descriptor) = (&mut new_session, file.descriptor);
         let started = watch::start(session, &mut recording, descriptor, config.buffer_limit());
-        recording.watch = started.map_err(|error| no_watcher(&error)).ok();
+        recording.watch = started.map_err(|error| note_no_watcher(config, &error)).ok();
     }
     if let Some((shared, descriptor, transport)) = followed {
         let report = recording.report.as_ref();
@@ -106,20 +100,36 @@ pub(super) fn begin(
 
     *session = Some(new_session);
     drop(session);
-    let has_worker = config.worker == Worker::Thread && spawn_worker();
-    recording.has_worker = has_worker;
     recording.table = (!measures).then(os::OwnTable::share);
-    backpressure::allow_waiting(has_worker && config.on_full == OnFull::Wait);
-    quiesce::run(channels.contains(&alloc::CHANNEL) && !recording.unlinked);
-    recording.control =
-        (outputs.control).and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
-    if config.report_on_signals && recording.watch.is_none() {
-        signals::prepare().unwrap_or_else(problems::report);
-    }
+    run(config, &channels, &mut recording, outputs.control);
     let is_environments = matches!(started_by, StartedBy::Environment(_));
     let handle = (!is_environments).then_some(recording.generation);
     *current = Some(recording);
     Ok(handle)
+}
+
+/// Starts what collects, the hooks, and what controls and ends a recording.
+fn run(
+    config: &Config,
+    channels: &Names,
+    recording: &mut Recording,
+    control: Option<BoundControl>,
+) {
+    recording.has_worker = config.worker == Worker::Thread && spawn_worker();
+    backpressure::allow_waiting(recording.has_worker && config.on_full == OnFull::Wait);
+    quiesce::run(channels.contains(&alloc::CHANNEL) && !recording.unlinked);
+    recording.control =
+        control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
+    if config.report_on_signals && recording.watch.is_none() {
+        signals::prepare().unwrap_or_else(problems::report);
+    }
+}
+
+/// Reports why there is no watcher, if one was asked for by name.
+fn note_no_watcher(config: &Config, error: &dyn std::fmt::Display) {
+    if config.watch == Watch::Yes {
+        problems::add(format!("there is no watcher: {error}"));
+    }
 }
 
 /// Whether the recording needs the in-process analyzer.

@@ -224,20 +224,20 @@ impl LedgerBuilder {
     /// Required if the server listens on an address that other machines can reach; it is sent in
     /// the clear.
     pub fn control_token(mut self, token: impl Into<String>) -> Self {
-        self.config.control_token = Some(Secret(token.into()));
+        self.config.allowed.token = Some(Secret(token.into()));
         self
     }
 
     /// The folder in which `WriteTo` may create files. Default: none.
     pub fn control_folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.config.control_folder = Some(folder.into());
+        self.config.allowed.folder = Some(folder.into());
         self
     }
 
     /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address,
     /// with a port or for all ports. May be called again for more. Default: none.
     pub fn control_host(mut self, host: impl Into<String>) -> Self {
-        self.config.control_hosts.push(host.into());
+        self.config.allowed.hosts.push(host.into());
         self
     }
 

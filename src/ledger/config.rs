@@ -88,9 +88,7 @@ pub(crate) struct Config {
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<ListenAddress>,
-    pub(crate) control_token: Option<Secret>,
-    pub(crate) control_folder: Option<PathBuf>,
-    pub(crate) control_hosts: Vec<String>,
+    pub(crate) allowed: Allowed,
     pub(crate) follow_forks: bool,
     pub(crate) report_on_signals: bool,
     pub(crate) watch: Watch,
@@ -104,6 +102,14 @@ pub(crate) struct Config {
     pub(crate) limit: Option<Limit>,
     /// The time from one reading of the resident memory to the next; zero: it is not read.
     pub(crate) rss_interval: Option<Duration>,
+}
+
+/// What the control server allows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) token: Option<Secret>,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) hosts: Vec<String>,
 }
 
 /// A text that is not printed with the other settings.

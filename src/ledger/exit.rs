@@ -81,6 +81,7 @@ extern "C" fn forked() {
         return;
     }
     os::forget_threads();
+    os::forget_ends();
     unshare_in_child();
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {

@@ -97,7 +97,7 @@ fn dismiss(current: &Option<Recording>) {
     queue::pause_all();
     signals::dismiss();
     let control = current.as_ref().and_then(|recording| recording.control.as_ref());
-    control.inspect(|control| control.pause());
+    control.inspect(|control| control.server.pause());
 }
 
 /// Starts the threads that [`dismiss`] has ended.
@@ -106,7 +106,8 @@ fn start() {
     queue::resume_all();
     signals::start_again();
     let Some(recording) = current.as_ref() else { return };
-    recording.control.iter().for_each(|control| control.resume().unwrap_or_else(problems::report));
+    let control = recording.control.iter();
+    control.for_each(|control| control.server.resume().unwrap_or_else(problems::report));
     if recording.has_worker
         && let Err(error) = worker::spawn(stop::left_alone)
     {

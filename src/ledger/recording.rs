@@ -230,5 +230,5 @@ pub(super) fn control_address() -> Option<SocketAddr> {
         return None;
     }
     let _untracked = ReentrancyGuard::enter();
-    current().as_ref()?.control.as_ref().map(RunningControl::address)
+    current().as_ref()?.control.as_ref().map(|control| control.address)
 }

@@ -305,7 +305,7 @@ fn control(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn control_folder(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.control_folder = Some(PathBuf::from(value));
+    config.allowed.folder = Some(PathBuf::from(value));
     Ok(())
 }
 
@@ -314,13 +314,13 @@ fn control_hosts(value: &OsStr, config: &mut Config) -> Result<(), String> {
         return Err("only names of hosts are allowed, separated by commas; none is".into());
     };
     let hosts = hosts.split(',').filter(|host| !host.is_empty());
-    config.control_hosts = hosts.map(str::to_owned).collect();
+    config.allowed.hosts = hosts.map(str::to_owned).collect();
     Ok(())
 }
 
 fn control_token_file(value: &OsStr, config: &mut Config) -> Result<(), String> {
     match read_token(value.as_ref()) {
-        Ok(token) => config.control_token = Some(token),
+        Ok(token) => config.allowed.token = Some(token),
         Err(why) => {
             // NOTE: if a token is configured, the server does not run without it.
             config.control = None;

@@ -61,33 +61,19 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     loss::begin_end();
     let quiet = quiesce::pause(quiesce::HOOK_TIMEOUT);
     let Some(mut session) = session else {
-        problems::add(format!(
-            "the trace and the report end early: the worker has been stuck in a write for {} s",
-            WORKER_TIMEOUT.as_secs()
-        ));
-        if let Some(output) = recording.report {
-            write_report(output, recording.unlinked, recording.analyzer.as_ref());
-        }
-        channel::clear_setting();
-        loss::finish_end();
-        return state::turn_off();
+        return end_stuck(recording);
     };
     // The report is made at the last event.
     if let (Some(output), Some(analyzer)) = (&recording.report, &recording.analyzer) {
         output.prepare(analyzer);
     }
-    // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are
-    // freed can make the allocator consolidate all its memory: 0.3 s with millions of blocks of the
-    // program in its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
         loss::finish_end();
         if let Some(watch) = &recording.watch {
             watch.note_traced();
         }
-        if process_ends {
-            std::mem::forget(session);
-        }
+        drop_unless(process_ends, session);
     }
     drop(session);
     if quiet {
@@ -101,14 +87,39 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         watch.dismiss();
     }
     // PERF: nor does the process wait for the end of the two threads of its table.
-    let kept = (recording.analyzer, recording.late_analyzer, recording.table);
-    if process_ends {
-        std::mem::forget(kept);
-    } else {
-        drop(kept);
-    }
+    drop_unless(process_ends, (recording.analyzer, recording.late_analyzer, recording.table));
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::clear_setting());
+    report_refusals();
+    state::turn_off();
+}
+
+/// Drops what holds memory of the tracker.
+///
+/// NOTE: not at the end of the process. Large blocks that are freed can make the allocator consolidate all its memory: 0.3 s with
+/// millions of blocks of the program in its free lists.
+fn drop_unless<T>(process_ends: bool, value: T) {
+    if process_ends {
+        std::mem::forget(value);
+    }
+}
+
+/// Ends a recording whose worker does not give the session back.
+fn end_stuck(recording: Recording) {
+    problems::add(format!(
+        "the trace and the report end early: the worker has been stuck in a write for {} s",
+        WORKER_TIMEOUT.as_secs()
+    ));
+    if let Some(output) = recording.report {
+        write_report(output, recording.unlinked, recording.analyzer.as_ref());
+    }
+    channel::clear_setting();
+    loss::finish_end();
+    state::turn_off();
+}
+
+/// Reports what the tracker has left out because it had no room for it, or no thread.
+fn report_refusals() {
     if channel::refused() > 0 {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had these before",
@@ -128,13 +139,8 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
             "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
         ));
     }
-    if let Some(refused) = important::take_refused() {
-        problems::add(refused);
-    }
-    if let Some(refused) = stacks::events::take_refused() {
-        problems::add(refused);
-    }
-    state::turn_off();
+    let refused = [important::take_refused(), stacks::events::take_refused()];
+    refused.into_iter().flatten().for_each(problems::add);
 }
 
 /// Reports the names in the setting of channels that no channel has.

@@ -26,6 +26,8 @@ impl Circles {
                 let last = path.rsplit("::").next().unwrap_or("").to_owned();
                 exported.insert(join(module, &last), path);
             }
+            // Who may see an item is no use of that module.
+            let rest = rest.replace("pub(in crate", "pub(in ");
             named.push(paths(&rest, module, &by_module));
         }
         let uses = |paths: &Vec<String>| {

@@ -47,18 +47,8 @@ pub struct QueryArgs {
     /// Which blocks; the name that Unreal Insights has for a rule will do, too
     #[arg(long, default_value = "live", value_parser = rule_by_name())]
     rule: Rule,
-    /// The moment A [default: peak for the rule live, else start]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    a: Option<(String, Moment)>,
-    /// The moment B [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    b: Option<(String, Moment)>,
-    /// The moment C [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    c: Option<(String, Moment)>,
-    /// The moment D [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    d: Option<(String, Moment)>,
+    #[command(flatten)]
+    moments: Moments,
     /// Ask about each run of this scope between A and B: its beginning and its end are the rule's A and B
     /// (rules grown and short-lived)
     #[arg(long, value_name = "SCOPE", conflicts_with_all = ["scope", "longer_than", "shorter_than"])]
@@ -109,6 +99,23 @@ pub struct QueryArgs {
     symbols: SymbolArgs,
 }
 
+/// The moments that a rule is about.
+#[derive(Debug, clap::Args)]
+struct Moments {
+    /// The moment A [default: peak for the rule live, else start]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    a: Option<(String, Moment)>,
+    /// The moment B [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    b: Option<(String, Moment)>,
+    /// The moment C [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    c: Option<(String, Moment)>,
+    /// The moment D [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    d: Option<(String, Moment)>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
     Bytes,
@@ -155,7 +162,7 @@ impl Asked {
                 let command = QueryArgs::augment_args(clap::Command::new("query"));
                 CliError::Usage(usage_sentence(&error, &command))
             })?;
-        let moments = args.moments()?;
+        let moments = args.moments.of(args.rule)?;
         Ok(Self { rule: args.rule, moments })
     }
 
@@ -188,23 +195,23 @@ fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: 
     }
 }
 
-impl QueryArgs {
-    /// The moments of the rule, as far as they are given.
-    fn moments(&self) -> Result<Vec<(String, Moment)>, CliError> {
-        let unless_given = || match self.rule {
+impl Moments {
+    /// Those of `rule`, as far as they are given.
+    fn of(&self, rule: Rule) -> Result<Vec<(String, Moment)>, CliError> {
+        let unless_given = || match rule {
             Rule::AliveAtA => ("peak".to_owned(), Moment::Peak),
             _ => ("start".to_owned(), Moment::Nanoseconds(0)),
         };
         let a = self.a.clone().unwrap_or_else(unless_given);
         let given = [Some(&a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
-        let (names, used) = (["--a", "--b", "--c", "--d"], self.rule.times());
+        let (names, used) = (["--a", "--b", "--c", "--d"], rule.times());
         if let Some(more) = (used..given.len()).find(|&number| given[number].is_some()) {
             return Err(CliError::Usage(format!(
                 "{} says nothing to the rule {}, which is about {} ({})",
                 names[more],
-                self.rule.name(),
+                rule.name(),
                 names[..used].join(", "),
-                self.rule.about()
+                rule.about()
             )));
         }
         let count = given.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
@@ -217,7 +224,9 @@ impl QueryArgs {
         }
         Ok(given.into_iter().flatten().cloned().collect())
     }
+}
 
+impl QueryArgs {
     /// The least age of a block, and the age below which it is.
     fn ages(&self) -> Result<Option<(u64, u64)>, CliError> {
         if self.longer_than.is_none() && self.shorter_than.is_none() {
@@ -244,7 +253,7 @@ impl QueryArgs {
 
 /// Reads the trace and prints the answer to `out`, or into the file of `-o`.
 pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let moments = args.moments()?;
+    let moments = args.moments.of(args.rule)?;
     let ages = args.ages()?;
     if args.blocks > MOST_BLOCKS {
         return Err(CliError::Usage(format!("--blocks lists at most {MOST_BLOCKS} blocks")));

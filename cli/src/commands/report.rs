@@ -105,6 +105,15 @@ pub struct ReportArgs {
     /// Judge --fail-if also if the program has memory that is in no block seen
     #[arg(long)]
     allow_untracked: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+/// Where the report goes, and how it is written.
+#[derive(Debug, clap::Args)]
+struct OutputArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -117,8 +126,6 @@ pub struct ReportArgs {
     /// A page for a browser in this file: the same as --format html -o FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "json", "output"])]
     html: Option<PathBuf>,
-    #[command(flatten)]
-    symbols: SymbolArgs,
 }
 
 /// A format of the library's table.
@@ -138,7 +145,7 @@ fn format_by_name() -> impl TypedValueParser<Value = Format> {
     })
 }
 
-impl ReportArgs {
+impl OutputArgs {
     /// The format: as asked for, or else by the ending of the file's name.
     fn format(&self) -> &'static dyn ReportFormat {
         let name = if self.json { Some("json") } else { self.html.as_ref().map(|_| "html") };
@@ -149,7 +156,7 @@ impl ReportArgs {
     }
 
     /// The file that the report goes to, if it is not standard output.
-    fn output(&self) -> Option<&PathBuf> {
+    fn file(&self) -> Option<&PathBuf> {
         self.output.as_ref().or(self.html.as_ref())
     }
 }
@@ -217,7 +224,7 @@ fn changes(args: &ReportArgs, (from, _): &(String, Moment)) -> Result<DiffArgs, 
     add("--filter", args.filter.as_ref().map(AsRef::as_ref));
     add("--top", top.as_ref().map(AsRef::as_ref));
     add("--width", width.as_ref().map(AsRef::as_ref));
-    add("--output", args.output.as_ref().map(|path| path.as_os_str()));
+    add("--output", args.output.output.as_ref().map(|path| path.as_os_str()));
     for folder in &args.symbols.folders {
         add("--symbols", Some(folder.as_os_str()));
     }
@@ -246,7 +253,8 @@ fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
         ));
     }
     let is_by_size = args.by == Some(By::Size);
-    let Some(filter) = args.filter.as_ref().filter(|_| args.format().has_options() && !is_by_size)
+    let Some(filter) =
+        args.filter.as_ref().filter(|_| args.output.format().has_options() && !is_by_size)
     else {
         return;
     };
@@ -362,7 +370,7 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    if !args.findings && !args.format().shows_findings(&options(args)) {
+    if !args.findings && !args.output.format().shows_findings(&options(args)) {
         let (summary, mut analyzer) = read_with(Analyzer::new(), args, until)?;
         let mut report = analyzer.take_report();
         symbolize_if_shown(&mut report, args);
@@ -383,12 +391,12 @@ fn read_with<O: BlockObserver>(
     until: Until,
 ) -> Result<(Summary, Analyzer<O>), CliError> {
     // A filter selects from the largest blocks, so more of them are kept.
-    let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
+    let top = args.top.unwrap_or(100).max(if args.output.format().has_options() { 100 } else { 0 });
     let mut analyzer = analyzer.until(until).largest_live(top);
     if let Some(scope) = &args.scope {
         analyzer = analyzer.stacks_in_scope(scope);
     }
-    if args.format().needs_buckets() {
+    if args.output.format().needs_buckets() {
         analyzer = analyzer.by_bucket();
     }
     let source = open_watched(&args.trace)?;
@@ -399,7 +407,7 @@ fn read_with<O: BlockObserver>(
 /// Looks up the functions of the report if it shows any.
 fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
     if args.fail_if.iter().any(Condition::needs_symbols)
-        || args.format().shows_functions(report, &options(args))
+        || args.output.format().shows_functions(report, &options(args))
     {
         symbolize(report, &args.symbols);
     }
@@ -407,12 +415,12 @@ fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     let mut options = options(args);
-    let Some(path) = args.output() else {
+    let Some(path) = args.output.file() else {
         (options.color, options.width) = look(args.width, options.width, io::stdout());
-        return args.format().write(report, &options, out).map_err(CliError::output);
+        return args.output.format().write(report, &options, out).map_err(CliError::output);
     };
     write_to(path, out, |out| {
-        args.format().write(report, &options, out).map_err(|error| unwritable(path, error))
+        args.output.format().write(report, &options, out).map_err(|error| unwritable(path, error))
     })
 }
 

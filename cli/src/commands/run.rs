@@ -169,12 +169,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Runs the program, and reports after it.
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let report_to = match (&args.report, variable(REPORT)) {
-        (Some(report), _) => report.clone(),
-        (None, Some(value)) => ReportTo::parse(value.clone().into())
-            .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
-        (None, None) => ReportTo::Stderr,
-    };
+    let report_to = report_to(args)?;
     let tracking = match preload::tracking(&args.command, args.preload.as_deref()) {
         Ok(tracking) => tracking,
         Err(sentence) => {
@@ -183,40 +178,11 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         }
     };
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
-    if args.follow_children {
-        if let ReportTo::File(path) = &report_to {
-            traces::check_distinct("--report", path)?;
-        }
-        if let Some(path) = &args.html {
-            traces::check_distinct("--html", path)?;
-        }
-    }
     let traces = Arc::new(Traces::new(keep.as_deref(), args.follow_children)?);
     let aside = args.top.then(Aside::new).transpose()?;
     let control = args.top.then(Control::new).transpose()?;
-
-    let set = |name, value: OsString| (name, Some(value));
-    let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
-    environment.extend(args.stacks.as_ref().map(|stacks| set(STACKS, stacks.into())));
-    // So that the trace has its end, too.
-    if variable(REPORT_ON_SIGNALS).is_none() {
-        environment.push(set(REPORT_ON_SIGNALS, "1".into()));
-    }
+    let mut environment = environment(args, &traces, &tracking);
     environment.extend(control.iter().flat_map(Control::environment));
-    if let Tracking::Preloaded(libraries) = &tracking {
-        environment.push(set(preload::VARIABLE, libraries.clone()));
-    }
-    // And also if nothing in the program can do so any more.
-    let is_watched = variable(WATCH).is_none_or(|value| value != "0")
-        && UNWATCHED.into_iter().all(|name| variable(name).is_none());
-    if is_watched {
-        environment.push(set(WATCH, "1".into()));
-    }
-    if args.follow_children {
-        environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
-    } else {
-        environment.push(set(PARENT, std::process::id().to_string().into()));
-    }
     let streams = aside.iter().flat_map(Aside::streams).collect();
     let (mut live, mut viewed) = (None, None);
     let started = |pid| {
@@ -237,33 +203,80 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             Ok(ended) => ended,
             Err(not_run) => return not_run.outcome(&args.command[0]),
         };
-    match live {
-        Some(Ok(live)) => live.close(ended.status),
-        Some(Err(error)) => note(&error.to_string()),
-        None => {}
+    if let Some(live) = opened(live) {
+        live.close(ended.status);
     }
-    if is_watched {
+    if is_watched() {
         traces.wait_for_watchers(ended.pid);
     }
     ended.show_problems();
     let result = report_on(args, &report_to, &traces, &ended, &tracking);
-    match viewed {
-        Some(Ok(viewed)) => viewed.close(!traces.found(ended.pid).is_empty()),
-        Some(Err(error)) => note(&error.to_string()),
-        None => {}
+    if let Some(viewed) = opened(viewed) {
+        viewed.close(!traces.found(ended.pid).is_empty());
     }
     drop((traces, aside));
     let _ = out.flush();
     if ended.status == 0 {
         return result;
     }
-    match result {
-        Ok(Outcome::Held(sentence) | Outcome::Incomplete(sentence)) => note(&sentence),
-        Ok(_) => {}
-        Err(error) => note(&error.to_string()),
-    }
+    say(result);
     ended.interrupt_like_it();
     Ok(Outcome::Status(ended.status))
+}
+
+/// Where the report goes: as the arguments say, or else as the variable does.
+fn report_to(args: &RunArgs) -> Result<ReportTo, CliError> {
+    let to = match (&args.report, variable(REPORT)) {
+        (Some(report), _) => report.clone(),
+        (None, Some(value)) => ReportTo::parse(value.clone().into())
+            .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
+        (None, None) => ReportTo::Stderr,
+    };
+    if args.follow_children {
+        if let ReportTo::File(path) = &to {
+            traces::check_distinct("--report", path)?;
+        }
+        if let Some(path) = &args.html {
+            traces::check_distinct("--html", path)?;
+        }
+    }
+    Ok(to)
+}
+
+/// Whether the program gets a watcher, which completes the trace if nothing in the program can do so any more.
+fn is_watched() -> bool {
+    variable(WATCH).is_none_or(|value| value != "0")
+        && UNWATCHED.into_iter().all(|name| variable(name).is_none())
+}
+
+/// How the environment of the program differs from that of this command.
+fn environment(
+    args: &RunArgs,
+    traces: &Traces,
+    tracking: &Tracking,
+) -> Vec<(&'static str, Option<OsString>)> {
+    let set = |name, value: OsString| (name, Some(value));
+    let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
+    environment.extend(args.stacks.as_ref().map(|stacks| set(STACKS, stacks.into())));
+    // So that the trace has its end, too.
+    if variable(REPORT_ON_SIGNALS).is_none() {
+        environment.push(set(REPORT_ON_SIGNALS, "1".into()));
+    }
+    if let Tracking::Preloaded(libraries) = tracking {
+        environment.push(set(preload::VARIABLE, libraries.clone()));
+    }
+    environment.extend(is_watched().then(|| set(WATCH, "1".into())));
+    if args.follow_children {
+        environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
+    } else {
+        environment.push(set(PARENT, std::process::id().to_string().into()));
+    }
+    environment
+}
+
+/// What shows the program while it runs; why it could not be opened is said after the program.
+fn opened<T>(companion: Option<Result<T, CliError>>) -> Option<T> {
+    companion?.map_err(|error| note(&error.to_string())).ok()
 }
 
 /// Reports on each process that has left a trace, and checks the conditions on each. The outcome is that
@@ -347,12 +360,17 @@ fn worse(
         Ok(Outcome::Held(_)) => 3,
     };
     let (more, less) = if rank(&second) > rank(&first) { (second, first) } else { (first, second) };
-    match less {
+    say(less);
+    more
+}
+
+/// Says an outcome that does not decide the exit status.
+fn say(result: Result<Outcome, CliError>) {
+    match result {
         Ok(Outcome::Held(sentence) | Outcome::Incomplete(sentence)) => note(&sentence),
         Err(error) => note(&error.to_string()),
         Ok(_) => {}
     }
-    more
 }
 
 /// Reports on one process, and adds it to `processes`.

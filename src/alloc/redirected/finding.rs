@@ -130,6 +130,21 @@ impl Outcome {
         }
     }
 
+    /// Adds the functions of an object that were redirected.
+    fn add_redirected(&mut self, done: &[&Wanted<'_>], object: &Object) {
+        if let Some(first) = done.first() {
+            self.add(first.names.join(", "), object, None);
+        }
+        self.has_program |= object.is_program && !done.is_empty();
+        for wanted in done {
+            for name in wanted.names.iter().map(|name| (*name).to_owned()) {
+                if !self.has_name(&name) || !self.has(wanted.function.address) {
+                    self.redirected.push((name, wanted.function.address));
+                }
+            }
+        }
+    }
+
     /// Redirects the allocators of what may be new since the last time.
     fn redirect_new(&mut self, is_alone: impl Fn() -> bool) {
         let before = self.loaded.replace(Loaded::now());
@@ -280,18 +295,7 @@ fn redirect_in(
     }
     let pages = pages.make().map_err(|error| error.to_string())?;
     outcome.moved.push(Moved { object: object.addresses, pages, _functions: functions });
-    if let Some(first) = done.first() {
-        outcome.add(first.names.join(", "), object, None);
-    }
-    outcome.has_program |= object.is_program && !done.is_empty();
-    for wanted in done {
-        let names = wanted.names.iter().map(|name| (*name).to_owned());
-        for name in names {
-            if !outcome.has_name(&name) || !outcome.has(wanted.function.address) {
-                outcome.redirected.push((name, wanted.function.address));
-            }
-        }
-    }
+    outcome.add_redirected(&done, object);
     Ok(())
 }
 

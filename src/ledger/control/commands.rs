@@ -8,7 +8,7 @@ use crate::ledger::Stats;
 use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart};
 use crate::ledger::problems;
 use crate::platform::os;
-use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply};
+use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, Server};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::nearest;
@@ -26,8 +26,10 @@ const MAX_TEXT_CHARS: usize = 200;
 
 /// Starts serving: the clients of `bound` control the recording.
 pub(in crate::ledger) fn serve(bound: BoundControl) -> Result<RunningControl, Error> {
-    let address = bound.address();
-    bound.serve(Box::new(Commands { address }))
+    let BoundControl { listener, rules, port } = bound;
+    let address = listener.address();
+    let server = Server::start(listener, rules, Box::new(Commands { address }))?;
+    Ok(RunningControl { server, address, _port: port })
 }
 
 struct Commands {

@@ -3,10 +3,10 @@
 pub(super) mod commands;
 mod figures;
 
-use super::config::{Config, Secret};
+use super::config::{Allowed, Config, Secret};
 use super::problems;
 use crate::error::Error;
-use crate::remote::control::{Actions, Listener, Rules, Server};
+use crate::remote::control::{Listener, Rules, Server};
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;
@@ -25,8 +25,9 @@ pub(super) struct BoundControl {
 
 /// The server of a recording.
 pub(super) struct RunningControl {
-    server: Server,
-    address: SocketAddr,
+    pub(super) server: Server,
+    /// Where it listens.
+    pub(super) address: SocketAddr,
     _port: AnnouncedPort,
 }
 
@@ -101,49 +102,17 @@ fn check_token(token: &str) -> Result<(), String> {
 
 /// What the program and its environment allow.
 fn rules(config: &Config) -> Result<Rules, Error> {
-    let token = config.control_token.as_ref().map(|secret| secret.0.clone());
+    let Allowed { token, folder, hosts } = &config.allowed;
+    let token = token.as_ref().map(|secret| secret.0.clone());
     token.as_deref().map_or(Ok(()), check_token).map_err(Error::InvalidToken)?;
-    let folder = config.control_folder.as_ref().map(|folder| {
+    let folder = folder.as_ref().map(|folder| {
         let failed = |source| Error::File { path: folder.clone(), action: "open", source };
         std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
     });
-    Ok(Rules { token, folder: folder.transpose()?, hosts: config.control_hosts.clone() })
-}
-
-impl BoundControl {
-    /// Where it listens.
-    fn address(&self) -> SocketAddr {
-        self.listener.address()
-    }
-
-    /// Serves from here on; `actions` do what the commands ask for.
-    fn serve(self, actions: Box<dyn Actions>) -> Result<RunningControl, Error> {
-        let Self { listener, rules, port } = self;
-        let address = listener.address();
-        let server = Server::start(listener, rules, actions)?;
-        Ok(RunningControl { server, address, _port: port })
-    }
+    Ok(Rules { token, folder: folder.transpose()?, hosts: hosts.clone() })
 }
 
 impl RunningControl {
-    /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Has the server's thread end for a moment.
-    pub(super) fn pause(&self) {
-        self.server.pause();
-    }
-
-    /// Starts it again.
-    ///
-    /// # Errors
-    /// [`Error::ThreadNotStarted`]
-    pub(super) fn resume(&self) -> Result<(), Error> {
-        self.server.resume()
-    }
-
     /// Adds the rules of the program that the environment, which has started the server, has not
     /// set.
     pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {

@@ -9,10 +9,10 @@
 //! part of a path, and only folders with the sticky bit.
 #![expect(unsafe_code, reason = "system calls")]
 
+use super::Own;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,8 +23,7 @@ const MAX_LINKS: usize = 40;
 
 /// The folder of a file, held open, and the file's name in it, which is not a link.
 pub(crate) struct TargetFile {
-    folder: ManuallyDrop<File>,
-    identity: Option<(u64, u64)>,
+    folder: Own<File>,
     name: CString,
     /// The name is a link in `/proc` to an open file, which only the system can follow.
     is_descriptor: bool,
@@ -78,9 +77,7 @@ impl TargetFile {
         // For an unreadable folder the first descriptor stays.
         let read = libc::O_RDONLY | libc::O_DIRECTORY;
         let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
-        let folder = super::keep_apart(folder)?;
-        let identity = super::identity(&folder);
-        Ok(Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor })
+        Ok(Self { folder: Own::new(folder)?, name, is_descriptor })
     }
 
     /// Opens the file for writing without emptying it, and creates it if it does not exist. A
@@ -122,8 +119,9 @@ impl TargetFile {
     /// # Errors
     /// Those of the system.
     pub(crate) fn remove(&self) -> io::Result<()> {
+        let folder = self.folder.opened()?.as_raw_fd();
         // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
-        match unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) } {
+        match unsafe { libc::unlinkat(folder, self.name.as_ptr(), 0) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -152,24 +150,26 @@ impl TargetFile {
 
     /// The descriptor of the folder.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.folder.as_raw_fd()
+        self.folder.number()
     }
 
     /// A descriptor of the folder that does not hold the reservation, and the name, for a watcher.
     pub(crate) fn hand_over(&self) -> io::Result<(File, &CStr)> {
-        Ok((open_at(Some(&self.folder), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?, &self.name))
+        let folder = self.folder.opened()?;
+        Ok((open_at(Some(folder), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?, &self.name))
     }
 
     /// What [`hand_over`](Self::hand_over) has given.
-    pub(crate) fn received(folder: File, name: CString) -> Self {
-        let identity = super::identity(&folder);
-        Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor: false }
+    ///
+    /// # Errors
+    /// Those of [`Own::new`].
+    pub(crate) fn received(folder: File, name: CString) -> io::Result<Self> {
+        Ok(Self { folder: Own::new(folder)?, name, is_descriptor: false })
     }
 
-    /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
-    /// daemon closes every descriptor.
+    /// Whether the descriptor of the folder is still open.
     pub(crate) fn is_ours(&self) -> bool {
-        self.identity.is_some() && super::identity(&*self.folder) == self.identity
+        self.folder.get().is_some()
     }
 
     fn is_taken(&self) -> io::Result<bool> {
@@ -182,6 +182,7 @@ impl TargetFile {
         let number = self.name.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
         });
+        let folder = self.folder.opened()?.as_raw_fd();
         // SAFETY: all zeros are a valid lock; the call reads and writes the local.
         unsafe {
             let mut lock = std::mem::zeroed::<libc::flock>();
@@ -189,7 +190,7 @@ impl TargetFile {
             lock.l_whence = libc::SEEK_SET as libc::c_short;
             lock.l_start = (number >> 2) as libc::off_t;
             lock.l_len = 1;
-            match libc::fcntl(self.folder.as_raw_fd(), command, &raw mut lock) {
+            match libc::fcntl(folder, command, &raw mut lock) {
                 0 => Ok(lock),
                 _ => Err(io::Error::last_os_error()),
             }
@@ -199,12 +200,12 @@ impl TargetFile {
     fn open_with(&self, flags: libc::c_int, mode: u32) -> io::Result<File> {
         let last = if self.is_descriptor { 0 } else { libc::O_NOFOLLOW };
         let flags = libc::O_WRONLY | libc::O_NONBLOCK | last | flags;
-        open_at(Some(&self.folder), &self.name, flags, mode)
+        open_at(Some(self.folder.opened()?), &self.name, flags, mode)
     }
 
     /// The metadata of a file; an error if another user may have put it there.
     fn admit(&self, file: &File) -> io::Result<Metadata> {
-        let (found, folder) = (file.metadata()?, self.folder.metadata()?);
+        let (found, folder) = (file.metadata()?, self.folder.opened()?.metadata()?);
         let is_strange = ![user(), folder.uid()].contains(&found.uid());
         if is_shared(&folder) && (is_strange || found.is_file() && found.nlink() > 1) {
             return Err(io::Error::other(format!(
@@ -230,9 +231,9 @@ impl TargetFile {
     /// (`faccessat2`) returns other errors, and may still allow the file to be created.
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
+        let folder = self.folder.opened()?.as_raw_fd();
         // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
-        let allowed =
-            unsafe { libc::faccessat(self.folder.as_raw_fd(), c".".as_ptr(), mode, flags) };
+        let allowed = unsafe { libc::faccessat(folder, c".".as_ptr(), mode, flags) };
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EROFS | libc::ENOENT) if allowed != 0 => Err(error),
@@ -243,13 +244,8 @@ impl TargetFile {
 
 impl Drop for TargetFile {
     fn drop(&mut self) {
-        if self.is_ours() {
-            // NOTE: the child of a fork has the folder open as well, so closing it would not unlock
-            // it.
-            let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
-            // SAFETY: dropped only here.
-            unsafe { ManuallyDrop::drop(&mut self.folder) };
-        }
+        // NOTE: the child of a fork has the folder open as well, so closing it would not unlock it.
+        let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Sends a document, a heap profile or the figures of a report, to a client, on a thread of its own: it takes
 //! a while to make and a client can be slow, and neither may delay the other clients.
 
-use super::server::Client;
-use crate::platform::os;
+use crate::platform::os::{self, Own};
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::words::escape;
 use std::ffi::c_void;
 use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,7 +65,7 @@ impl Drop for Turn {
 
 /// A client that gets a document, then the end of its connection.
 struct Work {
-    client: Client,
+    client: Own<TcpStream>,
     kind: DocumentKind,
     make: MakeDocument,
     _turn: Turn,
@@ -79,7 +79,7 @@ fn starting() -> MutexGuard<'static, Option<Work>> {
 }
 
 /// Makes and sends a document on a new thread.
-pub(super) fn send(client: Client, kind: DocumentKind, make: MakeDocument, turn: Turn) {
+pub(super) fn send(client: Own<TcpStream>, kind: DocumentKind, make: MakeDocument, turn: Turn) {
     *starting() = Some(Work { client, kind, make, _turn: turn });
     if let Err(error) = os::spawn(run, 0)
         && let Some(mut work) = starting().take()
@@ -115,9 +115,8 @@ impl Work {
     /// Sends as much as the client takes within [`SEND_TIMEOUT`].
     fn answer(&mut self, mut bytes: &[u8]) {
         let deadline = Instant::now() + SEND_TIMEOUT;
-        // NOTE: if the program has closed the descriptor, its number may be a file of the program.
-        while !bytes.is_empty() && self.client.is_ours() {
-            let Some(socket) = &mut self.client.socket else { return };
+        while !bytes.is_empty() {
+            let Some(mut socket) = self.client.get() else { return };
             let left = deadline.saturating_duration_since(Instant::now());
             let is_set = !left.is_zero()
                 && socket.set_nonblocking(false).is_ok()

@@ -1,7 +1,7 @@
 //! The socket on which the server listens.
 
 use crate::error::Error;
-use crate::platform::os;
+use crate::platform::os::{self, Own};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -53,11 +53,9 @@ impl std::fmt::Display for ListenAddress {
     }
 }
 
-/// A socket that is bound and listens. The program may close the socket's descriptor without
-/// notice.
+/// A socket that is bound and listens.
 pub(crate) struct Listener {
-    socket: Option<TcpListener>,
-    identity: Option<(u64, u64)>,
+    socket: Own<TcpListener>,
     address: SocketAddr,
 }
 
@@ -81,10 +79,10 @@ impl Listener {
     }
 
     fn listen(address: (IpAddr, u16)) -> io::Result<Self> {
-        let socket = os::keep_apart(TcpListener::bind(address)?)?;
+        let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        Ok(Self { identity: os::identity(&socket), socket: Some(socket), address })
+        Ok(Self { socket: Own::new(socket)?, address })
     }
 
     /// The address on which it listens.
@@ -92,11 +90,9 @@ impl Listener {
         self.address
     }
 
-    /// The socket; `None` if the program has closed it. A program that becomes a daemon closes
-    /// every descriptor, and a file that it opens later can get the same number.
+    /// The socket; `None` if the program has closed it.
     pub(super) fn socket(&self) -> Option<&TcpListener> {
-        let socket = self.socket.as_ref()?;
-        (self.identity.is_some() && os::identity(socket) == self.identity).then_some(socket)
+        self.socket.get()
     }
 
     /// Stops listening, and wakes the thread that waits for clients. This also affects other
@@ -109,10 +105,7 @@ impl Listener {
 
     /// The connection of a client, if one is waiting.
     pub(super) fn accept(&self) -> io::Result<Option<TcpStream>> {
-        let Some(socket) = self.socket() else {
-            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
-        };
-        match socket.accept() {
+        match self.socket.opened()?.accept() {
             Ok((stream, _)) => Ok(Some(stream)),
             // A client that has disconnected already, or a signal, is not a failure of the
             // listener.
@@ -125,14 +118,6 @@ impl Listener {
 fn is_passing(kind: ErrorKind) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(kind, WouldBlock | Interrupted | ConnectionAborted | ConnectionReset)
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if self.socket().is_none() {
-            std::mem::forget(self.socket.take());
-        }
-    }
 }
 
 #[cfg(test)]

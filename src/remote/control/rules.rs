@@ -5,7 +5,7 @@ use crate::trace::sink::tcp::Address;
 use std::fs::File;
 use std::hint::black_box;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The maximum number of bytes in the name of a file.
 const MAX_NAME_BYTES: usize = 255;
@@ -98,13 +98,9 @@ impl Rules {
         let path = folder.join(name);
         match os::create_in(folder, name) {
             Ok(file) => Ok((file, path)),
-            Err(error) => Err(format!("{} cannot be created: {error}", show(&path))),
+            Err(error) => Err(format!("{} cannot be created: {error}", path.display())),
         }
     }
-}
-
-fn show(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[cfg(test)]

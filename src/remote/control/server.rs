@@ -14,7 +14,7 @@ use super::lines::{Lines, TooLong};
 use super::listener::Listener;
 use super::rules::Rules;
 use crate::error::Error;
-use crate::platform::os;
+use crate::platform::os::{self, Own};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::words::escape;
@@ -25,7 +25,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The maximum number of connected clients.
@@ -73,31 +73,31 @@ pub(crate) trait Actions: Send {
 pub(crate) type Reply = Result<Vec<String>, String>;
 
 /// A server that runs until this value is dropped.
-pub(crate) struct Server {
-    wanted: Arc<AtomicBool>,
+pub(crate) struct Server(Arc<Shared>);
+
+/// What a server and its thread share.
+struct Shared {
+    listener: Listener,
+    /// NOTE: the lock is held only while the rules are copied or filled. It is not held during a command, because the
+    /// command may wait for a thread that changes the rules.
+    rules: Mutex<Rules>,
+    wanted: AtomicBool,
     /// Whether the thread is to end without an end of the server.
-    paused: Arc<AtomicBool>,
-    listener: Arc<Listener>,
-    rules: SharedRules,
+    paused: AtomicBool,
 }
 
-/// NOTE: the lock is held only while the rules are copied. It is not held during a command, because
-/// the command may wait for a thread that changes the rules.
-type SharedRules = Arc<Mutex<Rules>>;
-
-fn copy(rules: &SharedRules) -> Rules {
-    rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Shared {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Passes the work of a server from `start` to its new thread, and from a thread that is paused to the next one.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
-    listener: Arc<Listener>,
-    rules: SharedRules,
+    shared: Arc<Shared>,
     actions: Box<dyn Actions>,
-    wanted: Arc<AtomicBool>,
-    paused: Arc<AtomicBool>,
     clients: Vec<Client>,
     timeout: Duration,
 }
@@ -121,29 +121,17 @@ impl Server {
         rules: Rules,
         actions: Box<dyn Actions>,
     ) -> Result<Self, Error> {
-        let wanted = Arc::new(AtomicBool::new(true));
-        let paused = Arc::new(AtomicBool::new(false));
-        let rules = Arc::new(Mutex::new(rules));
-        let listener = Arc::new(listener);
-        let server = Self {
-            wanted: Arc::clone(&wanted),
-            paused: Arc::clone(&paused),
-            listener: Arc::clone(&listener),
-            rules: Arc::clone(&rules),
-        };
-        let clients = Vec::new();
-        let work = Work { listener, rules, actions, wanted, paused, clients, timeout };
-        starting().push(work);
-        os::spawn(run, 0).map_err(|source| {
-            starting().pop();
-            Error::ThreadNotStarted { thread: "the control server's thread".into(), source }
-        })?;
+        let (wanted, paused) = (AtomicBool::new(true), AtomicBool::new(false));
+        let shared = Arc::new(Shared { listener, rules: Mutex::new(rules), wanted, paused });
+        let server = Self(Arc::clone(&shared));
+        starting().push(Work { shared, actions, clients: Vec::new(), timeout });
+        spawn().inspect_err(|_| _ = starting().pop())?;
         Ok(server)
     }
 
     /// Has the thread end; connections stay.
     pub(crate) fn pause(&self) {
-        self.paused.store(true, Ordering::Release);
+        self.0.paused.store(true, Ordering::Release);
     }
 
     /// Starts the thread again after [`pause`](Self::pause).
@@ -153,33 +141,32 @@ impl Server {
     pub(crate) fn resume(&self) -> Result<(), Error> {
         let is_parked = {
             let starting = starting();
-            self.paused.store(false, Ordering::Release);
+            self.0.paused.store(false, Ordering::Release);
             !starting.is_empty()
         };
-        if is_parked {
-            os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
-                thread: "the control server's thread".into(),
-                source,
-            })?;
-        }
-        Ok(())
+        if is_parked { spawn() } else { Ok(()) }
     }
 
     /// Sets the rules that are not set yet. These apply to all later commands.
     pub(crate) fn allow(&self, rules: Rules) {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
+        self.0.rules().fill(rules);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.wanted.store(false, Ordering::Release);
-        self.listener.stop_listening();
+        self.0.wanted.store(false, Ordering::Release);
+        self.0.listener.stop_listening();
     }
 }
 
-fn starting() -> std::sync::MutexGuard<'static, Vec<Work>> {
+fn starting() -> MutexGuard<'static, Vec<Work>> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spawn() -> Result<(), Error> {
+    let thread = || "the control server's thread".into();
+    os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted { thread: thread(), source })
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
@@ -202,7 +189,7 @@ impl Work {
     /// Leaves the work to the next thread.
     fn park(self) {
         let mut starting = starting();
-        if self.paused.load(Ordering::Acquire) {
+        if self.shared.paused.load(Ordering::Acquire) {
             return starting.push(self);
         }
         drop(starting);
@@ -224,12 +211,12 @@ impl Work {
     }
 
     fn serve(&mut self) -> Served {
-        while self.wanted.load(Ordering::Acquire) {
-            if self.paused.load(Ordering::Acquire) {
+        while self.shared.wanted.load(Ordering::Acquire) {
+            if self.shared.paused.load(Ordering::Acquire) {
                 return Served::Paused;
             }
             if let Err(error) = self.round()
-                && self.wanted.load(Ordering::Acquire)
+                && self.shared.wanted.load(Ordering::Acquire)
             {
                 self.actions.problem(Error::ControlEnded(error));
                 return Served::ToEnd;
@@ -239,11 +226,11 @@ impl Work {
     }
 
     fn round(&mut self) -> std::io::Result<()> {
-        let Some(socket) = self.listener.socket() else {
+        let Some(socket) = self.shared.listener.socket() else {
             return Err(std::io::Error::other("the program has closed its descriptor"));
         };
-        self.clients.retain(Client::is_ours);
-        let sockets: Vec<_> = self.clients.iter().filter_map(|c| c.socket.as_ref()).collect();
+        self.clients.retain(|client| client.socket.get().is_some());
+        let sockets: Vec<_> = self.clients.iter().map(|client| client.socket.number()).collect();
         let now = Instant::now();
         let next = self.clients.iter().map(|c| c.deadline.saturating_duration_since(now)).min();
         let timeout = match self.clients.iter().any(|c| c.lines.has_line()) {
@@ -251,7 +238,7 @@ impl Work {
             false => next.map_or(CHECK_INTERVAL, |t| t.min(CHECK_INTERVAL)),
         };
         let (waiting, ready) = os::readable(socket, &sockets, timeout)?;
-        let rules = copy(&self.rules);
+        let rules = self.shared.rules().clone();
         let mut busy = waiting;
         for (client, ready) in self.clients.iter_mut().zip(ready) {
             if ready {
@@ -263,7 +250,7 @@ impl Work {
             }
         }
         self.clients.retain(|client| !client.is_over);
-        if waiting && let Some(stream) = self.listener.accept()? {
+        if waiting && let Some(stream) = self.shared.listener.accept()? {
             self.admit(stream);
         }
         // The pause limits the work of this thread, however fast clients send or connect.
@@ -274,9 +261,7 @@ impl Work {
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        // NOTE: a client whose descriptor cannot be set is disconnected. One whose descriptor
-        // cannot be inspected is forgotten in the next round without a close: the program has
-        // closed the descriptor, and may use its number again.
+        // NOTE: a client whose descriptor cannot be set is disconnected.
         let Some(mut client) = Client::new(stream, self.timeout) else { return };
         if self.clients.len() < MAX_CLIENTS {
             self.clients.push(client);
@@ -287,10 +272,8 @@ impl Work {
 }
 
 /// A connected client.
-pub(super) struct Client {
-    /// `None` if the program has closed its descriptor.
-    pub(super) socket: Option<TcpStream>,
-    identity: Option<(u64, u64)>,
+struct Client {
+    socket: Own<TcpStream>,
     lines: Lines,
     /// Whether the client has closed its sending side.
     has_ended: bool,
@@ -303,13 +286,11 @@ pub(super) struct Client {
 
 impl Client {
     fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
-        let socket = os::keep_apart(socket).ok()?;
         socket.set_nonblocking(true).ok()?;
         // Without this, an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);
         Some(Self {
-            identity: os::identity(&socket),
-            socket: Some(socket),
+            socket: Own::new(socket).ok()?,
             lines: Lines::default(),
             has_ended: false,
             admitted: false,
@@ -319,19 +300,11 @@ impl Client {
         })
     }
 
-    pub(super) fn is_ours(&self) -> bool {
-        self.identity.is_some()
-            && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
-    }
-
     /// Receives as many bytes as `lines` has room for.
     fn receive(&mut self) {
         let mut bytes = [0; 4096];
         let room = self.lines.room().min(bytes.len());
-        let Some(socket) = &mut self.socket else { return };
-        if room == 0 {
-            return;
-        }
+        let Some(mut socket) = self.socket.get().filter(|_| room > 0) else { return };
         match socket.read(bytes.get_mut(..room).unwrap_or_default()) {
             Ok(0) => self.has_ended = true,
             Ok(count) => self.lines.push(bytes.get(..count).unwrap_or_default()),
@@ -406,21 +379,11 @@ impl Client {
         rules: &Rules,
         actions: &dyn Actions,
     ) -> Result<(), String> {
-        let address = self.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        let address = self.socket.get().and_then(|socket| socket.peer_addr().ok());
         rules.document(address.ok_or("the connection has ended")?.ip())?;
         let turn = document::Turn::take()?;
-        let client = Self {
-            socket: self.socket.take(),
-            identity: self.identity,
-            lines: Lines::default(),
-            has_ended: self.has_ended,
-            admitted: self.admitted,
-            timeout: self.timeout,
-            deadline: self.deadline,
-            is_over: false,
-        };
         self.is_over = true;
-        document::send(client, kind, actions.document(kind), turn);
+        document::send(self.socket.take(), kind, actions.document(kind), turn);
         Ok(())
     }
 
@@ -434,16 +397,8 @@ impl Client {
     fn answer(&mut self, text: &str) {
         // NOTE: the socket is non-blocking, so this fails if the socket has no room for the whole
         // answer.
-        let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
+        let sent = self.socket.get().is_some_and(|mut to| to.write_all(text.as_bytes()).is_ok());
         self.is_over |= !sent;
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        if !self.is_ours() {
-            std::mem::forget(self.socket.take());
-        }
     }
 }
 

@@ -3,19 +3,16 @@
 //!
 //! The file is complete up to the last sync, even if the process is killed. If the disk is full,
 //! the file is cut back to its last whole packet and closed; the program continues.
-#![expect(unsafe_code, reason = "a file that may not be closed")]
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::platform::os::{self, RawFd, TargetFile};
+use crate::platform::os::{self, Own, RawFd, TargetFile};
 use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
 use memledger_format::packet::{HEADER, Header, PacketWriter};
 use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -58,23 +55,13 @@ impl FileSink {
     /// transport the file gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
-        let (file, path) = open_alone(path)?;
-        file.empty().map_err(|source| Error::File {
-            path: path.clone(),
-            action: "empty",
-            source,
-        })?;
+        let (file, path) = open_empty(path)?;
         Self::start(file, path, transport)
     }
 
     /// Writes the start of the stream to a file that has just been created, at `path`.
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
-        // On a file system without locks, another process that writes the file goes unnoticed.
-        let _ = file.try_lock();
-        os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
-        let file = OwnFile::new(file).map_err(failed)?;
-        Self::start(file, path.to_owned(), transport_of(path))
+        Self::start(OwnFile::created(file, path)?, path.to_owned(), transport_of(path))
     }
 
     /// The same for a file that has no name any more, and that only a watcher reads.
@@ -85,19 +72,7 @@ impl FileSink {
     }
 
     fn start(file: OwnFile, path: PathBuf, transport: Transport) -> Result<Self, Error> {
-        let regular = file.is_regular();
-        let mut sink = Self {
-            file,
-            path,
-            regular,
-            transport,
-            packets: PacketWriter::new(transport, PROTOCOL),
-            pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
-            written: 0,
-            failed: None,
-            watched: false,
-            number: super::FIRST_FILE,
-        };
+        let mut sink = Self::new(file, path, transport);
         sink.pending.extend(start::handshake(transport));
         sink.write_pending();
         match sink.failed.take() {
@@ -106,21 +81,26 @@ impl FileSink {
         }
     }
 
+    fn new(file: OwnFile, path: PathBuf, transport: Transport) -> Self {
+        Self {
+            regular: file.is_regular(),
+            file,
+            path,
+            transport,
+            packets: PacketWriter::new(transport, PROTOCOL),
+            pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
+            written: 0,
+            failed: None,
+            watched: false,
+            number: super::FIRST_FILE,
+        }
+    }
+
     /// In a watcher: the file of another process, which has sent its descriptor.
     pub(crate) fn received(file: File, transport: Transport) -> io::Result<Self> {
         let file = OwnFile::new(file)?;
-        Ok(Self {
-            path: PathBuf::from(format!("/proc/self/fd/{}", os::descriptor(&file))),
-            file,
-            regular: true,
-            transport,
-            packets: PacketWriter::new(transport, PROTOCOL),
-            pending: Vec::new(),
-            written: 0,
-            failed: None,
-            watched: true,
-            number: super::FIRST_FILE,
-        })
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.number()));
+        Ok(Self { watched: true, ..Self::new(file, path, transport) })
     }
 
     /// How it is coded.
@@ -135,8 +115,9 @@ impl FileSink {
 
     /// Has a watcher continue the file, if it is one that can be cut: its descriptor.
     pub(crate) fn set_watched(&mut self) -> Option<RawFd> {
-        self.watched = self.regular;
-        self.regular.then(|| os::descriptor(&self.file))
+        let file = self.file.0.get().filter(|_| self.regular);
+        self.watched = file.is_some();
+        file.map(os::descriptor)
     }
 
     fn write_pending(&mut self) {
@@ -164,9 +145,9 @@ impl FileSink {
         {
             whole += header.size;
         }
-        if self.regular && self.file.is_ours() {
+        if self.regular {
             // NOTE: if this fails too, the reader reports a truncated end and loses nothing else.
-            let _ = self.file.set_len(self.written + whole as u64);
+            let _ = self.file.cut(self.written + whole as u64);
         }
         self.failed = Some(Error::File { path: self.path.clone(), action: "write", source });
         self.pending.clear();
@@ -203,8 +184,7 @@ impl Sink for FileSink {
 
     fn cut(&mut self, bytes: u64) -> Result<(), Error> {
         let failed = |source| Error::File { path: self.path.clone(), action: "continue", source };
-        self.file.set_len(bytes).map_err(failed)?;
-        (&*self.file).seek(SeekFrom::Start(bytes)).map_err(failed)?;
+        self.file.cut(bytes).map_err(failed)?;
         self.pending.clear();
         self.written = bytes;
         Ok(())
@@ -227,20 +207,13 @@ pub(crate) struct PieceFile {
 impl PieceFile {
     /// Creates `path`, or `NAME.PID.EXT` beside it if another process is writing to that file.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let (file, path) = open_alone(path)?;
-        let failed = |source| Error::File { path: path.clone(), action: "empty", source };
-        file.empty().map_err(failed)?;
+        let (file, path) = open_empty(path)?;
         Ok(Self { file, path, written: 0 })
     }
 
     /// A file that has just been created, at `path`.
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
-        // On a file system without locks, another process that writes the file goes unnoticed.
-        let _ = file.try_lock();
-        os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
-        let file = OwnFile::new(file).map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), written: 0 })
+        Ok(Self { file: OwnFile::created(file, path)?, path: path.to_owned(), written: 0 })
     }
 
     /// The path of the file, which differs from the requested one if that was in use.
@@ -260,8 +233,8 @@ impl PieceFile {
             match self.file.write_some(rest) {
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                 Err(source) => {
-                    if self.file.is_ours() && self.file.is_regular() {
-                        let _ = self.file.set_len(self.written);
+                    if self.file.is_regular() {
+                        let _ = self.file.cut(self.written);
                     }
                     let path = self.path.clone();
                     return Err(Error::File { path, action: "write", source });
@@ -295,48 +268,49 @@ fn transport_of(path: &Path) -> Transport {
     }
 }
 
-/// A file that no other process is writing to, and whose descriptor the program can close without
-/// the tracker's knowledge: a program that becomes a daemon closes every descriptor, and the next
-/// file it opens gets the same number.
-pub(crate) struct OwnFile {
-    file: ManuallyDrop<File>,
-    identity: Option<(u64, u64)>,
-}
+/// A file that no other process is writing to.
+pub(crate) struct OwnFile(Own<File>);
 
 impl OwnFile {
     fn new(file: File) -> io::Result<Self> {
-        let file = os::keep_apart(file)?;
-        Ok(Self { identity: os::identity(&file), file: ManuallyDrop::new(file) })
+        Own::new(file).map(Self)
     }
 
-    /// Whether the descriptor still refers to the opened file.
-    fn is_ours(&self) -> bool {
-        self.identity.is_some() && os::identity(&*self.file) == self.identity
+    /// A file that has just been created, at `path`.
+    fn created(file: File, path: &Path) -> Result<Self, Error> {
+        // On a file system without locks, another process that writes the file goes unnoticed.
+        let _ = file.try_lock();
+        os::set_mode(&file, MODE.load(Ordering::Relaxed));
+        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+        Self::new(file).map_err(failed)
     }
 
     /// Whether it is a regular file, not a pipe or a device.
     fn is_regular(&self) -> bool {
-        self.metadata().is_ok_and(|metadata| metadata.is_file())
+        let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+        self.0.get().is_some_and(is_file)
     }
 
     /// Removes what a regular file holds.
     fn empty(&self) -> io::Result<()> {
-        if self.is_regular() { self.set_len(0) } else { Ok(()) }
+        if self.is_regular() { self.cut(0) } else { Ok(()) }
+    }
+
+    /// Cuts a regular file, and continues it there.
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        let mut file = self.0.opened()?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes)).map(|_| ())
     }
 
     /// Writes some of `bytes`.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.is_ours() {
-            return Err(closed());
-        }
-        os::write_file(&self.file, bytes)
+        os::write_file(self.0.opened()?, bytes)
     }
 
     /// Replaces what the file holds.
     fn replace(&self, mut bytes: &[u8]) -> io::Result<()> {
-        if !self.is_ours() {
-            return Err(closed());
-        }
+        self.0.opened()?;
         self.empty()?;
         while !bytes.is_empty() {
             let written = self.write_some(bytes)?;
@@ -344,26 +318,13 @@ impl OwnFile {
         }
         Ok(())
     }
-}
 
-impl Deref for OwnFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl OwnFile {
     /// Closes the file, if the program has not.
     fn close(&mut self) {
-        if self.is_ours() {
+        if let Some(file) = self.0.take().get() {
             // NOTE: the child of a fork has the file open too: closing it here does not unlock it.
-            let _ = self.file.unlock();
-            // SAFETY: dropped only here, and not used after this: `is_ours` is false.
-            unsafe { ManuallyDrop::drop(&mut self.file) };
+            let _ = file.unlock();
         }
-        self.identity = None;
     }
 }
 
@@ -373,7 +334,16 @@ impl Drop for OwnFile {
     }
 }
 
-/// Opens a file for writing that no other process is writing to, without emptying it.
+/// Opens a file for writing that no other process is writing to, and empties it.
+fn open_empty(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+    let (file, path) = open_alone(path)?;
+    match file.empty() {
+        Ok(()) => Ok((file, path)),
+        Err(source) => Err(Error::File { path, action: "empty", source }),
+    }
+}
+
+/// The same without emptying it.
 fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     match open(path) {
         Ok(file) => take(file, path),
@@ -398,10 +368,11 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     if !file.is_regular() {
         return Ok((file, path.to_owned()));
     }
-    match file.try_lock() {
+    let opened = file.0.opened().map_err(failed)?;
+    match opened.try_lock() {
         // On a file system without locks, another process that writes the file goes unnoticed.
         Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
-        Err(TryLockError::WouldBlock) => match take_name(&file, path) {
+        Err(TryLockError::WouldBlock) => match take_name(opened, path) {
             Some(file) => Ok((file, path.to_owned())),
             None => take_beside(path),
         },
@@ -516,7 +487,7 @@ impl LaterFile {
     /// may have closed it.
     pub(crate) fn is_ours(&self) -> bool {
         match self {
-            Self::Open(file) => file.is_ours(),
+            Self::Open(file) => file.0.get().is_some(),
             Self::Named(target) => target.is_ours(),
         }
     }
@@ -524,7 +495,7 @@ impl LaterFile {
     /// The descriptor that the tracker needs to write the file.
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {
-            Self::Open(file) => os::descriptor(file),
+            Self::Open(file) => file.0.number(),
             Self::Named(target) => target.descriptor(),
         }
     }
@@ -532,7 +503,7 @@ impl LaterFile {
     /// What a watcher needs to write it: a descriptor, and the name in that folder, if it is one.
     pub(crate) fn hand_over(&self) -> io::Result<(File, Option<&CStr>)> {
         match self {
-            Self::Open(file) => Ok((file.try_clone()?, None)),
+            Self::Open(file) => Ok((file.0.opened()?.try_clone()?, None)),
             Self::Named(target) => target.hand_over().map(|(folder, name)| (folder, Some(name))),
         }
     }
@@ -540,7 +511,7 @@ impl LaterFile {
     /// What [`hand_over`](Self::hand_over) has given.
     pub(crate) fn received(file: File, name: Option<CString>) -> io::Result<Self> {
         match name {
-            Some(name) => Ok(Self::Named(TargetFile::received(file, name))),
+            Some(name) => TargetFile::received(file, name).map(Self::Named),
             None => OwnFile::new(file).map(Self::Open),
         }
     }
@@ -549,16 +520,11 @@ impl LaterFile {
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Open(file) => file.replace(bytes),
-            Self::Named(target) if target.is_ours() => {
+            Self::Named(target) => {
                 OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?)?.replace(bytes)
             }
-            Self::Named(_) => Err(closed()),
         }
     }
-}
-
-fn closed() -> io::Error {
-    io::Error::other("the program has closed the tracker's descriptor of it")
 }
 
 #[cfg(test)]

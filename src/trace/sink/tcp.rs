@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::platform::os;
+use crate::platform::os::{self, Own};
 use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
 use memledger_format::packet::PacketWriter;
@@ -103,9 +103,7 @@ impl fmt::Display for Address {
 
 /// A connection that is being written to.
 pub(crate) struct TcpSink {
-    /// `None` once it is closed.
-    stream: Option<TcpStream>,
-    identity: Option<(u64, u64)>,
+    stream: Own<TcpStream>,
     name: String,
     given_up: Arc<AtomicBool>,
     packets: PacketWriter,
@@ -123,13 +121,8 @@ impl TcpSink {
             name: name.clone(),
             what: format!("it cannot be connected to: {error}"),
         })?;
-        // If one of these fails, a lost connection is noticed later, or more small packets are
-        // sent.
-        let _ = os::watch_connection(&stream);
-        let _ = stream.set_nodelay(true);
         let mut sink = Self {
-            identity: os::identity(&stream),
-            stream: Some(stream),
+            stream,
             name,
             given_up,
             packets: PacketWriter::new(Transport::Unreal, PROTOCOL),
@@ -158,14 +151,8 @@ impl TcpSink {
     }
 
     fn send_some(&self, from: usize) -> io::Result<usize> {
-        // NOTE: a program that becomes a daemon closes every descriptor, and the next file it opens
-        // gets the same number.
-        if self.identity.is_none() || self.stream.as_ref().and_then(os::identity) != self.identity {
-            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
-        }
-        let Some(mut stream) = self.stream.as_ref() else { return Ok(0) };
         // NOTE: std sends with MSG_NOSIGNAL, so a peer that is gone raises no SIGPIPE.
-        stream.write(&self.pending[from..])
+        self.stream.opened()?.write(&self.pending[from..])
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -176,12 +163,9 @@ impl TcpSink {
     }
 
     fn close(&mut self) {
-        let Some(stream) = self.stream.take() else { return };
-        if self.identity.is_some() && os::identity(&stream) == self.identity {
+        if let Some(stream) = self.stream.take().get() {
             // NOTE: the child of a fork has the socket open too: closing it here is not enough.
             let _ = stream.shutdown(Shutdown::Write);
-        } else {
-            std::mem::forget(stream);
         }
     }
 }
@@ -192,12 +176,17 @@ fn is_temporary(error: &io::Error) -> bool {
 }
 
 /// Connects to the first address of the host that answers.
-fn connect(address: &Address) -> io::Result<TcpStream> {
+fn connect(address: &Address) -> io::Result<Own<TcpStream>> {
     // PERF: the name is resolved only once, because that can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
     let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };
-    connect_to(&all, ports)
+    let stream = connect_to(&all, ports)?;
+    stream.set_write_timeout(Some(SEND_TIMEOUT))?;
+    // If one of these fails, a lost connection is noticed later, or more small packets are sent.
+    let _ = os::watch_connection(&stream);
+    let _ = stream.set_nodelay(true);
+    Own::new(stream)
 }
 
 /// Tries each address with the first port, and with the next one if that port refuses.
@@ -219,12 +208,10 @@ fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
             }
         }
     }
-    let stream = result.map_err(|error| match ports {
+    result.map_err(|error| match ports {
         [_] => error,
         _ => io::Error::new(error.kind(), format!("on ports {ports:?}: {error}")),
-    })?;
-    stream.set_write_timeout(Some(SEND_TIMEOUT))?;
-    os::keep_apart(stream)
+    })
 }
 
 impl Sink for TcpSink {

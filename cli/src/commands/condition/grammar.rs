@@ -9,7 +9,7 @@ use std::str::FromStr;
 use winnow::Parser;
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, delimited, opt, preceded, repeat, separated, separated_pair};
-use winnow::error::{ContextError, StrContext, StrContextValue};
+use winnow::error::{ContextError, ParseError, StrContext, StrContextValue};
 use winnow::token::{any, none_of, rest, take_while};
 
 /// The figures that most conditions are about: an error names them first.
@@ -73,21 +73,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (key, selectors, change, comparison, value) =
-            condition.parse(text).map_err(|error| {
-                let what = error.inner().context().find_map(|context| match context {
-                    StrContext::Expected(what) => Some(what.to_string()),
-                    _ => None,
-                });
-                let rest = match text.get(error.offset()..).unwrap_or_default() {
-                    "" => "at the end".to_owned(),
-                    rest => format!("before '{rest}'"),
-                };
-                format!(
-                    "{} is expected {rest}; write it like 'peak_bytes > 64MiB' or \
-                 'peak_bytes{{scope=\"request\"}} > 1MiB'",
-                    what.as_deref().unwrap_or("something else")
-                )
-            })?;
+            condition.parse(text).map_err(|error| misplaced(&error))?;
         let selector = match <[_; 2]>::try_from(selectors) {
             Ok([(By::Group, group), (By::Name, name)])
             | Ok([(By::Name, name), (By::Group, group)]) => {
@@ -132,6 +118,23 @@ impl FromStr for Condition {
         let figure_type = *figure_type;
         Ok(Self { key, figure_type, selector, change, comparison, value, is_percent, source })
     }
+}
+
+/// What is expected where the text is no condition.
+fn misplaced(error: &ParseError<&str, ContextError>) -> String {
+    let what = error.inner().context().find_map(|context| match context {
+        StrContext::Expected(what) => Some(what.to_string()),
+        _ => None,
+    });
+    let rest = match error.input().get(error.offset()..).unwrap_or_default() {
+        "" => "at the end".to_owned(),
+        rest => format!("before '{rest}'"),
+    };
+    format!(
+        "{} is expected {rest}; write it like 'peak_bytes > 64MiB' or \
+         'peak_bytes{{scope=\"request\"}} > 1MiB'",
+        what.as_deref().unwrap_or("something else")
+    )
 }
 
 /// The number on the right side of a condition on `key`.

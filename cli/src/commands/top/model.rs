@@ -121,12 +121,40 @@ pub struct Model {
     latest: Option<(Option<Moment>, Moment)>,
     mark: Option<Moment>,
     collapsed: HashMap<By, HashSet<Vec<String>>>,
+    pub list: List,
+}
+
+/// The rows, in their order, the selected one, and which are seen.
+#[derive(Debug, Default)]
+pub struct List {
+    pub lines: Vec<Line>,
     /// The path of the selected row; `None`: the first row.
     selected: Option<Vec<String>>,
     offset: usize,
-    lines: Vec<Line>,
     /// Rows that the last screen had room for.
     page: usize,
+}
+
+impl List {
+    /// The place of the selected row.
+    pub fn cursor(&self) -> usize {
+        let path = self.selected.as_ref();
+        path.and_then(|path| self.lines.iter().position(|line| line.path == *path)).unwrap_or(0)
+    }
+
+    /// The first row to show where there is room for `page` of them, so that the selected one is seen.
+    pub fn scroll(&mut self, page: usize) -> usize {
+        self.page = page.max(1);
+        let cursor = self.cursor();
+        let last = self.lines.len().saturating_sub(self.page);
+        self.offset = self.offset.clamp((cursor + 1).saturating_sub(self.page), cursor).min(last);
+        self.offset
+    }
+
+    fn select(&mut self, at: usize) {
+        let at = at.min(self.lines.len().saturating_sub(1));
+        self.selected = self.lines.get(at).map(|line| line.path.clone());
+    }
 }
 
 impl Model {
@@ -151,10 +179,7 @@ impl Model {
             latest: None,
             mark: None,
             collapsed: HashMap::new(),
-            selected: None,
-            offset: 0,
-            lines: Vec::new(),
-            page: 10,
+            list: List { page: 10, ..List::default() },
         }
     }
 
@@ -227,26 +252,6 @@ impl Model {
         self.mark.as_ref()
     }
 
-    /// The rows, in their order.
-    pub fn lines(&self) -> &[Line] {
-        &self.lines
-    }
-
-    /// The place of the selected row.
-    pub fn cursor(&self) -> usize {
-        let path = self.selected.as_ref();
-        path.and_then(|path| self.lines.iter().position(|line| line.path == *path)).unwrap_or(0)
-    }
-
-    /// The first row to show where there is room for `page` of them, so that the selected one is seen.
-    pub fn scroll(&mut self, page: usize) -> usize {
-        self.page = page.max(1);
-        let cursor = self.cursor();
-        let last = self.lines.len().saturating_sub(self.page);
-        self.offset = self.offset.clamp((cursor + 1).saturating_sub(self.page), cursor).min(last);
-        self.offset
-    }
-
     /// Whether call stacks are needed for what is shown.
     pub fn wants_functions(&self) -> bool {
         let mark_lacks_them = self.mark.as_ref().is_some_and(|mark| !mark.sample.has_functions);
@@ -300,17 +305,17 @@ impl Model {
                     (self.before, self.now) = (before, Some(latest));
                 }
             }
-            Action::Up => self.select(self.cursor().saturating_sub(1)),
-            Action::Down => self.select(self.cursor() + 1),
-            Action::PageUp => self.select(self.cursor().saturating_sub(self.page)),
-            Action::PageDown => self.select(self.cursor() + self.page),
-            Action::First => self.selected = None,
-            Action::Last => self.select(self.lines.len()),
+            Action::Up => self.list.select(self.list.cursor().saturating_sub(1)),
+            Action::Down => self.list.select(self.list.cursor() + 1),
+            Action::PageUp => self.list.select(self.list.cursor().saturating_sub(self.list.page)),
+            Action::PageDown => self.list.select(self.list.cursor() + self.list.page),
+            Action::First => self.list.selected = None,
+            Action::Last => self.list.select(self.list.lines.len()),
             Action::Expand => self.expand(),
             Action::Collapse => self.collapse(),
             Action::ExpandAll => drop(self.collapsed.remove(&self.by)),
             Action::CollapseAll => {
-                let paths = self.lines.iter().filter(|line| line.is_expanded == Some(true));
+                let paths = self.list.lines.iter().filter(|line| line.is_expanded == Some(true));
                 let paths: Vec<_> = paths.map(|line| line.path.clone()).collect();
                 self.collapsed.entry(self.by).or_default().extend(paths);
             }
@@ -323,43 +328,39 @@ impl Model {
         self.is_chosen = true;
         if self.by != by {
             self.by = by;
-            (self.selected, self.offset) = (None, 0);
+            (self.list.selected, self.list.offset) = (None, 0);
         }
         if self.sort == Sort::Peak && !by.has_peak() {
             self.sort = Sort::Live;
         }
     }
 
-    fn select(&mut self, at: usize) {
-        let at = at.min(self.lines.len().saturating_sub(1));
-        self.selected = self.lines.get(at).map(|line| line.path.clone());
-    }
-
     fn expand(&mut self) {
-        let Some(line) = self.lines.get(self.cursor()) else { return };
+        let Some(line) = self.list.lines.get(self.list.cursor()) else { return };
         match line.is_expanded {
             Some(false) => {
                 let path = line.path.clone();
                 self.collapsed.entry(self.by).or_default().remove(&path);
-                self.selected = Some(path);
+                self.list.selected = Some(path);
             }
             // As in other trees: into the row that is open.
-            Some(true) => self.select(self.cursor() + 1),
+            Some(true) => self.list.select(self.list.cursor() + 1),
             None => {}
         }
     }
 
     /// Closes the row, or goes to the one around it.
     fn collapse(&mut self) {
-        let cursor = self.cursor();
-        let Some(line) = self.lines.get(cursor) else { return };
+        let cursor = self.list.cursor();
+        let Some(line) = self.list.lines.get(cursor) else { return };
         if line.is_expanded == Some(true) && self.filter.is_empty() {
             let path = line.path.clone();
             self.collapsed.entry(self.by).or_default().insert(path.clone());
-            self.selected = Some(path);
-        } else if let Some(outer) = (0..cursor).rev().find(|&at| self.lines[at].level < line.level)
+            self.list.selected = Some(path);
+        } else if let Some(outer) =
+            (0..cursor).rev().find(|&at| self.list.lines[at].level < line.level)
         {
-            self.select(outer);
+            self.list.select(outer);
         }
     }
 
@@ -367,7 +368,7 @@ impl Model {
     fn refresh(&mut self) {
         let Some(now) = &self.now else { return };
         let none = HashSet::new();
-        self.lines = lines::lines(&Question {
+        self.list.lines = lines::lines(&Question {
             by: self.by,
             sort: self.sort,
             reverse: self.reverse,

@@ -35,7 +35,7 @@ pub fn print(
     }
     let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
     let width = width.or_else(terminal).unwrap_or(WIDTH);
-    let height = model.lines().len().min(MAX_ROWS) + AROUND;
+    let height = model.list.lines.len().min(MAX_ROWS) + AROUND;
     let area = Rect::new(0, 0, width, height as u16);
     let mut buffer = Buffer::empty(area);
     screen(model, Theme::Plain, area, &mut buffer);

@@ -2,7 +2,7 @@
 
 use crate::commands::by::By;
 use memledger_analysis::dump::text::{apart, shown_heap, shown_scope, tag};
-use memledger_analysis::{Figures, Report};
+use memledger_analysis::{CallRow, Figures, Report};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.
@@ -38,6 +38,10 @@ pub struct Row {
 }
 
 impl Row {
+    fn flat(name: String, label: Option<String>, own: &Figures, inclusive: &Figures) -> Self {
+        Self { path: vec![name], label, own: own.into(), inclusive: inclusive.into() }
+    }
+
     pub fn values(&self, inclusive: bool) -> &Values {
         if inclusive { &self.inclusive } else { &self.own }
     }
@@ -96,10 +100,6 @@ impl Sample {
             own: figures.into(),
             inclusive: inclusive.into(),
         };
-        let flat = |name: String, label: Option<String>, figures: &Figures, inclusive: &Figures| {
-            let (own, inclusive) = (figures.into(), inclusive.into());
-            Row { path: vec![name], label, own, inclusive }
-        };
         let scopes = report.by_scope.iter();
         sample.add(By::Scope, scopes.map(|row| in_tree(&row.path, &row.figures, &row.inclusive)));
         let groups = report.by_group.iter();
@@ -107,38 +107,24 @@ impl Sample {
         let names = report
             .by_name
             .iter()
-            .map(|row| flat(tag(&row.group, &row.name), None, &row.figures, &row.figures));
+            .map(|row| Row::flat(tag(&row.group, &row.name), None, &row.figures, &row.figures));
         sample.add(By::Name, names);
         let threads = report.by_thread.iter().map(|row| {
             let name = match row.name.as_str() {
                 "" => format!("thread {}", row.id),
                 name => format!("{name} ({})", row.id),
             };
-            flat(name, None, &row.figures, &row.figures)
+            Row::flat(name, None, &row.figures, &row.figures)
         });
         sample.add(By::Thread, threads);
         let heaps = report.by_heap.iter();
         let heaps = heaps.map(|row| {
             let label = Some(shown_heap(&row.name).to_owned()).filter(|label| *label != row.name);
-            flat(row.name.clone(), label, &row.figures, &row.figures)
+            Row::flat(row.name.clone(), label, &row.figures, &row.figures)
         });
         sample.add(By::Heap, heaps);
         if has_functions {
-            let functions = report.by_function(false);
-            // By name, so that a number stays with its function.
-            let mut names: Vec<_> = functions.iter().map(|row| &*row.name).collect();
-            names.sort_unstable();
-            let labels: HashMap<_, _> =
-                names.iter().copied().zip(apart(names.iter().copied())).collect();
-            let functions = functions.iter().map(|row| {
-                let [own, inclusive] = match row.estimates() {
-                    Some(estimates) => estimates.map(|estimates| estimates.values()),
-                    None => [row.figures, row.inclusive],
-                };
-                let label = labels.get(&*row.name).cloned();
-                flat(row.name.clone(), label, &own, &inclusive)
-            });
-            sample.add(By::Function, functions);
+            sample.add(By::Function, functions(report).into_iter());
         }
         sample
     }
@@ -172,4 +158,21 @@ impl Sample {
         let table = self.rows.get(&by)?;
         table.by_path.get(path).map(|&at| &table.rows[at])
     }
+}
+
+/// The rows by function.
+fn functions(report: &Report) -> Vec<Row> {
+    let functions = report.by_function(false);
+    // By name, so that a number stays with its function.
+    let mut names: Vec<_> = functions.iter().map(|row| &*row.name).collect();
+    names.sort_unstable();
+    let labels: HashMap<_, _> = names.iter().copied().zip(apart(names.iter().copied())).collect();
+    let row = |row: &CallRow| {
+        let [own, inclusive] = match row.estimates() {
+            Some(estimates) => estimates.map(|estimates| estimates.values()),
+            None => [row.figures, row.inclusive],
+        };
+        Row::flat(row.name.clone(), labels.get(&*row.name).cloned(), &own, &inclusive)
+    };
+    functions.iter().map(row).collect()
 }

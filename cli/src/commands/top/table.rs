@@ -25,7 +25,7 @@ pub fn draw(model: &mut Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let figures: usize = columns.iter().map(|(_, width)| width + GAP).sum();
     let names = usize::from(area.width).saturating_sub(figures);
     heading(model, &columns, theme, header, names, buffer);
-    if model.lines().is_empty() {
+    if model.list.lines.is_empty() {
         let text = nothing(model);
         let y = area.y + 1;
         if area.height > 1 {
@@ -40,10 +40,10 @@ pub fn draw(model: &mut Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let page = usize::from(area.height - 1);
-    let first = model.scroll(page);
-    let cursor = model.cursor();
+    let first = model.list.scroll(page);
+    let cursor = model.list.cursor();
     for (at, y) in (first..first + page).zip(area.y + 1..) {
-        let Some(line) = model.lines().get(at) else { break };
+        let Some(line) = model.list.lines.get(at) else { break };
         let row = Rect { y, height: 1, ..area };
         write(line, &columns, theme, row, names, buffer);
         if at == cursor {
@@ -101,7 +101,7 @@ fn heading(
 ) {
     let style = theme.bold(Meaning::Plain).add_modifier(Modifier::UNDERLINED);
     buffer.set_style(area, style);
-    let rows = match model.lines().len() {
+    let rows = match model.list.lines.len() {
         0 => String::new(),
         rows => format!(", {}", counted(rows as u64, "row", "rows")),
     };

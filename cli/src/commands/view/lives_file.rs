@@ -436,14 +436,17 @@ impl LivesFile {
 }
 
 impl Columns {
-    /// `None` if the columns do not fit together.
-    fn blocks(self, is_live: bool) -> Option<Vec<Kept>> {
+    /// The number of blocks; `None` if columns have other lengths.
+    fn length(&self) -> Option<usize> {
         let length = self.how.len();
         let lengths = [self.ended.len(), self.ended_at.len(), self.begun.len(), self.age.len()];
         let more = [self.address.len(), self.bytes.len(), self.bucket.len()];
-        if length > CHUNK || lengths != [length; 4] || more != [length; 3] {
-            return None;
-        }
+        (length <= CHUNK && lengths == [length; 4] && more == [length; 3]).then_some(length)
+    }
+
+    /// `None` if the columns do not fit together.
+    fn blocks(self, is_live: bool) -> Option<Vec<Kept>> {
+        let length = self.length()?;
         let (mut freed_by, mut others) = (self.freed_by.into_iter(), self.others.into_iter());
         let (mut nexts, mut odd) = (self.next.into_iter(), self.odd.into_iter());
         let (mut ended, mut ended_at, mut address) = (0_u64, 0_u64, 0_u64);

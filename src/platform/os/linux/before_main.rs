@@ -31,7 +31,7 @@ pub(crate) fn prepare_before_main() {
     super::exec::prepare();
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
-    super::exit_key();
+    super::thread_exit::exit_key();
     #[cfg(c_identity)]
     super::next_identity::find_all();
 }

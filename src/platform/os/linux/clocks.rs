@@ -47,6 +47,17 @@ pub(super) fn read(clock: libc::clockid_t) -> Option<libc::timespec> {
     (error == 0).then_some(time)
 }
 
+/// *Hook.* Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+#[inline]
+pub(super) fn read_clock(clock: libc::clockid_t) -> u64 {
+    let Some(time) = read(clock) else { return 0 };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,8 @@
 //! written. They are no cancellation points either: files are read by system calls.
 
 use super::super::KeepErrno;
-use super::{next_functions, objects};
+use super::next_functions::next_functions;
+use super::objects;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;

@@ -54,11 +54,11 @@ pub(crate) fn begin_counted_thread() {
     if let Some(is_counted) = own_thread::get(&IS_COUNTED, &PLACE) {
         is_counted.set(true);
     }
-    super::await_thread_exit();
+    super::thread_exit::await_thread_exit();
 }
 
 /// In the child of a fork: it has one thread, of the program.
-pub(super) fn forget() {
+pub(crate) fn forget_ends() {
     ENDING.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     EXITS.store(false, Ordering::Relaxed);
     THREADS.store(1, Ordering::Release);

@@ -1,6 +1,6 @@
 //! The next library's functions that change the user, the groups and the namespaces of a process.
 
-use super::next_functions;
+use super::next_functions::next_functions;
 use std::ffi::{c_char, c_int};
 
 next_functions! {

@@ -1,5 +1,7 @@
 //! The pages that the tracker has mapped, to tell them from those of the program.
 
+use super::{KeepErrno, pages};
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of mappings that are kept. A program with 500 threads at once has some 2,000.
@@ -11,8 +13,37 @@ static MAPPINGS: [(AtomicUsize, AtomicUsize); MOST] =
 /// The number of mappings so far. Those that do not fit into the table are not kept.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none.
+pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let _errno = KeepErrno::new();
+    // SAFETY: a new private anonymous mapping does not affect existing memory.
+    let mapped = unsafe {
+        pages::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    add(mapped.addr(), bytes);
+    NonNull::new(mapped.cast())
+}
+
+/// *Hook.* Unmaps pages of [`map`] that no other thread has seen.
+pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
+    let _errno = KeepErrno::new();
+    remove(start.as_ptr().addr());
+    // SAFETY: the caller mapped exactly these pages and has not published them.
+    unsafe { pages::munmap(start.as_ptr().cast(), bytes) };
+}
+
 /// *Hook.* Adds a mapping.
-pub(super) fn add(start: usize, bytes: usize) {
+fn add(start: usize, bytes: usize) {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     if let Some(mapping) = MAPPINGS.get(number) {
         mapping.0.store(start, Ordering::Relaxed);
@@ -22,7 +53,7 @@ pub(super) fn add(start: usize, bytes: usize) {
 
 /// *Hook.* Removes the mapping that begins at `start`. Rare: only where another thread has mapped the same
 /// before.
-pub(super) fn remove(start: usize) {
+fn remove(start: usize) {
     let count = COUNT.load(Ordering::Relaxed).min(MOST);
     let mut mappings = MAPPINGS.iter().take(count).rev();
     if let Some(mapping) = mappings.find(|mapping| mapping.0.load(Ordering::Relaxed) == start) {

@@ -14,8 +14,9 @@
 
 use super::descriptors::{STREAMS, grow_table};
 use super::packed;
+use super::servant::{Answer, Lock, Servant, Work};
 use super::threads::{self, Body, STACK};
-use super::{is_thread_alive, now, process_id, run_on_new_thread, thread_id, wait, wake_all};
+use super::{process_id, run_on_new_thread, wait, wake_all};
 use std::ffi::{c_uint, c_void};
 use std::fs::File;
 use std::io;
@@ -28,15 +29,6 @@ const SPEAKER_STACK: usize = 64 << 10;
 
 /// How long a thread waits for another that has ended the tracker's threads for a moment.
 const PAUSE_TIMEOUT: u64 = 30_000_000_000;
-
-/// How long a thread waits until a servant has started, or begins with what it is asked for.
-const ANSWER_TIMEOUT: u64 = 5_000_000_000;
-
-/// How often a thread that waits looks whether it still has to.
-const LOOK_INTERVAL: u64 = 100_000_000;
-
-/// The longest sleep of a servant; it is woken before.
-const LONG: u64 = u64::MAX >> 1;
 
 static KEEPER: Servant = Servant::new();
 static SPEAKER: Servant = Servant::new();
@@ -59,235 +51,6 @@ static RESUME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The argument of the body that is the keeper's; the speaker has another one.
 const IS_KEEPER: usize = 1;
-
-/// How often a servant did not do what it was asked for.
-static UNANSWERED: AtomicU32 = AtomicU32::new(0);
-
-/// Takes how often that happened since the last call.
-pub(crate) fn take_unanswered() -> u32 {
-    UNANSWERED.swap(0, Ordering::AcqRel)
-}
-
-/// Waits until `word` is no longer `value`; `false` if it still is after `timeout`. While the whole process is stopped, the timeout is, too.
-fn wait_while(word: &AtomicU32, value: u32, timeout: u64) -> bool {
-    let mut left = timeout;
-    while word.load(Ordering::Acquire) == value {
-        if left == 0 {
-            return false;
-        }
-        let (begin, most) = (now(), left.min(LOOK_INTERVAL));
-        wait(word, value, most);
-        left -= now().saturating_sub(begin).min(most);
-    }
-    true
-}
-
-/// A lock that the child of a fork can open.
-struct Lock(AtomicU32);
-
-impl Lock {
-    const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// Whether this thread has it now; it waits for it at most for `timeout`.
-    fn lock(&self, timeout: u64) -> bool {
-        while self.0.swap(1, Ordering::Acquire) != 0 {
-            if !wait_while(&self.0, 1, timeout) {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn unlock(&self) {
-        self.0.store(0, Ordering::Release);
-        wake_all(&self.0);
-    }
-}
-
-/// A thread that runs short functions for others, one after another.
-///
-/// ```text
-/// ABSENT ─► STARTING ─► IDLE ─► ASKED ─► BUSY ─► DONE ─► IDLE
-///    ▲          │        │▲       │        │
-///    │       FAILED      │└───────┘        │   it has not begun in time: not asked any more
-///    └──────────┴────────┘                 ▼
-///               DISMISSED                 LOST     it did not start in time, or has ended while it was asked
-/// ```
-pub(super) struct Servant {
-    /// Held by the thread that asks.
-    turn: Lock,
-    state: AtomicU32,
-    /// The function: a pointer to a reference in the frame of the thread that asks.
-    work: AtomicPtr<c_void>,
-    thread: AtomicUsize,
-    /// The thread's id in the kernel.
-    id: AtomicU32,
-}
-
-const ABSENT: u32 = 0;
-const STARTING: u32 = 1;
-const IDLE: u32 = 2;
-const ASKED: u32 = 3;
-const BUSY: u32 = 4;
-const DONE: u32 = 5;
-const DISMISSED: u32 = 6;
-const FAILED: u32 = 7;
-const LOST: u32 = 8;
-
-pub(super) type Work<'a> = &'a mut (dyn FnMut() + Send);
-
-/// What has become of a request to a servant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    Done,
-    /// There is no such thread.
-    Absent,
-    /// It has not begun with it in time, or has ended: counted.
-    Missing,
-}
-
-impl Servant {
-    const fn new() -> Self {
-        Self {
-            turn: Lock::new(),
-            state: AtomicU32::new(ABSENT),
-            work: AtomicPtr::new(ptr::null_mut()),
-            thread: AtomicUsize::new(0),
-            id: AtomicU32::new(0),
-        }
-    }
-
-    fn set(&self, state: u32) {
-        self.state.store(state, Ordering::Release);
-        wake_all(&self.state);
-    }
-
-    /// Sets the state if it is `from`; returns whether it was.
-    fn change(&self, from: u32, to: u32) -> bool {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let changed = self.state.compare_exchange(from, to, success, failure).is_ok();
-        if changed {
-            wake_all(&self.state);
-        }
-        changed
-    }
-
-    /// Starts the thread, and waits until it is ready; returns whether it is.
-    fn start(&self, argument: usize, stack: usize) -> bool {
-        let body = BODY.load(Ordering::Acquire);
-        // SAFETY: only functions of this type are stored there.
-        let body = unsafe { std::mem::transmute::<*mut c_void, Body>(body) };
-        if !self.change(ABSENT, STARTING) {
-            return false;
-        }
-        // SAFETY: the argument is a number.
-        let made = unsafe {
-            threads::create_here(body, ptr::without_provenance_mut(argument), stack, false)
-        };
-        let Ok(thread) = made else {
-            self.set(ABSENT);
-            return false;
-        };
-        self.thread.store(thread as usize, Ordering::Release);
-        if !wait_while(&self.state, STARTING, ANSWER_TIMEOUT) && self.change(STARTING, LOST) {
-            return false;
-        }
-        let is_ready = self.state.load(Ordering::Acquire) == IDLE;
-        if !is_ready {
-            self.join();
-        }
-        is_ready
-    }
-
-    fn join(&self) {
-        let thread = self.thread.load(Ordering::Acquire) as libc::pthread_t;
-        // SAFETY: the thread was made joinable, is about to end, and is joined once.
-        unsafe { libc::pthread_join(thread, ptr::null_mut()) };
-        self.set(ABSENT);
-    }
-
-    /// Has the thread run `work`, and waits.
-    pub(super) fn ask(&self, mut work: Work<'_>) -> Answer {
-        let mut answer = Answer::Missing;
-        if self.turn.lock(ANSWER_TIMEOUT) {
-            answer = self.ask_in_turn(&mut work);
-            self.turn.unlock();
-        }
-        if answer == Answer::Missing {
-            UNANSWERED.fetch_add(1, Ordering::AcqRel);
-        }
-        answer
-    }
-
-    fn ask_in_turn(&self, work: &mut Work<'_>) -> Answer {
-        match self.state.load(Ordering::Acquire) {
-            IDLE => {}
-            LOST => return Answer::Missing,
-            _ => return Answer::Absent,
-        }
-        self.work.store(ptr::from_mut(work).cast(), Ordering::Release);
-        self.set(ASKED);
-        if !wait_while(&self.state, ASKED, ANSWER_TIMEOUT) && self.change(ASKED, IDLE) {
-            self.look();
-            return Answer::Missing;
-        }
-        // NOTE: what has begun uses this thread's frame. It is waited for as if this thread ran it: all that it waits for has a deadline.
-        while !wait_while(&self.state, BUSY, LOOK_INTERVAL) {
-            if !self.look() {
-                return Answer::Missing;
-            }
-        }
-        self.set(IDLE);
-        Answer::Done
-    }
-
-    /// Whether the thread exists. The program can end it, by a filter of system calls that ends the thread that makes one.
-    fn look(&self) -> bool {
-        let exists = is_thread_alive(self.id.load(Ordering::Acquire));
-        if !exists {
-            self.set(LOST);
-        }
-        exists
-    }
-
-    /// Ends the thread, if there is one, and waits until it has ended. One that does not answer stays.
-    fn dismiss(&self) {
-        if !self.turn.lock(ANSWER_TIMEOUT) {
-            return;
-        }
-        if self.change(IDLE, DISMISSED) {
-            self.join();
-        }
-        self.turn.unlock();
-    }
-
-    fn serve(&self) {
-        self.id.store(thread_id(), Ordering::Release);
-        if !self.change(STARTING, IDLE) {
-            // What has started it waits no longer.
-            return;
-        }
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                ASKED if self.change(ASKED, BUSY) => {
-                    let work = self.work.load(Ordering::Acquire).cast::<Work<'_>>();
-                    // SAFETY: the thread that asks waits until this is done.
-                    unsafe { (*work)() };
-                    self.set(DONE);
-                }
-                DISMISSED => return,
-                other => wait(&self.state, other, LONG),
-            }
-        }
-    }
-
-    fn forget(&self) {
-        self.turn.0.store(0, Ordering::Release);
-        self.state.store(ABSENT, Ordering::Release);
-    }
-}
 
 /// A descriptor that the tracker's next table takes from the program's; -1 if there is none.
 static TAKEN: AtomicI32 = AtomicI32::new(-1);
@@ -367,7 +130,15 @@ impl Drop for OwnTable {
 
 fn start_both() {
     HAS_LEFT_STREAMS.store(false, Ordering::Release);
-    let are_ready = SPEAKER.start(0, SPEAKER_STACK) && KEEPER.start(IS_KEEPER, STACK);
+    let body = BODY.load(Ordering::Acquire);
+    // SAFETY: only functions of this type are stored there.
+    let body = unsafe { std::mem::transmute::<*mut c_void, Body>(body) };
+    let make = |argument: usize, stack| {
+        // SAFETY: the argument is a number.
+        unsafe { threads::create_here(body, ptr::without_provenance_mut(argument), stack, false) }
+    };
+    let are_ready =
+        SPEAKER.start(|| make(0, SPEAKER_STACK)) && KEEPER.start(|| make(IS_KEEPER, STACK));
     if are_ready {
         PROCESS.store(process_id(), Ordering::Release);
     } else {
@@ -385,8 +156,7 @@ pub(crate) fn serve(argument: usize) {
     let packed = packed::take();
     let taken = TAKEN.load(Ordering::Acquire);
     if unshare(packed.or((taken >= 0).then_some(taken))).is_err() {
-        KEEPER.change(STARTING, FAILED);
-        return;
+        return KEEPER.fail();
     }
     grow_table();
     threads::set_table_of_this_thread(TABLE.fetch_add(1, Ordering::AcqRel) + 1);
@@ -591,10 +361,9 @@ fn wait_for_gate() -> bool {
 /// In the child of a fork, which has none of these threads.
 pub(crate) fn forget_threads() {
     [&KEEPER, &SPEAKER].into_iter().for_each(Servant::forget);
-    LOCK.0.store(0, Ordering::Release);
+    LOCK.open();
     USERS.store(0, Ordering::Release);
     PROCESS.store(0, Ordering::Release);
     CLOSED_BY.store(0, Ordering::Release);
     threads::forget_all();
-    super::last_thread::forget();
 }

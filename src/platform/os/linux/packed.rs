@@ -12,9 +12,9 @@
 //! ```
 
 use super::descriptors::{END, STREAMS, is_open};
-use super::own_table::Servant;
 use super::passing::{self, MOST, Name};
 use super::process_id;
+use super::servant::Servant;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

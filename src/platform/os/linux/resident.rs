@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::super::{AnonymousRange, ResidentMemory};
+use super::own_pages::own_pages;
 use super::watched::shared_ranges;
-use super::{Memory, loaded_files, own_pages};
+use super::{Memory, loaded_files};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;

@@ -91,7 +91,8 @@ pub(crate) fn handle_ending_signals() {
             set_action(signal, &own_action(signal));
         }
     }
-    let has_runtime_later = cfg!(not(feature = "__preload")) && super::is_before_main();
+    let has_runtime_later =
+        cfg!(not(feature = "__preload")) && super::before_main::is_before_main();
     for signal in CRASHES {
         let place = Box::into_raw(Box::new(default_action()));
         if has_runtime_later && OF_RUNTIME.contains(&signal) && handler_of(signal) == libc::SIG_DFL

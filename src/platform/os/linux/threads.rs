@@ -1,6 +1,7 @@
 //! Threads of the tracker.
 
-use super::own_table::{self, Answer};
+use super::own_table;
+use super::servant::Answer;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -5,11 +5,11 @@
 
 use super::descriptors::is_open;
 use super::pages;
-use super::{identity, keep_apart, process_id};
+use super::{keep_apart, process_id};
+use crate::platform::os::Own;
 use std::ffi::{CStr, c_int};
 use std::fs::{self, File};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,30 +211,18 @@ pub(crate) fn is_in_loaded_file(address: usize) -> bool {
 }
 
 /// The watched process's end of the connection to its watcher.
-pub(crate) struct Watcher {
-    /// NOTE: the program may close it, so it is closed only while it is ours.
-    pipe: ManuallyDrop<File>,
-    identity: Option<(u64, u64)>,
-}
+pub(crate) struct Watcher(Own<File>);
 
 impl Watcher {
     /// Ends the watcher, which has nothing left to do.
     pub(crate) fn dismiss(&mut self) {
-        if self.identity.is_some() && identity(&*self.pipe) == self.identity {
-            let _ = super::write_file(&self.pipe, &[1]);
-            // SAFETY: dropped only here, and not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.pipe) };
+        if let Some(pipe) = self.0.take().get() {
+            let _ = super::write_file(pipe, &[1]);
         }
-        self.identity = None;
     }
 
     /// In the child of a fork: closes the descriptor of the process that has forked it.
-    pub(crate) fn forget(mut self) {
-        if self.identity.is_some() && identity(&*self.pipe) == self.identity {
-            // SAFETY: not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.pipe) };
-        }
-    }
+    pub(crate) fn forget(self) {}
 }
 
 /// What [`start_watcher`] returns.
@@ -306,11 +294,9 @@ pub(crate) fn connection() -> io::Result<(Watcher, Watched)> {
     }
     // SAFETY: they are new, so nothing else owns them.
     let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    let (read, write) = (keep_apart(read)?, keep_apart(write)?);
+    let (read, write) = (keep_apart(read)?, Own::new(File::from(write))?);
     let process = open_process()?;
-    let pipe = ManuallyDrop::new(File::from(write));
-    let watcher = Watcher { identity: identity(&*pipe), pipe };
-    Ok((watcher, Watched { process, pipe: Some(read) }))
+    Ok((Watcher(write), Watched { process, pipe: Some(read) }))
 }
 
 /// Forks the watcher.

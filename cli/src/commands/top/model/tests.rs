@@ -46,7 +46,7 @@ fn model() -> Model {
 /// The names that are shown, indented by their level.
 fn names(model: &Model) -> Vec<String> {
     let name = |line: &Line| format!("{}{}", " ".repeat(line.level), line.name);
-    model.lines().iter().map(name).collect()
+    model.list.lines.iter().map(name).collect()
 }
 
 const FIRST: &[(&str, u64, u64)] =
@@ -70,22 +70,22 @@ fn rows_are_a_tree_sorted_at_each_level() {
     model.act(Action::Inclusive);
     model.act(Action::SortBy(Sort::Live));
     assert_eq!(names(&model), ["all", " run", " load", "  mesh"], "each for itself");
-    assert_eq!(model.lines()[2].values.live, 500);
+    assert_eq!(model.list.lines[2].values.live, 500);
 }
 
 #[test]
 fn rates_are_of_the_last_refresh_and_by_the_clock_that_advances() {
     let mut model = model();
     model.add(sample(1, 10, FIRST), None);
-    assert_eq!(model.lines()[0].rate, None, "there is no moment before");
+    assert_eq!(model.list.lines[0].rate, None, "there is no moment before");
     // The trace's clock has not advanced, because the program did nothing for a while.
     model.add(sample(1, 10, FIRST), Some(2 * SECOND));
-    assert_eq!(model.lines()[0].rate, Some(Default::default()));
+    assert_eq!(model.list.lines[0].rate, Some(Default::default()));
     model.add(sample(1, 11, SECOND_ONE), Some(2 * SECOND));
-    let run = model.lines().iter().find(|line| line.name == "run").unwrap();
+    let run = model.list.lines.iter().find(|line| line.name == "run").unwrap();
     let rate = run.rate.unwrap();
     assert_eq!((rate.bytes, rate.count), (2500, 250), "5,000 bytes in two seconds");
-    let new = model.lines().iter().find(|line| line.name == "new").unwrap();
+    let new = model.list.lines.iter().find(|line| line.name == "new").unwrap();
     assert_eq!(new.rate.unwrap().bytes, 25, "a row that was not there had nothing");
     model.act(Action::SortBy(Sort::Rate));
     assert_eq!(names(&model), ["all", " run", " load", "  mesh", " new"]);
@@ -101,15 +101,15 @@ fn a_mark_shows_what_has_changed_since() {
     model.add(sample(1, 2, SECOND_ONE), Some(SECOND));
     model.act(Action::SortBy(Sort::Change));
     assert_eq!(names(&model), ["all", " load", "  mesh", " new", " run"]);
-    let changes = model.lines().iter().map(|line| line.change.unwrap());
+    let changes = model.list.lines.iter().map(|line| line.change.unwrap());
     let changes: Vec<_> = changes.map(|change| (change.live, change.allocated)).collect();
     assert_eq!(changes, [(350, 6250), (300, 1200), (700, 1200), (50, 50), (0, 5000)]);
     model.act(Action::Inclusive);
-    let load = model.lines().iter().find(|line| line.name == "load").unwrap();
+    let load = model.list.lines.iter().find(|line| line.name == "load").unwrap();
     assert_eq!(load.change.unwrap().live, -400, "for itself");
     model.act(Action::Unmark);
     assert_eq!((model.mark().is_some(), model.sort), (false, Sort::Live));
-    assert_eq!(model.lines()[0].change, None);
+    assert_eq!(model.list.lines[0].change, None);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_filter_shows_rows_with_those_around_them_and_esc_brings_back_what_was() {
     model.act(Action::Filter);
     "MESH".chars().for_each(|char| _ = model.act(Action::Type(char)));
     assert_eq!(names(&model), ["all", " load", "  mesh"], "also what is closed");
-    let around: Vec<_> = model.lines().iter().map(|line| line.is_around).collect();
+    let around: Vec<_> = model.list.lines.iter().map(|line| line.is_around).collect();
     assert_eq!(around, [true, true, false]);
     model.act(Action::Type('!'));
     assert_eq!(names(&model), [""; 0]);
@@ -142,23 +142,23 @@ fn a_filter_shows_rows_with_those_around_them_and_esc_brings_back_what_was() {
 fn the_cursor_stays_on_its_row_as_figures_change() {
     let mut model = model();
     model.add(sample(1, 1, FIRST), None);
-    assert_eq!((model.cursor(), model.scroll(2)), (0, 0));
+    assert_eq!((model.list.cursor(), model.list.scroll(2)), (0, 0));
     model.act(Action::Last);
-    assert_eq!((model.cursor(), model.scroll(2)), (3, 2), "run");
+    assert_eq!((model.list.cursor(), model.list.scroll(2)), (3, 2), "run");
     model.act(Action::SortBy(Sort::Allocated));
     model.add(sample(1, 2, SECOND_ONE), Some(SECOND));
-    assert_eq!(model.lines()[model.cursor()].name, "run");
-    assert_eq!(model.cursor(), 1);
-    assert_eq!(model.scroll(2), 1, "it is seen");
+    assert_eq!(model.list.lines[model.list.cursor()].name, "run");
+    assert_eq!(model.list.cursor(), 1);
+    assert_eq!(model.list.scroll(2), 1, "it is seen");
     model.act(Action::Up);
     model.act(Action::Up);
-    assert_eq!((model.cursor(), model.scroll(2)), (0, 0));
+    assert_eq!((model.list.cursor(), model.list.scroll(2)), (0, 0));
     model.act(Action::PageDown);
-    assert_eq!(model.cursor(), 2);
+    assert_eq!(model.list.cursor(), 2);
     model.act(Action::Collapse);
-    assert_eq!(model.lines()[model.cursor()].name, "load", "closed, or the row around");
+    assert_eq!(model.list.lines[model.list.cursor()].name, "load", "closed, or the row around");
     model.act(Action::First);
-    assert_eq!(model.cursor(), 0);
+    assert_eq!(model.list.cursor(), 0);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_pause_keeps_the_screen_and_continues_with_the_latest() {
     assert_eq!((names(&model).len(), model.now().unwrap().at_ns), (4, SECOND));
     model.act(Action::Pause);
     assert_eq!((names(&model).len(), model.now().unwrap().at_ns), (5, 3 * SECOND));
-    assert_eq!(model.lines()[0].rate, Some(Default::default()), "of the last second");
+    assert_eq!(model.list.lines[0].rate, Some(Default::default()), "of the last second");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_a_list_lacks_is_not_sorted_by() {
     let mut model = Model::new("x".into(), Some(By::Scope), Sort::Peak);
     model.add(sample(1, 1, FIRST), None);
     model.act(Action::Show(By::Function));
-    assert_eq!((model.sort, model.lines().len()), (Sort::Live, 0));
+    assert_eq!((model.sort, model.list.lines.len()), (Sort::Live, 0));
     assert!(model.wants_functions());
     model.act(Action::NextView);
     assert_eq!(names(&model), ["main (2)"]);
@@ -276,8 +276,8 @@ fn action(numbers: &mut Numbers) -> Action {
 }
 
 fn check(model: &mut Model, page: usize, action: &Action) {
-    let first = model.scroll(page);
-    let (cursor, lines) = (model.cursor(), model.lines());
+    let first = model.list.scroll(page);
+    let (cursor, lines) = (model.list.cursor(), &model.list.lines);
     assert!(lines.is_empty() || cursor < lines.len(), "{action:?}");
     assert!(lines.is_empty() || (first..first + page.max(1)).contains(&cursor), "{action:?}");
     let Some(now) = model.now() else { return };
@@ -345,9 +345,9 @@ fn a_program_with_stacks_and_no_scopes_opens_on_its_functions_own_figures_first(
         (model.by, names(&model)),
         (By::Function, ["app::load", "app::main"].map(str::to_owned).into())
     );
-    assert_eq!(model.lines()[1].values.live, 5);
+    assert_eq!(model.list.lines[1].values.live, 5);
     model.act(Action::Inclusive);
-    assert_eq!(model.lines()[0].values.live, 12, "with callees");
+    assert_eq!(model.list.lines[0].values.live, 12, "with callees");
 
     assert_eq!(opened(None, FIRST).by, By::Scope, "scopes say more");
     assert!(!opened(None, FIRST).wants_functions());
@@ -368,5 +368,5 @@ fn functions_change_from_a_mark_on_that_was_set_in_another_list() {
     assert!(!model.wants_functions());
     model.add(with_functions(3, FIRST, &[("app::load", 175)]), None);
     model.act(Action::Show(By::Function));
-    assert_eq!(model.lines()[0].change.map(|change| change.live), Some(75));
+    assert_eq!(model.list.lines[0].change.map(|change| change.live), Some(75));
 }

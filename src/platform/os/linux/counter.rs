@@ -1,6 +1,6 @@
-//! The clocks of track events.
+//! The clocks of track events, and the processor's counter, with which they are timed.
 
-use super::read_clock;
+use super::clocks::read_clock;
 
 /// *Hook.* Nanoseconds since the system was started, sleep included.
 pub(crate) fn since_boot() -> u64 {

@@ -1,0 +1,187 @@
+//! This process: how its threads wait for each other and who they are, its end, its forks and its environment.
+
+use super::super::ThreadName;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::AtomicU32;
+
+/// Restores `errno` when dropped.
+pub(crate) struct KeepErrno(c_int);
+
+impl KeepErrno {
+    pub(crate) fn new() -> Self {
+        // SAFETY: the location is valid for the calling thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        // SAFETY: the location is valid for the calling thread.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// *Hook.* Sleeps until woken, at most `nanos` nanoseconds; returns at once if `*word != expected`.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
+    let _errno = KeepErrno::new();
+    let timeout = libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as _,
+        tv_nsec: (nanos % 1_000_000_000) as _,
+    };
+    // SAFETY: the word outlives the call, the timeout is read only.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+/// *Hook.* Wakes all threads that sleep on `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    let _errno = KeepErrno::new();
+    // SAFETY: waking takes the address only as a key.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            c_int::MAX,
+        )
+    };
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: c_int = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+/// Whether [`barrier_on_all_threads`] works in this process. Must be called once before the barrier
+/// is used.
+pub(crate) fn register_barrier() -> bool {
+    // SAFETY: registers an intent, touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
+}
+
+/// Makes every running thread of the process pass a full memory barrier.
+pub(crate) fn barrier_on_all_threads() {
+    // SAFETY: a barrier touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
+}
+
+/// *Hook.* The kernel's id of the calling thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// *Hook.* The process id.
+///
+/// NOTE: not by std: what calls its function from C gets a path that panics, in case it does.
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: always allowed.
+    unsafe { libc::getpid() }.cast_unsigned()
+}
+
+/// The process that has started this one, or that has inherited it.
+pub(crate) fn parent_process_id() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// *Hook.* The name of the calling thread.
+pub(crate) fn thread_name() -> ThreadName {
+    let _errno = KeepErrno::new();
+    let mut name = [0; 16];
+    // SAFETY: the call writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// The name of another thread of this process; `None` if the thread has ended.
+pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
+    let text = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    let mut name = [0; 16];
+    let size = text.len().min(15);
+    name.get_mut(..size)?.copy_from_slice(text.get(..size)?);
+    Some(name)
+}
+
+/// Registers a function that the system calls when the process exits by `quick_exit`.
+pub(crate) fn at_quick_exit(function: extern "C" fn()) {
+    unsafe extern "C" {
+        fn at_quick_exit(function: extern "C" fn()) -> c_int;
+    }
+    // SAFETY: the function lives as long as the program.
+    unsafe { at_quick_exit(function) };
+}
+
+/// Whether this process has a thread with this id.
+#[inline]
+pub(crate) fn is_thread_alive(id: u32) -> bool {
+    // SAFETY: signal 0 is never delivered; the location is valid for the calling thread.
+    // NOTE: not by `io::Error`, which has a destructor that may panic: the end of a thread asks, too.
+    unsafe {
+        let sent = libc::syscall(libc::SYS_tgkill, process_id(), id, 0);
+        sent == 0 || *libc::__errno_location() != libc::ESRCH
+    }
+}
+
+/// Registers functions that the system calls at every fork: before it, and after it in the parent
+/// and in the child.
+pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+    let [before, parent, child] =
+        [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
+    // SAFETY: the functions live as long as the program.
+    unsafe { libc::pthread_atfork(before, parent, child) };
+}
+
+/// Registers a function that the system calls in the child of every fork.
+#[cfg(redirects)]
+pub(crate) fn in_children(child: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// Registers a function that the system calls when the process exits by return from `main` or by
+/// `exit`.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(function) };
+}
+
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// Whether a variable of the environment begins with `prefix`. Allocates nothing. Must be called
+/// only before `main`, because the program may change its environment later.
+pub(crate) fn has_env(prefix: &[u8]) -> bool {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the system ends the list with a null, and each entry with a NUL; before `main` no
+    // thread changes it.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            if CStr::from_ptr(*entry).to_bytes().starts_with(prefix) {
+                return true;
+            }
+            entry = entry.add(1);
+        }
+    }
+    false
+}
+
+/// An environment variable, unless the program runs with more rights than its user.
+pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    // SAFETY: the result is a NUL-terminated string or null; it is copied at once.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        (!value.is_null())
+            .then(|| std::ffi::OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
+    }
+}
