@@ -211,6 +211,9 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
         (ledger.destinations().len(), ledger.control_address().is_some()),
         if TRACKED { (3, true) } else { (0, false) }
     );
+    // It is a file and no ring.
+    assert_eq!(more.dump(folder.join("ring.pftrace")).is_err(), TRACKED);
+    more.flush();
     more.stop();
     assert_eq!(
         (more.status().state, more.status().written_bytes > 0),

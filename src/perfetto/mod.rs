@@ -36,7 +36,7 @@ mod track;
 #[cfg(tracking)]
 mod tracker;
 #[cfg(not(tracking))]
-#[path = "../disabled/perfetto.rs"]
+#[path = "../disabled/perfetto/tracker/mod.rs"]
 mod tracker;
 mod value;
 

@@ -98,7 +98,6 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         self.added.load(Ordering::Acquire)
     }
 
-    /// Bytes of all chunks that are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         (self.len() as usize).div_ceil(PER_CHUNK) as u64 * Self::CHUNK_BYTES as u64
     }

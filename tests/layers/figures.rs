@@ -6,16 +6,16 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 51_500),
-    ("crates/format/src", 5_400),
-    ("crates/analysis/src", 37_800),
-    ("crates/export/src", 4_300),
-    ("crates/store/src", 3_600),
-    ("cli/src", 16_100),
-    ("tests", 23_600),
-    ("crates/analysis/tests", 11_300),
-    ("crates/export/tests", 700),
-    ("cli/tests", 7_300),
+    ("src", 50_900),
+    ("crates/format/src", 5_330),
+    ("crates/analysis/src", 37_720),
+    ("crates/export/src", 3_800),
+    ("crates/store/src", 3_540),
+    ("cli/src", 16_010),
+    ("tests", 23_510),
+    ("crates/analysis/tests", 11_200),
+    ("crates/export/tests", 620),
+    ("cli/tests", 7_230),
 ];
 
 /// The crates whose code is looked at.
@@ -29,11 +29,11 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 764;
+const MAX_FEATURE_LINES: usize = 179;
 /// Functions of more than 60 lines, but for those of [`LONG`].
-const MAX_LONG_FUNCTIONS: usize = 28;
+const MAX_LONG_FUNCTIONS: usize = 7;
 /// Structs of more than 20 fields.
-const MAX_LARGE_STRUCTS: usize = 8;
+const MAX_LARGE_STRUCTS: usize = 3;
 /// Functions that stay long: the first words of their file and name, and the reason.
 const LONG: &[(&str, &str)] = &[
     ("crates/analysis/src/decode/roles.rs memledger", TABLE),
@@ -49,7 +49,7 @@ const TABLE: &str = "an arm for each kind";
 const PERF: &str = "one loop with its state in registers";
 
 /// Files in circles of more than three, but for those of [`CIRCLES`].
-const MAX_FILES_IN_CIRCLES: usize = 57;
+const MAX_FILES_IN_CIRCLES: usize = 0;
 
 /// Circles of more than three files that stay: one of the files, and the reason.
 const CIRCLES: &[(&str, &str)] = &[(

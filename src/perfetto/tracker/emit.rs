@@ -31,7 +31,6 @@ static SITES: [AtomicPtr<Site>; MAX_SITES] = [const { AtomicPtr::new(ptr::null_m
 /// Entries that are taken.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// The site with this number.
 pub(crate) fn site(number: u32) -> Option<&'static Site> {
     let entry = SITES.get((number as usize).checked_sub(1)?)?;
     // SAFETY: only pointers to statics are stored there.

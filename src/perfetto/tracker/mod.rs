@@ -1,5 +1,5 @@
 //! What only a program with the tracker has: from an event to the buffer of its thread, and on the thread of each session
-//! from there to Perfetto's packets. Elsewhere `src/disabled/perfetto.rs` stands in for it.
+//! from there to Perfetto's packets. Elsewhere `src/disabled/perfetto/tracker/` stands in for it.
 
 mod active;
 mod clock;

@@ -100,7 +100,6 @@ impl Sequence {
         }
     }
 
-    /// The thread of the sequence.
     pub(super) fn set_thread(&mut self, thread: u32, tid: u32, name: String) {
         self.thread = thread;
         if (self.tid, &self.name) != (tid, &name) {
@@ -340,7 +339,6 @@ impl Sequence {
 }
 
 impl TrackEventConfig {
-    /// The clock of times.
     fn clock(&self) -> u64 {
         match (self.absolute_timestamps, self.unit_ns()) {
             (false, _) => clock::OF_SEQUENCE,

@@ -148,7 +148,6 @@ impl TargetFile {
         Ok(is_alone)
     }
 
-    /// The descriptor of the folder.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.folder.number()
     }
@@ -249,7 +248,6 @@ impl Drop for TargetFile {
     }
 }
 
-/// The folder that a path starts from.
 fn start_of(path: &Path) -> io::Result<File> {
     let start = if path.is_absolute() { c"/" } else { c"." };
     open_at(None, start, libc::O_PATH | libc::O_DIRECTORY, 0)

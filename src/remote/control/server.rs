@@ -402,7 +402,6 @@ impl Client {
     }
 }
 
-/// The document that a command asks for.
 fn document_kind(command: &Command) -> Option<DocumentKind> {
     match *command {
         Command::Profile => Some(DocumentKind::Profile),

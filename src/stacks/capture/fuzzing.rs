@@ -100,7 +100,7 @@ pub fn walks(words: &[Word; WORDS], is_own: bool, steps: &[Step]) -> Vec<(u32, u
             rbp: value(step.rbp),
         };
         let limit = step.limit.into();
-        (memory.stack_id(at, 1, limit), new_memory().stack_id(at, 1, limit))
+        (memory.stack_id(&at, 1, limit), new_memory().stack_id(&at, 1, limit))
     };
     steps.iter().map(|step| walk(step, stack)).collect()
 }

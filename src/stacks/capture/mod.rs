@@ -90,7 +90,7 @@ pub(crate) fn take(slot: &ThreadSlot, size: usize, at: &Registers) -> u32 {
 
 #[inline(never)]
 fn take_now(memory: &Memory, slot: &ThreadSlot, at: &Registers) -> u32 {
-    memory.stack_id(*at, slot.thread_id.load(Ordering::Relaxed), state::frame_limit())
+    memory.stack_id(at, slot.thread_id.load(Ordering::Relaxed), state::frame_limit())
 }
 
 /// What the thread that has this slot remembers; `None` if the system has no memory for it.

@@ -127,14 +127,14 @@ impl Memory {
     /// the thread with this number. A stack has at most `limit` frames, which is at most
     /// [`MAX_FRAMES`].
     #[inline(always)]
-    pub(super) fn stack_id(&self, own: Registers, thread: u32, limit: u32) -> u32 {
+    pub(super) fn stack_id(&self, own: &Registers, thread: u32, limit: u32) -> u32 {
         let (generation, unloads) = (lookup::generation(), os::unloads());
         let basis = Basis { thread, generation, limit, unloads };
         if self.basis.get() != basis && !self.begin(basis) {
             return self.walk_in_lasting(own, (limit as usize).clamp(1, MAX_FRAMES));
         }
         let mut reader = StackReader::new(&self.own, own.rsp);
-        let Some(start) = caller_of(own, &mut reader) else { return tree::stack_id(NO_TABLE) };
+        let Some(start) = caller_of(*own, &mut reader) else { return tree::stack_id(NO_TABLE) };
         if reader.is_own()
             && let Some(stack_id) = self.recent_stack(start)
         {
@@ -146,9 +146,9 @@ impl Memory {
     /// The same up to the first frame in code that can be unloaded: where one library was, another can be.
     #[cold]
     #[inline(never)]
-    fn walk_in_lasting(&self, own: Registers, limit: usize) -> u32 {
+    fn walk_in_lasting(&self, own: &Registers, limit: usize) -> u32 {
         let mut reader = StackReader::new(&self.own, own.rsp);
-        let Some(mut at) = caller_of(own, &mut reader) else { return tree::stack_id(NO_TABLE) };
+        let Some(mut at) = caller_of(*own, &mut reader) else { return tree::stack_id(NO_TABLE) };
         let mut walked = 0;
         let root = loop {
             if at.return_address == 0 {

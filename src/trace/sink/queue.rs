@@ -53,7 +53,6 @@ pub(crate) fn all() -> Vec<Arc<Queue>> {
     registry().clone()
 }
 
-/// The sink with this number.
 pub(crate) fn by_number(number: u64) -> Option<Arc<Queue>> {
     registry().iter().find(|queue| queue.number == number).cloned()
 }

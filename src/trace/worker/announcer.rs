@@ -23,7 +23,6 @@ pub(crate) type Definitions = Box<dyn FnOnce(&mut dyn FnMut(u16, &[u8])) + Send>
 /// A part of the tracker that declares events. The worker announces its types, and asks it in every
 /// cycle for new important events.
 pub(crate) trait EventProvider: Send {
-    /// All its event types.
     fn types(&self) -> &'static [&'static Declaration];
 
     /// Adds the important events that are new since the last call.

@@ -39,7 +39,6 @@ impl Importants {
         self.fresh.splice(0..0, events);
     }
 
-    /// Adds events that are encoded already.
     pub(crate) fn add_encoded(&mut self, events: &[u8]) {
         self.fresh.extend_from_slice(events);
     }

@@ -29,7 +29,6 @@ impl Output {
         self.on_problem
     }
 
-    /// Reports a problem.
     pub(super) fn report_problem(&self, error: Error) {
         (self.on_problem)(error);
     }
@@ -50,12 +49,10 @@ impl Output {
         packets.for_each(|(stream, payload)| sink.packet(*stream, payload));
     }
 
-    /// Adds a sink.
     pub(super) fn add(&mut self, sink: Box<dyn Sink>) {
         self.sinks.push(sink);
     }
 
-    /// All sinks.
     pub(super) fn sinks(&mut self) -> &mut [Box<dyn Sink>] {
         &mut self.sinks
     }

@@ -74,7 +74,6 @@ impl CommittedRange {
         self.finished
     }
 
-    /// The end of the range in one of its buffers.
     pub(super) fn end_in(&self, buffer: Buffer) -> *mut u8 {
         if self.is_last(buffer) { self.end } else { buffer.committed.load(Ordering::Acquire) }
     }

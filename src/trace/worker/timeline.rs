@@ -135,7 +135,6 @@ impl Timeline {
         self.first_serial
     }
 
-    /// The serial of the next event.
     pub(super) fn next_serial(&self) -> u64 {
         self.next_serial
     }

@@ -88,7 +88,6 @@ impl Buffer {
         self.0.as_ptr().cast::<u8>().wrapping_add(size_of::<BufferHeader>())
     }
 
-    /// The end of the buffer.
     pub(crate) fn end(self) -> *mut u8 {
         self.0.as_ptr().cast::<u8>().wrapping_add(self.size())
     }

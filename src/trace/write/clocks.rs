@@ -35,7 +35,6 @@ struct Clocks {
 /// each region that it uses.
 const REGION: usize = 1 << 20;
 
-/// The global clock.
 #[inline(always)]
 pub(super) fn global() -> &'static AtomicU64 {
     &CLOCKS.global
@@ -47,7 +46,6 @@ pub(super) fn log() -> &'static AtomicU64 {
     &CLOCKS.log
 }
 
-/// The clock of the region of an address.
 #[inline(always)]
 pub(super) fn region(address: usize) -> &'static AtomicU64 {
     &CLOCKS.regions[address / REGION % CLOCKS.regions.len()]

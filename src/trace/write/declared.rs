@@ -183,7 +183,6 @@ impl Logged {
         Self { declared, channels, wire: AtomicU32::new(0) }
     }
 
-    /// The type.
     pub(crate) fn declared(&self) -> &'static Declared {
         (self.declared)()
     }

@@ -64,7 +64,6 @@ pub(crate) const fn word(epoch: u64, owner: u64) -> u64 {
     owner << EPOCH_BITS | epoch
 }
 
-/// The epoch of a sync word.
 #[inline(always)]
 pub(crate) fn epoch(word: u64) -> u64 {
     word & EPOCHS

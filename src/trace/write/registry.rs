@@ -72,7 +72,6 @@ thread_local! {
 
 static PLACE: Place = Place::new();
 
-/// The state of this thread.
 #[inline(always)]
 pub(super) fn own() -> Option<&'static ThreadState> {
     own_thread::get(&THREAD, &PLACE)

@@ -183,7 +183,6 @@ impl ThreadSlot {
         self.stamp.load(Ordering::Relaxed)
     }
 
-    /// The epoch the thread is in.
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
         order::epoch(self.stamp.load(Ordering::Relaxed))

@@ -1,6 +1,6 @@
 //! A heap profile for DHAT's viewer.
 
-use super::ExportArgs;
+use super::args::ExportArgs;
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::commands::output::{unwritable, write_to};

@@ -9,7 +9,7 @@
 //! functions in its frames. The version is the one that it writes. And in the command, because `serde_json` implements
 //! `PartialEq` for types of std: a program with the tracker would see that ([`pretty`](memledger_analysis::internal::pretty)).
 
-use super::ExportArgs;
+use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};

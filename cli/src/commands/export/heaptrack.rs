@@ -1,6 +1,6 @@
 //! A file for heaptrack_print and heaptrack_gui.
 
-use super::ExportArgs;
+use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};

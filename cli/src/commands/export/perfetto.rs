@@ -1,6 +1,6 @@
 //! `memledger export --to perfetto`: a trace for Perfetto's UI.
 
-use super::{ExportArgs, refuse_terminal};
+use super::args::{ExportArgs, refuse_terminal};
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::commands::output::{unwritable, write_to};

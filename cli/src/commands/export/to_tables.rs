@@ -1,12 +1,12 @@
 //! `memledger export --to parquet` and `--to csv`: a folder with a file of each table, or one table.
 
+use super::args::{ExportArgs, To};
 use super::csv::CsvTables;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetTables;
 use super::pass::{outcome, pass};
 use super::rows::{TableWriter, ToTables, actors};
 use super::tables::{TABLES, Table};
-use super::{ExportArgs, To};
 use crate::commands::input::is_stdin;
 use crate::commands::output::{private, unwritable, write_to};
 use crate::error::{CliError, Outcome};

@@ -5,7 +5,7 @@ use super::rows::{BucketRow, GroupRow, HeapRow, NameRow, ScopeRow, SizeRow, Thre
 use super::series::{TimePoint, TimeSeries};
 use super::stacks::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
-use super::types::{PeakMoment, Report};
+use super::types::{PeakMoment, Report, TraceInfo};
 use crate::accounts::{Bucket, class_bounds};
 use crate::apply::Model;
 use crate::attribution::{Context, Name, OUTERMOST, ROOT, Thread};
@@ -71,18 +71,7 @@ impl Sources<'_> {
 
     /// The report of the current state, without losses.
     pub(crate) fn build(&self) -> Report {
-        let mut trace = self.facts.trace().clone();
-        trace.events = self.cutoff.events();
-        trace.duration_ns = self.cutoff.duration(self.timeline.clock().now());
-        trace.time_resolution_ns = self.timeline.clock().resolution();
-        // Only our writer reports where its stream began; channels of other writers mean something
-        // else.
-        if trace.from_process_start.is_some() {
-            trace.scopes_off = self.timeline.scopes_off(trace.duration_ns);
-        }
-        if self.llm_tags.has_values() && !self.facts.has_memory_types() {
-            trace.memory_recorded = Some(false);
-        }
+        let trace = self.trace();
         let stacks = match self.parts {
             Parts::Rows => StackTable::default(),
             _ => StackTable::of(self),
@@ -130,6 +119,23 @@ impl Sources<'_> {
             largest_live: largest.blocks,
             ..Report::default()
         }
+    }
+
+    /// What the trace says about itself.
+    fn trace(&self) -> TraceInfo {
+        let mut trace = self.facts.trace().clone();
+        trace.events = self.cutoff.events();
+        trace.duration_ns = self.cutoff.duration(self.timeline.clock().now());
+        trace.time_resolution_ns = self.timeline.clock().resolution();
+        // Only our writer reports where its stream began; channels of other writers mean something
+        // else.
+        if trace.from_process_start.is_some() {
+            trace.scopes_off = self.timeline.scopes_off(trace.duration_ns);
+        }
+        if self.llm_tags.has_values() && !self.facts.has_memory_types() {
+            trace.memory_recorded = Some(false);
+        }
+        trace
     }
 
     /// The figures over time; `rows` has the row of each thread.

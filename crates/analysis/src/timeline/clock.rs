@@ -21,7 +21,6 @@ impl Clock {
     }
 
     /// The start of the trace, in cycles.
-
     pub(crate) fn start_cycle(&self) -> u64 {
         self.timebase.start
     }

@@ -236,7 +236,6 @@ impl Heap {
     }
 
     /// Starts its sequence again: its next packet needs none of those before.
-
     pub(super) fn restart(&mut self) {
         self.sequence.restart();
         self.interned = Interned::default();

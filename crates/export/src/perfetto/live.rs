@@ -52,7 +52,7 @@ struct Rows {
 /// What a callstack had in the last dump: bytes allocated and freed, and how often.
 type Sums = [u64; 4];
 
-/// See the [module](self).
+/// What a session with memory writes: counters, heap profiles and slices of scopes, from one report after the other.
 #[derive(Debug)]
 pub struct LiveMemory {
     sequence: Sequence,

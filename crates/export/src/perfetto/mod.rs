@@ -17,28 +17,29 @@
 mod callsites;
 mod counters;
 mod heap;
-
 mod live;
 mod slices;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
+// For memledger only: no interface.
+#[doc(hidden)]
+pub use live::LiveMemory;
+#[doc(hidden)]
+pub use memledger_format::protobuf::perfetto::sequence::Moment;
+#[doc(hidden)]
+pub use memledger_format::protobuf::perfetto::track::Process;
+
+use counters::{Counters, POINTS};
+use heap::HeapProfile;
 use memledger_analysis::internal::notes;
 use memledger_analysis::{
     Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report, ScopeRow,
 };
-
-pub use memledger_format::protobuf::perfetto::sequence::Moment;
 use memledger_format::protobuf::perfetto::sequence::{Sequence, clocks};
-
-use counters::{Counters, POINTS};
-use heap::HeapProfile;
-pub use memledger_format::protobuf::perfetto::track::Process;
 use memledger_format::protobuf::perfetto::track::{Argument, instant};
 use memledger_format::protobuf::perfetto::{clock, packet};
-
-pub use live::LiveMemory;
 use slices::{NO_SCOPE, STEPS, Slices};
 use std::collections::HashMap;
 use std::io::{self, Write};

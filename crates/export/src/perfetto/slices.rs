@@ -185,7 +185,6 @@ impl Slices {
     }
 
     /// Starts all sequences again: no later packet needs those before. Slices stay open.
-
     pub(super) fn restart(&mut self, at_ns: u64, out: &mut Vec<u8>) {
         for thread in self.threads.values_mut() {
             thread.restart(at_ns, out);
@@ -193,7 +192,6 @@ impl Slices {
     }
 
     /// Ends the slices of threads that have allocated nothing for this time, and forgets the threads.
-
     pub(super) fn rest(&mut self, at_ns: u64, idle_ns: u64, out: &mut Vec<u8>) {
         self.threads.retain(|_, thread| {
             let is_idle =

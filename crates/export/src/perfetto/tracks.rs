@@ -89,7 +89,6 @@ impl Tracks {
     }
 
     /// Writes all tracks again.
-
     pub(super) fn again(&self, sequence: &Sequence, out: &mut Vec<u8>) {
         for descriptor in &self.descriptors {
             sequence.timeless(out, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, descriptor));

@@ -21,7 +21,6 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    /// The number of a text.
     pub(super) fn id(&mut self, list: u32, text: &[u8]) -> u64 {
         let base = if list == interned_data::EVENT_CATEGORIES { OTHER_CATEGORIES } else { 0 };
         let at = self.lists.iter().position(|(number, _)| *number == list).unwrap_or_else(|| {

@@ -42,7 +42,6 @@ impl Shared {
     }
 }
 
-/// The name in a descriptor of ours.
 fn name_in(descriptor: &[u8]) -> String {
     let mut rest = descriptor;
     while let Some((&key, after)) = rest.split_first() {

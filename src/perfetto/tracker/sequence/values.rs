@@ -61,7 +61,6 @@ impl<'a> Values<'a> {
         word.copied().map_or(0, u64::from_le_bytes)
     }
 
-    /// The kind of the value with this index.
     pub(super) fn kind(&self, index: usize) -> u8 {
         (self.kinds >> (4 * index)) as u8 & 0xf
     }

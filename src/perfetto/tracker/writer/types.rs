@@ -48,7 +48,6 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// The types of the tracker.
     pub(super) fn new(types: &[&'static [&'static Declaration]], with_memory: bool) -> Self {
         let mut all = ByUid::default();
         for declaration in types.iter().copied().flatten() {
@@ -62,7 +61,6 @@ impl Types {
         self.all.get(uid)
     }
 
-    /// The type of the program with this index.
     pub(super) fn program(&self, index: u16) -> Option<&ProgramType> {
         self.programs.get(usize::from(index))
     }

@@ -274,7 +274,6 @@ impl Watched {
     }
 }
 
-/// A descriptor of this process.
 pub(super) fn open_process() -> io::Result<OwnedFd> {
     // SAFETY: takes a number.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, process_id(), 0) };
@@ -378,7 +377,6 @@ fn close_all_but(kept: &mut Vec<RawFd>) {
     }
 }
 
-/// Ends the watcher.
 pub(crate) fn end_watcher() -> ! {
     // SAFETY: ends this process, without the handlers that the program has registered.
     unsafe { libc::_exit(0) }

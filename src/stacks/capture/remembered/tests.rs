@@ -27,7 +27,7 @@ impl Compare {
         self.taken += 1;
         // SAFETY: the memory is never unmapped, and only this thread uses it.
         let memory = unsafe { self.memory.as_ref() };
-        let (ours, root) = frames(memory.stack_id(Registers::here(), 1, LIMIT));
+        let (ours, root) = frames(memory.stack_id(&Registers::here(), 1, LIMIT));
         let mut theirs = Vec::new();
         backtrace::trace(|frame| {
             theirs.push(frame.ip().addr() as u64);
@@ -175,7 +175,7 @@ fn any_registers_end_a_walk() {
             _ => here + 8 * compare.random(1 << 9),
         };
         let registers = Registers { return_address, rsp: near(), rbp: near() };
-        assert_ne!(memory.stack_id(registers, 1, LIMIT), 0, "{registers:x?}");
+        assert_ne!(memory.stack_id(&registers, 1, LIMIT), 0, "{registers:x?}");
     }
 }
 
@@ -188,7 +188,7 @@ fn the_innermost_frames_of_a_deep_recursion_are_kept() {
             0 => Vec::new(),
             _ => descend(memory, depth - 1, limit),
         };
-        nodes.push(memory.stack_id(Registers::here(), 1, limit as u32));
+        nodes.push(memory.stack_id(&Registers::here(), 1, limit as u32));
         nodes
     }
     let compare = Compare::new();
@@ -217,7 +217,7 @@ fn a_stack_goes_through_a_signal_handler() {
     extern "C" fn handler(_: libc::c_int) {
         let memory = Memory::map().unwrap();
         // SAFETY: the memory is never unmapped, and only this thread uses it.
-        let node = unsafe { memory.as_ref() }.stack_id(Registers::here(), 1, LIMIT);
+        let node = unsafe { memory.as_ref() }.stack_id(&Registers::here(), 1, LIMIT);
         TAKEN.set(node);
     }
     #[inline(never)]
@@ -230,7 +230,7 @@ fn a_stack_goes_through_a_signal_handler() {
     // SAFETY: a valid handler; no other test uses this signal.
     unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
     // SAFETY: as in `Compare::check`.
-    let here = unsafe { compare.memory.as_ref() }.stack_id(Registers::here(), 1, LIMIT);
+    let here = unsafe { compare.memory.as_ref() }.stack_id(&Registers::here(), 1, LIMIT);
     interrupted();
     let (outer, root) = frames(here);
     let (whole, end) = frames(TAKEN.get());

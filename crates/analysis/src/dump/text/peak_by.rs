@@ -96,8 +96,7 @@ mod tests {
     fn report(stacks: &[(u64, &[&str])], has_lines: bool) -> Report {
         let mut report = Report::default();
         for (bytes, functions) in stacks {
-            let mut row = StackRow::default();
-            row.kind = StackKind::Known;
+            let mut row = StackRow { kind: StackKind::Known, ..StackRow::default() };
             row.figures.live_bytes_at_peak = *bytes;
             for function in *functions {
                 let (file, line) = ("/home/a/game/src/load.rs".to_owned(), 7);
