@@ -14,16 +14,16 @@ mod tables;
 mod to_tables;
 
 use super::completeness::{damaged, incomplete};
-use super::input::{is_stdin, open, open_watched, unreadable};
+use super::input::{is_stdin, open, unreadable};
+use super::needs::Needs;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 pub use args::ExportArgs;
 use args::{To, refuse_terminal};
-use memledger_analysis::Analyzer;
+use memledger_analysis::Until;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_analysis::read::read;
 use memledger_export::FORMATS;
 use memledger_format::Error;
 use memledger_format::Transport;
@@ -111,16 +111,18 @@ fn report(
     if format.is_binary() {
         refuse_terminal(args, "a profile")?;
     }
-    let mut analyzer = Analyzer::new().largest_live(0);
-    if format.needs_buckets() {
-        analyzer = analyzer.by_bucket();
-    }
-    let summary = read(open_watched(&args.trace)?, &mut analyzer)
-        .map_err(|error| unreadable(&args.trace, error))?;
-    let mut report = analyzer.report();
-    symbols::symbolize(&mut report, &args.symbols);
     let mut options = text::Options::default();
     (options.sort, options.all_frames) = (args.column.into(), args.all_frames);
+    let needs = Needs {
+        formats: &[format],
+        options: &options,
+        until: Until::End,
+        scope: None,
+        largest_live: 0,
+        functions: true,
+    };
+    let (report, summary, _) =
+        needs.read(&args.trace, |report| symbols::symbolize(report, &args.symbols))?;
     write_to(&args.output, out, |out| {
         format.write(&report, &options, out).map_err(|error| unwritable(&args.output, error))
     })?;

@@ -1,5 +1,5 @@
 //! One file per command: its arguments, and a call of the library. Seven files are shared by
-//! several commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `observer_thread.rs`, `store.rs`.
+//! several commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `needs.rs`, `observer_thread.rs`, `store.rs`.
 
 mod address;
 mod by;
@@ -13,6 +13,7 @@ pub mod fetch;
 pub mod info;
 mod input;
 pub mod moment;
+mod needs;
 mod observer_thread;
 mod output;
 pub mod quantity;

@@ -6,6 +6,7 @@ use super::condition::{Condition, judge};
 use super::diff::DiffArgs;
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
+use super::needs::{Collected, Needs};
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome, none_of, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
@@ -14,8 +15,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, FromArgMatches};
 use memledger_analysis::dump::text::By;
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_analysis::read::{Summary, read};
-use memledger_analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Report, Until};
 use memledger_export::FORMATS;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -368,49 +369,20 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
     })
 }
 
-/// The report, the summary of reading, and the contradictions in the trace.
-fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    if !args.findings && !args.output.format().shows_findings(&options(args)) {
-        let (summary, mut analyzer) = read_with(Analyzer::new(), args, until)?;
-        let mut report = analyzer.take_report();
-        symbolize_if_shown(&mut report, args);
-        return Ok((report, summary, analyzer.problems().to_vec()));
-    }
-    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
-    let (summary, mut analyzer) = read_with(analyzer, args, until)?;
-    let mut report = analyzer.take_report();
-    symbolize_if_shown(&mut report, args);
-    report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
-    report.freed_in = analyzer.freed_in(&report, args.scope.as_deref());
-    Ok((report, summary, analyzer.problems().to_vec()))
-}
-
-fn read_with<O: BlockObserver>(
-    analyzer: Analyzer<O>,
-    args: &ReportArgs,
-    until: Until,
-) -> Result<(Summary, Analyzer<O>), CliError> {
+/// Reads the trace for what the format shows.
+fn analyze(args: &ReportArgs, until: Until) -> Result<Collected, CliError> {
+    let format = args.output.format();
     // A filter selects from the largest blocks, so more of them are kept.
-    let top = args.top.unwrap_or(100).max(if args.output.format().has_options() { 100 } else { 0 });
-    let mut analyzer = analyzer.until(until).largest_live(top);
-    if let Some(scope) = &args.scope {
-        analyzer = analyzer.stacks_in_scope(scope);
-    }
-    if args.output.format().needs_buckets() {
-        analyzer = analyzer.by_bucket();
-    }
-    let source = open_watched(&args.trace)?;
-    let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
-    Ok((summary, analyzer))
-}
-
-/// Looks up the functions of the report if it shows any.
-fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
-    if args.fail_if.iter().any(Condition::needs_symbols)
-        || args.output.format().shows_functions(report, &options(args))
-    {
-        symbolize(report, &args.symbols);
-    }
+    let largest_live = args.top.unwrap_or(100).max(if format.has_options() { 100 } else { 0 });
+    let needs = Needs {
+        formats: &[format],
+        options: &options(args),
+        until,
+        scope: args.scope.as_deref(),
+        largest_live,
+        functions: args.fail_if.iter().any(Condition::needs_symbols),
+    };
+    needs.read(&args.trace, |report| symbolize(report, &args.symbols))
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {

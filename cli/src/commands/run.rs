@@ -12,7 +12,7 @@ mod viewed;
 
 use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
-use super::input::{open_watched, unreadable};
+use super::needs::Needs;
 use super::output::{unwritable, write_to};
 use super::quantity;
 use crate::error::{CliError, Outcome};
@@ -23,8 +23,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use live::{Aside, Control, Live, Shown};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::read::{Ending, ending};
-use memledger_analysis::read::{Summary, read};
-use memledger_analysis::{Analyzer, FindingsObserver, Report};
+use memledger_analysis::{Report, Until};
 use memledger_export::FORMATS;
 use preload::Tracking;
 use processes::Process;
@@ -389,16 +388,19 @@ fn report_one(
         ReportTo::Nowhere => None,
     };
     let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
-    let formats = || format.into_iter().chain(page);
+    let formats: Vec<_> = format.into_iter().chain(page).collect();
     let mut options = text::Options::default();
     (options.findings, options.trace) = (args.findings, traces.kept(path));
-    let needs_symbols = args.fail_if.iter().any(Condition::needs_symbols);
-    let symbolize = |report: &mut Report| {
-        if needs_symbols || formats().any(|format| format.shows_functions(report, &options)) {
-            symbols.find(report);
-        }
+    let needs = Needs {
+        formats: &formats,
+        options: &options,
+        until: Until::End,
+        scope: None,
+        largest_live: 100,
+        functions: args.fail_if.iter().any(Condition::needs_symbols),
     };
-    let (mut report, summary) = analyze(path, formats(), &options, symbolize)
+    let (mut report, summary, _) = needs
+        .read(path, |report| symbols.find(report))
         .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
     processes.push(Process::of(&report));
     let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
@@ -422,33 +424,6 @@ fn report_one(
     }
     // The program may have ended as it pleases; only a condition needs all of the trace.
     judge(&args.fail_if, &report, incomplete, args.fail_if.is_empty())
-}
-
-/// The report of a trace, with all that these formats show, with findings if they are asked for, and the summary of reading. `symbolize` finds functions.
-fn analyze<'a>(
-    path: &Path,
-    mut formats: impl Iterator<Item = &'a dyn ReportFormat> + Clone,
-    options: &text::Options,
-    symbolize: impl FnOnce(&mut Report),
-) -> Result<(Report, Summary), CliError> {
-    let unreadable = |error| unreadable(path, error);
-    let source = open_watched(path)?;
-    if options.findings || formats.clone().any(|format| format.shows_findings(options)) {
-        let mut analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
-        let summary = read(source, &mut analyzer).map_err(unreadable)?;
-        let mut report = analyzer.take_report();
-        symbolize(&mut report);
-        report.findings = Some(analyzer.find(&report, None));
-        return Ok((report, summary));
-    }
-    let mut analyzer = Analyzer::new();
-    if formats.any(|format| format.needs_buckets()) {
-        analyzer = analyzer.by_bucket();
-    }
-    let summary = read(source, &mut analyzer).map_err(unreadable)?;
-    let mut report = analyzer.take_report();
-    symbolize(&mut report);
-    Ok((report, summary))
 }
 
 /// Writes the report to a file, in whose name %p is the process id. It is numbered as the trace is.
