@@ -76,6 +76,7 @@
 #[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]
 mod alloc;
 pub mod containers;
+pub mod control;
 mod error;
 #[cfg_attr(not(tracking), path = "disabled/events/mod.rs")]
 pub mod events;
@@ -83,8 +84,8 @@ pub mod events;
 #[doc(hidden)]
 pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
+    pub use crate::control::server::fuzzing::*;
     pub use crate::ledger::fuzzing::*;
-    pub use crate::remote::control::fuzzing::*;
     #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
@@ -98,7 +99,6 @@ mod nothing;
 pub mod perfetto;
 #[cfg(tracking)]
 mod platform;
-pub mod remote;
 #[cfg(tracking)]
 mod rss;
 #[cfg_attr(not(tracking), path = "disabled/scopes/mod.rs")]

@@ -211,7 +211,7 @@ impl LedgerBuilder {
     /// Default: none.
     ///
     /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
-    /// that is used is at the start of the streams. [`remote::control`](crate::remote::control)
+    /// that is used is at the start of the streams. [`control`](crate::control)
     /// describes the commands and their protection. The process then analyzes its events, as with
     /// [`analyze_in_process`](Self::analyze_in_process), so that a stream that a command starts
     /// begins with the live blocks.

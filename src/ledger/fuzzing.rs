@@ -4,8 +4,8 @@
 use super::config::Config;
 use super::files;
 use super::settings::{CONTROL_TOKEN_FILE, Settings};
+use crate::control::ListenAddress;
 use crate::events::channel;
-use crate::remote::control::ListenAddress;
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::escape;
 use std::ffi::OsString;

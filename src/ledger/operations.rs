@@ -13,7 +13,7 @@ pub(super) use super::problems::all as problems;
 pub(super) use super::profile::profile;
 pub(super) use super::recording::{collect, control_address, flush, snapshot, stats};
 pub(super) use super::start::in_code as start;
-pub(super) use crate::remote::control::ListenAddress;
+pub(super) use crate::control::ListenAddress;
 pub(super) use crate::trace::sink::tcp::Address;
 
 /// Which recording a handle ends; `None` if it ends none.

@@ -11,7 +11,7 @@ const LINES: &[(&str, usize)] = &[
     ("crates/analysis/src", 37_720),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
-    ("cli/src", 16_010),
+    ("cli/src", 16_030),
     ("tests", 23_510),
     ("crates/analysis/tests", 11_200),
     ("crates/export/tests", 620),
@@ -29,7 +29,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 179;
+const MAX_FEATURE_LINES: usize = 172;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 7;
 /// Structs of more than 20 fields.

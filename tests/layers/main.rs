@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "remote::control",
+        "control",
         &["error", "platform", "trace::sink::tcp::Address", "trace::write::ReentrancyGuard"],
     ),
     ("scopes", &["platform", "events::channel", "trace::write", "trace::worker"]),
@@ -70,7 +70,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ledger",
         &[
-            "alloc", "error", "events", "perfetto", "platform", "remote", "rss", "scopes",
+            "alloc", "error", "events", "perfetto", "platform", "control", "rss", "scopes",
             "stacks", "trace", "Ledger", "Snapshot",
         ],
     ),
@@ -207,7 +207,7 @@ fn each_layer_names_only_the_ones_below() {
             let module = module_of(file.trim_start_matches(folder).trim_start_matches('/'));
             let own = module.join("::");
             // `lib.rs` and these are tables of contents.
-            if ["", "perfetto", "platform", "remote", "trace"].contains(&&*own) {
+            if ["", "perfetto", "platform", "trace"].contains(&&*own) {
                 continue;
             }
             let paths = named_paths(&code, &module);

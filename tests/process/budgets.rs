@@ -3,7 +3,7 @@
 use crate::allocator::held_up;
 use crate::fork::{exit_now, fork, fork_through, wait};
 use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger::{
     Context, Error, Ledger, Measured, Name, OnFull, Worker, alloc_scope, budget, measure,
 };

@@ -1,7 +1,7 @@
 //! A program that is controlled while it runs. The child is its own client, unless it says so.
 
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, scope};
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger::{DestinationState, Ledger, alloc_scope};
 use memledger_analysis::read::{EventAnalyzer, read};
 use memledger_format::handshake::Handshake;

@@ -3,7 +3,7 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left};
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger::{DestinationState, Ledger, ReportTo, Worker};
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,7 +6,7 @@ use crate::harness::{Case, REPORT, TRACE, builder, case, churn, heavy_case, leav
 use crate::losses::memory_events;
 use crate::no_memory::read_back;
 use crate::shim::{Fault, READ, RECV, SEND, WRITE, have_clocks_jump};
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger::{Ledger, OnFull, bookmark};
 use memledger_analysis::Analyzer;
 use memledger_analysis::read::{self, EventAnalyzer};

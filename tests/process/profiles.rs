@@ -1,7 +1,7 @@
 //! Heap profiles of a program, while it runs and at its end.
 
 use crate::harness::{Case, case, churn};
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger::{Error, Ledger, Stacks, alloc_scope};
 use memledger_test_support::pprof::{Profile, Sample};
 use std::fs;

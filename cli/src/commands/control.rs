@@ -5,7 +5,7 @@ use super::address::address_of;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger_analysis::dump::text::escape;
 use std::io::Write;
 use std::path::{Path, PathBuf};

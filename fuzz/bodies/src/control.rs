@@ -3,7 +3,7 @@
 
 use crate::input::pieces;
 use memledger::fuzzing::{admits, destination, lines};
-use memledger::remote::control::Command;
+use memledger::control::Command;
 
 /// Parses `data` at once and in pieces; each line that is a command parses back from its own text.
 pub fn run(data: &[u8]) {

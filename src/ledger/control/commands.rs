@@ -2,13 +2,13 @@
 
 use super::figures;
 use super::{BoundControl, RunningControl};
+use crate::control::{Actions, DocumentKind, MakeDocument, Reply, Server};
 use crate::error::Error;
 use crate::events::channel;
 use crate::ledger::Stats;
 use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart};
 use crate::ledger::problems;
 use crate::platform::os;
-use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, Server};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::nearest;

@@ -5,8 +5,8 @@ mod figures;
 
 use super::config::{Allowed, Config, Secret};
 use super::problems;
+use crate::control::{Listener, Rules, Server};
 use crate::error::Error;
-use crate::remote::control::{Listener, Rules, Server};
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;

@@ -2,8 +2,8 @@
 
 use super::{CAT1, CAT2, FILE, ledger, named, read, ring, session, since_boot, unreachable};
 use crate::harness::Run;
+use memledger::control::{Client, Command};
 use memledger::perfetto::{TrackEventConfig, process_track_uuid};
-use memledger::remote::control::{Client, Command};
 use memledger::{
     Channel, Destination, DestinationHandle, DestinationState, Ledger, instant, track_event,
 };

@@ -5,7 +5,7 @@ use crate::commands::top::document;
 use crate::commands::top::functions::Functions;
 use crate::commands::top::sample::Sample;
 use memledger::Error;
-use memledger::remote::control::{Client, Command};
+use memledger::control::{Client, Command};
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Report};
 use std::fs::File;

@@ -37,31 +37,16 @@
 //! request here, the server stops at the first line of the request. A line has at most 4 KiB, there
 //! are at most 4 clients, and a client that has not sent a whole command for 10 s is disconnected.
 //! The server has its own thread, and delays neither the program nor the worker.
-#![cfg_attr(doctest, doc = include_str!("../../../docs/control.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../docs/control.md"))]
 
 mod client;
 mod command;
 #[cfg(tracking)]
-mod document;
-#[cfg(all(tracking, feature = "__fuzzing"))]
-pub(crate) mod fuzzing;
-#[cfg(tracking)]
-mod lines;
-#[cfg(tracking)]
-mod listener;
-#[cfg(tracking)]
-mod rules;
-#[cfg(tracking)]
-mod server;
+pub(crate) mod server;
 
 pub use client::Client;
 pub use command::{Command, DEFAULT_PORT};
-
 #[cfg(tracking)]
-pub(crate) use document::{DocumentKind, MakeDocument};
-#[cfg(tracking)]
-pub(crate) use listener::{ListenAddress, Listener};
-#[cfg(tracking)]
-pub(crate) use rules::Rules;
-#[cfg(tracking)]
-pub(crate) use server::{Actions, Reply, Server};
+pub(crate) use server::{
+    Actions, DocumentKind, ListenAddress, Listener, MakeDocument, Reply, Rules, Server,
+};

@@ -1,6 +1,6 @@
-use super::super::client::Client as Caller;
-use super::super::listener::ListenAddress;
+use super::listener::ListenAddress;
 use super::*;
+use crate::control::Client as Caller;
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
-use super::command::DEFAULT_PORT;
+use crate::control::command::DEFAULT_PORT;
 
 /// The number of other ports that are tried if the requested one is taken, as in Unreal.
 const MAX_PORT_TRIES: u64 = 10;

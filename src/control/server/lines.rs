@@ -1,6 +1,6 @@
 //! Splits the bytes of a client into lines.
 
-use super::command::MAX_LINE_BYTES;
+use crate::control::command::MAX_LINE_BYTES;
 
 /// The bytes of a client that were not parsed yet: at most [`MAX_LINE_BYTES`], and one for the end
 /// of the line.

@@ -1,8 +1,8 @@
 //! Parsers of the input from clients of the control server, for the fuzzer.
 
-use super::command::MAX_LINE_BYTES;
 use super::lines::{Lines, TooLong};
 use super::rules::Rules;
+use crate::control::command::MAX_LINE_BYTES;
 
 /// The lines in `pieces`, which are read one after the other as from a connection, and whether a
 /// line was too long.

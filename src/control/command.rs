@@ -14,7 +14,7 @@ const MAX_WORDS: usize = 16;
 /// A command of a client. [`Display`](fmt::Display) formats it as a line.
 ///
 /// ```
-/// use memledger::remote::control::Command;
+/// use memledger::control::Command;
 ///
 /// let command = Command::parse(b"ToggleChannels memory,scope 0")?;
 /// assert_eq!(command, Command::channels(["memory", "scope"], false));

@@ -18,7 +18,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// A connection to a program that can be controlled.
 ///
 /// ```no_run
-/// use memledger::remote::control::{Client, Command};
+/// use memledger::control::{Client, Command};
 ///
 /// let mut program = Client::connect("127.0.0.1:1985")?;
 /// for line in program.send(&Command::Status)? {

@@ -8,15 +8,23 @@
 //! round with a command or a new client it pauses for [`CYCLE_INTERVAL`], which limits the work
 //! that clients can cause.
 
+mod document;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
+mod lines;
+mod listener;
+mod rules;
+
+pub(crate) use document::{DocumentKind, MakeDocument};
+pub(crate) use listener::{ListenAddress, Listener};
+pub(crate) use rules::Rules;
+
 use super::command::{Command, too_long};
-use super::document::{self, DocumentKind, MakeDocument};
-use super::lines::{Lines, TooLong};
-use super::listener::Listener;
-use super::rules::Rules;
 use crate::error::Error;
 use crate::platform::os::{self, Own};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
+use lines::{Lines, TooLong};
 use memledger_format::words::escape;
 use std::ffi::c_void;
 use std::fs::File;

@@ -1,3 +1,0 @@
-//! Communication with other processes: [`control`] steers a running program.
-
-pub mod control;
