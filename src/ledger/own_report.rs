@@ -7,7 +7,7 @@ use memledger_analysis::Report;
 use std::mem::ManuallyDrop;
 
 #[derive(Debug)]
-pub(super) struct OwnReport(ManuallyDrop<Report>);
+pub(super) struct OwnReport(ManuallyDrop<Box<Report>>);
 
 impl OwnReport {
     /// The live bytes, the live blocks, and the peak of the bytes.
@@ -18,7 +18,7 @@ impl OwnReport {
 }
 
 impl Snapshot {
-    pub(super) fn new(report: Report) -> Self {
+    pub(super) fn new(report: Box<Report>) -> Self {
         Self { report: OwnReport(ManuallyDrop::new(report)) }
     }
 

@@ -194,7 +194,8 @@ pub(super) fn snapshot() -> Option<Snapshot> {
                 let largest_live = recording.report.as_ref().and_then(ReportOutput::largest_live);
                 (recording.analyzer.clone()?, largest_live)
             };
-            Some(analyzer.report(largest_live))
+            // Boxed, because the thread that asks may have little stack.
+            Some(Box::new(analyzer.report(largest_live)))
         })
     });
     report.map(Snapshot::new)
