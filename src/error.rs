@@ -67,8 +67,6 @@ pub enum Error {
     /// The control server would listen on this address, which other machines can reach, without a
     /// token.
     TokenRequired(String),
-    /// A time limit is 0 s.
-    InvalidTimeout,
 
     /// Memory can be tracked on 64-bit Linux only.
     UnsupportedPlatform,
@@ -177,7 +175,6 @@ impl Error {
             Self::UnknownReportFormat(text) => Self::UnknownReportFormat(text.clone()),
             Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
             Self::TokenRequired(address) => Self::TokenRequired(address.clone()),
-            Self::InvalidTimeout => Self::InvalidTimeout,
             Self::UnsupportedPlatform => Self::UnsupportedPlatform,
             Self::AlreadyStarted => Self::AlreadyStarted,
             Self::MeasurementRunning => Self::MeasurementRunning,
@@ -226,7 +223,6 @@ impl std::fmt::Debug for Error {
             Self::UnknownReportFormat(_) => "UnknownReportFormat",
             Self::InvalidToken(_) => "InvalidToken",
             Self::TokenRequired(_) => "TokenRequired",
-            Self::InvalidTimeout => "InvalidTimeout",
             Self::UnsupportedPlatform => "UnsupportedPlatform",
             Self::AlreadyStarted => "AlreadyStarted",
             Self::MeasurementRunning => "MeasurementRunning",
@@ -275,7 +271,6 @@ impl std::fmt::Display for Error {
                 f,
                 "the control server does not listen on {address}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
             ),
-            Self::InvalidTimeout => f.write_str("a time limit of 0 s leaves no time to read"),
             Self::UnsupportedPlatform => f.write_str("memory can be tracked on 64-bit Linux only"),
             Self::StacksUnsupported => f.write_str(
                 "call stacks can be taken on x86-64 Linux only; all else is recorded without them",

@@ -1,4 +1,4 @@
-//! What stands for a part of the tracker where it is not compiled.
+//! Values and functions that replace those of the tracker in a build without it.
 
 /// In the place of what that part keeps in a value.
 #[derive(Clone, Copy, Debug, Default)]

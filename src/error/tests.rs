@@ -42,7 +42,6 @@ fn one_of_each() -> Vec<Error> {
         Error::UnknownReportFormat(text()),
         Error::InvalidToken(text()),
         Error::TokenRequired(text()),
-        Error::InvalidTimeout,
         Error::UnsupportedPlatform,
         Error::AlreadyStarted,
         Error::MeasurementRunning,

@@ -329,8 +329,8 @@ fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// A file of `src/disabled` has the path of the one that it stands for, and `examples/tests/api.rs`, which is run with a
-/// tracker and without, calls each public function and macro of the files that both have.
+/// Each file of `src/disabled` replaces the file of the same path in `src`. `examples/tests/api.rs` calls each public
+/// function and macro of the files that both builds have, and `.ci/run` runs it in both.
 #[test]
 fn the_api_is_the_same_without_a_tracker() {
     let files = sources("src");

@@ -50,8 +50,8 @@ pub(crate) enum Stage {
 /// One checkpoint in memory.
 struct Memory {
     checkpoint: Checkpoint,
+    /// The number of entries that are valid, from the first on.
     threads: usize,
-    /// So many of them are written.
     entries: [MaybeUninit<Entry>; MAX_THREADS],
 }
 

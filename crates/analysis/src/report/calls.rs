@@ -429,7 +429,7 @@ fn file_of<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
 
 #[doc(hidden)]
 impl BucketRow {
-    /// What a sample stands for; `None` without one.
+    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
     pub fn weights(&self) -> Option<&Weights> {
         self.weights.as_deref()
     }
@@ -437,11 +437,13 @@ impl BucketRow {
 
 #[doc(hidden)]
 impl StackRow {
-    /// What a sample stands for; `None` without one.
+    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
     pub fn weights(&self) -> Option<&Weights> {
         self.weights.as_deref()
     }
+}
 
+impl StackRow {
     /// The text in place of the calls of a stack that has none, such as `(no stack)`.
     pub fn label(&self, report: &Report) -> Option<&'static str> {
         match self.kind {
