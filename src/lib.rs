@@ -85,7 +85,7 @@ pub mod events;
 pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::control::server::fuzzing::*;
-    pub use crate::ledger::fuzzing::*;
+    pub use crate::ledger::settings::fuzzing::*;
     #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
@@ -97,6 +97,9 @@ mod measure;
 mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(not(feature = "perfetto"))]
+#[path = "disabled/perfetto/mod.rs"]
+mod perfetto;
 #[cfg(tracking)]
 mod platform;
 #[cfg(tracking)]
@@ -124,7 +127,7 @@ pub use events::LogScope;
 pub use events::channel::Channel;
 #[cfg(c_identity)]
 #[doc(hidden)]
-pub use ledger::c_identity as __c_identity;
+pub use ledger::recording::c_identity as __c_identity;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
     OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,

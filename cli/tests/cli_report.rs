@@ -498,6 +498,17 @@ fn events_show_the_text_of_a_bookmark() {
         run(&["events", as_arg(&trace), "--filter", "Misc.Bookmark", "--format", "json"]);
     let events: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(events["events"][0]["text"], "level 3 of Castle\u{1b}", "{out}");
+    // One pass finds it, so standard input will do.
+    let at = |name: &str| {
+        let args = ["report", "-", "--at", &format!("bookmark:{name}"), "--verbose"];
+        let trace = File::open(&trace).expect("the trace");
+        told(memledger(&args).stdin(trace).output().expect("the command runs"))
+    };
+    let (status, out, err) = at("level 3 of Castle\u{1b}");
+    assert!(status == 1 && out.contains("as it was at bookmark:level 3 of"), "{out}{err}");
+    let (status, out, err) = at("level 4");
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert!(err.contains(r#"no bookmark "level 4""#) && err.contains("level 3 of Castle"), "{err}");
 }
 
 #[test]

@@ -179,7 +179,6 @@ impl LedgerBuilder {
             Target::Host(address) => {
                 return self.set(Address::parse(&address), |config, host| config.host = Some(host));
             }
-            #[cfg(feature = "perfetto")]
             Target::TrackEvents(events) => self.config.track_events = Some(events),
         }
         self

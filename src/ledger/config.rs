@@ -83,7 +83,6 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) host: Option<Address>,
     /// Track events, and the file of their configuration.
-    #[cfg(feature = "perfetto")]
     pub(crate) track_events: Option<crate::perfetto::TrackEvents>,
     pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,

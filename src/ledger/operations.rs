@@ -1,18 +1,19 @@
 //! What a program does with a recording: the functions that the handle and the builder call.
 
+use super::Stats;
+use super::recording::{start, stop};
 use super::settings::Settings;
-use super::{Stats, start, stop};
 use std::ffi::OsString;
 
 pub(super) use super::destinations::{
     add::add_destination as trace_to, running::all as destinations,
 };
-pub(super) use super::pause::Paused;
 pub(super) use super::problems::all as problems;
-#[cfg(feature = "pprof")]
-pub(super) use super::profile::profile;
+pub(super) use super::recording::pause::Paused;
+pub(super) use super::recording::start::in_code as start;
 pub(super) use super::recording::{collect, control_address, flush, snapshot, stats};
-pub(super) use super::start::in_code as start;
+#[cfg(feature = "pprof")]
+pub(super) use super::reports::profile::profile;
 pub(super) use crate::control::ListenAddress;
 pub(super) use crate::trace::sink::tcp::Address;
 

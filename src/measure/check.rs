@@ -3,7 +3,7 @@
 use super::Budget;
 use super::session::{Failure, MeasureSession, Outcome};
 use crate::error::{Error, Unmeasured};
-use crate::ledger::report::find_functions;
+use crate::ledger::reports::symbols::find_functions;
 use memledger_analysis::dump::text::{count, tag};
 use memledger_analysis::in_process::{
     Holder, HolderColumn as Column, Holders, MeasuredFigures, functions, holders,

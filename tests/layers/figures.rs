@@ -6,16 +6,16 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 50_900),
+    ("src", 50_970),
     ("crates/format/src", 5_330),
-    ("crates/analysis/src", 37_720),
-    ("crates/export/src", 3_800),
+    ("crates/analysis/src", 37_610),
+    ("crates/export/src", 3_790),
     ("crates/store/src", 3_540),
-    ("cli/src", 16_030),
+    ("cli/src", 16_000),
     ("tests", 23_510),
-    ("crates/analysis/tests", 11_200),
+    ("crates/analysis/tests", 11_220),
     ("crates/export/tests", 620),
-    ("cli/tests", 7_230),
+    ("cli/tests", 7_240),
 ];
 
 /// The crates whose code is looked at.
@@ -29,17 +29,19 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 172;
+const MAX_FEATURE_LINES: usize = 144;
 /// Functions of more than 60 lines, but for those of [`LONG`].
-const MAX_LONG_FUNCTIONS: usize = 7;
+const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.
-const MAX_LARGE_STRUCTS: usize = 3;
+const MAX_LARGE_STRUCTS: usize = 2;
 /// Functions that stay long: the first words of their file and name, and the reason.
 const LONG: &[(&str, &str)] = &[
+    ("cli/src/commands/export/rows.rs observe", TABLE),
+    ("crates/analysis/src/apply/model/batch.rs apply_consecutive", PERF),
     ("crates/analysis/src/decode/roles.rs memledger", TABLE),
     ("crates/analysis/src/dump/findings.rs evidence", TABLE),
-    ("crates/analysis/src/dump/findings.rs suggestion", TABLE),
     ("crates/analysis/src/dump/json_findings.rs write", TABLE),
+    ("crates/analysis/src/read/merge/deliver.rs deliver_front", PERF),
     ("crates/analysis/src/read/merge/fast_path.rs deliver_directly", PERF),
     ("crates/format/src/compact/decode.rs fast_path", PERF),
     ("crates/format/src/compact/encode.rs fast_path", PERF),

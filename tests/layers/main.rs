@@ -17,11 +17,11 @@ use std::path::Path;
 /// names is in [`CRATES`].
 const LAYERS: &[(&str, &[&str])] = &[
     ("nothing", &[]),
-    // A file there is what the file of the same path is without a tracker.
-    ("disabled", &["error", "ledger", "nothing", "perfetto", "scopes"]),
+    // A file there is what the file of the same path is without a tracker, or without a feature.
+    ("disabled", &["error", "ledger", "nothing", "perfetto", "platform", "scopes", "trace"]),
     ("error", &[]),
     // The one call upwards: the system runs this before `main`.
-    ("platform", &["error", "nothing", "ledger::environment::start_before_main"]),
+    ("platform", &["error", "nothing", "ledger::recording::environment::start_before_main"]),
     ("trace::write", &["platform"]),
     ("trace::sink", &["error", "platform", "trace::write::ReentrancyGuard"]),
     ("trace::worker", &["error", "platform", "trace::sink", "trace::write"]),
@@ -85,7 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// A crate, and the modules of `src` that may name it.
 const CRATES: &[(&str, &[&str])] = &[
     ("memledger_format", &[""]),
-    ("memledger_analysis", &["ledger", "measure"]),
+    ("memledger_analysis", &["disabled::ledger", "ledger", "measure"]),
     ("memledger_export", &["ledger"]),
     ("memledger_store", &[]),
 ];

@@ -7,7 +7,7 @@ use crate::counts::reported;
 use crate::harness::{Case, Outcome, TRACE, builder, case, kill, leave, left};
 use memledger::{Ledger, alloc_scope, bookmark, channel, channel_presets, event, log, log_scope};
 use memledger_analysis::read::{self, Event, Value, Visitor};
-use memledger_analysis::{Analyzer, Until};
+use memledger_analysis::{Analyzer, Position};
 use memledger_format::schema::{EventType, FieldFamily, FieldType};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -281,11 +281,11 @@ pub(crate) const CASES: &[Case] = &[
             read::read(File::open(outcome.path(TRACE)).unwrap(), &mut analyzer).unwrap();
             analyzer
         };
-        let whole = read(Until::End);
+        let whole = read(Position::End);
         assert_eq!(whole.bookmark_event("nowhere"), None);
         for (bookmark, blocks) in report.bookmarks.iter().zip([0, 1, 2]) {
             let event = whole.bookmark_event(&bookmark.name).unwrap();
-            let then = read(Until::Event(event)).report();
+            let then = read(Position::Event(event)).report();
             assert_eq!(left(&then, 1_000_003), blocks, "{}", bookmark.name);
             assert_eq!(then.trace.duration_ns, bookmark.at_ns);
         }

@@ -4,16 +4,16 @@ use super::choice;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge_change};
 use super::input::{display_name, is_stdin, open_watched, unreadable};
-use super::moment::Moment;
+use super::moment::{Asked, Moment, asked, positions, unanswered};
 use super::output::{unwritable, write_to};
-use super::report::{Sort, moment, untils};
+use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize_both};
 use crate::terminal::{look, note};
 use memledger_analysis::dump::diff::{Diff, DiffOptions};
 use memledger_analysis::dump::{html::Page, text};
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, DiffBy, Report, Until};
+use memledger_analysis::{Analyzer, DiffBy, Position, Report};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ pub struct DiffArgs {
     #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW")]
     traces: Vec<PathBuf>,
     /// As it stood at this time; given twice, first of the old, then of the new
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    at: Vec<(String, Moment)>,
+    #[arg(long, value_name = "TIME", value_parser = asked)]
+    at: Vec<Asked>,
     /// One table only, by this; thread: by the names of threads, without the numbers in them
     #[arg(long, value_parser = choice(&DiffBy::ALL, DiffBy::name))]
     by: Option<DiffBy>,
@@ -117,7 +117,7 @@ impl DiffArgs {
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let ([mut old, mut new], missing) = reports(args)?;
     let is_timed = args.traces.len() == 1;
-    let name = |path: &Path, at: Option<&(String, Moment)>| match at {
+    let name = |path: &Path, at: Option<&Asked>| match at {
         Some((at, _)) if is_timed => at.clone(),
         Some((at, _)) => format!("{} at {at}", display_name(path)),
         None => display_name(path),
@@ -178,11 +178,7 @@ fn write_page(
 /// The old and the new report, and what is missing from them.
 fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
     let (reports, missing) = match (&*args.traces, &*args.at) {
-        ([trace], [_, _]) => {
-            let points = untils(trace, &args.at)?;
-            let analyzer = args.analyzer().reports_at(&points);
-            analyzed(trace, analyzer, |analyzer| analyzer.reports())?
-        }
+        ([trace], [_, _]) => analyzed(args, trace, &positions(trace, &args.at)?)?,
         ([_], _) => {
             return Err(CliError::Usage(
                 "one trace has nothing to be compared with; give a second one, or two times: \
@@ -201,13 +197,11 @@ fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
             }
             let mut both = (Vec::new(), Vec::new());
             for (trace, at) in [(old, at.first()), (new, at.get(1).or(at.first()))] {
-                let until = match at {
-                    Some(at) => untils(trace, std::slice::from_ref(at))?[0],
-                    None => Until::End,
+                let positions = match at {
+                    Some(at) => positions(trace, std::slice::from_ref(at))?,
+                    None => vec![Position::End],
                 };
-                let analyzer = args.analyzer().until(until);
-                let (reports, missing) =
-                    analyzed(trace, analyzer, |analyzer| vec![analyzer.report()])?;
+                let (reports, missing) = analyzed(args, trace, &positions)?;
                 both.0.extend(reports);
                 both.1.extend(missing);
             }
@@ -220,16 +214,18 @@ fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
     Ok((reports, (!missing.is_empty()).then(|| missing.join("; "))))
 }
 
-/// The reports of a trace, and what is missing from it.
+/// The reports of a trace at these positions, and what is missing from it.
 fn analyzed(
+    args: &DiffArgs,
     trace: &Path,
-    mut analyzer: Analyzer,
-    reports: impl FnOnce(&Analyzer) -> Vec<Report>,
+    positions: &[Position],
 ) -> Result<(Vec<Report>, Vec<String>), CliError> {
+    let mut analyzer = args.analyzer().reports_at(positions);
     let summary =
         read(open_watched(trace)?, &mut analyzer).map_err(|error| unreadable(trace, error))?;
     analyzer.problems().iter().for_each(|problem| note(problem));
-    let reports = reports(&analyzer);
+    analyzer.reached().map_err(|why| unanswered(why, &[]))?;
+    let reports = analyzer.reports();
     let missing = reports.last().and_then(|report| incomplete(trace, report, &summary));
     Ok((reports, missing.into_iter().collect()))
 }

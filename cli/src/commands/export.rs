@@ -21,7 +21,7 @@ use crate::error::{CliError, Outcome};
 use crate::symbols;
 pub use args::ExportArgs;
 use args::{To, refuse_terminal};
-use memledger_analysis::Until;
+use memledger_analysis::Position;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_export::FORMATS;
@@ -116,7 +116,7 @@ fn report(
     let needs = Needs {
         formats: &[format],
         options: &options,
-        until: Until::End,
+        until: Position::End,
         scope: None,
         largest_live: 0,
         functions: true,

@@ -1,6 +1,11 @@
 //! The value of `--at`: a moment of the trace.
 
+use super::input::{is_stdin, open_watched, unreadable};
 use super::quantity::{NS_UNITS, scaled};
+use crate::error::{CliError, none_of};
+use memledger_analysis::read::read;
+use memledger_analysis::{Analyzer, Position, Unanswered};
+use std::path::Path;
 use std::str::FromStr;
 
 /// A moment of the trace.
@@ -13,6 +18,75 @@ pub enum Moment {
     Bookmark(String),
     Peak,
     End,
+}
+
+/// A moment, together with how it was written.
+pub type Asked = (String, Moment);
+
+/// Reads a moment of the command line.
+pub fn asked(text: &str) -> Result<Asked, String> {
+    Ok((text.to_owned(), text.parse()?))
+}
+
+/// Where the moments are in a trace. The peak and a share of the duration are known at its end only: they need a first
+/// pass.
+pub fn positions(trace: &Path, moments: &[Asked]) -> Result<Vec<Position>, CliError> {
+    let needs_pass = |moment: &Moment| matches!(moment, Moment::Peak | Moment::Share(_));
+    let (peak, duration) = match moments.iter().find(|(_, moment)| needs_pass(moment)) {
+        None => (0, 0),
+        Some((text, _)) if is_stdin(trace) => {
+            return Err(CliError::Usage(format!(
+                "{text} needs to read the trace twice, which standard input does not allow; give a \
+                 file, a bookmark, or a time such as 1.5s"
+            )));
+        }
+        Some(_) => {
+            let mut analyzer = Analyzer::new().largest_live(0);
+            read(open_watched(trace)?, &mut analyzer).map_err(|error| unreadable(trace, error))?;
+            (analyzer.peak_event(), analyzer.duration_ns())
+        }
+    };
+    Ok(moments.iter().map(|(_, moment)| moment.position(peak, duration)).collect())
+}
+
+/// Why there is no answer.
+pub fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
+    CliError::Failed(match why {
+        Unanswered::NoBookmark { name, set } => none_of("bookmark", &name, &set),
+        Unanswered::NoScope { name, scopes } => {
+            none_of("scope in which something was allocated", &name, &scopes)
+        }
+        Unanswered::Disordered { position } => {
+            let flag =
+                |number: usize| ["--a", "--b", "--c", "--d"].get(number).copied().unwrap_or("?");
+            let text = |number: usize| asked.get(number).map_or("end", String::as_str);
+            let before = position.saturating_sub(1);
+            format!(
+                "{} {} is before {} {} in this trace; the moments must be in order",
+                flag(position),
+                text(position),
+                flag(before),
+                text(before)
+            )
+        }
+        why => why.to_string(),
+    })
+}
+
+impl Moment {
+    /// Where this is, in a trace of this duration whose event `peak` reached the peak.
+    pub fn position(&self, peak: u64, duration: u64) -> Position {
+        match self {
+            Self::Nanoseconds(time) => Position::Time(*time),
+            Self::Share(billionths) => {
+                let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
+                Position::Time(u64::try_from(time).unwrap_or(u64::MAX))
+            }
+            Self::Bookmark(name) => Position::Bookmark(name.clone()),
+            Self::Peak => Position::Event(peak),
+            Self::End => Position::End,
+        }
+    }
 }
 
 impl FromStr for Moment {

@@ -1,11 +1,12 @@
 //! What a report needs of a trace, and the pass that collects it.
 
 use super::input::{open_watched, unreadable};
+use super::moment::unanswered;
 use crate::error::CliError;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
 use memledger_analysis::read::{Summary, read};
-use memledger_analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
+use memledger_analysis::{Analyzer, BlockObserver, FindingsObserver, Position, Report};
 use std::path::Path;
 
 /// What a report is made for. The formats that it is written in decide what the analyzer collects.
@@ -13,7 +14,7 @@ pub struct Needs<'a> {
     pub formats: &'a [&'static dyn ReportFormat],
     pub options: &'a Options,
     /// Where counting stops.
-    pub until: Until,
+    pub until: Position,
     /// The scope that stacks and findings are limited to.
     pub scope: Option<&'a str>,
     /// How many of the largest live blocks are listed.
@@ -53,7 +54,7 @@ impl Needs<'_> {
         trace: &Path,
         symbolize: impl FnOnce(&mut Report),
     ) -> Result<(Report, Summary, Analyzer<O>), CliError> {
-        let mut analyzer = analyzer.until(self.until).largest_live(self.largest_live);
+        let mut analyzer = analyzer.until(self.until.clone()).largest_live(self.largest_live);
         if let Some(scope) = self.scope {
             analyzer = analyzer.stacks_in_scope(scope);
         }
@@ -62,6 +63,7 @@ impl Needs<'_> {
         }
         let summary = read(open_watched(trace)?, &mut analyzer);
         let summary = summary.map_err(|error| unreadable(trace, error))?;
+        analyzer.reached().map_err(|why| unanswered(why, &[]))?;
         let mut report = analyzer.take_report();
         if self.functions || self.any(|format| format.shows_functions(&report, self.options)) {
             symbolize(&mut report);

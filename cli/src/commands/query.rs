@@ -1,13 +1,13 @@
 //! `memledger query`: which blocks were allocated, freed or live between moments of a trace.
 
 use super::completeness::{incomplete, outcome};
-use super::input::{is_stdin, open_watched, unreadable};
-use super::moment::Moment;
+use super::input::{open_watched, unreadable};
+use super::moment::{self, Moment, positions, unanswered};
 use super::output::{unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
 use super::{Format, choice};
-use crate::error::{CliError, Outcome, none_of, usage_sentence};
+use crate::error::{CliError, Outcome, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -15,7 +15,7 @@ use clap::{Args, FromArgMatches};
 use memledger_analysis::dump::query::{Written, rows};
 use memledger_analysis::dump::text::{self, By};
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Answer, Position, Query, Report, Rule, Unanswered};
+use memledger_analysis::{Answer, Position, Query, Report, Rule, Unanswered};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -104,16 +104,16 @@ pub struct QueryArgs {
 struct Moments {
     /// The moment A [default: peak for the rule live, else start]
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    a: Option<(String, Moment)>,
+    a: Option<moment::Asked>,
     /// The moment B [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    b: Option<(String, Moment)>,
+    b: Option<moment::Asked>,
     /// The moment C [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    c: Option<(String, Moment)>,
+    c: Option<moment::Asked>,
     /// The moment D [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    d: Option<(String, Moment)>,
+    d: Option<moment::Asked>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -133,7 +133,7 @@ fn rule_by_name() -> impl TypedValueParser<Value = Rule> {
 }
 
 /// A moment, together with how it was written.
-fn moment(text: &str) -> Result<(String, Moment), String> {
+fn moment(text: &str) -> Result<moment::Asked, String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
@@ -146,7 +146,7 @@ fn span(text: &str) -> Result<u64, String> {
 /// A query that another command was asked: its rule and moments, as this command takes them.
 pub(super) struct Asked {
     pub(super) rule: Rule,
-    moments: Vec<(String, Moment)>,
+    moments: Vec<moment::Asked>,
 }
 
 impl Asked {
@@ -168,8 +168,10 @@ impl Asked {
 
     /// Where the moments are, of a trace of this duration whose event `peak` reached the peak.
     pub(super) fn positions(&self, peak: u64, duration: u64) -> Vec<Position> {
-        let position = |moment| position(self.rule, moment, peak, duration);
-        self.moments.iter().map(position).collect()
+        let position = |(_, moment): &moment::Asked| moment.position(peak, duration);
+        let mut positions: Vec<_> = self.moments.iter().map(position).collect();
+        from_the_start(self.rule, &self.moments, &mut positions);
+        positions
     }
 
     /// Why there is no answer.
@@ -179,25 +181,21 @@ impl Asked {
     }
 }
 
-fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: u64) -> Position {
-    let is_of_one_time = matches!(rule, Rule::AliveAtA | Rule::FreedBefore);
-    match moment {
-        // The blocks that a trace begins with are allocated after its start.
-        _ if text.trim() == "start" && !is_of_one_time => Position::Event(0),
-        Moment::Nanoseconds(time) => Position::Time(*time),
-        Moment::Share(billionths) => {
-            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
-            Position::Time(u64::try_from(time).unwrap_or(u64::MAX))
+/// The start, to a rule that is about blocks allocated after it: those that a trace begins with are.
+fn from_the_start(rule: Rule, moments: &[moment::Asked], positions: &mut [Position]) {
+    if matches!(rule, Rule::AliveAtA | Rule::FreedBefore) {
+        return;
+    }
+    for ((text, _), position) in moments.iter().zip(positions) {
+        if text.trim() == "start" {
+            *position = Position::Event(0);
         }
-        Moment::Bookmark(name) => Position::Bookmark(name.clone()),
-        Moment::Peak => Position::Event(peak),
-        Moment::End => Position::End,
     }
 }
 
 impl Moments {
     /// Those of `rule`, as far as they are given.
-    fn of(&self, rule: Rule) -> Result<Vec<(String, Moment)>, CliError> {
+    fn of(&self, rule: Rule) -> Result<Vec<moment::Asked>, CliError> {
         let unless_given = || match rule {
             Rule::AliveAtA => ("peak".to_owned(), Moment::Peak),
             _ => ("start".to_owned(), Moment::Nanoseconds(0)),
@@ -259,7 +257,9 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         return Err(CliError::Usage(format!("--blocks lists at most {MOST_BLOCKS} blocks")));
     }
     let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
-    let mut query = Query::new(args.rule, positions(args, &moments)?).blocks(args.blocks);
+    let mut positions = positions(&args.trace, &moments)?;
+    from_the_start(args.rule, &moments, &mut positions);
+    let mut query = Query::new(args.rule, positions).blocks(args.blocks);
     if let Some(scope) = &args.in_each {
         if !args.rule.has_runs() {
             let rules = Rule::ALL.iter().filter(|rule| rule.has_runs()).map(|rule| rule.name());
@@ -303,53 +303,6 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     note_unmatched(args, by, &answer);
     let incomplete = incomplete(&args.trace, answer.report(), &summary);
     Ok(outcome(incomplete, args.allow_incomplete))
-}
-
-/// Where the moments are. The peak and a share of the duration are known at the end of the trace only:
-/// they need a first pass.
-fn positions(args: &QueryArgs, moments: &[(String, Moment)]) -> Result<Vec<Position>, CliError> {
-    let needs_pass = |moment: &Moment| matches!(moment, Moment::Peak | Moment::Share(_));
-    let first = match moments.iter().find(|(_, moment)| needs_pass(moment)) {
-        None => None,
-        Some((text, _)) if is_stdin(&args.trace) => {
-            return Err(CliError::Usage(format!(
-                "{text} needs to read the trace twice, which standard input does not allow; give a \
-                 file, a bookmark, or a time such as 1.5s"
-            )));
-        }
-        Some(_) => {
-            let mut analyzer = Analyzer::new().largest_live(0);
-            read(open_watched(&args.trace)?, &mut analyzer)
-                .map_err(|error| unreadable(&args.trace, error))?;
-            Some((analyzer.peak_event(), analyzer.report().trace.duration_ns))
-        }
-    };
-    let (peak, duration) = first.unwrap_or_default();
-    let position = |moment: &(String, Moment)| position(args.rule, moment, peak, duration);
-    Ok(moments.iter().map(position).collect())
-}
-
-fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
-    CliError::Failed(match why {
-        Unanswered::NoBookmark { name, set } => none_of("bookmark", &name, &set),
-        Unanswered::NoScope { name, scopes } => {
-            none_of("scope in which something was allocated", &name, &scopes)
-        }
-        Unanswered::Disordered { position } => {
-            let flag =
-                |number: usize| ["--a", "--b", "--c", "--d"].get(number).copied().unwrap_or("?");
-            let text = |number: usize| asked.get(number).map_or("end", String::as_str);
-            let before = position.saturating_sub(1);
-            format!(
-                "{} {} is before {} {} in this trace; the moments must be in order",
-                flag(position),
-                text(position),
-                flag(before),
-                text(before)
-            )
-        }
-        why => why.to_string(),
-    })
 }
 
 /// What the rows are of, if nothing else was asked for: what most says who allocates.
@@ -397,7 +350,7 @@ fn options(args: &QueryArgs, by: By) -> text::Options {
 }
 
 /// Says which moments are after the end.
-fn note_late(answer: &Answer, moments: &[(String, Moment)]) {
+fn note_late(answer: &Answer, moments: &[moment::Asked]) {
     let trace = &answer.report().trace;
     let end = answer.positions.last().map_or(0, |last| last.at_ns);
     for ((text, moment), name) in moments.iter().zip(["--a", "--b", "--c", "--d"]) {

@@ -4,25 +4,25 @@ use super::choice;
 use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::diff::DiffArgs;
-use super::input::{is_stdin, open_watched, unreadable};
-use super::moment::Moment;
+use super::input::is_stdin;
+use super::moment::{Asked, Moment, asked, positions};
 use super::needs::{Collected, Needs};
 use super::output::{unwritable, write_to};
-use crate::error::{CliError, Outcome, none_of, quoted, usage_sentence};
+use crate::error::{CliError, Outcome, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, FromArgMatches};
 use memledger_analysis::dump::text::By;
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Report, Until};
+use memledger_analysis::{Position, Report};
 use memledger_export::FORMATS;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::slice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,15 +79,15 @@ pub struct ReportArgs {
     #[arg(long)]
     findings: bool,
     /// The report as it stood at this time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    at: Option<(String, Moment)>,
+    #[arg(long, value_name = "TIME", value_parser = asked)]
+    at: Option<Asked>,
     /// What has changed from this time on, as memledger diff TRACE --at FROM --at TO says it
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = asked)]
     #[arg(conflicts_with_all = ["at", "findings", "verbose", "scope", "fail_if", "format", "bottom_up", "sort", "inclusive"])]
-    from: Option<(String, Moment)>,
+    from: Option<Asked>,
     /// The end of that time [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment, requires = "from")]
-    to: Option<(String, Moment)>,
+    #[arg(long, value_name = "TIME", value_parser = asked, requires = "from")]
+    to: Option<Asked>,
     /// Show threads, sizes, the largest blocks, bookmarks and how accurate times are, too
     #[arg(short, long)]
     verbose: bool,
@@ -193,8 +193,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     if let Some(from) = &args.from {
         return super::diff::run(&changes(args, from)?, out);
     }
-    let until = until(args)?;
-    let (report, summary, problems) = analyze(args, until)?;
+    let until = match &args.at {
+        Some(at) => positions(&args.trace, slice::from_ref(at))?.remove(0),
+        None => Position::End,
+    };
+    let (report, summary, problems) = analyze(args, until.clone())?;
     write(args, &report, out)?;
     for problem in &problems {
         note(problem);
@@ -206,7 +209,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 }
 
 /// What `--from` and `--to` ask for: two times of one trace, to be compared.
-fn changes(args: &ReportArgs, (from, _): &(String, Moment)) -> Result<DiffArgs, CliError> {
+fn changes(args: &ReportArgs, (from, _): &Asked) -> Result<DiffArgs, CliError> {
     let to = args.to.as_ref().map_or("end", |(to, _)| to);
     let mut words: Vec<OsString> = vec![
         "diff".into(),
@@ -243,9 +246,9 @@ fn changes(args: &ReportArgs, (from, _): &(String, Moment)) -> Result<DiffArgs, 
 }
 
 /// Lists the existing rows when a flag selects none of them.
-fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
+fn note_unmatched(args: &ReportArgs, until: Position, report: &Report) {
     let end = report.trace.duration_ns;
-    if let (Until::Time(time), Some((asked, _))) = (until, &args.at)
+    if let (Position::Time(time), Some((asked, _))) = (until, &args.at)
         && time > end.saturating_add(report.trace.time_resolution_ns)
     {
         let end = text::duration(end);
@@ -313,64 +316,8 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
     names
 }
 
-/// A moment, together with how it was written.
-pub(super) fn moment(text: &str) -> Result<(String, Moment), String> {
-    Ok((text.to_owned(), text.parse()?))
-}
-
-/// The moment at which counting ends.
-fn until(args: &ReportArgs) -> Result<Until, CliError> {
-    let Some(at) = &args.at else { return Ok(Until::End) };
-    Ok(untils(&args.trace, std::slice::from_ref(at))?[0])
-}
-
-/// Some moments of a trace. A fraction of the duration, a bookmark and the peak need a first pass over the
-/// whole trace, one for all of them.
-pub(super) fn untils(trace: &Path, moments: &[(String, Moment)]) -> Result<Vec<Until>, CliError> {
-    let first_pass = |text: &str| {
-        if is_stdin(trace) {
-            return Err(CliError::Usage(format!(
-                "--at {text} needs to read the trace twice, which standard input does not \
-                 allow; give a file, or a time such as 1.5s"
-            )));
-        }
-        let mut analyzer = Analyzer::new().largest_live(0);
-        read(open_watched(trace)?, &mut analyzer).map_err(|error| unreadable(trace, error))?;
-        Ok(analyzer)
-    };
-    let mut kept = None;
-    let mut untils = Vec::new();
-    for (text, at) in moments {
-        let needs_pass = matches!(at, Moment::Peak | Moment::Bookmark(_) | Moment::Share(_));
-        if needs_pass && kept.is_none() {
-            kept = Some(first_pass(text)?);
-        }
-        untils.push(match (at, &kept) {
-            (Moment::Nanoseconds(time), _) => Until::Time(*time),
-            (Moment::End, _) | (_, None) => Until::End,
-            (Moment::Peak, Some(analyzer)) => Until::Event(analyzer.peak_event()),
-            (Moment::Bookmark(name), Some(analyzer)) => Until::Event(bookmark(analyzer, name)?),
-            (Moment::Share(billionths), Some(analyzer)) => {
-                let duration = analyzer.report().trace.duration_ns;
-                let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
-                Until::Time(u64::try_from(time).unwrap_or(u64::MAX))
-            }
-        });
-    }
-    Ok(untils)
-}
-
-/// The number of the event at which a bookmark was set.
-fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
-    analyzer.bookmark_event(name).ok_or_else(|| {
-        let set = analyzer.report().bookmarks;
-        let names: Vec<_> = set.into_iter().map(|bookmark| bookmark.name).collect();
-        CliError::Failed(none_of("bookmark", name, &names))
-    })
-}
-
 /// Reads the trace for what the format shows.
-fn analyze(args: &ReportArgs, until: Until) -> Result<Collected, CliError> {
+fn analyze(args: &ReportArgs, until: Position) -> Result<Collected, CliError> {
     let format = args.output.format();
     // A filter selects from the largest blocks, so more of them are kept.
     let largest_live = args.top.unwrap_or(100).max(if format.has_options() { 100 } else { 0 });

@@ -23,7 +23,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use live::{Aside, Control, Live, Shown};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::read::{Ending, ending};
-use memledger_analysis::{Report, Until};
+use memledger_analysis::{Position, Report};
 use memledger_export::FORMATS;
 use preload::Tracking;
 use processes::Process;
@@ -394,7 +394,7 @@ fn report_one(
     let needs = Needs {
         formats: &formats,
         options: &options,
-        until: Until::End,
+        until: Position::End,
         scope: None,
         largest_live: 100,
         functions: args.fail_if.iter().any(Condition::needs_symbols),

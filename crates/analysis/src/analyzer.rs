@@ -6,7 +6,7 @@ mod stops;
 mod top_live;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
-use super::cutoff::{Cutoff, Position, Reached, Until};
+use super::cutoff::{Cutoff, Position, Reached};
 use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
 use super::facts::Facts;
@@ -161,21 +161,21 @@ impl<O: BlockObserver> Analyzer<O> {
         (thread.id, &thread.name)
     }
 
-    /// Stops counting at `until`: the report is the one at that point.
-    pub fn until(mut self, until: Until) -> Self {
-        self.cutoff.set_until(until);
-        self
+    /// Stops counting at this position: the report is the one there.
+    pub fn until(self, position: Position) -> Self {
+        self.reports_at(&[position])
     }
 
-    /// Has [`reports`](Self::reports) return the reports at these points, all from one pass. Counting stops
+    /// Has [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting stops
     /// at the last of them.
-    pub fn reports_at(mut self, points: &[Until]) -> Self {
-        self.cutoff.set_points(points);
+    pub fn reports_at(mut self, positions: &[Position]) -> Self {
+        self.cutoff = Cutoff::new(positions, true);
         self
     }
 
-    /// The reports at the points of [`reports_at`](Self::reports_at), in their order. Each is the one that an
-    /// analyzer [until](Self::until) that point has; of points after the end of the trace, that of the end.
+    /// The reports at the positions of [`reports_at`](Self::reports_at), in the order in which they were asked for. Each
+    /// is the one that an analyzer [until](Self::until) that position has; of those that the trace does not come to, that
+    /// of its end.
     pub fn reports(&self) -> Vec<Report> {
         let mut whole = None;
         let mut report = |at: Option<&Report>| {
@@ -189,15 +189,12 @@ impl<O: BlockObserver> Analyzer<O> {
             }
             report
         };
-        self.cutoff.points().map(&mut report).collect()
+        self.cutoff.stops().iter().map(|stop| report(stop.report.as_deref())).collect()
     }
 
-    /// Goes through these positions, in their order; the report is the one at the last.
-    pub(super) fn positions(mut self, positions: Vec<Position>) -> Self {
-        self.cutoff.set_positions(positions);
-        while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
-            self.reach(0, 0);
-        }
+    /// Tells the observer of these positions; the report is the one at the last.
+    pub(super) fn positions(mut self, positions: &[Position]) -> Self {
+        self.cutoff = Cutoff::new(positions, false);
         self
     }
 
@@ -279,8 +276,7 @@ impl<O: BlockObserver> Analyzer<O> {
 
     /// Where counting is, or where it stopped.
     pub(super) fn end(&self) -> Reached {
-        let at_ns = self.cutoff.duration(self.timeline.clock().now());
-        Reached { event: self.cutoff.events(), at_ns }
+        self.cutoff.end(self.timeline.clock().now())
     }
 
     pub(super) fn symbols(&self) -> &StoredSymbols {
@@ -292,7 +288,7 @@ impl<O: BlockObserver> Analyzer<O> {
         self.diagnostics.problems()
     }
 
-    /// The number of the event that first reached the largest total, for [`Until::Event`], up to
+    /// The number of the event that first reached the largest total, for [`Position::Event`], up to
     /// the last [`flush`](Self::flush).
     pub fn peak_event(&self) -> u64 {
         self.model.accounts().total().peak_at_event
@@ -309,7 +305,7 @@ impl<O: BlockObserver> Analyzer<O> {
         self.end().at_ns
     }
 
-    /// The number of the event that first set the bookmark `name`, for [`Until::Event`]; `None` if
+    /// The number of the event that first set the bookmark `name`, for [`Position::Event`]; `None` if
     /// none did.
     pub fn bookmark_event(&self, name: &str) -> Option<u64> {
         self.timeline.bookmarks().event(name)
@@ -448,10 +444,6 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
         }
         if self.cutoff.is_at_stop() {
             self.stop_at_event();
-        }
-        while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
-            self.flush();
-            self.reach(self.cutoff.events(), self.timeline.clock().now());
         }
     }
 

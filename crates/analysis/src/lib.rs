@@ -21,7 +21,7 @@
 //! | `analyzer.rs` | passes each event to the part that handles it |
 //! | `callstacks/` | call stacks: their frames, and the files these are in |
 //! | `columns.rs` | the columns of a report, in one place |
-//! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
+//! | `cutoff.rs` | the positions at which counting makes a report, and at the last of which it stops (`--at`) |
 //! | `diagnostics.rs` | losses and contradictions |
 //! | `diff.rs` | what has changed from one report to another |
 //! | `estimate.rs` | figures of a whole, from a sample of it |
@@ -78,7 +78,7 @@ pub use analyzer::Analyzer;
 pub use callstacks::StackEnd;
 pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};
-pub use cutoff::{Position, Reached, Until};
+pub use cutoff::{Position, Reached};
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 pub use findings::{

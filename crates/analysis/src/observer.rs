@@ -70,7 +70,7 @@ impl BlockObserver for NoObserver {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockEvent {
-    /// The number of the event, as in [`Until::Event`](super::Until::Event).
+    /// The number of the event, as in [`Position::Event`](super::Position::Event).
     pub number: u64,
     /// When it was: the last time in the trace before it, in nanoseconds since the start.
     pub at_ns: u64,

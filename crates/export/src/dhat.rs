@@ -15,7 +15,7 @@ use std::io::{self, Write};
 /// A heap profile for DHAT's viewer.
 ///
 /// ```
-/// use memledger_analysis::{Analyzer, Until};
+/// use memledger_analysis::{Analyzer, Position};
 /// use memledger_export::dhat::Profile;
 /// use memledger_analysis::read::read;
 /// use std::fs::File;
@@ -25,7 +25,7 @@ use std::io::{self, Write};
 /// read(File::open(trace)?, &mut analyzer)?;
 /// let report = analyzer.report();
 /// // Up to the same event, if the trace has grown since.
-/// let until = Until::Event(report.trace.events);
+/// let until = Position::Event(report.trace.events);
 /// let mut second = Analyzer::observing(Profile::of(&report, false)).until(until);
 /// read(File::open(trace)?, &mut second)?;
 /// let mut document = Vec::new();

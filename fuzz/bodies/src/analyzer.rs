@@ -2,7 +2,7 @@
 //! follows.
 
 use crate::figures::{add_up, print};
-use memledger_analysis::{Analyzer, Position, Query, Report, Rule, Until};
+use memledger_analysis::{Analyzer, Position, Query, Report, Rule};
 use memledger_analysis::dump::query::Written;
 use memledger_analysis::dump::text::{self, By, Options, Sort};
 use memledger_analysis::read::read;
@@ -45,15 +45,15 @@ pub fn run(data: &[u8]) {
     ask(first, trace, &report);
 
     let until = match first & 3 {
-        0 => Until::Event(analyzer.peak_event()),
-        1 => Until::Time(report.trace.duration_ns / 2),
+        0 => Position::Event(analyzer.peak_event()),
+        1 => Position::Time(report.trace.duration_ns / 2),
         _ => return,
     };
-    let mut part = Analyzer::new().until(until).largest_live(3);
+    let mut part = Analyzer::new().until(until.clone()).largest_live(3);
     assert!(read(trace, &mut part).is_ok());
     let part = part.report();
     add_up(&part);
-    if let Until::Event(_) = until {
+    if let Position::Event(_) = until {
         assert_eq!(part.totals.peak_bytes, report.totals.peak_bytes);
         assert_eq!(part.totals.live_bytes, report.totals.peak_bytes, "as it stood at the peak");
     }

@@ -6,7 +6,7 @@ use crate::control::{Actions, DocumentKind, MakeDocument, Reply, Server};
 use crate::error::Error;
 use crate::events::channel;
 use crate::ledger::Stats;
-use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart};
+use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart, session};
 use crate::ledger::problems;
 use crate::platform::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
@@ -89,18 +89,11 @@ impl Actions for Commands {
         Ok(vec![format!("destination {}", path.display())])
     }
 
-    #[cfg(feature = "perfetto")]
     fn start_session(&mut self, file: File, path: &Path, config: Option<&str>) -> Reply {
-        use crate::ledger::destinations::session;
         check_destination_limit()?;
         let note = session::add_created(file, path, config).map_err(sentence)?;
         let note = note.map(|note| format!("note {note}"));
         Ok([format!("session {}", path.display())].into_iter().chain(note).collect())
-    }
-
-    #[cfg(not(feature = "perfetto"))]
-    fn start_session(&mut self, _: File, _: &Path, _: Option<&str>) -> Reply {
-        Err("the program was built without memledger's feature perfetto".into())
     }
 
     fn stop_session(&mut self, name: &str) -> Reply {
@@ -144,7 +137,7 @@ impl Actions for Commands {
     fn document(&self, kind: DocumentKind) -> MakeDocument {
         match kind {
             #[cfg(feature = "pprof")]
-            DocumentKind::Profile => crate::ledger::profile::for_client,
+            DocumentKind::Profile => crate::ledger::reports::profile::for_client,
             #[cfg(not(feature = "pprof"))]
             DocumentKind::Profile => {
                 || Err("the program was built without memledger's feature pprof".into())

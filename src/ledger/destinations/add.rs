@@ -4,10 +4,10 @@ use super::destination::{Destination, Target};
 use super::handle::DestinationHandle;
 use crate::error::Error;
 use crate::ledger::entry::{refuse_forked, request};
-use crate::ledger::files::open_trace;
-use crate::ledger::in_process::InProcessAnalyzer;
-use crate::ledger::recording::{self, WORKER_TIMEOUT};
-use crate::ledger::{late_join, problems};
+use crate::ledger::problems;
+use crate::ledger::recording::{self, WORKER_TIMEOUT, late_join};
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::settings::files::open_trace;
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::queue::Queued;
@@ -26,7 +26,6 @@ pub(in crate::ledger) fn add_destination(
     match &destination.target {
         Target::File(path) => request(|| add(true, |_| to_file(open_trace(path)?))),
         Target::Host(address) => add_host(&Address::parse(address)?),
-        #[cfg(feature = "perfetto")]
         Target::TrackEvents(events) => super::session::add(events, None),
     }
 }

@@ -1,6 +1,5 @@
 //! Where a trace goes, as the program sets it.
 
-#[cfg(feature = "perfetto")]
 use crate::perfetto::TrackEvents;
 use std::path::PathBuf;
 
@@ -28,7 +27,7 @@ pub(crate) enum Target {
     File(PathBuf),
     /// The address of a recorder.
     Host(String),
-    #[cfg(feature = "perfetto")]
+    #[allow(dead_code, reason = "without the feature perfetto, none can be asked for")]
     TrackEvents(TrackEvents),
 }
 

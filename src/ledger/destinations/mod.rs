@@ -7,7 +7,7 @@ mod handle;
 pub(super) mod initial;
 pub(super) mod restart;
 pub(super) mod running;
-#[cfg(feature = "perfetto")]
+#[cfg_attr(not(feature = "perfetto"), path = "../../disabled/ledger/destinations/session.rs")]
 pub(super) mod session;
 #[cfg(feature = "perfetto")]
 mod track_events;

@@ -3,8 +3,8 @@
 use super::initial::{InitialDestinations, StartedDestination};
 use super::{DestinationHandle, add};
 use crate::error::Error;
-use crate::ledger::files::expand;
 use crate::ledger::recording;
+use crate::ledger::settings::files::expand;
 use crate::platform::os;
 use crate::trace::sink::FIRST_FILE;
 use crate::trace::sink::queue::{self, Stage};

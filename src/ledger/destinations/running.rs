@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ledger::entry::{on_helper_thread, refuse_forked, request};
 use crate::ledger::problems;
 use crate::ledger::recording::WORKER_TIMEOUT;
-use crate::ledger::stats::trailer;
+use crate::ledger::recording::stats::trailer;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::worker;

@@ -8,8 +8,9 @@ use crate::alloc;
 use crate::error::Error;
 use crate::ledger::config::Config;
 use crate::ledger::entry::request;
-use crate::ledger::in_process::InProcessAnalyzer;
-use crate::ledger::{files, problems};
+use crate::ledger::problems;
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::settings::files;
 use crate::perfetto::{
     EVENT_TYPES, EventCounter, Output, Ring, Session, SessionWriter, TrackEventConfig, TrackEvents,
     parse_trace_config,
@@ -21,6 +22,7 @@ use crate::trace::sink::{file::PieceFile, queue::Queued};
 use crate::trace::write::untracked;
 use memledger_format::{encode::Declaration, stream_events};
 use memory::SessionMemory;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,23 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
 const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
                            analyzed in this process; they are with a report, a control server, or \
                            LedgerBuilder::analyze_in_process";
+
+/// The setting of a file of track events, of all categories.
+pub(in crate::ledger) fn set(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.track_events = Some(Destination::track_events(value, TrackEventConfig::all()));
+    Ok(())
+}
+
+/// The setting of the file of their configuration.
+pub(in crate::ledger) fn configure(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.perfetto_config = Some(PathBuf::from(value));
+    Ok(())
+}
+
+/// Whether a session needs the reports of the program's own analyzer.
+pub(in crate::ledger) fn has_memory(events: &TrackEvents) -> bool {
+    events.memory.is_some()
+}
 
 /// The track events that the settings name. All categories are enabled if their configuration cannot be read,
 /// which is reported.

@@ -240,14 +240,20 @@ impl Memory {
         if !reader.is_own() {
             self.len.set(0);
         } else if stack_id != OTHER_STACK {
-            let outer = match kept {
-                0 => 0,
-                _ => self.words_of(self.frame(kept - 1)).len(),
-            };
-            let words = self.words_of(last).get(outer..).unwrap_or_default();
-            self.recent.add(start, last.uses_rbp.get(), words, self.joint(kept), stack_id);
+            self.add_recent(start, last, kept, stack_id);
         }
         stack_id
+    }
+
+    /// Adds the walk from `start`, which kept so many frames, to the recent ones.
+    #[inline(always)]
+    fn add_recent(&self, start: Registers, last: &Remembered, kept: usize, stack_id: u32) {
+        let outer = match kept {
+            0 => 0,
+            _ => self.words_of(self.frame(kept - 1)).len(),
+        };
+        let words = self.words_of(last).get(outer..).unwrap_or_default();
+        self.recent.add(start, last.uses_rbp.get(), words, self.joint(kept), stack_id);
     }
 
     // NOTE: the hook must not panic. Numbers are always within the arrays; the compiler does not know

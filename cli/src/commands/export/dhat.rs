@@ -7,7 +7,7 @@ use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Until};
+use memledger_analysis::{Analyzer, Position};
 use memledger_export::dhat::Profile;
 use std::io::Write;
 
@@ -26,7 +26,7 @@ pub(super) fn write(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, C
     drop(analyzer);
     symbols::symbolize(&mut report, &args.symbols);
     // Up to the same event, if the trace has grown since.
-    let until = Until::Event(report.trace.events);
+    let until = Position::Event(report.trace.events);
     let profile = Profile::of(&report, args.all_frames);
     let mut analyzer = Analyzer::observing(profile).until(until).largest_live(0);
     read(open_watched(&args.trace)?, &mut analyzer).map_err(failed)?;

@@ -7,7 +7,7 @@ use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 use memledger_analysis::read::{Reader, read};
-use memledger_analysis::{Analyzer, Until};
+use memledger_analysis::{Analyzer, Position};
 use memledger_export::perfetto::{Events, Export, ExportOptions};
 use std::io::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, Cli
     let mut options = ExportOptions::default();
     (options.all_frames, options.interval_ns) = (args.all_frames, args.interval);
     // Up to the same event, if the trace has grown since.
-    let until = Until::Event(report.trace.events);
+    let until = Position::Event(report.trace.events);
     let mut analyzer = Analyzer::observing(Events::default()).until(until).largest_live(0);
     let mut reader = Reader::open(open_watched(&args.trace)?).map_err(failed)?;
     write_to(&args.output, out, |out| {

@@ -14,7 +14,9 @@ use super::picture::thread;
 use crate::commands::input::{open, unreadable};
 use crate::error::CliError;
 use memledger_analysis::read::Reader;
-use memledger_analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, Until};
+use memledger_analysis::{
+    Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, Position,
+};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -275,14 +277,14 @@ pub fn build(
 ) -> Result<(), CliError> {
     kept::save(&KIND, trace, None, identity, |out| {
         let room = identity.bytes.saturating_mul(ROOM).max(MIN_ROOM);
-        write(trace, Until::End, room, out, is_stopped)
+        write(trace, Position::End, room, out, is_stopped)
     })
 }
 
 /// Writes the blocks of a trace up to `until`.
 fn write(
     trace: &Path,
-    until: Until,
+    until: Position,
     room: u64,
     out: &mut dyn Write,
     is_stopped: &dyn Fn() -> bool,
@@ -359,7 +361,7 @@ impl LivesFile {
         let failed = |error: io::Error| CliError::Failed(format!("no temporary file: {error}"));
         let mut file = tempfile::tempfile().map_err(failed)?;
         let mut out = BufWriter::new(&mut file);
-        write(trace, Until::Event(event), u64::MAX, &mut out, is_stopped)?;
+        write(trace, Position::Event(event), u64::MAX, &mut out, is_stopped)?;
         out.flush().map_err(failed)?;
         drop(out);
         file.rewind().map_err(failed)?;

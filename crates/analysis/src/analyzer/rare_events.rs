@@ -2,6 +2,7 @@
 
 use super::Analyzer;
 use crate::apply::MappedRange;
+use crate::cutoff::Reached;
 use crate::decode::{
     ABSENT, BlockRole, LlmRole, NameRole, Role, RssRole, ScopeRole, StackRole, TimeRole, TraceRole,
     u8_at, u32_at, u64_at,
@@ -112,17 +113,9 @@ impl<O: BlockObserver> Analyzer<O> {
     /// The time of the trace advances to `cycle`.
     fn advance_time(&mut self, cycle: u64) {
         let generation = self.model.accounts().total().generation;
-        if self.cutoff.is_before_point() {
-            self.pass_points(Some(self.timeline.clock().nanoseconds(cycle)));
-        }
-        while self.cutoff.is_counting()
-            && let Some(until) = self.cutoff.is_before(self.timeline.clock().nanoseconds(cycle))
-        {
-            if self.cutoff.is_last() {
-                self.timeline.note_peak_before(generation, until);
-            }
-            // The event of this time is counted, and comes after the position.
-            self.reach(self.cutoff.events().saturating_sub(1), until);
+        let next = self.timeline.clock().nanoseconds(cycle);
+        if self.cutoff.is_before(next) {
+            self.pass(Some(next));
         }
         self.timeline.clock_mut().mark(cycle);
         let now = self.timeline.clock().now();
@@ -150,10 +143,7 @@ impl<O: BlockObserver> Analyzer<O> {
             }
             self.observer.bookmark(number);
             let bookmarks = self.timeline.bookmarks();
-            let wanted = self.cutoff.wanted_bookmark();
-            if wanted.is_some_and(|wanted| bookmarks.event(wanted) == Some(number)) {
-                self.cutoff.set_until_here();
-            }
+            self.cutoff.bookmark(|name| bookmarks.event(name) == Some(number));
         }
         self.cutoff.note_time(at);
     }
@@ -394,8 +384,9 @@ impl<O: BlockObserver> Analyzer<O> {
                 if self.diagnostics.set_reported(lost, misuses) && self.cutoff.is_counting() {
                     self.facts.set_overhead_bytes(u64_at(fixed, overhead));
                     self.cutoff.after_mut().in_flight = in_flight.map_or(0, |at| u64_at(fixed, at));
-                    self.cutoff.set_time(self.timeline.clock().nanoseconds(u64_at(fixed, cycle)));
-                    self.stop_counting();
+                    let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
+                    let at_ns = at_ns.max(self.timeline.clock().now());
+                    self.stop_counting(Reached { event: self.cutoff.events(), at_ns }, None);
                 }
             }
         }

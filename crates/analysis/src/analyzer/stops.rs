@@ -1,37 +1,52 @@
-//! What an analyzer does between two events: reports at points, positions, points of the timeline, and the end of
-//! counting.
+//! What an analyzer does between two events: positions, points of the timeline, and the end of counting.
 
 use super::Analyzer;
 use crate::cutoff::Reached;
 use crate::live_set::{Block, HEAPS};
 use crate::observer::{BlockEvent, BlockObserver};
-use crate::report::ResidentMemory;
-use crate::report::build::Sources;
+use crate::report::{Report, ResidentMemory};
 
 impl<O: BlockObserver> Analyzer<O> {
-    /// The next position is here, after event `event`; counting stops if it is the last. The caller has flushed
-    /// everything.
+    /// Passes the positions that are here: before an event of the time `next`, or after the event that was counted last.
+    /// Counting stops at the last of all. The caller has flushed everything.
     #[cold]
-    pub(super) fn reach(&mut self, event: u64, at_ns: u64) {
-        let bookmarks = self.timeline.bookmarks();
-        if !self.cutoff.reach(Reached { event, at_ns }, |name| bookmarks.event(name)) {
-            return self.stop_counting();
-        }
-        self.observer.reached(event);
-    }
-
-    /// Stops counting and keeps the report as it is now. The caller has flushed everything.
-    #[cold]
-    pub(super) fn stop_counting(&mut self) {
-        if self.cutoff.is_counting() {
-            self.observe_live();
-            let report = self.sources().build();
-            self.cutoff.stop(report);
-            self.model.reset_last_blocks();
+    pub(super) fn pass(&mut self, next: Option<u64>) {
+        while let Some((position, here)) = self.cutoff.pass(next, self.timeline.clock().now()) {
+            let before = next.map(|_| here.at_ns);
+            if self.cutoff.is_over() {
+                self.stop_counting(here, before);
+            } else {
+                self.observer.reached(here.event);
+                if self.cutoff.keeps_reports() {
+                    let report = self.report_at(here, before);
+                    self.cutoff.keep(position, report);
+                }
+            }
         }
     }
 
-    /// The timeline has a point after the event that was counted last, or a report is asked for there.
+    /// Stops counting and keeps the report as it is now; `before` is the time that events after it are later than. The
+    /// caller has flushed everything.
+    #[cold]
+    pub(super) fn stop_counting(&mut self, here: Reached, before: Option<u64>) {
+        let report = self.report_at(here, before);
+        self.cutoff.set_end(Some(here));
+        self.observe_live();
+        self.cutoff.stop(report);
+        self.model.reset_last_blocks();
+    }
+
+    fn report_at(&mut self, here: Reached, before: Option<u64>) -> Report {
+        self.cutoff.set_end(Some(here));
+        let mut report = self.sources().build();
+        self.cutoff.set_end(None);
+        if report.totals.peak_bytes > 0 {
+            report.peak.to_ns = report.peak.to_ns.or(before);
+        }
+        report
+    }
+
+    /// The timeline has a point after the event that was counted last, or a position is there.
     #[cold]
     #[inline(never)]
     pub(super) fn stop_at_event(&mut self) {
@@ -39,9 +54,7 @@ impl<O: BlockObserver> Analyzer<O> {
         if self.cutoff.is_at_sample() {
             self.take_time_point();
         }
-        if self.cutoff.is_at_point() {
-            self.pass_points(None);
-        }
+        self.pass(None);
     }
 
     /// Adds a point to the timeline. The caller has flushed everything.
@@ -51,22 +64,6 @@ impl<O: BlockObserver> Analyzer<O> {
         self.timeline.series_mut().take(point, threads, |number| model.thread_point(number));
         self.model.accounts_mut().reset_most_bytes();
         self.cutoff.set_next_sample(self.timeline.series().next_event());
-    }
-
-    /// Makes the reports of points that are here: before an event of the time `next`, or after the event that
-    /// was counted last. The caller has flushed everything.
-    #[cold]
-    pub(super) fn pass_points(&mut self, next: Option<u64>) {
-        let mut cutoff = std::mem::take(&mut self.cutoff);
-        let passed_all = cutoff.pass_points(next, |cutoff| {
-            let sources = Sources { cutoff, ..self.sources() };
-            sources.build()
-        });
-        self.cutoff = cutoff;
-        if passed_all {
-            self.stop_counting();
-            self.cutoff.stop_here();
-        }
     }
 
     /// Heaps, addresses and blocks of all that is live. NOTE: in an order that differs from run to run.
@@ -94,8 +91,8 @@ impl<O: BlockObserver> Analyzer<O> {
 
     /// Passes the live blocks on to the observer. The caller has flushed everything.
     pub(crate) fn observe_live(&mut self) {
-        let now = self.cutoff.duration(self.timeline.clock().now());
         let number = self.cutoff.events();
+        let now = self.end().at_ns;
         let blocks = self.model.heaps().iter().map(|(heap, address, block)| BlockEvent {
             number,
             at_ns: now,

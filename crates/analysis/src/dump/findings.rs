@@ -182,25 +182,9 @@ impl Finding {
 
     /// What to do about it: one sentence without its full stop.
     pub fn suggestion(&self) -> String {
-        let calls = |calls| counted(calls, "reallocation", "reallocations");
         match &self.kind {
-            // A scope has containers of many kinds.
-            FindingKind::Grows { reserve_bytes, .. } if !self.is_one_container() => format!(
-                "Reserve what they need when they are made: {} is enough for 9 in 10. A recording \
-                 with call stacks says which they are",
-                bytes(*reserve_bytes)
-            ),
-            // What is too large is not to be made so from the start.
-            FindingKind::Grows { peak_millionths, .. } if *peak_millionths >= MUCH_OF_PEAK => {
-                format!(
-                    "Its blocks are {} of the peak: shrink them when a burst is over; reserve only what is always needed",
-                    percent(*peak_millionths, 1_000_000)
-                )
-            }
-            FindingKind::Grows { reserve_bytes, blocks, .. } => {
-                let size = bytes(*reserve_bytes);
-                let enough = if *blocks == 1 { "" } else { ", which is enough for 9 in 10" };
-                format!("Reserve {size} when it is made{enough}; this saves {}", calls(self.calls))
+            FindingKind::Grows { reserve_bytes, blocks, peak_millionths, .. } => {
+                self.reserve(*reserve_bytes, *blocks, *peak_millionths)
             }
             FindingKind::Reallocates { .. } => {
                 "Reserve the size that is needed when the block is made".to_owned()
@@ -247,6 +231,28 @@ impl Finding {
                 "Bound the queue between them, or make its reader faster".to_owned()
             }
         }
+    }
+
+    /// What to do about a container, or several, of which so many blocks grow.
+    fn reserve(&self, reserve_bytes: u64, blocks: u64, peak_millionths: u64) -> String {
+        let size = bytes(reserve_bytes);
+        if !self.is_one_container() {
+            // A scope has containers of many kinds.
+            return format!(
+                "Reserve what they need when they are made: {size} is enough for 9 in 10. A recording \
+                 with call stacks says which they are"
+            );
+        }
+        if peak_millionths >= MUCH_OF_PEAK {
+            // What is too large is not to be made so from the start.
+            let share = percent(peak_millionths, 1_000_000);
+            return format!(
+                "Its blocks are {share} of the peak: shrink them when a burst is over; reserve only what is always needed"
+            );
+        }
+        let enough = if blocks == 1 { "" } else { ", which is enough for 9 in 10" };
+        let calls = counted(self.calls, "reallocation", "reallocations");
+        format!("Reserve {size} when it is made{enough}; this saves {calls}")
     }
 
     /// What its bytes are a share of.

@@ -8,8 +8,8 @@ use super::runs::ScopeRuns;
 use crate::accounts::class_bounds;
 use crate::analyzer::Analyzer;
 use crate::columns::Figures;
-use crate::cutoff::{Position, Reached};
-use crate::observer::BlockEvent;
+use crate::cutoff::{Position, Reached, Stop};
+use crate::observer::{BlockEvent, BlockObserver};
 use crate::report::{LiveBlock, Report, SizeRow};
 use crate::symbols::Symbolizer;
 use std::collections::HashMap;
@@ -223,6 +223,21 @@ impl Answer {
     }
 }
 
+impl<O: BlockObserver> Analyzer<O> {
+    /// Where the positions are that were asked for, in the same order; those that the trace does not come to are at its
+    /// end. Fails with [`Unanswered::NoBookmark`] if it does not have a bookmark that one of them is at.
+    pub fn reached(&self) -> Result<Vec<Reached>, Unanswered> {
+        let reached = |stop: &Stop| match (&stop.at, stop.reached) {
+            (Position::Bookmark(name), None) => {
+                let set = self.bookmarks().all().into_iter().map(|bookmark| bookmark.name);
+                Err(Unanswered::NoBookmark { name: name.clone(), set: set.collect() })
+            }
+            (_, here) => Ok(here.unwrap_or_else(|| self.end())),
+        };
+        self.cutoff().stops().iter().map(reached).collect()
+    }
+}
+
 impl Analyzer<QueryObserver> {
     /// What the query has found in the trace that was read. Costs what a report costs.
     pub fn answer(&mut self) -> Result<Answer, Unanswered> {
@@ -286,36 +301,16 @@ impl Analyzer<QueryObserver> {
 
     /// Where the positions were.
     fn found_positions(&self) -> Result<Vec<Reached>, Unanswered> {
-        let (cutoff, bookmarks) = (self.cutoff(), self.bookmarks());
-        let no_bookmark = |position: &Position| match position {
-            Position::Bookmark(name) if bookmarks.event(name).is_none() => {
-                let set = bookmarks.all().into_iter().map(|bookmark| bookmark.name).collect();
-                Some(Unanswered::NoBookmark { name: name.clone(), set })
+        let reached = self.reached()?;
+        let (mut last_event, mut last_time, mut is_after_end) = (0, 0, false);
+        for (position, (stop, here)) in self.cutoff().stops().iter().zip(&reached).enumerate() {
+            let time = if let Position::Time(time) = stop.at { time } else { last_time };
+            let returns = is_after_end && stop.reached.is_some();
+            if here.event < last_event || time < last_time || returns {
+                return Err(Unanswered::Disordered { position });
             }
-            _ => None,
-        };
-        if let Some(unanswered) = cutoff.ahead().find_map(no_bookmark) {
-            return Err(unanswered);
-        }
-        if let Some(position) = cutoff.disordered() {
-            return Err(Unanswered::Disordered { position });
-        }
-        // The others are at the end, or after it.
-        let end = self.end();
-        let mut reached = cutoff.reached().to_vec();
-        let mut last = reached.last().map_or(0, |last| last.at_ns);
-        for position in cutoff.ahead() {
-            let at_ns = match position {
-                Position::Time(time) => *time,
-                Position::Event(event) if *event < end.event => 0,
-                Position::Bookmark(_) => 0,
-                Position::Event(_) | Position::End => end.at_ns.max(last),
-            };
-            if at_ns < last {
-                return Err(Unanswered::Disordered { position: reached.len() });
-            }
-            last = at_ns;
-            reached.push(end);
+            is_after_end |= stop.reached.is_none() && time > last_time;
+            (last_event, last_time) = (here.event, time);
         }
         Ok(reached)
     }

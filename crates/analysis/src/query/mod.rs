@@ -142,6 +142,6 @@ impl Query {
         Analyzer::observing(QueryObserver::new(self))
             .by_bucket()
             .largest_live(0)
-            .positions(positions)
+            .positions(&positions)
     }
 }

@@ -286,9 +286,9 @@ impl Decoder {
             })
             .chain(self.merge.streams().map(|stream| StreamCounts {
                 stream: stream.id,
-                packets: stream.packets,
-                bytes: stream.total_bytes,
-                events: stream.events,
+                packets: stream.counts.packets,
+                bytes: stream.counts.bytes,
+                events: stream.counts.events,
             }))
             .collect();
         streams.sort_by_key(|stream| stream.stream);

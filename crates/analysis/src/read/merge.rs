@@ -111,8 +111,8 @@ impl Merge {
         let Some(index) = self.find_or_add(id, protocol) else { return };
         self.data_since_sync = true;
         let Some(stream) = self.streams.get_mut(index) else { return };
-        if stream.losses_seen != self.losses {
-            stream.losses_seen = self.losses;
+        if stream.merging.losses_seen != self.losses {
+            stream.merging.losses_seen = self.losses;
             stream.packet_lost();
             self.parse(index, protocol, types, tally, visitor);
         }
@@ -196,7 +196,7 @@ impl Merge {
             let known = types.len();
             let count = if self.blocked > 0 { self.streams.len() } else { 0 };
             for index in 0..count {
-                if self.streams.get(index).is_some_and(|stream| stream.blocked.is_some()) {
+                if self.streams.get(index).is_some_and(|stream| stream.merging.blocked.is_some()) {
                     self.parse(index, protocol, types, tally, visitor);
                 }
             }
@@ -272,24 +272,24 @@ impl Merge {
         visitor: &mut impl Visitor,
     ) {
         while let Some(stream) = self.streams.get_mut(index)
-            && stream.blocked.is_some()
+            && stream.merging.blocked.is_some()
         {
             // NOTE: in each cycle the writer sends types, then the bytes of threads, then a sync.
             // If a thread writes the first event of a type between the first two, the event is sent
             // in this cycle and its type in the next one, after the sync.
-            if stream.blocked_syncs < syncs {
-                stream.blocked_syncs += 1;
+            if stream.merging.blocked_syncs < syncs {
+                stream.merging.blocked_syncs += 1;
                 return;
             }
             stream.skip_unknown(tally, visitor);
             self.blocked -= 1;
             self.parse(index, protocol, types, tally, visitor);
             if let Some(stream) = self.streams.get_mut(index) {
-                stream.blocked_syncs = syncs;
+                stream.merging.blocked_syncs = syncs;
             }
         }
         if let Some(stream) = self.streams.get_mut(index) {
-            stream.blocked_syncs = 0;
+            stream.merging.blocked_syncs = 0;
         }
     }
 
@@ -322,9 +322,9 @@ impl Merge {
         let floor = if self.next == 0 { self.top().map_or(0, |(key, _)| key) } else { self.next };
         self.serials.set_floor(floor);
         if let Some(stream) = self.streams.get_mut(index) {
-            self.blocked -= usize::from(stream.blocked.is_some());
+            self.blocked -= usize::from(stream.merging.blocked.is_some());
             self.misplaced += stream.parse(protocol, types, &mut self.serials, tally, visitor);
-            self.blocked += usize::from(stream.blocked.is_some());
+            self.blocked += usize::from(stream.merging.blocked.is_some());
             self.advance(index, types, tally, visitor);
         }
     }

@@ -62,9 +62,7 @@ impl Records {
         }
     }
 
-    /// Takes in the payload of one packet and delivers the complete records. It is one long
-    /// function, because each branch decides whether the loop continues, skips bytes, or waits for
-    /// more.
+    /// Takes in the payload of one packet and delivers the complete records.
     pub(super) fn packet(
         &mut self,
         payload: &[u8],
@@ -81,55 +79,33 @@ impl Records {
         let mut illegal = false;
         loop {
             if self.lost {
-                let rest = self.bytes.get(at..).unwrap_or_default();
-                let skipped = resynchronise(rest, protocol, types).unwrap_or(rest.len());
-                if skipped > 0 {
-                    let what = format!(
-                        "{skipped} bytes of stream {} are not the start of a record",
-                        self.stream
-                    );
-                    tally.damage(visitor, tally.offset, skipped, what);
-                }
-                at += skipped;
-                if at == self.bytes.len() {
-                    break;
-                }
-                self.lost = false;
+                at += self.skip(at, protocol, types, tally, visitor);
+                self.lost = at == self.bytes.len();
             }
             let rest = self.bytes.get(at..).unwrap_or_default();
             let Some((uid, size)) = header(rest) else { break };
-            if uid != NEW_EVENT && !(FIRST_UID..=LAST_UID).contains(&uid) {
-                self.lost = true;
-                continue;
+            let is_uid = uid == NEW_EVENT || (FIRST_UID..=LAST_UID).contains(&uid);
+            let body = rest.get(HEADER..HEADER + size);
+            if body.is_none() && is_uid && (uid == NEW_EVENT || types.layout(uid).is_some()) {
+                break;
             }
-            let Some(body) = rest.get(HEADER..HEADER + size) else {
-                if uid == NEW_EVENT || types.layout(uid).is_some() {
-                    break;
-                }
-                // These bytes could be a record of an unknown type, but are more likely no record.
+            // Other bytes could be a record of an unknown type, but are more likely no record.
+            let Some(body) = body.filter(|_| is_uid) else {
                 self.lost = true;
                 continue;
             };
-            let problem = if uid == NEW_EVENT {
-                match protocol.type_record(body) {
-                    Ok(event_type) => {
-                        found.types |= add_type(event_type, protocol, types, tally, visitor);
-                        None
-                    }
-                    Err(what) => Some(what),
-                }
+            let read = if uid == NEW_EVENT {
+                protocol.type_record(body).map(|event_type| {
+                    found.types |= add_type(event_type, protocol, types, tally, visitor);
+                })
             } else {
-                match important(uid, body, types) {
-                    Ok(aux) => {
-                        self.events += 1;
-                        let serial = deliver(uid, body, &aux, self.stream, types, tally, visitor);
-                        found.first_serial = found.first_serial.or(serial);
-                        None
-                    }
-                    Err(what) => Some(what),
-                }
+                important(uid, body, types).map(|aux| {
+                    self.events += 1;
+                    let serial = deliver(uid, body, &aux, self.stream, types, tally, visitor);
+                    found.first_serial = found.first_serial.or(serial);
+                })
             };
-            if let Some(what) = problem {
+            if let Err(what) = read {
                 // If no record follows, these bytes are no record either.
                 // NOTE: neither is the second illegal record of this packet. Otherwise damage could
                 // be reported for every four bytes.
@@ -145,6 +121,25 @@ impl Records {
         }
         self.bytes.drain(..at);
         found
+    }
+
+    /// How many bytes from `at` on are no record; they are reported.
+    fn skip(
+        &self,
+        at: usize,
+        protocol: &Protocol,
+        types: &Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) -> usize {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let skipped = resynchronise(rest, protocol, types).unwrap_or(rest.len());
+        if skipped > 0 {
+            let stream = self.stream;
+            let what = format!("{skipped} bytes of stream {stream} are not the start of a record");
+            tally.damage(visitor, tally.offset, skipped, what);
+        }
+        skipped
     }
 }
 

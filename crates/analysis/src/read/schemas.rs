@@ -81,8 +81,7 @@ impl Protocol {
         EventLayout::new(fixed_size, flags)
     }
 
-    /// Reads one type record, without the uid and size before it. One long function: it checks the
-    /// record field by field, in the order of its bytes.
+    /// Reads one type record, without the uid and size before it.
     pub(super) fn type_record(&self, record: &[u8]) -> Result<EventType, String> {
         let Some((&[u0, u1, count, flags, logger_size, event_size], mut rest)) =
             record.split_first_chunk()
@@ -109,33 +108,10 @@ impl Protocol {
             rest = after;
             Some(String::from_utf8_lossy(name).into_owned())
         };
-        let short = || illegal("ends inside its names");
+        let short = || illegal(ENDS_IN_NAMES);
         let logger = name(logger_size).ok_or_else(short)?;
         let event = name(event_size).ok_or_else(short)?;
-        let mut fields = Vec::with_capacity(records.len());
-        let mut offset = 0;
-        for record in records {
-            let Some(field_type) = FieldType::from_code(record.code) else {
-                return Err(illegal(&format!("has a field of type 0x{:02x}", record.code)));
-            };
-            let size = field_type.fixed_size();
-            if usize::from(record.offset) != offset
-                || record.size.is_some_and(|stated| usize::from(stated) != size)
-            {
-                return Err(illegal("has fields that do not follow one another"));
-            }
-            offset += size;
-            let name = match record.family {
-                FieldFamily::DefinitionId => "DefinitionId".to_owned(),
-                _ => name(record.name_size).ok_or_else(short)?,
-            };
-            fields.push(Field {
-                name: name.into(),
-                field_type,
-                family: record.family,
-                offset: record.offset,
-            });
-        }
+        let fields = fields(records, &mut name).map_err(|what| illegal(&what))?;
         if rest.len() > usize::from(self.padded) {
             return Err(illegal(&format!("is followed by {} bytes", rest.len())));
         }
@@ -159,6 +135,40 @@ impl Protocol {
             fields: Cow::Owned(fields),
         })
     }
+}
+
+const ENDS_IN_NAMES: &str = "ends inside its names";
+
+/// The fields of a type record, whose names `name` takes from it by their sizes.
+fn fields(
+    records: Vec<FieldRecord>,
+    name: &mut impl FnMut(u8) -> Option<String>,
+) -> Result<Vec<Field>, String> {
+    let mut fields = Vec::with_capacity(records.len());
+    let mut offset = 0;
+    for record in records {
+        let Some(field_type) = FieldType::from_code(record.code) else {
+            return Err(format!("has a field of type 0x{:02x}", record.code));
+        };
+        let size = field_type.fixed_size();
+        if usize::from(record.offset) != offset
+            || record.size.is_some_and(|stated| usize::from(stated) != size)
+        {
+            return Err("has fields that do not follow one another".to_owned());
+        }
+        offset += size;
+        let name = match record.family {
+            FieldFamily::DefinitionId => "DefinitionId".to_owned(),
+            _ => name(record.name_size).ok_or(ENDS_IN_NAMES)?,
+        };
+        fields.push(Field {
+            name: name.into(),
+            field_type,
+            family: record.family,
+            offset: record.offset,
+        });
+    }
+    Ok(fields)
 }
 
 /// The way in which the reader itself uses the events of a type.

@@ -99,8 +99,9 @@ enum Stop {
 }
 
 /// The state of a kind of damage that is reported once for each stream.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum Notice {
+    #[default]
     None,
     Due,
     Made,
@@ -125,17 +126,6 @@ pub(super) struct ThreadStream {
     pieces: Vec<Piece>,
     unfinished: Vec<UnfinishedEvent>,
     unfinished_pieces: Vec<Piece>,
-    /// The last two serials that were higher than all serials before them on this stream.
-    pub last_serial: u64,
-    pub serial_before_last: u64,
-    /// The number of opened scopes whose event has not arrived yet.
-    pub entering: u32,
-    /// The time of the innermost of them.
-    entered_at: Option<Stamp>,
-    /// The last time, to which the next one is relative in protocols 5 and 6.
-    stamped: u64,
-    pub depth: u32,
-    unopened_leave: Notice,
     /// The position after the last array data of a lost event. More data of that event may follow
     /// there.
     stray_end: Option<u32>,
@@ -145,18 +135,52 @@ pub(super) struct ThreadStream {
     /// The next byte may be inside an event. Only events with sizes are searched for; others begin
     /// with their packet.
     seeking: bool,
+    pub serials: LastSerials,
+    pub scopes: OpenScopes,
+    pub merging: Merging,
+    pub counts: Counts,
+}
+
+/// The last two serials that were higher than all serials before them on a stream.
+#[derive(Default)]
+pub(super) struct LastSerials {
+    pub last: u64,
+    pub before: u64,
+}
+
+/// The scopes that are open on a stream.
+#[derive(Default)]
+pub(super) struct OpenScopes {
+    /// The number of opened scopes whose event has not arrived yet.
+    pub entering: u32,
+    /// The time of the innermost of them.
+    entered_at: Option<Stamp>,
+    /// The last time, to which the next one is relative in protocols 5 and 6.
+    stamped: u64,
+    pub depth: u32,
+    unopened_leave: Notice,
+}
+
+/// What the merge knows of a stream.
+#[derive(Default)]
+pub(super) struct Merging {
     /// Parsing waits for the type record of this uid.
     pub blocked: Option<u16>,
     /// The number of syncs since parsing began to wait.
     pub blocked_syncs: u8,
-    /// The result of [`held`](Self::held) when the merge last counted it.
+    /// The result of [`held`](ThreadStream::held) when the merge last counted it.
     pub counted: usize,
     /// The key of the stream in the merge's heap.
     pub queued: Option<u64>,
     /// The value of the merge's `losses` when this stream last took it into account.
     pub losses_seen: u64,
+}
+
+/// What has come on a stream.
+#[derive(Default)]
+pub(super) struct Counts {
     pub packets: u64,
-    pub total_bytes: u64,
+    pub bytes: u64,
     pub events: u64,
 }
 
@@ -175,25 +199,14 @@ impl ThreadStream {
             pieces: Vec::new(),
             unfinished: Vec::new(),
             unfinished_pieces: Vec::new(),
-            last_serial: 0,
-            serial_before_last: 0,
-            entering: 0,
-            entered_at: None,
-            stamped: 0,
-            depth: 0,
-            unopened_leave: Notice::None,
             stray_end: None,
             stray: 0,
             lost: false,
             seeking: false,
-            blocked: None,
-            blocked_syncs: 0,
-            counted: 0,
-            queued: None,
-            losses_seen,
-            packets: 0,
-            total_bytes: 0,
-            events: 0,
+            serials: LastSerials::default(),
+            scopes: OpenScopes::default(),
+            merging: Merging { losses_seen, ..Merging::default() },
+            counts: Counts::default(),
         }
     }
 
@@ -203,7 +216,7 @@ impl ThreadStream {
         self.bytes.is_empty()
             && self.items.is_empty()
             && self.breaks.is_empty()
-            && self.entered_at.is_none()
+            && self.scopes.entered_at.is_none()
             && !self.lost
             && !self.unordered
     }
@@ -216,8 +229,8 @@ impl ThreadStream {
         if std::mem::take(&mut self.lost) {
             self.breaks.push_back(at);
         }
-        self.packets += 1;
-        self.total_bytes += payload.len() as u64;
+        self.counts.packets += 1;
+        self.counts.bytes += payload.len() as u64;
         if done > 0 {
             self.drop_parsed_starts();
             self.base = self.base.wrapping_add(done as u32);
@@ -264,7 +277,8 @@ impl ThreadStream {
 
     /// Whether an event has arrived only in part, so that other events may be missing after it.
     pub(super) fn is_stalled(&self) -> bool {
-        self.blocked.is_some() || self.waiting().first().is_some_and(|i| i.flags & UNFINISHED != 0)
+        self.merging.blocked.is_some()
+            || self.waiting().first().is_some_and(|i| i.flags & UNFINISHED != 0)
     }
 
     /// The bytes from the position `at`.

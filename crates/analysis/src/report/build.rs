@@ -125,7 +125,7 @@ impl Sources<'_> {
     fn trace(&self) -> TraceInfo {
         let mut trace = self.facts.trace().clone();
         trace.events = self.cutoff.events();
-        trace.duration_ns = self.cutoff.duration(self.timeline.clock().now());
+        trace.duration_ns = self.cutoff.end(self.timeline.clock().now()).at_ns;
         trace.time_resolution_ns = self.timeline.clock().resolution();
         // Only our writer reports where its stream began; channels of other writers mean something
         // else.

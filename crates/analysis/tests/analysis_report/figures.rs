@@ -1,6 +1,6 @@
 //! Exact values in small, readable situations.
 
-use memledger_analysis::{Analyzer, Figures, Report, ScopeRow, Until};
+use memledger_analysis::{Analyzer, Figures, Position, Report, ScopeRow};
 use memledger_test_support::feed::{Feed, V::N};
 
 pub fn scope<'a>(report: &'a Report, path: &[&str]) -> &'a ScopeRow {
@@ -555,13 +555,13 @@ fn the_report_can_be_as_it_stood_at_a_time_or_after_an_event() {
         feed.free(2, 0x20);
         (feed.report(), feed.analyzer.peak_event())
     };
-    let (at, _) = run(Until::Time(15));
+    let (at, _) = run(Position::Time(15));
     assert_eq!((at.totals.live_bytes, at.trace.duration_ns), (10, 15));
-    let (at, _) = run(Until::Time(20));
+    let (at, _) = run(Position::Time(20));
     assert_eq!(at.totals.live_bytes, 30);
-    let (end, peak) = run(Until::End);
+    let (end, peak) = run(Position::End);
     assert_eq!(end.totals.live_bytes, 10);
-    let (at, _) = run(Until::Event(peak));
+    let (at, _) = run(Position::Event(peak));
     assert_eq!((at.totals.live_bytes, at.trace.duration_ns), (30, 20));
 }
 

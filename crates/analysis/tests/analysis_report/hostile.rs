@@ -2,7 +2,7 @@
 
 use memledger_analysis::dump::{json, text};
 use memledger_analysis::read::{Event, Visitor, read};
-use memledger_analysis::{Analyzer, Until};
+use memledger_analysis::{Analyzer, Position};
 use memledger_format::schema::FieldType as T;
 use memledger_test_support::feed::Feed;
 
@@ -30,8 +30,11 @@ fn a_sample_with_wrong_bytes_still_gives_a_report() {
             let at = next() % bytes.len();
             bytes[at] = next() as u8;
         }
-        let mut analyzer =
-            Analyzer::new().until(if round % 3 == 0 { Until::Event(500) } else { Until::End });
+        let mut analyzer = Analyzer::new().until(if round % 3 == 0 {
+            Position::Event(500)
+        } else {
+            Position::End
+        });
         if read(&bytes[..], &mut analyzer).is_ok() {
             reports(&mut analyzer);
         }

@@ -1,7 +1,7 @@
 //! Times, bookmarks, and the figures of scopes that are not about their blocks.
 
 use crate::figures::{scope, with_scopes};
-use memledger_analysis::{Analyzer, Report, Until};
+use memledger_analysis::{Analyzer, Position, Report};
 use memledger_test_support::feed::{
     Feed,
     V::{N, S},
@@ -52,7 +52,7 @@ fn a_bookmark_is_never_earlier_than_what_it_follows() {
 
 #[test]
 fn a_report_as_of_a_time_ends_before_a_bookmark_that_is_later() {
-    let mut feed = Feed::with(Analyzer::new().until(Until::Time(12)), false);
+    let mut feed = Feed::with(Analyzer::new().until(Position::Time(12)), false);
     feed.marker(10);
     feed.alloc(2, 0x10, 10);
     feed.bookmark(14, 1, "later");

@@ -7,7 +7,7 @@ use crate::spans::{Block, Model, Owner, Step};
 use memledger_analysis::dump::query::rows;
 use memledger_analysis::dump::text::{By, Options};
 use memledger_analysis::{
-    Analyzer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule, Unanswered, Until,
+    Analyzer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule, Unanswered,
 };
 use memledger_test_support::feed::{
     Feed,
@@ -431,13 +431,7 @@ proptest! {
     ) {
         let (_, model) = run(&steps, Analyzer::new());
         let position = position(&model, kind, at);
-        let until = match &position {
-            Position::Time(time) => Until::Time(*time),
-            Position::Bookmark(_) => Until::Event(model.events_before(&position)),
-            Position::Event(event) => Until::Event(*event),
-            _ => Until::End,
-        };
-        let (mut feed, _) = run(&steps, Analyzer::new().until(until));
+        let (mut feed, _) = run(&steps, Analyzer::new().until(position.clone()));
         let report: Report = feed.report();
         let (mut feed, _) = run(&steps, Query::new(Rule::AliveAtA, vec![position]).analyzer());
         let answer = feed.analyzer.answer().expect("in order");
@@ -452,6 +446,36 @@ proptest! {
             .map(|row| (row.path.clone(), (row.inclusive.live_blocks, row.inclusive.live_bytes)))
             .collect();
         prop_assert_eq!(by_scope, live);
+    }
+
+    #[test]
+    fn the_reports_of_one_pass_are_those_of_a_pass_for_each(
+        steps in steps(),
+        places in proptest::collection::vec((0_u8..6, any::<u64>()), 1..5),
+    ) {
+        let (_, model) = run(&steps, Analyzer::new());
+        let places: Vec<_> =
+            places.iter().map(|&(kind, at)| position(&model, kind, at)).collect();
+        let (mut feed, _) = run(&steps, Analyzer::new().reports_at(&places));
+        feed.analyzer.flush();
+        let reached = feed.analyzer.reached().expect("the bookmarks are set");
+        let reports = feed.analyzer.reports();
+        prop_assert_eq!(reports.len(), places.len());
+        for ((place, reached), report) in places.into_iter().zip(reached).zip(reports) {
+            prop_assert_eq!(reached.event, model.events_before(&place), "{:?}", place);
+            let (mut feed, _) = run(&steps, Analyzer::new().until(place.clone()));
+            let alone = feed.report();
+            // What is lost after it is lost, too.
+            let figures = |report: &Report| {
+                let mut json = Vec::new();
+                memledger_analysis::dump::json::write(report, &mut json).expect("to memory");
+                let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+                json["losses"].take();
+                json["trace"]["complete"].take();
+                json
+            };
+            prop_assert_eq!(figures(&report), figures(&alone), "{:?}", place);
+        }
     }
 }
 

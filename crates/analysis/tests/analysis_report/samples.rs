@@ -1,7 +1,7 @@
 //! The samples of Unreal's own runtime: the totals an independent checker found.
 
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Report, Until};
+use memledger_analysis::{Analyzer, Position, Report};
 use serde_json::Value;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn sample(name: &str) -> (Vec<u8>, Value) {
     (trace, serde_json::from_slice(&expected).expect("JSON"))
 }
 
-fn analyze(trace: &[u8], until: Until) -> (Report, u64) {
+fn analyze(trace: &[u8], until: Position) -> (Report, u64) {
     let mut analyzer = Analyzer::new().until(until);
     read(trace, &mut analyzer).expect("a trace");
     assert_eq!(analyzer.problems(), [""; 0]);
@@ -27,7 +27,7 @@ fn json(report: &Report) -> Value {
 
 fn totals_are_those_of_the_checker(name: &str) {
     let (trace, expected) = sample(name);
-    let (report, _) = analyze(&trace, Until::End);
+    let (report, _) = analyze(&trace, Position::End);
     let expected = &expected["memory"];
     let totals = &json(&report)["totals"];
     for (ours, theirs) in [
@@ -74,7 +74,7 @@ fn a_trace_whose_threads_interleave() {
 
 #[test]
 fn a_tag_stands_below_its_parent() {
-    let (report, _) = analyze(&sample("ue511-smoke").0, Until::End);
+    let (report, _) = analyze(&sample("ue511-smoke").0, Position::End);
     let paths: Vec<_> = report.by_scope.iter().map(|row| row.path.join("/")).collect();
     assert_eq!(paths, ["GlobalScope", "GlobalScope/tag/0/tag/5", "GlobalScope/tag/0"]);
 }
@@ -84,7 +84,7 @@ fn two_analyzers_give_the_same_bytes() {
     let (trace, _) = sample("mem-2t-40k");
     let text = || {
         let mut text = Vec::new();
-        let (report, _) = analyze(&trace, Until::End);
+        let (report, _) = analyze(&trace, Position::End);
         memledger_analysis::dump::json::write(&report, &mut text).expect("memory takes everything");
         text
     };
@@ -94,8 +94,8 @@ fn two_analyzers_give_the_same_bytes() {
 #[test]
 fn the_report_at_the_peak_is_at_its_peak() {
     let (trace, _) = sample("mem-2t-40k");
-    let (end, peak) = analyze(&trace, Until::End);
-    let (at_peak, _) = analyze(&trace, Until::Event(peak));
+    let (end, peak) = analyze(&trace, Position::End);
+    let (at_peak, _) = analyze(&trace, Position::Event(peak));
     assert_eq!(at_peak.totals.live_bytes, end.totals.peak_bytes);
     assert_eq!(at_peak.totals.live_blocks, end.totals.blocks_at_peak);
     for row in &at_peak.by_thread {
@@ -107,7 +107,7 @@ fn the_report_at_the_peak_is_at_its_peak() {
 
 #[test]
 fn the_keys_are_those_of_the_contract() {
-    let report = json(&analyze(&sample("ue511-smoke").0, Until::End).0);
+    let report = json(&analyze(&sample("ue511-smoke").0, Position::End).0);
     let keys = |value: &Value| {
         value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>().join(" ")
     };

@@ -1,6 +1,6 @@
 //! The timeline against a naive one, which keeps the figures after every event.
 
-use memledger_analysis::{Analyzer, Report, TimePoint, Until};
+use memledger_analysis::{Analyzer, Position, Report, TimePoint};
 use memledger_test_support::feed::{Feed, V::N};
 use std::collections::BTreeMap;
 
@@ -214,19 +214,19 @@ fn threads_beyond_the_busiest_are_together() {
 #[test]
 fn the_timeline_ends_where_the_report_does() {
     for last in [1, 2, 777, 5_000, 19_999] {
-        let mut program = Program::new(Analyzer::new().until(Until::Event(last)), 3, last);
+        let mut program = Program::new(Analyzer::new().until(Position::Event(last)), 3, last);
         let report = program.run(20_000, 50);
         program.check(&report, last);
         let end = report.timeline.points.last().unwrap();
         assert_eq!(end.live_bytes, report.totals.live_bytes);
         assert_eq!(end.at_ns, report.trace.duration_ns);
         // One pass for several points makes the same.
-        let points = [Until::Event(last), Until::Event(20_001)];
+        let points = [Position::Event(last), Position::Event(20_001)];
         let mut program = Program::new(Analyzer::new().reports_at(&points), 3, last);
         program.run(20_000, 50);
         assert_eq!(program.feed.analyzer.reports()[0].timeline, report.timeline);
     }
-    let until = Until::Time(3_000_000);
+    let until = Position::Time(3_000_000);
     let mut program = Program::new(Analyzer::new().until(until), 3, 4);
     let report = program.run(20_000, 50);
     let end = report.timeline.points.last().unwrap();

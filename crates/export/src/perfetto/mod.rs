@@ -83,7 +83,7 @@ type Who<'a> = dyn Fn(Actor) -> (u32, Option<Vec<String>>) + 'a;
 /// Writes a trace for Perfetto, while the trace of a report is read again.
 ///
 /// ```
-/// use memledger_analysis::{Analyzer, Until};
+/// use memledger_analysis::{Analyzer, Position};
 /// use memledger_export::perfetto::{Events, Export, ExportOptions};
 /// use memledger_analysis::read::{Reader, read};
 /// use std::fs::File;
@@ -96,7 +96,7 @@ type Who<'a> = dyn Fn(Actor) -> (u32, Option<Vec<String>>) + 'a;
 /// let mut out = Vec::new();
 /// let mut export = Export::new(&report, analyzer.peak_event(), &ExportOptions::default());
 /// // Up to the same event, if the trace has grown since.
-/// let until = Until::Event(report.trace.events);
+/// let until = Position::Event(report.trace.events);
 /// let mut analyzer = Analyzer::observing(Events::default()).until(until);
 /// let mut reader = Reader::open(File::open(trace)?)?;
 /// while reader.packet(&mut analyzer) {

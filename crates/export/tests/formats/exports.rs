@@ -1,7 +1,7 @@
 //! Formats of other tools that are made from a report: folded stacks, speedscope.
 
 use memledger_analysis::dump::text;
-use memledger_analysis::{Analyzer, BlockObserver, Report, Until};
+use memledger_analysis::{Analyzer, BlockObserver, Position, Report};
 use memledger_export::FORMATS;
 use memledger_export::dhat::Profile;
 use memledger_test_support::feed::{Feed, V::N};
@@ -270,7 +270,7 @@ fn dhat(events: &impl Events) -> (Report, Value) {
     events.emit(&mut first);
     let mut report = first.report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
-    let until = Until::Event(report.trace.events);
+    let until = Position::Event(report.trace.events);
     let mut second = Feed::ours(Analyzer::observing(Profile::of(&report, false)).until(until));
     events.emit(&mut second);
     second.analyzer.flush();

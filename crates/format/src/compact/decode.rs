@@ -315,14 +315,7 @@ impl Work<'_> {
                 (slot.stack, slot.layout) = (entry.stack().into(), entry.layout());
                 escape.layout = None;
             }
-            slot.stack = escape.stack.map_or(slot.stack, u64::from);
-            slot.heap = escape.heap.unwrap_or(slot.heap);
-            slot.layout = escape.layout.unwrap_or(slot.layout);
-            let (upper, lower) = unlayout(slot.layout);
-            store(self.payload, at + 13, (slot.stack as u32).to_le_bytes());
-            store(self.payload, at + 17, upper.to_le_bytes());
-            store(self.payload, at + 21, [lower]);
-            store(self.payload, at + usize::from(slot.heap_at), [slot.heap]);
+            store_block(self.payload, at, slot, &escape);
         }
         Ok(state)
     }
@@ -343,4 +336,17 @@ impl Work<'_> {
         (state.used, state.at) = (used, at);
         Ok(state)
     }
+}
+
+/// Completes the event of a heap block at `at` by what its escape says, and by the event before it of its slot.
+#[inline(always)]
+fn store_block(payload: &mut Buffer, at: usize, slot: &mut ShapeSlot, escape: &Escape) {
+    slot.stack = escape.stack.map_or(slot.stack, u64::from);
+    slot.heap = escape.heap.unwrap_or(slot.heap);
+    slot.layout = escape.layout.unwrap_or(slot.layout);
+    let (upper, lower) = unlayout(slot.layout);
+    store(payload, at + 13, (slot.stack as u32).to_le_bytes());
+    store(payload, at + 17, upper.to_le_bytes());
+    store(payload, at + 21, [lower]);
+    store(payload, at + usize::from(slot.heap_at), [slot.heap]);
 }

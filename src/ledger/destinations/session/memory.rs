@@ -2,9 +2,9 @@
 //! program's own analyzer.
 
 use crate::error::Error;
-use crate::ledger::functions::Functions;
-use crate::ledger::in_process::InProcessAnalyzer;
 use crate::ledger::problems;
+use crate::ledger::reports::functions::Functions;
+use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::perfetto::{MemoryWriter, process_track_uuid};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;

@@ -10,7 +10,7 @@ static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_main() {
     IS_BEFORE_MAIN.store(true, Ordering::Release);
-    crate::ledger::environment::start_before_main();
+    crate::ledger::recording::environment::start_before_main();
     IS_BEFORE_MAIN.store(false, Ordering::Release);
 }
 

@@ -7,7 +7,7 @@ use crate::dump::diff::{self, Diff, DiffOptions};
 use crate::dump::json;
 use crate::dump::options::Options;
 use crate::dump::pretty::{Json, Object, Value, objects};
-use crate::dump::text::{Resident, none_found, resident};
+use crate::dump::text::page::{Resident, none_found, resident};
 use crate::{BucketRow, COLUMNS, Column, Figures, Report, Rss, ThreadSeries, TimePoint, column};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;

@@ -2,7 +2,8 @@
 
 use crate::Report;
 use crate::dump::buckets;
-use crate::dump::text::{count, counted, duration, llm, unnamed};
+use crate::dump::text::page::unnamed;
+use crate::dump::text::{count, counted, duration, llm};
 
 /// The sentences, the most important first.
 pub(super) fn notes(report: &Report) -> Vec<String> {

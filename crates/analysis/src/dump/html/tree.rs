@@ -1,7 +1,7 @@
 //! The stacks of the buckets as a tree from the outermost frame inwards.
 
 use crate::dump::interner::Interner;
-use crate::dump::text::InTable;
+use crate::dump::text::page::InTable;
 use crate::{Calls, IntMap, Report, StackKind, StackRow};
 use std::collections::BTreeSet;
 

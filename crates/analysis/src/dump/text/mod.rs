@@ -39,21 +39,13 @@ mod units;
 
 pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
-#[cfg(feature = "html")]
-pub(super) use calls::unnamed;
 pub(crate) use column::Column;
 pub(super) use diff::diff;
-#[cfg(feature = "html")]
-pub(super) use findings::none_found;
 pub(super) use findings::within_global;
 pub use holders::{Column as HolderColumn, functions, holders};
 pub use memledger_format::words::{escape, instead, instead_as, nearest};
-#[cfg(feature = "html")]
-pub(super) use names::InTable;
 pub use names::apart;
 pub(super) use names::short;
-#[cfg(feature = "html")]
-pub(super) use rss::{Resident, resident};
 pub(super) use sections::is_untagged;
 pub use sections::{shown_heap, shown_scope, tag};
 pub use table::{fit, fit_ends};
@@ -140,4 +132,13 @@ impl ReportFormat for Format {
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         write(report, options, out)
     }
+}
+
+/// What the page says, too.
+#[cfg(feature = "html")]
+pub(super) mod page {
+    pub(in crate::dump) use super::calls::unnamed;
+    pub(in crate::dump) use super::findings::none_found;
+    pub(in crate::dump) use super::names::InTable;
+    pub(in crate::dump) use super::rss::{Resident, resident};
 }

@@ -25,8 +25,8 @@ impl Merge {
         self.deliver_front(index, types, tally, visitor);
         let Some(stream) = self.streams.get_mut(index) else { return };
         let key = key(stream);
-        if key != stream.queued {
-            stream.queued = key;
+        if key != stream.merging.queued {
+            stream.merging.queued = key;
             if let Some(key) = key {
                 self.heap.push(Reverse((key, index)));
             }
@@ -36,7 +36,7 @@ impl Merge {
     /// The lowest serial that waits, and the index of its stream.
     pub(super) fn top(&mut self) -> Option<(u64, usize)> {
         while let Some(&Reverse((key, index))) = self.heap.peek() {
-            if self.streams.get(index).is_some_and(|stream| stream.queued == Some(key)) {
+            if self.streams.get(index).is_some_and(|stream| stream.merging.queued == Some(key)) {
                 return Some((key, index));
             }
             self.heap.pop();
@@ -55,9 +55,9 @@ impl Merge {
         {
             self.deliver_front(index, types, tally, visitor);
             let Some(stream) = self.streams.get_mut(index) else { return };
-            stream.queued = self::key(stream);
+            stream.merging.queued = self::key(stream);
             // PERF: one sift instead of a pop and a push.
-            match (stream.queued, self.heap.peek_mut()) {
+            match (stream.merging.queued, self.heap.peek_mut()) {
                 (Some(key), Some(mut top)) => *top = Reverse((key, index)),
                 (None, Some(top)) => drop(PeekMut::pop(top)),
                 (_, None) => {}
@@ -157,7 +157,7 @@ impl Merge {
             }
         }
         self.next = next;
-        stream.events += events;
+        stream.counts.events += events;
         // Damaged input leaves bytes without items in the buffer.
         if done > 0 || stream.waiting().is_empty() {
             stream.delivered(done);

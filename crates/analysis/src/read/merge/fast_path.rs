@@ -33,7 +33,7 @@ impl Merge {
         let Some(stream) = self.streams.get_mut(index).filter(|stream| stream.is_idle()) else {
             return 0;
         };
-        if self.next == 0 || self.next <= stream.last_serial || !self.serials.expects(self.next) {
+        if self.next == 0 || self.next <= stream.serials.last || !self.serials.expects(self.next) {
             return 0;
         }
         let first = self.next;
@@ -41,7 +41,7 @@ impl Merge {
         let mut events = 0;
         let mut rest = payload;
         loop {
-            if stream.entering == 0 {
+            if stream.scopes.entering == 0 {
                 let by_type = &mut tally.by_type[..];
                 let mut row = Row { stream: stream.id, bytes: rest, next, by_type };
                 visitor.row(&mut row);
@@ -76,11 +76,11 @@ impl Merge {
                     // An item with a time takes the slow path.
                     Some((item @ (StreamItem::Enter | StreamItem::Leave), 1)) => {
                         if item == StreamItem::Enter {
-                            stream.entering = stream.entering.saturating_add(1);
-                        } else if stream.entering > 0 {
-                            stream.entering -= 1;
-                        } else if stream.depth > 0 {
-                            stream.depth -= 1;
+                            stream.scopes.entering = stream.scopes.entering.saturating_add(1);
+                        } else if stream.scopes.entering > 0 {
+                            stream.scopes.entering -= 1;
+                        } else if stream.scopes.depth > 0 {
+                            stream.scopes.depth -= 1;
                             visitor.leave_scope(stream.id);
                         } else {
                             break;
@@ -96,10 +96,10 @@ impl Merge {
             let synced = info.layout.synced;
             let serial = synced.then(|| next.saturating_sub(self.bias));
             next += u64::from(synced);
-            let enters_scope = stream.entering > 0;
+            let enters_scope = stream.scopes.entering > 0;
             if enters_scope {
-                stream.entering = 0;
-                stream.depth = stream.depth.saturating_add(1);
+                stream.scopes.entering = 0;
+                stream.scopes.depth = stream.scopes.depth.saturating_add(1);
             }
             if let Some(count) = tally.by_type.get_mut(info.type_index as usize) {
                 *count += 1;
@@ -116,12 +116,11 @@ impl Merge {
             });
             rest = after;
         }
-        stream.events += events;
+        stream.counts.events += events;
         tally.events += events;
         if next > first {
-            stream.serial_before_last =
-                if next - first > 1 { next - 2 } else { stream.last_serial };
-            stream.last_serial = next - 1;
+            stream.serials.before = if next - first > 1 { next - 2 } else { stream.serials.last };
+            stream.serials.last = next - 1;
             self.serials.row(next - 1);
             self.next = next;
             let bias = self.bias;

@@ -115,7 +115,7 @@ impl Merge {
                 item.serial = next;
                 self.misplaced -= 1;
                 if item.flags & UNFINISHED == 0 {
-                    stream.queued = Some(next);
+                    stream.merging.queued = Some(next);
                     self.heap.push(Reverse((next, index)));
                     return true;
                 }

@@ -18,8 +18,8 @@ impl Merge {
     pub(super) fn count_memory(&mut self, index: usize) {
         if let Some(stream) = self.streams.get_mut(index) {
             let held = stream.held();
-            self.held = self.held.saturating_sub(stream.counted).saturating_add(held);
-            stream.counted = held;
+            self.held = self.held.saturating_sub(stream.merging.counted).saturating_add(held);
+            stream.merging.counted = held;
         }
     }
 
@@ -65,7 +65,7 @@ impl Merge {
         // The remaining events lack their end, or their type.
         for index in 0..self.streams.len() {
             let Some(stream) = self.streams.get_mut(index) else { return };
-            self.blocked -= usize::from(stream.blocked.is_some());
+            self.blocked -= usize::from(stream.merging.blocked.is_some());
             stream.end(tally, visitor);
             self.advance(index, types, tally, visitor);
         }

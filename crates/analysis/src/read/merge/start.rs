@@ -36,7 +36,7 @@ impl Merge {
             let jump = after.filter(|after| after.0 == index).map(|after| after.1);
             if let Some(stream) = self.streams.get_mut(index) {
                 self.misplaced += stream.number_collected(jump, &mut self.serials);
-                stream.queued = None;
+                stream.merging.queued = None;
             }
         }
         self.heap.clear();

@@ -26,9 +26,9 @@ impl ThreadStream {
         let stamp = match *rest {
             [_, a, b, c, d, e, f, g, ..] if size == 8 => {
                 let stamp = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
-                let base = if protocol.stamps_add_up { self.stamped } else { 0 };
-                self.stamped = base.wrapping_add(stamp);
-                Some(Stamp::SinceStart(self.stamped))
+                let base = if protocol.stamps_add_up { self.scopes.stamped } else { 0 };
+                self.scopes.stamped = base.wrapping_add(stamp);
+                Some(Stamp::SinceStart(self.scopes.stamped))
             }
             [_, a, b, c, d, e, f, g, h, ..] if size == 9 => {
                 Some(Stamp::Cycle(u64::from_le_bytes([a, b, c, d, e, f, g, h])))
@@ -37,20 +37,20 @@ impl ThreadStream {
         };
         self.parsed += size;
         if enters {
-            self.entering = self.entering.saturating_add(1);
-            self.entered_at = stamp;
-        } else if self.entering > 0 {
-            self.entering -= 1;
-            self.entered_at = None;
-        } else if self.depth > 0 {
-            self.depth -= 1;
+            self.scopes.entering = self.scopes.entering.saturating_add(1);
+            self.scopes.entered_at = stamp;
+        } else if self.scopes.entering > 0 {
+            self.scopes.entering -= 1;
+            self.scopes.entered_at = None;
+        } else if self.scopes.depth > 0 {
+            self.scopes.depth -= 1;
             if let Some(stamp) = stamp {
                 self.push_stamp(stamp);
             }
             let at = self.position(self.parsed);
             self.items.push(PendingItem { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
-        } else if self.unopened_leave == Notice::None {
-            self.unopened_leave = Notice::Due;
+        } else if self.scopes.unopened_leave == Notice::None {
+            self.scopes.unopened_leave = Notice::Due;
         }
         None
     }

@@ -12,8 +12,8 @@ impl ThreadStream {
             let what = format!("{stray} bytes of stream {id} continue an event that was lost");
             tally.damage(visitor, self.offset(), stray, what);
         }
-        if self.unopened_leave == Notice::Due {
-            self.unopened_leave = Notice::Made;
+        if self.scopes.unopened_leave == Notice::Due {
+            self.scopes.unopened_leave = Notice::Made;
             let what = format!("stream {id} leaves a scope that it has not entered");
             tally.damage(visitor, self.offset(), 0, what);
         }
@@ -21,8 +21,8 @@ impl ThreadStream {
 
     /// Stops waiting for the type of the next event, and drops the rest of its packet.
     pub(in crate::read) fn skip_unknown(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
-        if let Some(uid) = self.blocked.take() {
-            self.blocked_syncs = 0;
+        if let Some(uid) = self.merging.blocked.take() {
+            self.merging.blocked_syncs = 0;
             self.seeking = true;
             self.skip_packet(&format!("it has an event of unknown type {uid}"), tally, visitor);
         }
@@ -30,7 +30,7 @@ impl ThreadStream {
 
     /// The stream has ended: drops the last event if it is incomplete.
     pub(in crate::read) fn end(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
-        self.blocked = None;
+        self.merging.blocked = None;
         let end = self.bytes.len();
         self.cross_loss(end, tally, visitor);
     }
@@ -53,8 +53,8 @@ impl ThreadStream {
             };
             tally.damage(visitor, self.offset(), rest, what);
         }
-        self.entering = 0;
-        self.entered_at = None;
+        self.scopes.entering = 0;
+        self.scopes.entered_at = None;
         self.seeking = true;
         self.parsed = limit;
         self.drop_parsed_starts();
@@ -79,8 +79,8 @@ impl ThreadStream {
         let what =
             format!("the last {skipped} bytes of a packet of stream {id} cannot be read: {what}");
         tally.damage(visitor, self.offset(), skipped, what);
-        self.entering = 0;
-        self.entered_at = None;
+        self.scopes.entering = 0;
+        self.scopes.entered_at = None;
         self.parsed = next;
         self.drop_parsed_starts();
     }

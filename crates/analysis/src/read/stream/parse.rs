@@ -21,10 +21,10 @@ impl ThreadStream {
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) -> usize {
-        if self.blocked.is_some_and(|uid| types.layout(uid).is_none()) {
+        if self.merging.blocked.is_some_and(|uid| types.layout(uid).is_none()) {
             return 0;
         }
-        self.blocked = None;
+        self.merging.blocked = None;
         self.drop_parsed_starts();
         let mut misplaced = 0;
         loop {
@@ -36,7 +36,7 @@ impl ThreadStream {
                 self.parse_to(limit, protocol, types, serials, misplaced)
             };
             self.drop_parsed_starts();
-            if self.stray > 0 || self.unopened_leave == Notice::Due {
+            if self.stray > 0 || self.scopes.unopened_leave == Notice::Due {
                 self.report_notices(tally, visitor);
             }
             match stop {
@@ -49,7 +49,7 @@ impl ThreadStream {
                     }
                 }
                 Stop::Unknown(uid) => {
-                    self.blocked = Some(uid);
+                    self.merging.blocked = Some(uid);
                     break;
                 }
                 Stop::Illegal(what) if protocol.has_sizes() => {
@@ -137,10 +137,10 @@ impl ThreadStream {
             serials.collect();
             return BIAS + u64::from(low);
         }
-        let serial = serials.unwrap(low, self.last_serial);
-        if serial > self.last_serial {
-            self.serial_before_last = self.last_serial;
-            self.last_serial = serial;
+        let serial = serials.unwrap(low, self.serials.last);
+        if serial > self.serials.last {
+            self.serials.before = self.serials.last;
+            self.serials.last = serial;
         } else {
             *misplaced += self.out_of_line(serial);
         }
@@ -150,12 +150,12 @@ impl ThreadStream {
     /// If a scope was opened, the next event opens it: returns the flag for that event.
     #[inline]
     pub(super) fn enter_scope(&mut self) -> u8 {
-        if self.entering == 0 {
+        if self.scopes.entering == 0 {
             return 0;
         }
-        self.entering = 0;
-        self.depth = self.depth.saturating_add(1);
-        if let Some(stamp) = self.entered_at.take() {
+        self.scopes.entering = 0;
+        self.scopes.depth = self.scopes.depth.saturating_add(1);
+        if let Some(stamp) = self.scopes.entered_at.take() {
             self.push_stamp(stamp);
         }
         ENTERS
@@ -165,7 +165,7 @@ impl ThreadStream {
     #[cold]
     pub(super) fn base_timestamp(&mut self, index: usize) {
         if let Some(&base) = self.bytes.get(index..).and_then(|rest| rest.first_chunk()) {
-            self.stamped = u64::from_le_bytes(base);
+            self.scopes.stamped = u64::from_le_bytes(base);
         }
     }
 
@@ -184,11 +184,11 @@ impl ThreadStream {
     #[cold]
     fn out_of_line(&mut self, serial: u64) -> usize {
         // The new serial is wrong, or its event is late; the event is delivered out of order.
-        if serial <= self.serial_before_last {
+        if serial <= self.serials.before {
             return 0;
         }
         // The new serial is higher than the one before the last, so the last one is wrong.
-        self.last_serial = serial;
+        self.serials.last = serial;
         let head = self.head;
         let items = self.items.get_mut(head..).unwrap_or_default();
         match items.iter_mut().rev().find(|item| item.flags & SYNCED != 0) {

@@ -212,8 +212,8 @@ impl ThreadStream {
         self.seeking = next == limit;
         let (id, skipped) = (self.id, next - self.parsed);
         self.drop_unfinished();
-        self.entering = 0;
-        self.entered_at = None;
+        self.scopes.entering = 0;
+        self.scopes.entered_at = None;
         if skipped > 0 {
             let what = what.unwrap_or("they are not the start of an event");
             let what = format!("{skipped} bytes of stream {id} cannot be read: {what}");

@@ -1,16 +1,39 @@
 //! The running recording, and its queries.
+//!
+//! | file | what |
+//! |---|---|
+//! | `environment.rs`, `start.rs` | who starts it |
+//! | `begin.rs` | how it starts: quiesce, build, publish |
+//! | `late_join.rs` | how a late stream begins (`late_join/` its tests) |
+//! | `stats.rs` | figures of the recording itself |
+//! | `stop.rs`, `exit.rs`, `fork.rs`, `signals.rs`, `watch.rs` | how it ends |
+//! | `pause.rs`, `c_identity.rs` | how its threads end for a moment, and for which functions of C |
 
-use super::Stats;
-use super::config::Config;
-use super::control::RunningControl;
-use super::destinations::initial::InitialDestinations;
-use super::entry::on_helper_thread;
-use super::in_process::InProcessAnalyzer;
-use super::late_join;
-use super::report::ReportOutput;
-use super::snapshot::Snapshot;
-use super::watch::{SharedChild, Watching};
+pub(super) mod begin;
+#[cfg(c_identity)]
+#[doc(hidden)]
+pub mod c_identity;
+pub(crate) mod environment;
+mod exit;
+mod fork;
+pub(super) mod late_join;
+pub(super) mod pause;
+mod signals;
+pub(crate) mod start;
+pub(super) mod stats;
+pub(crate) mod stop;
+mod watch;
+
 use crate::error::{Error, Unmeasured};
+use crate::ledger::Stats;
+use crate::ledger::config::Config;
+use crate::ledger::control::RunningControl;
+use crate::ledger::destinations::initial::InitialDestinations;
+use crate::ledger::entry::on_helper_thread;
+use crate::ledger::recording::watch::{SharedChild, Watching};
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::reports::report::ReportOutput;
+use crate::ledger::snapshot::Snapshot;
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
 use crate::trace::worker::{self, Session};
@@ -27,30 +50,30 @@ pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Recording {
     pub(crate) generation: u64,
-    pub(super) started_by: StartedBy,
+    pub(in crate::ledger) started_by: StartedBy,
     /// The tracker is not this program's allocator: there is nothing to record.
-    pub(super) unlinked: bool,
-    pub(super) analyzer: Option<InProcessAnalyzer>,
+    pub(in crate::ledger) unlinked: bool,
+    pub(in crate::ledger) analyzer: Option<InProcessAnalyzer>,
     /// If there is no `analyzer`: one that begins with the first measurement and has no earlier
     /// event.
-    pub(super) late_analyzer: Option<InProcessAnalyzer>,
-    pub(super) report: Option<ReportOutput>,
-    pub(super) initial: InitialDestinations,
-    pub(super) control: Option<RunningControl>,
+    pub(in crate::ledger) late_analyzer: Option<InProcessAnalyzer>,
+    pub(in crate::ledger) report: Option<ReportOutput>,
+    pub(in crate::ledger) initial: InitialDestinations,
+    pub(in crate::ledger) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
-    pub(super) follow: Option<Follow>,
+    pub(in crate::ledger) follow: Option<Follow>,
     /// The process that ends it if this one does not.
-    pub(super) watch: Option<Watching>,
+    pub(in crate::ledger) watch: Option<Watching>,
     /// Whether it has a thread that collects.
-    pub(super) has_worker: bool,
+    pub(in crate::ledger) has_worker: bool,
     /// Keeps the table of descriptors that its files are in; `None` for measurements, which have no files.
-    pub(super) table: Option<os::OwnTable>,
+    pub(in crate::ledger) table: Option<os::OwnTable>,
     /// How many measurements use the analyzer.
     pub(crate) measurements: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StartedBy {
+pub(in crate::ledger) enum StartedBy {
     /// Code, or flags: its handle ends it.
     Code,
     /// The environment, before `main`: it ends when the process exits, and code may add settings.
@@ -61,16 +84,16 @@ pub(super) enum StartedBy {
 
 /// What code may still set in a recording of the environment, because neither the environment nor earlier code has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unset {
-    pub(super) channels: bool,
-    pub(super) stacks: bool,
+pub(in crate::ledger) struct Unset {
+    pub(in crate::ledger) channels: bool,
+    pub(in crate::ledger) stacks: bool,
     /// Where the report goes, or that there is none.
-    pub(super) report: bool,
+    pub(in crate::ledger) report: bool,
 }
 
 impl Recording {
     /// Why no other recording can start.
-    pub(super) fn refusal(&self) -> Error {
+    pub(in crate::ledger) fn refusal(&self) -> Error {
         match self.started_by {
             StartedBy::Measurement => Error::MeasurementRunning,
             StartedBy::Code | StartedBy::Environment(_) => Error::AlreadyStarted,
@@ -119,24 +142,24 @@ impl Recording {
 }
 
 /// How the child of a fork continues the recording.
-pub(super) struct Follow {
-    pub(super) config: Config,
+pub(in crate::ledger) struct Follow {
+    pub(in crate::ledger) config: Config,
     /// Starts the recording of the child with the child's settings; `Self` is for the child's own
     /// children.
-    pub(super) start: fn(&Config, Self, Inherited) -> Result<(), Error>,
+    pub(in crate::ledger) start: fn(&Config, Self, Inherited) -> Result<(), Error>,
 }
 
 /// The state that the child of a fork continues from.
-pub(super) struct Inherited {
-    pub(super) live_set: Option<InitialLiveSet>,
+pub(in crate::ledger) struct Inherited {
+    pub(in crate::ledger) live_set: Option<InitialLiveSet>,
     /// The start of the clock, in cycles.
-    pub(super) start: u64,
-    pub(super) from_process_start: bool,
+    pub(in crate::ledger) start: u64,
+    pub(in crate::ledger) from_process_start: bool,
     /// The parent's handle also exists in the child, where it ends this recording.
-    pub(super) generation: u64,
-    pub(super) started_by: StartedBy,
+    pub(in crate::ledger) generation: u64,
+    pub(in crate::ledger) started_by: StartedBy,
     /// The memory that it shares with a watcher, if it can have one.
-    pub(super) shared: Option<SharedChild>,
+    pub(in crate::ledger) shared: Option<SharedChild>,
 }
 
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -148,24 +171,26 @@ pub(crate) fn current() -> MutexGuard<'static, Option<Recording>> {
 }
 
 /// Locks the recording as [`current`] does; `None` if the lock is not free within `timeout`.
-pub(super) fn current_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Recording>>> {
+pub(in crate::ledger) fn current_within(
+    timeout: Duration,
+) -> Option<MutexGuard<'static, Option<Recording>>> {
     worker::lock_within(&RECORDING, timeout)
 }
 
 /// Whether nothing is being recorded, started or ended now.
-pub(super) fn is_idle() -> bool {
+pub(in crate::ledger) fn is_idle() -> bool {
     RECORDING.try_lock().is_ok_and(|recording| recording.is_none())
 }
 
 /// The number of a new recording.
-pub(super) fn next_generation() -> u64 {
+pub(in crate::ledger) fn next_generation() -> u64 {
     GENERATION.fetch_add(1, Ordering::AcqRel) + 1
 }
 
 /// Collects now, on this thread. With `with_figures`, it also writes all figures that have changed.
 /// Otherwise these are written once a second only, because a program may collect for each of its
 /// frames.
-pub(super) fn collect(with_figures: bool) {
+pub(in crate::ledger) fn collect(with_figures: bool) {
     let _untracked = ReentrancyGuard::enter();
     if state::is_forked() {
         return;
@@ -181,7 +206,7 @@ pub(super) fn collect(with_figures: bool) {
     }
 }
 
-pub(super) fn snapshot() -> Option<Snapshot> {
+pub(in crate::ledger) fn snapshot() -> Option<Snapshot> {
     if state::is_forked() {
         return None;
     }
@@ -202,14 +227,14 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 }
 
 /// Collects now. PERF: on a helper thread, for the same reason as the end of a recording.
-pub(super) fn flush() {
+pub(in crate::ledger) fn flush() {
     if !state::is_forked() {
         untracked(|| on_helper_thread(|| collect(true)));
     }
 }
 
 /// The figures, once all events from before the call are collected.
-pub(super) fn stats() -> Stats {
+pub(in crate::ledger) fn stats() -> Stats {
     if state::is_forked() || !state::is_running() {
         return Stats::of_last_cycle();
     }
@@ -226,7 +251,7 @@ pub(super) fn stats() -> Stats {
     })
 }
 
-pub(super) fn control_address() -> Option<SocketAddr> {
+pub(in crate::ledger) fn control_address() -> Option<SocketAddr> {
     if state::is_forked() {
         return None;
     }

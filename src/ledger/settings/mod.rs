@@ -1,12 +1,18 @@
-//! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
+//! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags. `applied.rs` has what
+//! they mean, `files.rs` the names of the files that a recording writes.
 
-use super::applied;
-use super::config::{Config, Limit, Stacks, Watch};
-use super::control::read_token;
-use super::report_to::ReportTo;
-use super::{files, problems};
+pub(super) mod applied;
+pub(super) mod files;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
+
 use crate::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::events::channel;
+use crate::ledger::config::{Config, Limit, Stacks, Watch};
+use crate::ledger::control::read_token;
+use crate::ledger::destinations::session;
+use crate::ledger::problems;
+use crate::ledger::report_to::ReportTo;
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
@@ -31,8 +37,8 @@ const SETTINGS: [Setting; 20] = [
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
     Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
-    Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: perfetto },
-    Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: perfetto_config },
+    Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: session::set },
+    Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: session::configure },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
     Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
     Setting {
@@ -80,43 +86,43 @@ const SETTINGS: [Setting; 20] = [
     Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
 ];
 
-pub(super) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
+pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
-pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
-pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
+pub(in crate::ledger) const TRACE: &CStr = c"MEMLEDGER_TRACE";
+pub(in crate::ledger) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
-pub(super) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
+pub(in crate::ledger) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
-pub(super) const RSS: &CStr = c"MEMLEDGER_RSS";
-pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
+pub(in crate::ledger) const RSS: &CStr = c"MEMLEDGER_RSS";
+pub(in crate::ledger) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
 const WATCH: &CStr = c"MEMLEDGER_WATCH";
 /// Without the `=` and a value, it means `1`.
 const WATCH_FLAG: &str = "-tracewatch=";
 const WATCH_ON: &str = "-tracewatch=1";
-pub(super) const LIMIT: &CStr = c"MEMLEDGER_LIMIT";
+pub(in crate::ledger) const LIMIT: &CStr = c"MEMLEDGER_LIMIT";
 const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
-pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
+pub(in crate::ledger) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
-pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
+pub(in crate::ledger) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
 const STARTING: [&CStr; 7] =
     [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, LIMIT, WATCH];
 
 /// The prefix of all variables of the tracker.
-pub(super) const PREFIX: &str = "MEMLEDGER_";
+pub(in crate::ledger) const PREFIX: &str = "MEMLEDGER_";
 
 /// The values of the settings, each at the index of its setting; `None` if it is not set.
 ///
 /// Settings are the tracker's own: they are made, used and dropped with the guard set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings([Option<OsString>; SETTINGS.len()]);
+pub(in crate::ledger) struct Settings([Option<OsString>; SETTINGS.len()]);
 
 impl Settings {
     /// The environment. An empty variable counts as not set. All do if the environment is for the
     /// children of another process ([`PARENT`](files::PARENT)).
-    pub(super) fn from_environment() -> Self {
+    pub(in crate::ledger) fn from_environment() -> Self {
         if files::is_for_this_process() == Some(false) {
             return Self::default();
         }
@@ -128,7 +134,9 @@ impl Settings {
     }
 
     /// The flags among `args`, and the arguments that are not flags.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
+    pub(in crate::ledger) fn from_args(
+        args: impl IntoIterator<Item = OsString>,
+    ) -> (Self, Vec<OsString>) {
         let mut settings = Self::default();
         let mut rest = Vec::new();
         for arg in args {
@@ -151,14 +159,14 @@ impl Settings {
     }
 
     /// These settings, and those of `other` that are not set here.
-    pub(super) fn or(mut self, mut other: Self) -> Self {
+    pub(in crate::ledger) fn or(mut self, mut other: Self) -> Self {
         for (value, other) in self.0.iter_mut().zip(&mut other.0) {
             *value = value.take().or(other.take());
         }
         self
     }
 
-    pub(super) fn has(&self, variable: &CStr) -> bool {
+    pub(in crate::ledger) fn has(&self, variable: &CStr) -> bool {
         self.value(variable).is_some()
     }
 
@@ -168,7 +176,7 @@ impl Settings {
     }
 
     /// Those of these settings that have these variables.
-    pub(super) fn only(mut self, variables: &[&CStr]) -> Self {
+    pub(in crate::ledger) fn only(mut self, variables: &[&CStr]) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
             *value = value.take().filter(|_| variables.contains(&setting.variable));
         }
@@ -176,26 +184,26 @@ impl Settings {
     }
 
     #[cfg(feature = "__fuzzing")]
-    pub(super) fn without(mut self, variable: &CStr) -> Self {
+    pub(in crate::ledger) fn without(mut self, variable: &CStr) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
             *value = value.take().filter(|_| setting.variable != variable);
         }
         self
     }
 
-    pub(super) fn start_by_themselves(&self) -> bool {
+    pub(in crate::ledger) fn start_by_themselves(&self) -> bool {
         let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
         STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))
     }
 
     /// Replaces the settings made in code by these. A value that is not allowed is reported and
     /// left out.
-    pub(super) fn apply(self, config: &mut Config) {
+    pub(in crate::ledger) fn apply(self, config: &mut Config) {
         self.apply_reporting(config, &mut problems::add);
     }
 
     /// [`apply`](Self::apply), which passes each problem to `report_problem`.
-    pub(super) fn apply_reporting(
+    pub(in crate::ledger) fn apply_reporting(
         self,
         config: &mut Config,
         report_problem: &mut dyn FnMut(String),
@@ -259,26 +267,6 @@ fn bytes(text: &str) -> Option<u64> {
 
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.file = Some(PathBuf::from(value));
-    Ok(())
-}
-
-#[cfg(feature = "perfetto")]
-fn perfetto(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let all = crate::perfetto::TrackEventConfig::all();
-    config.track_events = Some(super::Destination::track_events(value, all));
-    Ok(())
-}
-
-#[cfg(not(feature = "perfetto"))]
-fn perfetto(_: &OsStr, _: &mut Config) -> Result<(), String> {
-    Err("the program was built without the feature perfetto of memledger, so there are no track events".into())
-}
-
-fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    if cfg!(not(feature = "perfetto")) {
-        return perfetto(value, config);
-    }
-    config.perfetto_config = Some(PathBuf::from(value));
     Ok(())
 }
 
@@ -399,7 +387,7 @@ fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
+pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.report = match value.to_str() {
         Some("off") => None,
         Some("stderr") => Some(ReportTo::stderr()),
@@ -445,7 +433,7 @@ fn is_on(value: &OsStr) -> Result<bool, String> {
 }
 
 /// Reports variables with our prefix that are unknown, once in the process.
-pub(super) fn report_unknown() {
+pub(in crate::ledger) fn report_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let known: Vec<_> =

@@ -30,7 +30,7 @@ const MOST_BYTES: usize = 32 << 10;
 const FALL: u64 = 8;
 
 /// The limit of one recording, and the memory that is set aside.
-pub(super) struct BlackBox {
+pub(in crate::ledger) struct BlackBox {
     /// In bytes.
     limit: u64,
     /// The live bytes when it was last written at the limit, and at a null.
@@ -49,7 +49,7 @@ enum Reason {
 }
 
 impl BlackBox {
-    pub(super) fn new(limit: u64) -> Self {
+    pub(in crate::ledger) fn new(limit: u64) -> Self {
         shortage::arm();
         Self {
             limit,
@@ -63,7 +63,7 @@ impl BlackBox {
     }
 
     /// Called after each collection.
-    pub(super) fn check(&mut self, analyzer: &Analyzer) {
+    pub(in crate::ledger) fn check(&mut self, analyzer: &Analyzer) {
         let (live, peak) = analyzer.live_and_peak_bytes();
         let has_fallen = |at: u64| live < at - at / FALL;
         if self.reached_at.is_some_and(has_fallen) {

@@ -1,6 +1,6 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
-use super::{fork, recording, stop, watch};
+use crate::ledger::recording::{self, fork, stop, watch};
 use crate::platform::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::is_untracked;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Registers the handlers of forks, once.
 ///
 /// Called before `main`, because a program may fork before it starts recording, to become a daemon.
-pub(super) fn watch_forks() {
+pub(in crate::ledger) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         #[cfg(redirects)]
@@ -45,7 +45,7 @@ extern "C" fn forked_by_constructor() {
 }
 
 /// Registers the handlers of the end of the process, once.
-pub(super) fn prepare() {
+pub(in crate::ledger) fn prepare() {
     static ONCE: Once = Once::new();
     watch_forks();
     ONCE.call_once(|| {

@@ -17,13 +17,13 @@
 //! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
 #![expect(unsafe_code, reason = "shares memory")]
 
-use super::in_process::InProcessAnalyzer;
-use super::problems;
-use super::recording::Recording;
-use super::report::{ReportOutput, write_report};
-use super::report_to::ReportTo;
-use super::stats::trailer;
 use crate::error::Error;
+use crate::ledger::problems;
+use crate::ledger::recording::Recording;
+use crate::ledger::recording::stats::trailer;
+use crate::ledger::report_to::ReportTo;
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::reports::report::{ReportOutput, write_report};
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree;
 use crate::trace::sink::file::FileSink;
@@ -40,12 +40,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the watcher, or about to fork it.
-pub(super) fn is_watcher() -> bool {
+pub(in crate::ledger) fn is_watcher() -> bool {
     IS_STARTING.load(Ordering::Relaxed)
 }
 
 /// The watcher of a recording, in the process that is watched.
-pub(super) struct Watching {
+pub(in crate::ledger) struct Watching {
     watcher: os::Watcher,
     checkpoints: &'static Checkpoints,
     /// What gives watchers to the children of forks, if they are recorded.
@@ -54,12 +54,12 @@ pub(super) struct Watching {
 
 impl Watching {
     /// Notes that the trace has its end.
-    pub(super) fn note_traced(&self) {
+    pub(in crate::ledger) fn note_traced(&self) {
         self.checkpoints.set_stage(Stage::Traced);
     }
 
     /// The recording has ended, and its report is written.
-    pub(super) fn dismiss(mut self) {
+    pub(in crate::ledger) fn dismiss(mut self) {
         self.checkpoints.set_stage(Stage::Ended);
         let _signals = BlockedSignals::new();
         self.watcher.dismiss();
@@ -67,7 +67,7 @@ impl Watching {
 }
 
 /// What the child of a fork shares with the watcher that it is about to get.
-pub(super) struct SharedChild {
+pub(in crate::ledger) struct SharedChild {
     family: os::Family,
     checkpoints: &'static Checkpoints,
     /// The file that has its memory.
@@ -76,14 +76,16 @@ pub(super) struct SharedChild {
 
 impl SharedChild {
     /// Has the tracker's table take the file from the program's, until what is returned is dropped.
-    pub(super) fn take_from_program(&self) -> os::InProgramTable {
+    pub(in crate::ledger) fn take_from_program(&self) -> os::InProgramTable {
         os::InProgramTable::new(&self.memory)
     }
 }
 
 /// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None` if that is not possible,
 /// which is reported, or if no child gets a watcher.
-pub(super) fn share(Watching { watcher, checkpoints, family }: Watching) -> Option<SharedChild> {
+pub(in crate::ledger) fn share(
+    Watching { watcher, checkpoints, family }: Watching,
+) -> Option<SharedChild> {
     watcher.forget();
     let family = family?;
     match watch::share_in_child() {
@@ -96,9 +98,9 @@ pub(super) fn share(Watching { watcher, checkpoints, family }: Watching) -> Opti
 }
 
 /// A file that a watcher can continue: the descriptor, and whether it is one that only the watcher needs.
-pub(super) struct WatchedFile {
-    pub(super) descriptor: RawFd,
-    pub(super) own: Option<FileSink>,
+pub(in crate::ledger) struct WatchedFile {
+    pub(in crate::ledger) descriptor: RawFd,
+    pub(in crate::ledger) own: Option<FileSink>,
 }
 
 /// Has a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name in the folder for
@@ -106,7 +108,7 @@ pub(super) struct WatchedFile {
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
+pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
     if let Some(file) = file
         && let Some(descriptor) = file.set_watched()
     {
@@ -129,7 +131,7 @@ pub(super) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, E
 ///
 /// # Errors
 /// There can be none, and why.
-pub(super) fn start(
+pub(in crate::ledger) fn start(
     session: &mut Session,
     recording: &mut Recording,
     descriptor: RawFd,
@@ -198,7 +200,7 @@ fn start_family(
 }
 
 /// In the child of a fork: asks for a watcher. `None`, which is reported, if there can be none.
-pub(super) fn follow(
+pub(in crate::ledger) fn follow(
     session: &mut Session,
     report: Option<&ReportOutput>,
     shared: SharedChild,

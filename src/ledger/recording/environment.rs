@@ -1,9 +1,10 @@
 //! Starts a recording before `main`, as the environment says.
 
-use super::settings::{self, Settings};
-use super::{exit, problems, start};
 use crate::alloc::{self, linked};
 use crate::events::bookmark;
+use crate::ledger::problems;
+use crate::ledger::recording::{exit, start};
+use crate::ledger::settings::{self, Settings};
 use crate::platform::os;
 use crate::scopes;
 use crate::stacks;

@@ -3,8 +3,8 @@
 //! It is a sink like any other, and gets the same bytes as a trace file that gets all channels, so
 //! its figures cannot differ from those of that file.
 
-use super::black_box::BlackBox;
 use crate::error::Error;
+use crate::ledger::reports::black_box::BlackBox;
 use crate::trace::sink::Sink;
 use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{InitialBlock, InitialLiveSet};
@@ -35,15 +35,15 @@ const NONE: u64 = u64::MAX;
 
 /// The heap, as the recording's analyzer has it.
 #[derive(Clone, Copy)]
-pub(super) struct HeapFigures {
-    pub(super) live_bytes: u64,
-    pub(super) peak_bytes: u64,
-    pub(super) live_blocks: u64,
-    pub(super) blocks_at_peak: u64,
+pub(in crate::ledger) struct HeapFigures {
+    pub(in crate::ledger) live_bytes: u64,
+    pub(in crate::ledger) peak_bytes: u64,
+    pub(in crate::ledger) live_blocks: u64,
+    pub(in crate::ledger) blocks_at_peak: u64,
 }
 
 /// The figures as of the last collection, without a lock; `None` if there is no such analyzer.
-pub(super) fn figures() -> Option<HeapFigures> {
+pub(in crate::ledger) fn figures() -> Option<HeapFigures> {
     let load = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|&n| n != NONE);
     Some(HeapFigures {
         live_bytes: load(&LIVE_BYTES)?,
@@ -83,7 +83,7 @@ impl Drop for State {
 
 impl InProcessAnalyzer {
     /// The analyzer of a recording, whose [`figures`] are published.
-    pub(super) fn new() -> Self {
+    pub(in crate::ledger) fn new() -> Self {
         let analyzer = Self::late();
         analyzer.state().published = true;
         analyzer
@@ -91,13 +91,13 @@ impl InProcessAnalyzer {
 
     /// An analyzer that does not know the blocks that are live already; its figures are not
     /// published.
-    pub(super) fn late() -> Self {
+    pub(in crate::ledger) fn late() -> Self {
         let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
         Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false, black_box: None })))
     }
 
     /// From now on, writes the black box when `bytes` are live, and when the program's allocator returns null.
-    pub(super) fn set_limit(&self, bytes: u64) {
+    pub(in crate::ledger) fn set_limit(&self, bytes: u64) {
         let mut state = self.state();
         // NOTE: an earlier one ends before this one begins.
         state.black_box = None;
@@ -110,7 +110,10 @@ impl InProcessAnalyzer {
 
     /// The report as of the last collection. `largest_live` sets the number of the largest live
     /// blocks in it.
-    pub(super) fn report(&self, largest_live: Option<usize>) -> memledger_analysis::Report {
+    pub(in crate::ledger) fn report(
+        &self,
+        largest_live: Option<usize>,
+    ) -> memledger_analysis::Report {
         self.with_analyzer(|analyzer| {
             analyzer.flush();
             largest_live.into_iter().for_each(|blocks| analyzer.set_largest_live(blocks));
@@ -123,7 +126,10 @@ impl InProcessAnalyzer {
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for `what` is made of it.
     #[cfg(any(feature = "pprof", feature = "perfetto"))]
-    pub(super) fn report_by_bucket(&self, what: &str) -> Result<memledger_analysis::Report, Error> {
+    pub(in crate::ledger) fn report_by_bucket(
+        &self,
+        what: &str,
+    ) -> Result<memledger_analysis::Report, Error> {
         // NOTE: checks first that there is enough memory, as for the report: if memory ran out while the
         // report is made, the process would abort.
         let room = self.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
@@ -145,7 +151,7 @@ impl InProcessAnalyzer {
     }
 
     /// The live set; `None` in the child of a fork whose parent was reading it at the fork.
-    pub(super) fn try_initial_live_set(&self) -> Option<InitialLiveSet> {
+    pub(in crate::ledger) fn try_initial_live_set(&self) -> Option<InitialLiveSet> {
         Some(self.0.try_lock().ok()?.analyzer.initial_live_set(Vec::new()))
     }
 
@@ -154,7 +160,7 @@ impl InProcessAnalyzer {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
-    pub(super) fn reserve_blocks(&self) -> Result<Vec<InitialBlock>, Error> {
+    pub(in crate::ledger) fn reserve_blocks(&self) -> Result<Vec<InitialBlock>, Error> {
         let count = self.state().analyzer.live_block_count();
         let count = count + count / 16;
         let mut blocks = Vec::new();
@@ -170,7 +176,7 @@ impl InProcessAnalyzer {
     }
 
     /// The live set as of the last collection, copied into `room`.
-    pub(super) fn initial_live_set(&self, room: Vec<InitialBlock>) -> InitialLiveSet {
+    pub(in crate::ledger) fn initial_live_set(&self, room: Vec<InitialBlock>) -> InitialLiveSet {
         let State { analyzer, .. } = &mut *self.state();
         analyzer.initial_live_set(room)
     }

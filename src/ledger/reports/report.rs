@@ -1,31 +1,26 @@
 //! Where the report goes. At the start only its name is reserved; the file is created when the
 //! report is written.
 
-use super::files::{expand, report_in_use};
-use super::in_process::InProcessAnalyzer;
-use super::problems;
-use super::report_to::ReportTo;
 use crate::error::{Error, NOT_LINKED};
+use crate::ledger::problems;
+use crate::ledger::report_to::ReportTo;
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::reports::symbols::find_functions;
+use crate::ledger::settings::files::{expand, report_in_use};
 use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
-#[cfg(feature = "symbols")]
-use crate::trace::write::untracked;
-#[cfg(feature = "symbols")]
-use memledger_analysis::Binaries;
+use memledger_analysis::Analyzer;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
-use memledger_analysis::{Analyzer, Report};
 use memledger_export::FORMATS;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-#[cfg(feature = "symbols")]
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 /// How the report is written, and where.
-pub(super) struct ReportOutput {
+pub(in crate::ledger) struct ReportOutput {
     format: &'static dyn ReportFormat,
     options: Options,
     /// `None` for standard error.
@@ -34,12 +29,12 @@ pub(super) struct ReportOutput {
 
 impl ReportOutput {
     /// How many of the largest live blocks the report has, if that is set.
-    pub(super) fn largest_live(&self) -> Option<usize> {
+    pub(in crate::ledger) fn largest_live(&self) -> Option<usize> {
         self.options.largest_live
     }
 
     /// The descriptor that a watcher needs to write it.
-    pub(super) fn descriptor(&self) -> os::RawFd {
+    pub(in crate::ledger) fn descriptor(&self) -> os::RawFd {
         self.file.as_ref().map_or(2, |(file, _)| file.descriptor())
     }
 
@@ -47,7 +42,7 @@ impl ReportOutput {
     ///
     /// # Errors
     /// Those of the system.
-    pub(super) fn hand_over(&self) -> io::Result<(Vec<u8>, Vec<u8>, File)> {
+    pub(in crate::ledger) fn hand_over(&self) -> io::Result<(Vec<u8>, Vec<u8>, File)> {
         let Some((file, path)) = &self.file else {
             return Ok((Vec::new(), Vec::new(), os::duplicate(2)?));
         };
@@ -57,7 +52,7 @@ impl ReportOutput {
     }
 
     /// In that watcher: what [`hand_over`](Self::hand_over) has given. `None` if it is of no format.
-    pub(super) fn received(
+    pub(in crate::ledger) fn received(
         settings: &ReportTo,
         (path, name): (&[u8], &[u8]),
         file: File,
@@ -75,7 +70,7 @@ impl ReportOutput {
     }
 
     /// Has `analyzer` make what the format needs.
-    pub(super) fn prepare(&self, analyzer: &InProcessAnalyzer) {
+    pub(in crate::ledger) fn prepare(&self, analyzer: &InProcessAnalyzer) {
         if self.format.needs_buckets() {
             analyzer.with_analyzer(Analyzer::set_by_bucket);
         }
@@ -90,7 +85,7 @@ fn options(report: &ReportTo) -> Options {
 }
 
 /// Reserves the name of the report's file, if it goes to one.
-pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
+pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let options = options(report);
     let Some(path) = &report.path else {
         return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
@@ -111,7 +106,7 @@ pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
 }
 
 /// Writes the report of `analyzer`, if there is one.
-pub(super) fn write_report(
+pub(in crate::ledger) fn write_report(
     output: ReportOutput,
     unlinked: bool,
     analyzer: Option<&InProcessAnalyzer>,
@@ -159,48 +154,6 @@ pub(super) fn write_report(
     }
 }
 
-/// Finds the functions of all frames of a report in the program's files. Where there are none, the
-/// frames stay the module and an offset. Only with the guard set.
-#[cfg(feature = "symbols")]
-pub(crate) fn find_functions(report: &mut Report) {
-    let notes = os::run_on_new_thread(SYMBOLS_STACK, || {
-        untracked(|| {
-            // NOTE: a damaged file must not cost the report.
-            catch_unwind(AssertUnwindSafe(|| {
-                let mut binaries = Binaries::new(&[]);
-                report.symbolize(&mut binaries);
-                binaries.take_notes()
-            }))
-        })
-    });
-    let panicked = "some functions of call stacks have no names: what reads debug information has \
-                    failed on one of the program's files";
-    notes.unwrap_or_else(|_| vec![panicked.to_owned()]).into_iter().for_each(problems::add);
-}
-
-/// Bytes of stack for the thread that reads debug information.
-///
-/// NOTE: `addr2line` calls itself for each function that is inlined into another one: 1,000 levels
-/// took more than 1 MiB without optimisation. Pages that are not used take no memory.
-#[cfg(feature = "symbols")]
-const SYMBOLS_STACK: usize = 64 << 20;
-
-/// The same, without what reads the files.
-#[cfg(not(feature = "symbols"))]
-pub(crate) fn find_functions(report: &mut Report) {
-    without_functions(report).into_iter().for_each(problems::add);
-}
-
-/// Why the frames of a report have no functions in a build without symbols, if it has frames.
-#[cfg(any(test, not(feature = "symbols")))]
-fn without_functions(report: &Report) -> Option<String> {
-    report.frames.iter().any(|frame| frame.module.is_some()).then(|| {
-        "the functions of call stacks have no names: memledger was built without its feature \
-         symbols. In a trace (MEMLEDGER_FILE=run.memledger), `memledger report` finds them"
-            .to_owned()
-    })
-}
-
 /// Writes the report to its file, or to stderr if the system does not let the file be written.
 ///
 /// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have
@@ -222,25 +175,9 @@ fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Config;
-    use super::super::settings;
     use super::*;
-    use memledger_analysis::Frame;
-
-    #[test]
-    fn a_build_without_symbols_says_how_to_get_names() {
-        let mut report = Report::default();
-        assert_eq!(without_functions(&report), None);
-        let mut frame = Frame::default();
-        frame.offset = 0x10;
-        report.frames.push(frame);
-        assert_eq!(without_functions(&report), None, "no module, so no file has its name");
-        report.frames[0].module = Some(0);
-        let sentence = without_functions(&report).unwrap();
-        for part in ["memledger was built without its feature symbols", "`memledger report`"] {
-            assert!(sentence.contains(part), "{sentence}");
-        }
-    }
+    use crate::ledger::config::Config;
+    use crate::ledger::settings;
 
     /// The format `toy` is in the table of the unit tests only.
     #[test]

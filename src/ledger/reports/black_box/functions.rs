@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn an_offset_is_in_a_function() {
         let (module, offset) = program();
-        let expected = "memledger::ledger::black_box::functions::tests::known";
+        let expected = concat!(module_path!(), "::known");
         assert_eq!(
             names(&module, &[offset, u64::MAX, 0, offset]),
             [Some(expected.to_owned()), None, None, Some(expected.to_owned())]

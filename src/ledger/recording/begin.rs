@@ -1,20 +1,22 @@
 //! How a recording begins, in three steps: wait until no thread of the
 //! program is inside the hook, build the sinks and the session, publish the recording.
 
-use super::config::{Config, Limit, OnFull, Watch, Worker};
-use super::control::{BoundControl, commands};
-use super::destinations::add;
-use super::destinations::initial::{InitialDestinations, StartedDestination};
-#[cfg(feature = "perfetto")]
-use super::destinations::session;
-use super::in_process::InProcessAnalyzer;
-use super::recording::{self, Follow, Inherited, Recording, StartedBy, WORKER_TIMEOUT};
-use super::report::ReportOutput;
-use super::{exit, fork, late_join, problems, signals, stop, watch};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, Names};
+use crate::ledger::config::{Config, Limit, OnFull, Watch, Worker};
+use crate::ledger::control::{BoundControl, commands};
+use crate::ledger::destinations::add;
+use crate::ledger::destinations::initial::{InitialDestinations, StartedDestination};
+use crate::ledger::destinations::session;
+use crate::ledger::problems;
+use crate::ledger::recording::{
+    self, Follow, Inherited, Recording, StartedBy, WORKER_TIMEOUT, exit, fork, late_join, signals,
+    stop, watch,
+};
+use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::reports::report::ReportOutput;
 use crate::platform::os::{self, BlockedSignals};
 use crate::rss::{self, RssEvents};
 use crate::scopes::{self, events::ScopeEvents};
@@ -34,21 +36,20 @@ const LINK_CHECKS: usize = 100;
 
 /// The outputs that are opened before a recording begins.
 #[derive(Default)]
-pub(super) struct Outputs {
-    pub(super) file: Option<FileSink>,
-    pub(super) report: Option<ReportOutput>,
-    pub(super) control: Option<BoundControl>,
+pub(in crate::ledger) struct Outputs {
+    pub(in crate::ledger) file: Option<FileSink>,
+    pub(in crate::ledger) report: Option<ReportOutput>,
+    pub(in crate::ledger) control: Option<BoundControl>,
     /// What only a watcher needs.
-    pub(super) watched: Option<FileSink>,
-    #[cfg(feature = "perfetto")]
-    pub(super) track_events: Option<crate::perfetto::TrackEvents>,
+    pub(in crate::ledger) watched: Option<FileSink>,
+    pub(in crate::ledger) track_events: Option<crate::perfetto::TrackEvents>,
 }
 
 /// Starts recording. The children of forks continue it as `follow` says. `inherited` is, in the child of a fork, the
 /// state of the recording that it continues.
 ///
 /// Returns the generation for the handle that ends the recording; `None` if no handle ends it.
-pub(super) fn begin(
+pub(in crate::ledger) fn begin(
     config: &Config,
     follow: Option<Follow>,
     mut outputs: Outputs,
@@ -66,10 +67,7 @@ pub(super) fn begin(
         let action = "recording cannot start";
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
-    #[cfg(feature = "perfetto")]
-    {
-        outputs.track_events = session::of_settings(config);
-    }
+    outputs.track_events = session::of_settings(config);
     let channels = config.channels();
     config.configure_stacks();
     let from_process_start = quiesce(config, &channels, inherited.is_some())?;
@@ -136,17 +134,13 @@ fn note_no_watcher(config: &Config, error: &dyn std::fmt::Display) {
 ///
 /// NOTE: a host does: if its connection is lost, the next stream begins with the live blocks.
 fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
-    #[cfg(feature = "perfetto")]
-    let has_session = outputs.track_events.as_ref().is_some_and(|events| events.memory.is_some());
-    #[cfg(not(feature = "perfetto"))]
-    let has_session = false;
     outputs.report.is_some()
         || config.host.is_some()
         || outputs.control.is_some()
         || config.analyze_in_process
         || config.limit.is_some()
         || config.follow_forks
-        || has_session
+        || outputs.track_events.as_ref().is_some_and(session::has_memory)
 }
 
 /// The sinks that the recording begins with, in the order in which the worker writes them.
@@ -162,7 +156,6 @@ fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnal
         sinks.sinks.push((Box::new(analyzer.clone()), true));
     }
     // NOTE: after the analyzer, whose last report a session with memory makes.
-    #[cfg(feature = "perfetto")]
     if let Some(events) = outputs.track_events.take() {
         match session::start(&events, analyzer) {
             Ok(sink) => sinks.sinks.push((Box::new(sink), false)),
@@ -184,7 +177,7 @@ fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnal
 }
 
 /// The bytes of a limit; `None`, which is reported, if it is a share of none.
-pub(super) fn limit_bytes(limit: Limit) -> Option<u64> {
+pub(in crate::ledger) fn limit_bytes(limit: Limit) -> Option<u64> {
     match limit {
         Limit::Bytes(bytes) => Some(bytes),
         Limit::Null => Some(u64::MAX),

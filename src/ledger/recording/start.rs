@@ -1,24 +1,24 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
-use super::applied;
-use super::begin::{Outputs, begin, limit_bytes};
-use super::config::{Config, OnFull, Worker};
-use super::destinations::add;
-use super::destinations::initial::StartedDestination;
-#[cfg(feature = "perfetto")]
-use super::destinations::session;
-use super::entry::{
-    clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
-};
-use super::files::open_trace;
-use super::recording::{self, Follow, Inherited, Recording, StartedBy, Unset};
-use super::report::open_report;
-use super::report_to::ReportTo;
-use super::settings::{self, FILE_MODE, LIMIT, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
-use super::{control, problems, signals};
 use crate::alloc::{self, linked};
 use crate::error::Error;
 use crate::events::channel::{self, Names};
+use crate::ledger::config::{Config, OnFull, Worker};
+use crate::ledger::destinations::add;
+use crate::ledger::destinations::initial::StartedDestination;
+use crate::ledger::destinations::session;
+use crate::ledger::entry::{
+    clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
+};
+use crate::ledger::recording::begin::{Outputs, begin, limit_bytes};
+use crate::ledger::recording::{self, Follow, Inherited, Recording, StartedBy, Unset, signals};
+use crate::ledger::report_to::ReportTo;
+use crate::ledger::reports::report::open_report;
+use crate::ledger::settings::files::open_trace;
+use crate::ledger::settings::{
+    self, FILE_MODE, LIMIT, REPORT, STACK_FRAMES, STACKS, Settings, TRACE, applied,
+};
+use crate::ledger::{control, problems};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
 use crate::stacks;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// Starts with the settings of the flags, and those of the environment that no flag sets; by
 /// default with a report on stderr. A setting that fails is reported and left out. Returns the
 /// generation for the handle.
-pub(super) fn from_flags(flags: Settings) -> Option<u64> {
+pub(in crate::ledger) fn from_flags(flags: Settings) -> Option<u64> {
     untracked(move || {
         let _active = state::hook_active();
         if let Err(error) = refuse_forked() {
@@ -62,7 +62,7 @@ fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
 }
 
 /// The start before `main`; the process's exit ends it.
-pub(super) fn before_main(settings: Settings) {
+pub(in crate::ledger) fn before_main(settings: Settings) {
     let unset = Unset {
         channels: !settings.has(TRACE),
         stacks: !settings.has(STACKS),
@@ -93,7 +93,7 @@ fn leniently(settings: Settings, started_by: StartedBy) -> Option<u64> {
 /// does not set.
 ///
 /// The memory of `config` belongs to the program: the tracker works on its own copy.
-pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
+pub(in crate::ledger) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
     // A program that wants no thread for the worker wants none for a table either.
     match config.worker {
         Worker::Thread => request(|| strictly(config.clone())),
@@ -181,7 +181,6 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
     config.report.take_if(|_| !unset.report);
     config.file.take_if(|_| running.initial.file.is_some());
     config.host.take_if(|_| running.initial.host.is_some());
-    #[cfg(feature = "perfetto")]
     config.track_events.take_if(|_| environment.has(settings::PERFETTO));
     running.started_by = StartedBy::Environment(Unset {
         channels: unset.channels && config.channels.is_none(),
@@ -206,7 +205,6 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
             channel::apply_setting(&Names::default().with(&stacks::CHANNEL));
         }
     }
-    #[cfg(feature = "perfetto")]
     add_track_events(running, &config)?;
     if let Some(path) = config.file {
         add_file(running, path)?;
@@ -257,7 +255,6 @@ fn add_bounds(running: &mut Recording, config: &Config) {
 }
 
 /// Adds the track events that the settings name, from here on.
-#[cfg(feature = "perfetto")]
 fn add_track_events(running: &Recording, config: &Config) -> Result<(), Error> {
     if let Some(events) = session::of_settings(config) {
         let sink = session::start(&events, running.analyzer.as_ref())?;

@@ -1,8 +1,8 @@
 //! What the settings of a recording mean.
 
-use super::config::{Config, Stacks, Watch};
 use crate::error::Error;
 use crate::events::channel::Names;
+use crate::ledger::config::{Config, Stacks, Watch};
 use crate::platform::os;
 use crate::trace::write::buffer_pool;
 use crate::{alloc, scopes, stacks};
@@ -12,7 +12,7 @@ impl Watch {
     ///
     /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would be the watcher's parent, too,
     /// as of all orphans.
-    pub(super) fn is_wanted(self) -> bool {
+    pub(in crate::ledger) fn is_wanted(self) -> bool {
         let can_end_later = os::process_id() != 1;
         match self {
             Self::No => false,
@@ -24,19 +24,19 @@ impl Watch {
 
 impl Config {
     /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are to be taken.
-    pub(super) fn channels(&self) -> Names {
+    pub(in crate::ledger) fn channels(&self) -> Names {
         let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
         let names = self.channels.clone().unwrap_or_else(default);
         if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names }
     }
 
     /// The bound on the memory of all event buffers, in bytes.
-    pub(super) fn buffer_limit(&self) -> usize {
+    pub(in crate::ledger) fn buffer_limit(&self) -> usize {
         self.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT)
     }
 
     /// Whether the setting turns on the channel of stacks.
-    pub(super) fn takes_stacks(&self) -> bool {
+    pub(in crate::ledger) fn takes_stacks(&self) -> bool {
         !matches!(self.stacks, None | Some(Stacks::Off))
     }
 
@@ -44,7 +44,7 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::InvalidStacks`], [`Error::StacksUnsupported`].
-    pub(super) fn check_stacks(&self) -> Result<(), Error> {
+    pub(in crate::ledger) fn check_stacks(&self) -> Result<(), Error> {
         if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
             let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
             return Err(Error::InvalidStacks(why.to_owned()));
@@ -60,7 +60,7 @@ impl Config {
     }
 
     /// Passes the settings for stacks to the hook.
-    pub(super) fn configure_stacks(&self) {
+    pub(in crate::ledger) fn configure_stacks(&self) {
         let mean_bytes = match self.stacks {
             Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
             _ => 0,
@@ -74,7 +74,7 @@ impl Config {
 ///
 /// # Errors
 /// [`Error::InvalidFileMode`].
-pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
+pub(in crate::ledger) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);
     }

@@ -1,7 +1,7 @@
 //! The files that a recording writes: their names.
 
-use super::problems;
 use crate::error::Error;
+use crate::ledger::problems;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
 use memledger_format::words::system_text;
@@ -11,17 +11,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The only process whose children use the variables of the tracker: its number. `memledger run` sets it, since the
 /// program's own children inherit its environment. It has no flag, because flags are not inherited.
-pub(super) const PARENT: &CStr = c"MEMLEDGER_PARENT";
+pub(in crate::ledger) const PARENT: &CStr = c"MEMLEDGER_PARENT";
 
 /// Whether the environment is for this process: `memledger run` has started it, and has seen that no other
 /// process writes to its files. `None` if it is for any process.
-pub(super) fn is_for_this_process() -> Option<bool> {
+pub(in crate::ledger) fn is_for_this_process() -> Option<bool> {
     let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty())?;
     Some(*parent == *os::parent_process_id().to_string())
 }
 
 /// Creates the file of a trace; its name may hold `%p` and the like.
-pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
+pub(in crate::ledger) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
     let expanded = expand(path, &mut problems::add);
     let file = FileSink::create(&expanded)?;
@@ -34,7 +34,7 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
 }
 
 /// Reports that a file has another name than was asked for.
-pub(super) fn report_in_use(asked: &Path, used: &Path) {
+pub(in crate::ledger) fn report_in_use(asked: &Path, used: &Path) {
     problems::add(format!(
         "{} is in use, so {} is written instead",
         asked.display(),
@@ -45,7 +45,7 @@ pub(super) fn report_in_use(asked: &Path, used: &Path) {
 /// Replaces `%p` by the process id, `%t` by the unix time in seconds, `%e` by the name of the
 /// executable, and `%%` by a percent sign. Passes `report` one sentence for each other letter after
 /// a `%`.
-pub(super) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
+pub(in crate::ledger) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
     let text = path.as_os_str().as_encoded_bytes();
     if !text.contains(&b'%') {
         return path.to_owned();

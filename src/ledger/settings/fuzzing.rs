@@ -1,11 +1,10 @@
 //! Parsers of the settings that the environment or the command line of a program gives, for the
 //! fuzzer.
 
-use super::config::Config;
-use super::files;
-use super::settings::{CONTROL_TOKEN_FILE, Settings};
 use crate::control::ListenAddress;
 use crate::events::channel;
+use crate::ledger::config::Config;
+use crate::ledger::settings::{CONTROL_TOKEN_FILE, Settings, files};
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::escape;
 use std::ffi::OsString;

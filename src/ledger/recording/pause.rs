@@ -4,8 +4,8 @@
 //! library changes the user of all threads, and ends the program if one of them cannot do what the others can. So the
 //! threads end, and begin again from the calling thread, with its rights and in its namespaces.
 
-use super::recording::{self, Recording};
-use super::{problems, signals, stop};
+use crate::ledger::problems;
+use crate::ledger::recording::{self, Recording, signals, stop};
 use crate::platform::os::{self, AllBlocked, Packed};
 use crate::trace::sink::queue;
 use crate::trace::worker;
@@ -22,10 +22,10 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 static PACKED: Mutex<Option<(u32, Packed)>> = Mutex::new(None);
 
 /// The threads begin again when it is dropped, also after a panic.
-pub(super) struct Paused(bool);
+pub(in crate::ledger) struct Paused(bool);
 
 impl Paused {
-    pub(super) fn new() -> Self {
+    pub(in crate::ledger) fn new() -> Self {
         Self(pause())
     }
 }
@@ -41,7 +41,7 @@ impl Drop for Paused {
 /// Ends the threads; returns whether they have ended.
 ///
 /// NOTE: with all signals blocked. A handler may call `exit`, which would wait for what this thread has locked.
-pub(super) fn pause() -> bool {
+pub(in crate::ledger) fn pause() -> bool {
     if state::is_forked() || !os::has_own_threads() {
         return false;
     }
@@ -70,7 +70,7 @@ pub(super) fn pause() -> bool {
 }
 
 /// Starts the threads again, if this was not done yet.
-pub(super) fn resume() {
+pub(in crate::ledger) fn resume() {
     let _signals = AllBlocked::new();
     untracked(|| {
         let Some((process, packed)) = lock().take() else { return };

@@ -1,7 +1,8 @@
 //! Figures of the recording itself.
 
-use super::{Stats, in_process};
 use crate::alloc::stats as allocator;
+use crate::ledger::Stats;
+use crate::ledger::reports::in_process;
 use crate::scopes::{self, tree};
 use crate::stacks;
 use crate::trace::sink::queue;
@@ -10,7 +11,7 @@ use crate::trace::write::{buffer_pool, loss, state};
 
 impl Stats {
     /// The figures as of the last cycle; a few loads.
-    pub(super) fn of_last_cycle() -> Self {
+    pub(in crate::ledger) fn of_last_cycle() -> Self {
         let heap = in_process::figures();
         Self {
             live_bytes: heap.map(|heap| heap.live_bytes),
@@ -36,7 +37,7 @@ fn overhead_bytes() -> u64 {
 }
 
 /// The figures in the last event of a stream.
-pub(super) fn trailer() -> Trailer {
+pub(in crate::ledger) fn trailer() -> Trailer {
     Trailer {
         overhead_bytes: overhead_bytes(),
         scope_misuses: scopes::misuse::count(),

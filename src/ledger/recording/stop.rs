@@ -1,13 +1,13 @@
 //! The end of a recording: the trailer of every stream, and the report.
 
-use super::destinations::running;
-use super::entry::on_helper_thread;
-use super::problems;
-use super::recording::{self, Recording, WORKER_TIMEOUT};
-use super::report::write_report;
-use super::stats::trailer;
 use crate::events::channel;
 use crate::events::important;
+use crate::ledger::destinations::running;
+use crate::ledger::entry::on_helper_thread;
+use crate::ledger::problems;
+use crate::ledger::recording::stats::trailer;
+use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
+use crate::ledger::reports::report::write_report;
 use crate::platform::os::{self, BlockedSignals};
 use crate::stacks;
 use crate::trace::worker;
@@ -18,7 +18,7 @@ use memledger_format::words::nearest;
 const MAX_LISTED: usize = 32;
 
 /// Ends the recording `generation`, or any that is under way, and reports.
-pub(super) fn finish(generation: Option<u64>) {
+pub(in crate::ledger) fn finish(generation: Option<u64>) {
     if state::is_forked() {
         return;
     }
@@ -42,7 +42,7 @@ fn end_current(generation: Option<u64>) -> bool {
 }
 
 /// The program has no thread left, and its first one has ended with this status: ends the recording and the process. Called by the worker.
-pub(super) fn left_alone(status: i32) -> ! {
+pub(in crate::ledger) fn left_alone(status: i32) -> ! {
     finish(None);
     os::end_process(status)
 }

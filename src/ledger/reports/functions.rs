@@ -1,8 +1,8 @@
 //! The functions of call stacks, for reports of a program that runs.
 
-use super::recording::WORKER_TIMEOUT;
-use super::report::find_functions;
 use crate::error::Error;
+use crate::ledger::recording::WORKER_TIMEOUT;
+use crate::ledger::reports::symbols::find_functions;
 use crate::trace::worker;
 use memledger_analysis::{CodeRange, Module, Report, SourceFrame};
 use std::collections::HashMap;
@@ -26,19 +26,19 @@ struct KnownModule {
 }
 
 /// The functions that are known, which only one caller at a time has.
-pub(super) struct Functions(MutexGuard<'static, Known>);
+pub(in crate::ledger) struct Functions(MutexGuard<'static, Known>);
 
 impl Functions {
     /// # Errors
     /// [`Error::ProfileUnderWay`] if another caller has them for too long.
-    pub(super) fn lock() -> Result<Self, Error> {
+    pub(in crate::ledger) fn lock() -> Result<Self, Error> {
         // NOTE: with a deadline. In a child that was forked while a profile was made, the lock stays taken.
         let known = worker::lock_within(&KNOWN, WORKER_TIMEOUT);
         known.map(Self).ok_or(Error::ProfileUnderWay { waited: WORKER_TIMEOUT })
     }
 
     /// Adds the functions of all frames; looks for those only that are not known yet.
-    pub(super) fn add_to(&mut self, report: &mut Report) {
+    pub(in crate::ledger) fn add_to(&mut self, report: &mut Report) {
         let known = &mut self.0;
         let is_new = |module: &Module, offset: u64| {
             known.get(module).is_none_or(|module| !module.functions.contains_key(&offset))

@@ -1,7 +1,7 @@
 //! C's functions that change the user, the groups and the namespaces of a process, without the tracker's threads.
 #![expect(unsafe_code, reason = "the functions of C")]
 
-use super::without_threads::without_threads;
+use crate::ledger::without_threads::without_threads;
 use crate::platform::os::next_identity::{
     self as next, ENTER_ALONE, OF_CHILDREN, UNSHARE_ALONE, kind_of_namespace,
 };

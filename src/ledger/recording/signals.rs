@@ -5,8 +5,8 @@
 //! calls `_exit`, in a program that has the library of `preload/`, which defines that function. The program's other threads run until then: one
 //! that is stopped could hold a lock that the report needs.
 
-use super::stop;
 use crate::error::Error;
+use crate::ledger::recording::stop;
 use crate::platform::os;
 use crate::trace::write::ReentrancyGuard;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ use std::ptr;
 ///
 /// # Errors
 /// [`Error::ThreadNotStarted`]; the signals keep their actions then.
-pub(super) fn prepare() -> Result<(), Error> {
+pub(in crate::ledger) fn prepare() -> Result<(), Error> {
     if !os::has_waiting_thread() {
         os::forget_signals();
         os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
@@ -30,13 +30,13 @@ pub(super) fn prepare() -> Result<(), Error> {
 }
 
 /// Ends the thread for a moment.
-pub(super) fn dismiss() {
+pub(in crate::ledger) fn dismiss() {
     if os::has_waiting_thread() {
         os::dismiss_waiting_thread();
     }
 }
 
-pub(super) fn start_again() {
+pub(in crate::ledger) fn start_again() {
     if os::keep_waiting_thread() {
         let _ = os::spawn(run, 0);
     }

@@ -9,14 +9,14 @@
 //! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child does not have the
 //! events of those that could not wait, and says how many these are.
 
-use super::config::{Config, Watch};
-use super::in_process::InProcessAnalyzer;
-use super::problems;
-use super::recording::{self, Inherited, Recording, StartedBy, Unset};
-use super::watch::{self, SharedChild};
 #[cfg(redirects)]
 use crate::alloc::redirected;
 use crate::events::important;
+use crate::ledger::config::{Config, Watch};
+use crate::ledger::problems;
+use crate::ledger::recording::watch::{self, SharedChild};
+use crate::ledger::recording::{self, Inherited, Recording, StartedBy, Unset};
+use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::platform::os::{BlockedSignals, KeepErrno};
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
@@ -59,11 +59,11 @@ thread_local! {
 }
 
 /// From now on, each fork checks whether the recording follows it.
-pub(super) fn enable() {
+pub(in crate::ledger) fn enable() {
     FOLLOWS_FORKS.store(true, Ordering::Release);
 }
 
-pub(super) extern "C" fn prepare() {
+pub(in crate::ledger) extern "C" fn prepare() {
     // NOTE: a fork that succeeds leaves `errno` alone; Perl's `die` ends with it.
     let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) && !state::is_forked() {
@@ -122,7 +122,7 @@ fn take_locks() -> Option<Result<Locks, BusyLock>> {
     ManuallyDrop::into_inner(held)
 }
 
-pub(super) extern "C" fn in_parent() {
+pub(in crate::ledger) extern "C" fn in_parent() {
     let _errno = KeepErrno::new();
     if FOLLOWS_FORKS.load(Ordering::Acquire) {
         untracked(|| {
@@ -144,7 +144,7 @@ pub(super) extern "C" fn in_parent() {
 
 /// In the child: continues the recording. Returns whether the child records, or has reported why
 /// not. With the guard set.
-pub(super) fn in_child() -> bool {
+pub(in crate::ledger) fn in_child() -> bool {
     let missed = hold::end_in_child();
     let Some(Ok(locks)) = take_locks() else { return false };
     let Locks {

@@ -1,15 +1,15 @@
 //! A heap profile of the program while it runs.
 
-use super::entry::{refuse_forked, request};
-use super::functions::Functions;
-use super::recording;
 use crate::error::Error;
+use crate::ledger::entry::{refuse_forked, request};
+use crate::ledger::recording;
+use crate::ledger::reports::functions::Functions;
 use crate::trace::write::untracked;
 use memledger_analysis::in_process::heap_profile;
 use std::time::SystemTime;
 
 /// The profile as of now, in memory of the program.
-pub(super) fn profile() -> Result<Vec<u8>, Error> {
+pub(in crate::ledger) fn profile() -> Result<Vec<u8>, Error> {
     refuse_forked()?;
     let ours = request(make)?;
     let copy = ours.clone();
@@ -18,7 +18,7 @@ pub(super) fn profile() -> Result<Vec<u8>, Error> {
 }
 
 /// The same for a client of the control server, in memory of the tracker. Only with the guard set.
-pub(super) fn for_client() -> Result<Vec<u8>, String> {
+pub(in crate::ledger) fn for_client() -> Result<Vec<u8>, String> {
     refuse_forked().and_then(|()| make()).map_err(|error| error.to_string())
 }
 
