@@ -526,7 +526,7 @@ def killed():
             # The counter, which is below, also sees the few blocks of the C library for the tracker's own threads.
             more = [one - other for one, other in zip(expected, found)]
             for_threads.add(more[0] - more[1])
-            require(more[1] in range(3) and more[2] == 0 and len(for_threads) == 1 and for_threads <= set(range(9)),
+            require(more[1] in range(9) and more[2] == 0 and len(for_threads) == 1 and for_threads <= set(range(9)),
                     name, worker, "has", found, "but the counter has", expected, for_threads)
             require(sum(found) > 1000, name, worker, "has only", found)
     print("workers of nginx and gunicorn that are killed lose no event: ok")

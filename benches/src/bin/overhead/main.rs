@@ -109,20 +109,24 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(!refused)
 }
 
-/// Builds the programs, which `cargo run` of this one does not; returns the folder they are in.
+/// The folder of the programs. `cargo run --release` of this one does not build them, so they are built here; in another
+/// profile they are beside it already.
 fn build() -> Result<PathBuf, Box<dyn Error>> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().ok_or("a program is in a folder")?.to_owned();
+    if cfg!(debug_assertions) {
+        eprintln!("overhead: without --release, the figures mean nothing");
+        if !folder.join("program_plain").exists() {
+            return Err("the programs are not built; add --release, or: cargo build --bins".into());
+        }
+        return Ok(folder);
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--bins", "--manifest-path"]);
+    command.args(["build", "--quiet", "--bins", "--release", "--manifest-path"]);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    if cfg!(debug_assertions) {
-        eprintln!("overhead: without --release these are figures of unoptimised programs");
-    } else {
-        command.arg("--release");
-    }
     if !command.status()?.success() {
         return Err("the programs cannot be built".into());
     }
-    let own = std::env::current_exe()?;
-    Ok(own.parent().ok_or("a program is in a folder")?.to_owned())
+    Ok(folder)
 }
