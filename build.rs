@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
-//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux |
+//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, but not in Miri |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
@@ -31,7 +31,8 @@ fn main() {
         is_set("CARGO_FEATURE_ENABLE")
             && is("CARGO_CFG_TARGET_OS", "linux")
             && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
-            && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE"),
+            && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE")
+            && !is_set("CARGO_CFG_MIRI"),
     );
     let x86_64 = is("CARGO_CFG_TARGET_ARCH", "x86_64");
     let gnu = is("CARGO_CFG_TARGET_ENV", "gnu");

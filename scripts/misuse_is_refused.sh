@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a scope cannot do does not compile, and the compiler names what to do instead.
+# What cannot be meant does not compile, and the compiler names what to do instead.
 #
 #     scripts/misuse_is_refused.sh
 set -eu
@@ -55,6 +55,21 @@ fn main() {
     });
 }
 RUST
+# A conversion would hide that each text is kept for good.
+cat >"$folder/src/bin/text_made_at_run_time.rs" <<'RUST'
+fn main() {
+    memledger::alloc_scope!(format!("request {}", 7));
+}
+RUST
+cat >"$folder/src/bin/lost.rs" <<'RUST'
+#![deny(unused_must_use)]
+fn main() {
+    memledger::Ledger::builder().report_on_exit(memledger::ReportTo::stderr());
+    memledger::ReportTo::stderr().verbose();
+    memledger::Destination::file("run.utrace");
+    memledger::Context::current();
+}
+RUST
 # Code that must compile, so that the code above fails for its own reason.
 cat >"$folder/src/bin/right.rs" <<'RUST'
 use memledger::{AllocScope, Context, alloc_scope};
@@ -78,17 +93,23 @@ check() {
 }
 
 check right || { cat "$folder/stderr"; exit 1; }
-for program in sent_away shared across_await context_across_await; do
-    if check "$program"; then
-        echo "$program: compiles"
+# refused PROGRAM WHAT: does not compile, and the error or its help says WHAT, not somewhere in a trail of notes.
+refused() {
+    if check "$1"; then
+        echo "$1: compiles"
         exit 1
     fi
-    # In the error or its help, not somewhere in a trail of notes.
-    grep -Eq '^(error|  += help).*ForFuturesUseTheirMethodAllocScopeForThreadsUseContext' \
-        "$folder/stderr" || {
-        echo "$program: the message does not name the cure"
+    grep -Eq "^(error|  += (help|note)).*$2" "$folder/stderr" || {
+        echo "$1: the message does not name the cure"
         cat "$folder/stderr"
         exit 1
     }
-    echo "$program: ok"
+    echo "$1: ok"
+}
+for program in sent_away shared across_await context_across_await; do
+    refused "$program" ForFuturesUseTheirMethodAllocScopeForThreadsUseContext
+done
+refused text_made_at_run_time 'Name: .*From<.*String>'
+for lost in LedgerBuilder ReportTo Destination Context; do
+    refused lost "unused .*$lost.* that must be used"
 done

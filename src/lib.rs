@@ -69,7 +69,9 @@
 //! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows,
 //! FreeBSD and WebAssembly), and nothing is recorded: the allocator only calls the inner one,
 //! starting a ledger returns [`Error::UnsupportedPlatform`], and `MEMLEDGER_*` variables start
-//! nothing. What reads traces has nothing that is specific to a platform.
+//! nothing. What reads traces has nothing that is specific to a platform. It is the same under Miri, so
+//! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
+//! `#[cfg_attr(miri, ignore)]`.
 
 #![warn(missing_docs, clippy::unwrap_used)]
 

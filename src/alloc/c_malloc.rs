@@ -103,7 +103,6 @@ macro_rules! __c_malloc_functions {
 #[macro_export]
 macro_rules! __define_c_malloc {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        #[allow(unsafe_code)]
         const _: () = {
             $($crate::__define_c_function! { $name($($argument: $type),*) -> $result })*
             #[used]

@@ -24,6 +24,7 @@ use std::time::Duration;
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Debug, Default)]
+#[must_use = "nothing is recorded until `start`"]
 pub struct LedgerBuilder {
     config: Config,
     /// Why the first setting that is not allowed is none.

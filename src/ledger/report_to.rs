@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Where the report goes when recording ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it says nothing until a builder takes it"]
 pub struct ReportTo {
     /// `None` is standard error.
     pub(crate) path: Option<PathBuf>,

@@ -18,6 +18,7 @@ use std::time::Duration;
 /// two, in this order: enabled categories, enabled tags, disabled categories, disabled tags. A
 /// category that nothing names is disabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "no category is enabled until a session has it"]
 pub struct TrackEventConfig {
     pub(crate) enabled_categories: Vec<String>,
     pub(crate) disabled_categories: Vec<String>,
@@ -105,6 +106,7 @@ impl TrackEventConfig {
 /// sessions run at once, each with a configuration, a thread and a queue of at most 64 MiB of its own. A thread that
 /// emits does the same work for one session as for all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "nothing is written until `trace_to` takes it"]
 pub struct TrackEvents {
     pub(crate) config: TrackEventConfig,
     /// The file; of a session with a ring, what is written to it at the end.

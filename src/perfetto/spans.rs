@@ -33,6 +33,7 @@ const MAX_MESSAGE: usize = 256;
 /// While no session runs, entering and leaving cost one relaxed load each. Otherwise they cost, on top of
 /// `tracing` itself, what an event with texts does, because name and category are texts.
 #[derive(Clone, Copy, Debug, Default)]
+#[must_use = "it does nothing until a subscriber has it"]
 pub struct SliceLayer(());
 
 impl SliceLayer {

@@ -51,6 +51,7 @@ pub struct Track {
 
 /// A track before it is registered.
 #[derive(Clone, Copy, Debug)]
+#[must_use = "no session knows the track until `register`"]
 pub struct TrackBuilder<'a> {
     pub(crate) name: &'a str,
     pub(crate) uuid: u64,

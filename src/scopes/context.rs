@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 /// [`spawn`] does this for a new thread, [`AllocScope`](crate::AllocScope) for a future, and
 /// [`run`](Self::run) for a job of `rayon`.
 #[derive(Clone, Copy, Debug)]
+#[must_use = "a context does nothing until something runs in it"]
 pub struct Context {
     pub(super) ids: ContextIds,
 }

@@ -8,7 +8,7 @@ use super::tree::{GroupNode, NodeNumber};
 pub struct Group {
     name: &'static str,
     parent: Option<&'static Group>,
-    node: GroupNode,
+    pub(super) node: GroupNode,
 }
 
 impl Group {
@@ -39,7 +39,8 @@ impl Group {
     }
 }
 
-/// Declares groups, as statics.
+/// Declares groups, as statics. A group that is in itself, by way of others, or in more than 63, is an outermost one;
+/// [`Ledger::problems`](crate::Ledger::problems) says so.
 ///
 /// ```
 /// memledger::group! {

@@ -5,8 +5,8 @@ use super::tree;
 /// A name: a literal, or an interned text. It is never freed.
 ///
 /// Entering a scope reads the name's address only. Two names are equal if their texts are equal.
-/// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each
-/// time.
+/// A text that is made when the program runs is [interned](Self::intern), and kept for good: that is never
+/// hidden in a conversion.
 ///
 /// ```
 /// use memledger::{Name, alloc_scope};
@@ -31,7 +31,8 @@ impl Name {
     /// returns the same copy.
     ///
     /// Searches a table that all threads share, so keep the result. The table has room for 262 142
-    /// names and contexts together. When it is full, each new text becomes `(other)`.
+    /// names and contexts together. When it is full, each new text becomes `(other)`: a name that has the
+    /// number of a request in it is a leak.
     #[inline]
     pub fn intern(text: &str) -> Self {
         Self(tree::intern(text))
@@ -56,30 +57,6 @@ impl From<&'static str> for Name {
     }
 }
 
-/// [`Name::intern`].
-impl From<&String> for Name {
-    #[inline]
-    fn from(name: &String) -> Self {
-        Self::intern(name)
-    }
-}
-
-/// [`Name::intern`].
-impl From<String> for Name {
-    #[inline]
-    fn from(name: String) -> Self {
-        Self::intern(&name)
-    }
-}
-
-/// [`Name::intern_utf16`].
-impl From<&[u16]> for Name {
-    #[inline]
-    fn from(name: &[u16]) -> Self {
-        Self::intern_utf16(name)
-    }
-}
-
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0)
@@ -96,27 +73,6 @@ impl NameOf<&'static str> {
     #[doc(hidden)]
     pub const fn name(self) -> Name {
         Name(self.0)
-    }
-}
-
-impl NameOf<String> {
-    #[doc(hidden)]
-    pub fn name(self) -> Name {
-        self.0.into()
-    }
-}
-
-impl NameOf<&String> {
-    #[doc(hidden)]
-    pub fn name(self) -> Name {
-        self.0.into()
-    }
-}
-
-impl NameOf<&[u16]> {
-    #[doc(hidden)]
-    pub fn name(self) -> Name {
-        self.0.into()
     }
 }
 

@@ -138,10 +138,8 @@ impl Drop for ScopeGuard {
 /// ```
 ///
 /// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
-/// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`,
-/// a `&String` or a `&[u16]` of UTF-16 works, too, but is interned each time, which searches a
-/// table that all threads share; intern such a name once with [`Name::intern`](crate::Name::intern)
-/// instead.
+/// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A text that is made
+/// when the program runs becomes a name by [`Name::intern`](crate::Name::intern), once.
 #[macro_export]
 macro_rules! alloc_scope {
     (group: $group:path, $name:expr, async $($capture:ident)? $body:block $(,)?) => {

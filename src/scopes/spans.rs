@@ -38,6 +38,7 @@ use super::span_scopes::SpanScopes;
 /// value is cut off after 256 bytes. Each new value is [interned](crate::Name::intern) for the life
 /// of the program, so choose fields with thousands of values, not millions.
 #[derive(Debug)]
+#[must_use = "it does nothing until a subscriber has it"]
 pub struct ScopeLayer {
     pub(super) scopes: SpanScopes,
 }
@@ -51,7 +52,6 @@ impl ScopeLayer {
 
     /// Makes a second scope, inside the scope of the span, from the value of this field. If a span
     /// has several of the chosen fields, only the first of them is used.
-    #[must_use]
     pub fn instance_field(mut self, name: &'static str) -> Self {
         self.scopes.add_field(name);
         self

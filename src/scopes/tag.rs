@@ -51,8 +51,8 @@ impl Tag {
 }
 
 /// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
-/// in a `const` or `static` too. A `String`, a `&String` or a `&[u16]` of UTF-16 is interned
-/// ([`Name::intern`](crate::Name::intern)).
+/// in a `const` or `static` too. A text that is made when the program runs becomes a name by
+/// [`Name::intern`](crate::Name::intern).
 ///
 /// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and
 /// what [`tagged`] allocates is `Unnamed`:

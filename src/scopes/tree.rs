@@ -199,6 +199,15 @@ impl GroupNode {
         Self(AtomicU32::new(NONE))
     }
 
+    /// The number, if it is known.
+    fn known(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, node: u32) {
+        self.0.store(node, Ordering::Relaxed);
+    }
+
     /// The number of `group`, whose field this is.
     #[inline]
     pub(super) fn number(&'static self, group: &'static Group) -> u32 {
@@ -210,12 +219,46 @@ impl GroupNode {
 
     #[cold]
     fn find(&'static self, group: &'static Group) -> u32 {
-        let parent = group.parent().map_or(NONE, Group::node);
-        let node = find_or_add(NodeKind::Group, parent, NONE, group.name());
-        let node = node.unwrap_or(NONE);
-        self.0.store(node, Ordering::Relaxed);
+        let mut path = [group; MAX_GROUP_DEPTH];
+        let (mut depth, mut parent) = (1, group.parent());
+        let mut node = loop {
+            let Some(outer) = parent else { break NONE };
+            match (outer.node.known(), path.get_mut(depth)) {
+                (NONE, Some(place)) => *place = outer,
+                (NONE, None) => {
+                    // It is in itself, by way of others, or too deep: it is outermost.
+                    depth = 1;
+                    let _ = TOO_DEEP.compare_exchange(
+                        ptr::null_mut(),
+                        ptr::from_ref(group).cast_mut(),
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
+                    break NONE;
+                }
+                (known, _) => break known,
+            }
+            depth += 1;
+            parent = outer.parent();
+        };
+        for group in path.iter().take(depth).rev() {
+            node = find_or_add(NodeKind::Group, node, NONE, group.name()).unwrap_or(NONE);
+            group.node.set(node);
+        }
         node
     }
+}
+
+/// The number of groups that can be in one another.
+const MAX_GROUP_DEPTH: usize = 64;
+
+/// The first group that is in itself, or deeper.
+static TOO_DEEP: AtomicPtr<Group> = AtomicPtr::new(ptr::null_mut());
+
+/// The name of the first group that is in itself, or too deep.
+pub(crate) fn too_deep_group() -> Option<&'static str> {
+    // SAFETY: it points to nothing, or to a static.
+    unsafe { TOO_DEEP.load(Ordering::Relaxed).as_ref() }.map(Group::name)
 }
 
 /// The number of this node; adds the node if it is new. If the table is full, returns `None`, and
@@ -385,5 +428,19 @@ mod tests {
         assert_eq!(find_or_add(NodeKind::Scope, ROOT, NONE, one), literal);
         assert_ne!(find_or_add(NodeKind::Group, ROOT, NONE, one), literal);
         assert_eq!(intern(""), "");
+    }
+
+    #[test]
+    fn a_group_in_itself_is_outermost() {
+        crate::group! {
+            X = "X in Y" in Y;
+            Y = "Y in X" in X;
+            SELF = "in itself" in SELF;
+            IN_X = "in X" in X;
+        }
+        let parent = |group: &'static Group| parent_of(group.node());
+        assert_eq!((parent(&X), parent(&SELF)), (NONE, NONE));
+        assert_eq!((parent(&Y), parent(&IN_X)), (X.node(), X.node()));
+        assert!(too_deep_group().is_some());
     }
 }

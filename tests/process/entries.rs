@@ -107,7 +107,7 @@ fn eight_threads() {
                         let _name = ScopeGuard::enter(names[round % NAMES]);
                         alloc_scope!("inside", {});
                     }
-                    Context::current();
+                    let _ = Context::current();
                 }
                 drop(ScopeGuard::enter("unused"));
                 // Outside the scope that the thread is in.

@@ -353,15 +353,15 @@ fn any_text() {
     let _ledger = start();
     let text = String::from("Ü€𝄞");
     let units: Vec<u16> = text.encode_utf16().collect();
-    alloc_scope!(format!("level {}", 7), { leave(8) });
+    alloc_scope!(Name::intern(&format!("level {}", 7)), { leave(8) });
     alloc_scope!(Name::intern("level 7"), { leave(8) });
-    alloc_scope!(&text, { leave(8) });
-    alloc_scope!(&units[..], { leave(8) });
+    alloc_scope!(Name::intern(&text), { leave(8) });
+    alloc_scope!(Name::intern_utf16(&units), { leave(8) });
     alloc_scope!(Name::intern_utf16(&[0x61, 0xd834, 0x62]), { leave(8) });
-    let mesh = format!("mesh {}", 8);
-    tagged(tag!(RENDERING, &mesh), || leave(8));
+    let mesh = Name::intern(&format!("mesh {}", 8));
     tagged(tag!(RENDERING, mesh), || leave(8));
-    tagged(tag!(RENDERING, &units[..]), || leave(8));
+    tagged(tag!(RENDERING, mesh.as_str()), || leave(8));
+    tagged(tag!(RENDERING, Name::intern_utf16(&units)), || leave(8));
 }
 
 fn dynamic() {

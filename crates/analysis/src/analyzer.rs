@@ -51,6 +51,7 @@ use memledger_format::schema::EventType;
 /// [`read`]: crate::read::read
 /// [`Decoder`]: crate::read::Decoder
 #[derive(Clone, Debug)]
+#[must_use = "it counts nothing until it has read a trace"]
 pub struct Analyzer<O = NoObserver> {
     decoding: Decoding,
     /// Operations that are not applied to the model yet.
@@ -167,7 +168,7 @@ impl<O: BlockObserver> Analyzer<O> {
     }
 
     /// Has [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting stops
-    /// at the last of them.
+    /// at the last of them; without any, it does not stop.
     pub fn reports_at(mut self, positions: &[Position]) -> Self {
         self.cutoff = Cutoff::new(positions, true);
         self

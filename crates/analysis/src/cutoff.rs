@@ -184,10 +184,16 @@ impl Cutoff {
         self.report.is_none()
     }
 
+    /// Whether all positions have been reached.
+    #[inline]
+    pub(super) fn has_passed_all(&self) -> bool {
+        self.ahead == 0
+    }
+
     /// Whether counting has stopped at the last of the positions.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
-        self.ahead == 0
+        self.has_passed_all() && !self.is_counting()
     }
 
     /// How many events of allocations and frees can be counted without checking each: they have no

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "nothing is written until `trace_to` takes it"]
 pub struct Destination {
     pub(crate) target: Target,
 }

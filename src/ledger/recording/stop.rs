@@ -9,6 +9,7 @@ use crate::ledger::recording::stats::trailer;
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
 use crate::ledger::reports::report::write_report;
 use crate::platform::os::{self, BlockedSignals};
+use crate::scopes::tree;
 use crate::stacks;
 use crate::trace::worker;
 use crate::trace::write::{loss, quiesce, registry, state, untracked};
@@ -120,6 +121,11 @@ fn end_stuck(recording: Recording) {
 
 /// Reports what the tracker has left out because it had no room for it, or no thread.
 fn report_refusals() {
+    if let Some(group) = tree::too_deep_group() {
+        problems::add(format!(
+            "the group {group} is in itself, or in more than 63 others, so it is shown as an outermost one"
+        ));
+    }
     if channel::refused() > 0 {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had these before",

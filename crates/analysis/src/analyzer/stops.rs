@@ -13,7 +13,7 @@ impl<O: BlockObserver> Analyzer<O> {
     pub(super) fn pass(&mut self, next: Option<u64>) {
         while let Some((position, here)) = self.cutoff.pass(next, self.timeline.clock().now()) {
             let before = next.map(|_| here.at_ns);
-            if self.cutoff.is_over() {
+            if self.cutoff.has_passed_all() {
                 self.stop_counting(here, before);
             } else {
                 self.observer.reached(here.event);

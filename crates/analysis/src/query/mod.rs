@@ -48,6 +48,7 @@ use super::cutoff::Position;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "it answers nothing until its analyzer has read a trace"]
 pub struct Query {
     rule: Rule,
     positions: Vec<Position>,

@@ -25,6 +25,7 @@ const HELD_BYTES_PER_INPUT_BYTE: u64 = 64;
 const MAX_HELD_BYTES: u64 = 4 << 30;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
+#[must_use = "it reads nothing until it is asked for packets"]
 pub struct Reader<R> {
     source: Source<R>,
     handshake: Handshake,

@@ -226,6 +226,8 @@ fn the_timeline_ends_where_the_report_does() {
         program.run(20_000, 50);
         assert_eq!(program.feed.analyzer.reports()[0].timeline, report.timeline);
     }
+    let mut program = Program::new(Analyzer::new().reports_at(&[]), 3, 4);
+    assert!(program.run(500, 50).trace.events > 0 && program.feed.analyzer.reports().is_empty());
     let until = Position::Time(3_000_000);
     let mut program = Program::new(Analyzer::new().until(until), 3, 4);
     let report = program.run(20_000, 50);

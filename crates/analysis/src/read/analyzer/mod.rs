@@ -74,6 +74,7 @@ struct Routes {
 /// bytes and a name for each thread. Threads that do not run at the same time can share them.
 ///
 /// [`analysis::Analyzer`]: crate::Analyzer
+#[must_use = "it sees nothing until it has read a trace"]
 pub struct EventAnalyzer<'a, S> {
     /// The value that each handler gets as `&mut`.
     pub state: S,
