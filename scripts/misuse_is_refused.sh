@@ -17,6 +17,8 @@ edition = "2024"
 [workspace]
 [dependencies]
 memledger = { path = "$root", default-features = false }
+[features]
+c-malloc = ["memledger/c-malloc"]
 TOML
 cp Cargo.lock "$folder/"
 
@@ -86,13 +88,23 @@ fn main() {
 }
 RUST
 
-# check PROGRAM: the compiler's complaint, in `$folder/stderr`.
+cat >"$folder/src/bin/forbids_unsafe.rs" <<'RUST'
+#![forbid(unsafe_code)]
+#[cfg(feature = "c-malloc")]
+memledger::track_c_malloc!();
+#[global_allocator]
+static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
+fn main() {}
+RUST
+
+# check PROGRAM [OPTION...]: the compiler's complaint, in `$folder/stderr`.
 check() {
-    cargo check --quiet --manifest-path "$folder/Cargo.toml" --bin "$1" \
+    cargo check --quiet --manifest-path "$folder/Cargo.toml" --bin "$@" \
         --target-dir "${CARGO_TARGET_DIR:-target}/misuse" 2>"$folder/stderr"
 }
 
 check right || { cat "$folder/stderr"; exit 1; }
+check forbids_unsafe --features c-malloc || { cat "$folder/stderr"; exit 1; }
 # refused PROGRAM WHAT: does not compile, and the error or its help says WHAT, not somewhere in a trail of notes.
 refused() {
     if check "$1"; then

@@ -20,7 +20,6 @@
 #[macro_export]
 macro_rules! __define_c_mmap {
     ($($name:ident)*) => {
-        #[allow(unsafe_code)]
         const _: () = {
             $(
                 #[unsafe(naked)]

@@ -6,7 +6,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 51_010),
+    ("src", 50_990),
     ("crates/format/src", 5_330),
     ("crates/analysis/src", 37_630),
     ("crates/export/src", 3_790),

@@ -103,16 +103,16 @@ pub struct QueryArgs {
 #[derive(Debug, clap::Args)]
 struct Moments {
     /// The moment A [default: peak for the rule live, else start]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     a: Option<moment::Asked>,
     /// The moment B [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     b: Option<moment::Asked>,
     /// The moment C [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     c: Option<moment::Asked>,
     /// The moment D [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     d: Option<moment::Asked>,
 }
 
@@ -130,11 +130,6 @@ fn rule_by_name() -> impl TypedValueParser<Value = Rule> {
     };
     let parser = PossibleValuesParser::new(Rule::ALL.iter().map(value));
     parser.try_map(|name| Rule::by_name(&name).ok_or_else(|| format!("there is no rule {name}")))
-}
-
-/// A moment, together with how it was written.
-fn moment(text: &str) -> Result<moment::Asked, String> {
-    Ok((text.to_owned(), text.parse()?))
 }
 
 /// A length of time.
@@ -181,7 +176,7 @@ impl Asked {
     }
 }
 
-/// The start, to a rule that is about blocks allocated after it: those that a trace begins with are.
+/// Moves `start` before the blocks that a trace begins with, for rules about blocks allocated after a moment.
 fn from_the_start(rule: Rule, moments: &[moment::Asked], positions: &mut [Position]) {
     if matches!(rule, Rule::AliveAtA | Rule::FreedBefore) {
         return;

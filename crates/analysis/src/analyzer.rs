@@ -193,7 +193,7 @@ impl<O: BlockObserver> Analyzer<O> {
         self.cutoff.stops().iter().map(|stop| report(stop.report.as_deref())).collect()
     }
 
-    /// Tells the observer of these positions; the report is the one at the last.
+    /// Passes each of these positions on to the observer. The report is that of the last one.
     pub(super) fn positions(mut self, positions: &[Position]) -> Self {
         self.cutoff = Cutoff::new(positions, false);
         self

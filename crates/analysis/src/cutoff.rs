@@ -236,14 +236,14 @@ impl Cutoff {
         self.end.unwrap_or(Reached { event: self.events, at_ns: now })
     }
 
-    /// Figures are as of here, until [`stop`](Self::stop) or the next call.
+    /// Figures are as of here, until the next call.
     pub(super) fn set_end(&mut self, here: Option<Reached>) {
         self.end = here;
     }
 
     /// Counting stops here, with this report.
-    pub(super) fn stop(&mut self, report: Report) {
-        self.report = Some(Box::new(report));
+    pub(super) fn stop(&mut self, here: Reached, report: Report) {
+        (self.end, self.report) = (Some(here), Some(Box::new(report)));
         (self.next_stop, self.next_time) = (u64::MAX, u64::MAX);
     }
 

@@ -12,7 +12,6 @@ use std::ffi::{c_char, c_int};
 #[macro_export]
 macro_rules! __define_c_identity {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
-        #[allow(unsafe_code)]
         const _: () = {
             $(
                 #[unsafe(no_mangle)]

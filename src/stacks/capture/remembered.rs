@@ -245,7 +245,7 @@ impl Memory {
         stack_id
     }
 
-    /// Adds the walk from `start`, which kept so many frames, to the recent ones.
+    /// Adds the walk from `start` to the recent ones. `kept` frames were known before it.
     #[inline(always)]
     fn add_recent(&self, start: Registers, last: &Remembered, kept: usize, stack_id: u32) {
         let outer = match kept {

@@ -117,7 +117,7 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     if cfg!(debug_assertions) {
         eprintln!("overhead: without --release, the figures mean nothing");
         if !folder.join("program_plain").exists() {
-            return Err("the programs are not built; add --release, or: cargo build --bins".into());
+            return Err("the programs are not built; add --release, or: cargo build -p memledger-benches --bins".into());
         }
         return Ok(folder);
     }

@@ -30,12 +30,12 @@ impl<O: BlockObserver> Analyzer<O> {
     #[cold]
     pub(super) fn stop_counting(&mut self, here: Reached, before: Option<u64>) {
         let report = self.report_at(here, before);
-        self.cutoff.set_end(Some(here));
+        self.cutoff.stop(here, report);
         self.observe_live();
-        self.cutoff.stop(report);
         self.model.reset_last_blocks();
     }
 
+    /// The report as it is here.
     fn report_at(&mut self, here: Reached, before: Option<u64>) -> Report {
         self.cutoff.set_end(Some(here));
         let mut report = self.sources().build();

@@ -233,7 +233,7 @@ impl Finding {
         }
     }
 
-    /// What to do about a container, or several, of which so many blocks grow.
+    /// The suggestion for a finding of blocks that grow: a container, or several of one scope.
     fn reserve(&self, reserve_bytes: u64, blocks: u64, peak_millionths: u64) -> String {
         let size = bytes(reserve_bytes);
         if !self.is_one_container() {
