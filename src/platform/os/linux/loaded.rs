@@ -8,6 +8,7 @@ use super::{objects, pages};
 use objects::Object;
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -182,11 +183,12 @@ fn each_import(before: &Loaded, mut look: impl FnMut(&Object<'_>, usize, &CStr, 
     });
 }
 
-/// Stores an address where the loader may have made the pages read-only.
+/// Stores an address where the loader may have made the pages read-only. It does that last: while they can be written to, another thread is
+/// still in the `dlopen` of the object, which leads its calls here.
 fn store(object: &Object<'_>, slot: &AtomicUsize, address: usize) {
     const PAGE: usize = 4096;
     let page = ptr::from_ref(slot).addr() & !(PAGE - 1);
-    let is_read_only = object
+    let is_of_loader = object
         .parts(libc::PT_GNU_RELRO)
         .any(|(start, bytes)| (start & !(PAGE - 1)..(start + bytes) & !(PAGE - 1)).contains(&page));
     let protect = |access| {
@@ -194,12 +196,22 @@ fn store(object: &Object<'_>, slot: &AtomicUsize, address: usize) {
         // SAFETY: the page is that of the slot, and stays readable.
         unsafe { pages::mprotect(page, PAGE, access) == 0 }
     };
-    if !is_read_only {
+    if !is_of_loader {
         slot.store(address, Ordering::Relaxed);
-    } else if protect(libc::PROT_READ | libc::PROT_WRITE) {
+    } else if is_read_only(slot) && protect(libc::PROT_READ | libc::PROT_WRITE) {
         slot.store(address, Ordering::Relaxed);
         protect(libc::PROT_READ);
     }
+}
+
+/// Whether the kernel refuses to change a word: to combine it with 0 by an atomic OR ("man 2 futex", `FUTEX_WAKE_OP`).
+fn is_read_only(word: &AtomicUsize) -> bool {
+    const WAKE_OP: c_int = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+    const OR_ZERO: c_int = libc::FUTEX_OP_OR << 28;
+    let word = ptr::from_ref(word);
+    // SAFETY: the word keeps its value, and nothing waits at its address.
+    let done = unsafe { libc::syscall(libc::SYS_futex, word, WAKE_OP, 0, 0, word, OR_ZERO) };
+    done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
 /// Whether the processor checks where functions return to (Intel's manual, volume 1, 17.2).
