@@ -7,7 +7,8 @@
 //! The analysis is done in one pass together with that of the memory, and with a second one that
 //! counts the events of every kind.
 
-use memledger::{Error, Ledger, TrackingAllocator, channel, event, log, log_scope};
+use memledger::events::{channel, event, log, log_scope};
+use memledger::{Error, Ledger, TrackingAllocator};
 use memledger_analysis::Analyzer;
 use memledger_analysis::read::{DefinitionRef, EventAnalyzer, Scalar, Visitor, read};
 use std::collections::{BTreeMap, HashMap};
@@ -53,7 +54,8 @@ fn serve(till: u8) -> Vec<String> {
 }
 
 fn record(path: &Path) -> Result<(), Error> {
-    let _ledger = Ledger::builder().trace_to_file(path).channels("memory,scope,shop").start()?;
+    let _ledger =
+        Ledger::builder().trace_to_file(path).channels(["memory", "scope", "shop"]).start()?;
     for (id, name) in (0..).zip(CUSTOMERS) {
         log!(SHOP, Customer { Name: name, Id: id });
     }

@@ -22,7 +22,7 @@ group! {
 fn count_words(text: &str) -> HashMap<String, usize> {
     let middle = text.len() / 2;
     let middle = text[middle..].find(' ').map_or(text.len(), |space| middle + space);
-    let context = memledger::Context::current();
+    let context = memledger::ScopeContext::current();
     let count = |part: &str| {
         alloc_scope!("count", {
             let mut words = HashMap::new();
@@ -51,18 +51,20 @@ fn text() -> String {
 
 fn main() {
     let text = text();
-    match measure(|| count_words(&text)) {
-        Ok(measured) => println!(
+    let (words, figures) = measure(|| count_words(&text));
+    match figures {
+        Ok(figures) => println!(
             "{} words: {} allocations, {} bytes at the peak, {} bytes in the result\n",
-            measured.value.len(),
-            measured.allocations,
-            measured.peak_bytes,
-            measured.live_bytes
+            words.len(),
+            figures.allocations,
+            figures.peak_bytes,
+            figures.live_bytes
         ),
         Err(error) => println!("{error}\n"),
     }
     // A budget it cannot keep.
-    if let Err(error) = budget("count words").peak(4 << 10).live(0).try_run(|| count_words(&text)) {
+    let small = budget("count words").peak_bytes(4 << 10).live_bytes(0);
+    if let (_, Err(error)) = small.try_run(|| count_words(&text)) {
         println!("{error}");
     }
 }
@@ -74,14 +76,17 @@ mod tests {
     #[test]
     fn counting_leaves_nothing_behind_and_takes_little() {
         let text = text();
-        let words = budget("count words").peak(64 << 10).live(0).run(|| count_words(&text).len());
+        let words = budget("count words")
+            .peak_bytes(64 << 10)
+            .live_bytes(0)
+            .run(|| count_words(&text).len());
         assert_eq!(words, 50);
     }
 
     #[test]
     fn a_result_has_to_be_paid_for() {
         let text = text();
-        budget("count words").live(16 << 10).run(|| count_words(&text));
+        budget("count words").live_bytes(16 << 10).run(|| count_words(&text));
     }
 
     #[test]

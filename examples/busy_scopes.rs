@@ -1,7 +1,7 @@
 //! A program that does little but allocate: what tracking costs it is what it costs at most.
 //!
 //! ```sh
-//! MEMLEDGER_REPORT=off MEMLEDGER_FILE=busy.memledger cargo run --release --example busy_scopes -- 10
+//! MEMLEDGER_REPORT=off MEMLEDGER_TRACE=busy.memledger cargo run --release --example busy_scopes -- 10
 //! scripts/top_cost.py          # what `memledger top` costs it
 //! ```
 //! It allocates and frees as many million blocks as its argument says, in six scopes, with 20,000 of them live, and

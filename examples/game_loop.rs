@@ -6,16 +6,15 @@
 //! ```
 
 use memledger::perfetto::{Track, TrackEventConfig, process_scoped, process_track_uuid};
-use memledger::{
-    Destination, Ledger, TrackingAllocator, counter, instant, slice, state, track_event,
-};
+use memledger::perfetto::{counter, instant, slice, state, track_event};
+use memledger::{Destination, Ledger, TrackingAllocator};
 use std::sync::mpsc;
 use std::thread;
 
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system();
 
-memledger::categories! {
+memledger::perfetto::categories! {
     GAME = "game": "Frames, and what they consist of";
     PHYSICS = "game.physics": "The steps of the solver" ["slow"];
     LOADING = "loading": "Levels from the disk";

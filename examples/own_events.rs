@@ -1,13 +1,14 @@
 //! Events of a program's own: a small simulation that logs what its creatures do.
 //!
 //! ```text
-//! MEMLEDGER_TRACE=memory,scope,game MEMLEDGER_FILE=game.utrace cargo run --example own_events
+//! MEMLEDGER_CHANNELS=memory,scope,game MEMLEDGER_TRACE=game.utrace cargo run --example own_events
 //! memledger events game.utrace --filter 'Game.*'
 //! memledger report game.utrace --at 'bookmark:round 2'
 //! ```
 //! Without the first variable its channel is off, and all of the log sites cost one load each.
 
-use memledger::{Ledger, TrackingAllocator, bookmark, channel, event, log, log_scope};
+use memledger::events::{channel, event, log, log_scope};
+use memledger::{Ledger, TrackingAllocator, bookmark};
 use std::thread;
 
 #[global_allocator]

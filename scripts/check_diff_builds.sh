@@ -23,8 +23,8 @@ for level in 0 3; do
         -p memledger-examples -p memledger-benches --example diff_builds
     # Both get the same path: the program keeps it in its memory.
     cp "$target/release/examples/diff_builds" "$work/program"
-    env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on \
-        MEMLEDGER_FILE="$work/recorded.memledger" "$work/program" "$sources" >"$work/$level.txt"
+    env -u MEMLEDGER_CHANNELS -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on \
+        MEMLEDGER_TRACE="$work/recorded.memledger" "$work/program" "$sources" >"$work/$level.txt"
     "$memledger" symbolize "$work/recorded.memledger" -o "$work/$level.memledger" 2>/dev/null
 done
 cmp "$work/0.txt" "$work/3.txt"

@@ -25,7 +25,7 @@ memledger=$(realpath "$target/release/memledger")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 find "$PWD/src" -name '*.rs' | sort | sed -n 1,30p >"$folder/sources.txt"
-unset MEMLEDGER_FILE MEMLEDGER_REPORT MEMLEDGER_TRACE MEMLEDGER_STACKS
+unset MEMLEDGER_TRACE MEMLEDGER_REPORT MEMLEDGER_CHANNELS MEMLEDGER_STACKS
 
 # timed NAME COMMAND...
 TIMEFORMAT='%R'
@@ -36,7 +36,7 @@ timed() {
     printf '%-24s %8s s\n' "$name" "$seconds"
 }
 timed plain "$program" syn "$folder/sources.txt"
-timed memledger env MEMLEDGER_STACKS=1 MEMLEDGER_REPORT=off MEMLEDGER_FILE="$folder/run.memledger" \
+timed memledger env MEMLEDGER_STACKS=1 MEMLEDGER_REPORT=off MEMLEDGER_TRACE="$folder/run.memledger" \
     "$program" syn "$folder/sources.txt"
 timed heaptrack heaptrack -o "$folder/run" "$program" syn "$folder/sources.txt"
 "$memledger" export "$folder/run.memledger" --to folded --column allocated --all-frames -o "$folder/run.folded"

@@ -127,6 +127,6 @@ PYTHON
 
 for at_once in 1 8; do
     check "no recording" "$at_once" MEMLEDGER=
-    check "file and report" "$at_once" MEMLEDGER_FILE=trace.utrace MEMLEDGER_REPORT=report.json
+    check "file and report" "$at_once" MEMLEDGER_TRACE=trace.utrace MEMLEDGER_REPORT=report.json
     check "control server" "$at_once" MEMLEDGER_CONTROL=0
 done

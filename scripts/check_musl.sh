@@ -42,7 +42,7 @@ fn main() {
             drop(std::hint::black_box(vec![1_u8; size % 1000 + 1]));
         }
         std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(1_000_003)));
-        assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);
+        assert!(ledger.snapshot().unwrap().figures().live_bytes > 1_000_003);
     };
     std::thread::scope(|threads| {
         for _ in 0..4 {
@@ -68,7 +68,7 @@ for stack in unlimited 64; do
     (
         cd "$folder"
         ulimit -s "$stack"
-        MEMLEDGER_FILE=trace.utrace MEMLEDGER_REPORT=report.json MEMLEDGER_CONTROL=0 \
+        MEMLEDGER_TRACE=trace.utrace MEMLEDGER_REPORT=report.json MEMLEDGER_CONTROL=0 \
             timeout 60 "$program" 2>stderr
     ) || status=$?
     [ "$status" = 0 ] || { echo "stack $stack: status $status"; cat "$folder/stderr"; exit 1; }

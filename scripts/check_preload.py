@@ -134,11 +134,11 @@ def counted():
     the counter is the first to be called, and memledger records nothing."""
     for command in programs():
         output = program(command, LD_PRELOAD=f"{file('libcount.so')}:{LIBRARY}",
-                         MEMLEDGED_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+                         MEMLEDGED_TRACE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
         expected = [int(word) for word in open(file("count.txt")).read().split()]
         os.remove(file("count.txt"))
         ended = program(command, LD_PRELOAD=f"{LIBRARY}:{file('libcount.so')}",
-                        MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+                        MEMLEDGER_TRACE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
         require(ended.returncode == output.returncode and ended.stdout == output.stdout, command, ended.stderr)
         report = report_of(file("trace.memledger"))
         require_complete(command, ended, report)
@@ -176,7 +176,7 @@ def mapped():
     ]
     for command in programs:
         ended = program(command, LD_PRELOAD=f"{file('libcount_mapped.so')}:{LIBRARY}",
-                        MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+                        MEMLEDGER_TRACE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
         require(ended.returncode == 0, command, ended.returncode, ended.stderr)
         report = report_of(file("trace.memledger"))
         require_complete(command, ended, report)
@@ -287,7 +287,7 @@ def preload_lists():
                 continue
             for separator in ":", " ":
                 preload = separator.join([*before, LIBRARY, *after])
-                environment = {"MEMLEDGER_FILE": file("trace.memledger"), "MEMLEDGER_REPORT": "off"}
+                environment = {"MEMLEDGER_TRACE": file("trace.memledger"), "MEMLEDGER_REPORT": "off"}
                 ended = program([file("nested")], LD_PRELOAD=preload, COUNT_FILE=file("count.txt"), **environment)
                 require(ended.returncode == 0 and not ended.stderr, preload, ended)
                 report = report_of(file("trace.memledger"))

@@ -8,8 +8,7 @@
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
 #                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex
 #
-# Without arguments: some 900,000 samples, in all builds. With --short, as in CI: 20,000 in the builds that
-# differ most. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
+# Without arguments: some 900,000 samples, in all builds. With --short, as in CI: 20,000 in a release build. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
 # Works in target/stacks. Prints a table:
 #
 #   compared    samples of which both have a stack
@@ -26,7 +25,7 @@ cd "$(dirname "$0")/.."
 short=false
 wanted=" $* "
 case "${1-}" in
-    --short) short=true wanted=" release opt-level=0 " ;;
+    --short) short=true wanted=" release " ;;
     -*) echo "usage: $0 [--short | BUILD...]" >&2; exit 2 ;;
 esac
 is_wanted() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
@@ -34,7 +33,7 @@ is_wanted() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
 root=$PWD
 work=$root/target/stacks
 export CARGO_TARGET_DIR=$work CARGO_TERM_COLOR=never CARGO_PROFILE_RELEASE_DEBUG=0
-unset RUSTFLAGS MEMLEDGER_FILE MEMLEDGER_REPORT MEMLEDGER_TRACE
+unset RUSTFLAGS MEMLEDGER_TRACE MEMLEDGER_REPORT MEMLEDGER_CHANNELS
 run=$work/run
 rm -rf "$run"
 mkdir -p "$run/libraries"
@@ -53,7 +52,7 @@ compare() {
     local name=$1 limit=$2 places=$3 status=0
     shift 3
     rm -f "$run"/*.utrace "$run/samples"
-    MEMLEDGER_STACKS=1 MEMLEDGER_FILE=$run/trace.utrace MEMLEDGER_REPORT=off STACK_SAMPLES=$run/samples \
+    MEMLEDGER_STACKS=1 MEMLEDGER_TRACE=$run/trace.utrace MEMLEDGER_REPORT=off STACK_SAMPLES=$run/samples \
         STACK_SAMPLES_LIMIT=$limit STACK_SAMPLES_EVERY=${every-5} timeout 600 "$@" >"$run/stdout" 2>"$run/stderr" || status=$?
     if [ "$status" != 0 ]; then
         echo "FAILED: $name ended with status $status:" >&2

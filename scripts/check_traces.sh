@@ -56,10 +56,10 @@ sys.exit(bool(wrong))
 PYTHON
 }
 
-files="MEMLEDGER_FILE=trace.utrace MEMLEDGER_REPORT=report.json"
+files="MEMLEDGER_TRACE=trace.utrace MEMLEDGER_REPORT=report.json"
 # shellcheck disable=SC2086  # two variables
 {
-    play no_event "without variables nothing happens" $files MEMLEDGER_TRACE=scope
+    play no_event "without variables nothing happens" $files MEMLEDGER_CHANNELS=scope
     play one_thread "without variables nothing happens" $files
     play eight_threads "eight threads agree with the report to the byte" TEST_OPERATIONS=1000000
     play short_threads "thousands of short threads have ids of their own and bounded memory" \

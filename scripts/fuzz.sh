@@ -4,7 +4,7 @@
 # Needs a C++ compiler; works on a stable toolchain.
 #
 #     scripts/fuzz.sh [SECONDS [TARGET...]]     10 seconds and all targets by default
-#     scripts/fuzz.sh short [TARGET...]         as CI does: from the seeds alone, a fixed number of
+#     scripts/fuzz.sh short [TARGET...]         from the seeds alone, a fixed number of
 #                                               inputs, a fixed seed: the same ones until the code changes
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"

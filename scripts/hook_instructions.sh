@@ -78,7 +78,7 @@ fn main() {
     };
     let ledger = ledger.trace_to_file("/dev/null").start().unwrap();
     counted_pairs(&ALLOC);
-    ledger.update();
+    ledger.collect();
     assert_eq!(ledger.stats().lost_events, 0);
 }
 END

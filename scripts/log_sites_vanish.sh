@@ -35,8 +35,8 @@ cat >"$folder/src/main.rs" <<'RUST'
 
 #[cfg(feature = "log")]
 mod events {
-    memledger::channel! { pub(crate) GAME = "Game"; pub(crate) NETWORK = "Network" [ReadOnly]; }
-    memledger::event! {
+    memledger::events::channel! { pub(crate) GAME = "Game"; pub(crate) NETWORK = "Network" [ReadOnly]; }
+    memledger::events::event! {
         /// A creature appeared.
         pub(crate) Spawned = "Game"."Spawned" {
             /// Its number.
@@ -53,8 +53,8 @@ mod events {
 fn work(number: u32, name: &str) -> Result<u32, std::num::ParseIntError> {
     use events::{GAME, Kind, Moved, NETWORK, Spawned};
     let only_logged = [number as f32; 2];
-    memledger::log!(GAME, Kind { Name: "goblin", Id: 1 });
-    memledger::log!(GAME | NETWORK, Spawned {
+    memledger::events::log!(GAME, Kind { Name: "goblin", Id: 1 });
+    memledger::events::log!(GAME | NETWORK, Spawned {
         Id: name.parse()?,
         Position: &only_logged,
         Name: &format!("{name} {}", evaluated()),
@@ -62,8 +62,8 @@ fn work(number: u32, name: &str) -> Result<u32, std::num::ParseIntError> {
         Where: &raw const number,
         Kind: 1,
     });
-    memledger::log_scope!(GAME, Moved { Id: evaluated() });
-    memledger::log_scope!(timed: GAME, Moved { Id: evaluated() }, { Ok(number + 1) }).inspect(|_| {
+    memledger::events::log_scope!(GAME, Moved { Id: evaluated() });
+    memledger::events::log_scope!(timed: GAME, Moved { Id: evaluated() }, { Ok(number + 1) }).inspect(|_| {
         memledger::bookmark!("at {number} and {}", evaluated());
     })
 }
@@ -72,6 +72,10 @@ fn work(number: u32, name: &str) -> Result<u32, std::num::ParseIntError> {
 fn evaluated() -> u32 {
     panic!("an argument was evaluated");
 }
+
+// The crate has one static, which says that the program contains it.
+#[cfg(not(feature = "log"))]
+use memledger as _;
 
 #[cfg(not(feature = "log"))]
 #[inline(never)]

@@ -86,7 +86,7 @@ def main():
         subprocess.run(["cargo", "build", "--quiet", "--release", "--workspace", "--bin", "memledger"], check=True, cwd=ROOT)
         memledger = f"{ROOT}/target/release/memledger"
     with tempfile.TemporaryDirectory() as folder:
-        recorded = {"LD_PRELOAD": library, "MEMLEDGER_FILE": f"{folder}/trace.memledger", "MEMLEDGER_REPORT": "off"}
+        recorded = {"LD_PRELOAD": library, "MEMLEDGER_TRACE": f"{folder}/trace.memledger", "MEMLEDGER_REPORT": "off"}
         run = [memledger, "run", "--report", "off", "--preload", library, "--"]
         ways = {"alone": ({}, []), "recorded": (recorded, []), "memledger run": ({}, run)}
         if not short:

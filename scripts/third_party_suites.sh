@@ -28,7 +28,7 @@ work=$root/target/suites
 export CARGO_TERM_COLOR=never CARGO_TARGET_DIR=$work/build
 # A lint of theirs must not stop the build over our line.
 export RUSTFLAGS="--cap-lints warn"
-unset MEMLEDGER_FILE MEMLEDGER_REPORT MEMLEDGER_TRACE
+unset MEMLEDGER_TRACE MEMLEDGER_REPORT MEMLEDGER_CHANNELS
 line='#[cfg(test)] #[global_allocator] static __MEMLEDGER: memledger::TrackingAllocator = memledger::TrackingAllocator::system();'
 failures=0
 
@@ -61,7 +61,7 @@ run_all() {
         [ -e "$out/$binary.log" ] && binary=$binary-2
         status=0
         if [ "$mode" = traced ]; then
-            CARGO_MANIFEST_DIR=$PWD MEMLEDGER_FILE=$out/$binary-%p.utrace \
+            CARGO_MANIFEST_DIR=$PWD MEMLEDGER_TRACE=$out/$binary-%p.utrace \
                 MEMLEDGER_REPORT=$out/$binary-%p.json \
                 "$path" --color never </dev/null >"$out/$binary.log" 2>"$out/$binary.err" || status=$?
             cat "$out"/*.utrace 2>/dev/null | wc -c >"$out/$binary.bytes"

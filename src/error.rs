@@ -57,6 +57,8 @@ pub enum Error {
     /// These permissions are not in the range 0o600 to 0o777, in which the owner can read and write
     /// the file.
     InvalidFileMode(u32),
+    /// This is no percentage of a limit: 1 to 100 are.
+    InvalidLimit(u8),
     /// Call stacks cannot be taken in this way; the text says which ways are allowed.
     InvalidStacks(String),
     /// No format of a report has the extension of this file name; the text lists the formats.
@@ -70,6 +72,8 @@ pub enum Error {
 
     /// Memory can be tracked on 64-bit Linux only.
     UnsupportedPlatform,
+    /// memledger was compiled without its feature `enable`.
+    FeatureOff,
     /// Call stacks can be taken on x86-64 Linux only.
     StacksUnsupported,
     /// A [`Ledger`](crate::Ledger) is already running in this process.
@@ -141,20 +145,12 @@ pub enum Error {
     NoAnswer(String),
     /// A control server or a store refuses a request; the text contains the reason.
     Refused(String),
-
-    /// The memory that some code of the program allocates could not be measured.
-    Unmeasured(Unmeasured),
-    /// Some code of the program has exceeded its [`Budget`](crate::Budget); the text says by how
-    /// much, and which owners hold the most. Only this error has several lines.
-    OverBudget(String),
 }
 
-#[cfg(tracking)]
-impl Error {
-    /// A copy that shares no memory with this error. A copied I/O error has the code, or
-    /// the kind and the sentence if there is no code. Long, because it has one arm for each
-    /// variant.
-    pub(crate) fn duplicate(&self) -> Self {
+/// The copy shares no memory with this error. That of an I/O error has its code, or its kind and sentence if there is no code.
+impl Clone for Error {
+    // Long, because it has one arm for each variant.
+    fn clone(&self) -> Self {
         let io = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
@@ -170,12 +166,14 @@ impl Error {
             Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
             Self::TooManyChannels(name) => Self::TooManyChannels(name),
             Self::InvalidFileMode(mode) => Self::InvalidFileMode(*mode),
+            Self::InvalidLimit(percent) => Self::InvalidLimit(*percent),
             Self::InvalidStacks(what) => Self::InvalidStacks(what.clone()),
             Self::StacksUnsupported => Self::StacksUnsupported,
             Self::UnknownReportFormat(text) => Self::UnknownReportFormat(text.clone()),
             Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
             Self::TokenRequired(address) => Self::TokenRequired(address.clone()),
             Self::UnsupportedPlatform => Self::UnsupportedPlatform,
+            Self::FeatureOff => Self::FeatureOff,
             Self::AlreadyStarted => Self::AlreadyStarted,
             Self::MeasurementRunning => Self::MeasurementRunning,
             Self::ForkedChild => Self::ForkedChild,
@@ -201,8 +199,6 @@ impl Error {
             }
             Self::NoAnswer(what) => Self::NoAnswer(what.clone()),
             Self::Refused(what) => Self::Refused(what.clone()),
-            Self::Unmeasured(why) => Self::Unmeasured(why.duplicate()),
-            Self::OverBudget(what) => Self::OverBudget(what.clone()),
         }
     }
 }
@@ -218,12 +214,14 @@ impl std::fmt::Debug for Error {
             Self::ReadOnlyChannel(_) => "ReadOnlyChannel",
             Self::TooManyChannels(_) => "TooManyChannels",
             Self::InvalidFileMode(_) => "InvalidFileMode",
+            Self::InvalidLimit(_) => "InvalidLimit",
             Self::InvalidStacks(_) => "InvalidStacks",
             Self::StacksUnsupported => "StacksUnsupported",
             Self::UnknownReportFormat(_) => "UnknownReportFormat",
             Self::InvalidToken(_) => "InvalidToken",
             Self::TokenRequired(_) => "TokenRequired",
             Self::UnsupportedPlatform => "UnsupportedPlatform",
+            Self::FeatureOff => "FeatureOff",
             Self::AlreadyStarted => "AlreadyStarted",
             Self::MeasurementRunning => "MeasurementRunning",
             Self::ForkedChild => "ForkedChild",
@@ -241,8 +239,6 @@ impl std::fmt::Debug for Error {
             Self::Unreachable { .. } => "Unreachable",
             Self::NoAnswer(_) => "NoAnswer",
             Self::Refused(_) => "Refused",
-            Self::Unmeasured(_) => "Unmeasured",
-            Self::OverBudget(_) => "OverBudget",
         };
         write!(f, "{variant}: {self}")
     }
@@ -257,7 +253,7 @@ impl std::fmt::Display for Error {
             }
             Self::ReadOnlyChannel(name) => write!(
                 f,
-                "the channel {name} is read-only: it can be enabled where recording starts only, by MEMLEDGER_TRACE, -trace= or LedgerBuilder::channels"
+                "the channel {name} is read-only: it can be enabled where recording starts only, by MEMLEDGER_CHANNELS, -trace= or LedgerBuilder::channels"
             ),
             Self::TooManyChannels(name) => write!(
                 f,
@@ -267,11 +263,18 @@ impl std::fmt::Display for Error {
                 f,
                 "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
             ),
+            Self::InvalidLimit(percent) => write!(
+                f,
+                "the black box cannot be at {percent} % of the limit of the control group: 1 to 100 are allowed"
+            ),
             Self::TokenRequired(address) => write!(
                 f,
                 "the control server does not listen on {address}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
             ),
             Self::UnsupportedPlatform => f.write_str("memory can be tracked on 64-bit Linux only"),
+            Self::FeatureOff => {
+                f.write_str("nothing is recorded: memledger was compiled without its feature `enable`")
+            }
             Self::StacksUnsupported => f.write_str(
                 "call stacks can be taken on x86-64 Linux only; all else is recorded without them",
             ),
@@ -317,7 +320,6 @@ impl std::fmt::Display for Error {
             }
             Self::ControlEnded(source) => write!(f, "the control server ends: {source}"),
             Self::Unreachable { what, source } => write!(f, "{what}: {source}"),
-            Self::Unmeasured(why) => write!(f, "memory could not be measured: {why}"),
             Self::InvalidAddress(what)
             | Self::UnknownReportFormat(what)
             | Self::InvalidChannels(what)
@@ -328,8 +330,7 @@ impl std::fmt::Display for Error {
             | Self::OutOfMemory(what)
             | Self::Internal(what)
             | Self::NoAnswer(what)
-            | Self::Refused(what)
-            | Self::OverBudget(what) => f.write_str(what),
+            | Self::Refused(what) => f.write_str(what),
         }
     }
 }
@@ -342,7 +343,6 @@ impl std::error::Error for Error {
             | Self::Listen { source, .. }
             | Self::ControlEnded(source)
             | Self::Unreachable { source, .. } => Some(source),
-            Self::Unmeasured(Unmeasured::NotStarted(error)) => Some(error),
             _ => None,
         }
     }

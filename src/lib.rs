@@ -33,15 +33,15 @@
 //! # The parts
 //! - **Recording**: [`TrackingAllocator`] is the allocator, [`Ledger`] starts and ends a recording
 //!   and reports. With the allocator linked, `MEMLEDGER_REPORT=stderr` or
-//!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
+//!   `MEMLEDGER_TRACE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. [`TaggedVec`],
-//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow. [`Context`]
+//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow. [`ScopeContext`]
 //!   and [`spawn`] carry both to other threads; [`AllocScope`] gives both to futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
 //!   [`measure`] gives the figures.
-//! - **Events of your own**: [`event!`] declares a type of events, [`channel!`] declares a set of
-//!   types that are turned on and off together, [`log!`] and [`log_scope!`] write events,
+//! - **Events of your own** ([`events`]): [`event!`](events::event) declares a type of events, [`channel!`](events::channel)
+//!   a set of types that are turned on and off together, [`log!`](events::log) and [`log_scope!`](events::log_scope) write events,
 //!   [`bookmark!`] names a moment.
 //! - **The figures**: [`analysis`], the crate `memledger-analysis`, reads a stream and rebuilds live
 //!   blocks, peaks and totals from it, in the traced process and from a file alike; a program that
@@ -73,7 +73,11 @@
 //! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
 //! `#[cfg_attr(miri, ignore)]`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::unwrap_used)]
+
+/// Whether this build can record: it has the feature `enable`, and is for 64-bit Linux and not for Miri.
+pub const ENABLED: bool = cfg!(tracking);
 
 #[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]
 mod alloc;
@@ -125,16 +129,15 @@ pub use containers::{
     TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque,
 };
 pub use error::{Error, Unmeasured};
-pub use events::LogScope;
-pub use events::channel::Channel;
 #[cfg(c_identity)]
 #[doc(hidden)]
 pub use ledger::recording::c_identity as __c_identity;
 pub use ledger::{
-    Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
-    OnFull, ReportTo, Snapshot, Stacks, Stats, Worker, without_threads,
+    Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, Ledger,
+    LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats, Worker,
+    without_threads,
 };
-pub use measure::{Budget, Measured, budget, measure};
+pub use measure::{Budget, BudgetError, budget, measure};
 #[cfg(feature = "enable")]
 #[doc(no_inline)]
 pub use memledger_analysis as analysis;
@@ -151,8 +154,8 @@ pub mod __start {
 pub use platform::os::next_signals::{
     exit_after_report as __exit_after_report, shown as __signals,
 };
-#[doc(hidden)]
-pub use scopes::NameOf;
 #[cfg(feature = "tracing")]
 pub use scopes::ScopeLayer;
-pub use scopes::{AllocScope, Context, Group, Name, ScopeGuard, Scoped, Tag, spawn, tagged};
+pub use scopes::{AllocScope, Group, Name, ScopeContext, ScopeGuard, Scoped, Tag, spawn, tagged};
+#[doc(hidden)]
+pub use scopes::{NameOf, literal_name as __literal_name};

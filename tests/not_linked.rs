@@ -1,7 +1,8 @@
 //! A program whose global allocator is not the tracker gets one sentence that says so.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
-use memledger::{Error, Ledger, ReportTo, budget, channel, event, log, measure};
+use memledger::events::{channel, event, log};
+use memledger::{Ledger, ReportTo, Unmeasured, budget, measure};
 use memledger_analysis::read::{self, Event, Visitor};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +33,7 @@ fn main() {
         }
         Ok("log") => {
             let trace = std::env::var("TEST_REPORT").unwrap();
-            let ledger = Ledger::builder().trace_to_file(trace).channels("memory,game");
+            let ledger = Ledger::builder().trace_to_file(trace).channels(["memory", "game"]);
             let ledger = ledger.start().unwrap();
             let log = || (0..1000).for_each(|number| log!(GAME, Number { Number: number }));
             let threads = [std::thread::spawn(log), std::thread::spawn(log)];
@@ -42,19 +43,19 @@ fn main() {
         Ok("nothing") => {}
         Ok("measure") => {
             let mut times = 0;
-            let error = measure(|| times += 1).unwrap_err();
-            assert!(matches!(error, Error::Unmeasured(_)), "{error}");
+            let error = measure(|| times += 1).1.unwrap_err();
+            assert!(matches!(error, Unmeasured::NotGlobalAllocator), "{error}");
             assert!(
                 error.to_string().contains("is not this program's global allocator"),
                 "{error}"
             );
-            let refused = std::panic::catch_unwind(|| budget("any").peak(1 << 40).run(|| ()));
+            let refused = std::panic::catch_unwind(|| budget("any").peak_bytes(1 << 40).run(|| ()));
             let text = refused.unwrap_err().downcast::<String>().unwrap();
             assert!(text.contains("#[global_allocator] static ALLOC"), "{text}");
             // Beside a ledger, too.
             let report = ReportTo::file(std::env::var("TEST_REPORT").unwrap());
             let _ledger = Ledger::builder().report_on_exit(report).start().unwrap();
-            assert!(measure(|| times += 1).is_err());
+            assert!(measure(|| times += 1).1.is_err());
             assert_eq!(times, 2);
         }
         _ => test(),

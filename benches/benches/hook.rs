@@ -3,7 +3,9 @@
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
-use memledger::{AllocScope, Context, Ledger, ScopeLayer, Stacks, TrackingAllocator, alloc_scope};
+use memledger::{
+    AllocScope, Ledger, ScopeContext, ScopeLayer, Stacks, TrackingAllocator, alloc_scope,
+};
 use memledger_benches::analyze;
 use memledger_benches::bursts::{BURST, Lane, THREADS, Team, compare, compare_loads, named};
 use memledger_benches::peers::compare_peers;
@@ -159,7 +161,7 @@ fn scopes(c: &mut Criterion) {
             });
         });
     });
-    let context = alloc_scope!("from elsewhere", { Context::current() });
+    let context = alloc_scope!("from elsewhere", { ScopeContext::current() });
     timed("enter and leave a context", &nothing, &|_, _, n| {
         (0..n).for_each(|_| context.run(|| black_box(())));
     });

@@ -2,7 +2,8 @@
 //! drained. CPU time over bursts that fit the buffers.
 
 use criterion::{Criterion, Throughput, criterion_group};
-use memledger::{Ledger, channel, event, log, log_scope};
+use memledger::Ledger;
+use memledger::events::{channel, event, log, log_scope};
 use memledger_benches::bursts::{BURST, Lane, Team, compare, named};
 use memledger_benches::recording::{Mode, Recording};
 use memledger_benches::targets::{Figures, is_test};
@@ -23,7 +24,7 @@ event! {
 }
 
 fn sites(c: &mut Criterion) {
-    let builder = Ledger::builder().channels("memory,scope,BenchOn");
+    let builder = Ledger::builder().channels(["memory", "scope", "BenchOn"]);
     let recording = Recording::start(Mode::NULL, builder);
     let mut figures = Figures::default();
     let mut group = c.benchmark_group("log");

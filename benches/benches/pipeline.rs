@@ -31,23 +31,23 @@ fn worker(c: &mut Criterion) {
         let recording = Recording::start(mode, Ledger::builder().worker(Worker::Manual));
         let ledger = &recording.ledger;
         let mut churn = Churn::new(1, BURST);
-        churn.fill(&ALLOC, &|| ledger.update());
+        churn.fill(&ALLOC, &|| ledger.collect());
         let mut times = Vec::new();
         group.bench_function(format!("churn/{}", mode.name.replace("/dev/", "")), |b| {
             b.iter_custom(|bursts| {
                 (0..bursts).fold(Duration::ZERO, |total, _| {
                     alloc_scope!("measured", { churn.run(&ALLOC, BURST) });
                     let start = thread_time();
-                    ledger.update();
+                    ledger.collect();
                     let time = thread_time() - start;
                     times.push(time.as_nanos() as f64 / (2 * BURST) as f64);
                     total + time
                 })
             });
             // Criterion's next work allocates too, and no worker collects it.
-            ledger.update();
+            ledger.collect();
         });
-        let calls = churn.clear(&ALLOC, &|| ledger.update());
+        let calls = churn.clear(&ALLOC, &|| ledger.collect());
         recording.finish(calls);
         times.sort_by(f64::total_cmp);
         let Some(median) = times.get(times.len() / 2) else { continue };
@@ -73,16 +73,16 @@ fn live_blocks(_: &mut Criterion) {
     const BLOCKS: usize = 1_000_000;
     let recording = Recording::start(Mode::REPORT, Ledger::builder().worker(Worker::Manual));
     let ledger = &recording.ledger;
-    ledger.update();
+    ledger.collect();
     let before = ledger.recent_stats();
     let mut churn = Churn::of(BLOCKS);
-    churn.fill(&ALLOC, &|| ledger.update());
-    ledger.update();
+    churn.fill(&ALLOC, &|| ledger.collect());
+    ledger.collect();
     let after = ledger.recent_stats();
     let ledger_bytes = |stats: memledger::Stats| stats.overhead_bytes - stats.buffer_bytes;
     let bytes = (ledger_bytes(after) - ledger_bytes(before)) as f64 / BLOCKS as f64;
     println!("worker/memory: {bytes:.1} bytes of ledger for each of {BLOCKS} live blocks");
-    let calls = churn.clear(&ALLOC, &|| ledger.update());
+    let calls = churn.clear(&ALLOC, &|| ledger.collect());
     recording.finish(calls);
     let mut figures = Figures::default();
     figures.note("ledger/bytes", bytes);
@@ -114,7 +114,7 @@ fn at_path(path: u64, depth: u32, body: &mut dyn FnMut()) {
 fn a_trace(end: &str, stacks: Stacks) -> Vec<u8> {
     let path = folder().join(format!("bench-{}-read.{end}", std::process::id()));
     let builder = Ledger::builder().stacks(stacks).trace_to_file(&path);
-    let mut ledger = builder.start().expect("a ledger starts");
+    let ledger = builder.start().expect("a ledger starts");
     let depth = if stacks == Stacks::Off { 0 } else { 11 };
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -137,7 +137,7 @@ fn a_trace(end: &str, stacks: Stacks) -> Vec<u8> {
             });
         }
     });
-    ledger.finish();
+    let _ = ledger.finish();
     let account = analyze::in_child(&path).expect("a trace that can be read");
     assert_eq!(account.problems, [""; 0]);
     let bytes = std::fs::read(&path).expect("a trace was written");

@@ -20,7 +20,7 @@ const MODES: [(&str, &str, &[Variable]); 5] = [
     ("report", LINKED, &[REPORT]),
     ("compact file + report", LINKED, &[FILE, REPORT]),
 ];
-const FILE: Variable = ("MEMLEDGER_FILE", "trace.memledger");
+const FILE: Variable = ("MEMLEDGER_TRACE", "trace.memledger");
 const REPORT: Variable = ("MEMLEDGER_REPORT", "report.json");
 
 fn start(c: &mut Criterion) {

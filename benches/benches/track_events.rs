@@ -3,20 +3,22 @@
 
 use criterion::{Criterion, Throughput, criterion_group};
 use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
-use memledger::{Destination, DestinationHandle, Ledger, counter, slice, track_event};
+use memledger::perfetto::{counter, slice, track_event};
+use memledger::{Destination, DestinationHandle, Ledger};
 use memledger_benches::bursts::{BURST, Lane, Team, compare, named};
 use memledger_benches::recording::{Mode, Recording};
 use memledger_benches::targets::{Figures, is_test};
 use std::hint::black_box;
 use std::time::Duration;
 
-memledger::categories! {
+memledger::perfetto::categories! {
     ON = "bench";
     OFF = "off";
 }
 
 fn events(c: &mut Criterion) {
-    let recording = Recording::start(Mode::NOTHING, Ledger::builder().channels("memory,scope"));
+    let recording =
+        Recording::start(Mode::NOTHING, Ledger::builder().channels(["memory", "scope"]));
     let folder = tempfile();
     let session = |name: &str| {
         let config = TrackEventConfig::default().enable("bench");

@@ -75,7 +75,7 @@ fn compact_is_supported() -> bool {
                 let file = format!("-tracefile={}", path.display());
                 let flags = [file, "-tracereport=off".to_owned()];
                 let (ledger, _) = Ledger::from_args(flags.map(Into::into));
-                ledger.problems().iter().all(|problem| !problem.contains("compact"))
+                ledger.problems().iter().all(|problem| !problem.to_string().contains("compact"))
             }
         };
         let _ = fs::remove_file(path);
@@ -143,7 +143,7 @@ impl Recording {
 
     /// Ends it, and checks it against what the loads did. Stops the bench if an event was lost,
     /// came twice or was made up: its figures would be of something else.
-    pub fn finish(mut self, calls: Calls) -> Recorded {
+    pub fn finish(self, calls: Calls) -> Recorded {
         let check = |account: &Account, whose: &str| {
             assert_eq!(account.problems, [""; 0], "{whose}, {}", self.mode.name);
             let measured = (account.measured_allocations, account.measured_frees);
@@ -163,7 +163,7 @@ impl Recording {
             account.problems.retain(|problem| problem != "the report is not complete");
             check(&account, "the report");
         }
-        self.ledger.finish();
+        let _ = self.ledger.finish();
         let mut recorded = Recorded::default();
         if self.mode.file.is_some() && !self.mode.null {
             recorded.file_bytes = fs::metadata(&self.trace).map(|file| file.len()).ok();

@@ -2,7 +2,7 @@
 //!
 //!     cargo run -p memledger-runtime-examples --example rayon
 
-use memledger::{Context, Ledger, TrackingAllocator, alloc_scope};
+use memledger::{Ledger, ScopeContext, TrackingAllocator, alloc_scope};
 use rayon::prelude::*;
 
 #[global_allocator]
@@ -13,7 +13,7 @@ fn main() {
 
     let thumbnails: Vec<Vec<u8>> = alloc_scope!("thumbnails", {
         // The pool's threads know nothing of this one. What they need is copied into every job.
-        let context = Context::current();
+        let context = ScopeContext::current();
         (0..200_usize)
             .into_par_iter()
             .map(|picture| {
@@ -27,7 +27,7 @@ fn main() {
 
     // The same for `join`, `scope` and `spawn`: one `run` in each closure.
     let (left, right) = thumbnails.split_at(100);
-    let context = alloc_scope!("checksums", { Context::current() });
+    let context = alloc_scope!("checksums", { ScopeContext::current() });
     let checksum =
         |part: &[Vec<u8>]| part.iter().map(|one| vec![one.len() as u64]).collect::<Vec<_>>();
     let sums = rayon::join(|| context.run(|| checksum(left)), || context.run(|| checksum(right)));

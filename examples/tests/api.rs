@@ -2,14 +2,17 @@
 //! (`--no-default-features` has no tracker); `tests/layers` checks that no function is left out.
 
 use memledger::events::{AnsiText, WideText};
+use memledger::events::{Channel, LogScope, log, log_scope};
 use memledger::{
-    AllocScope, Channel, Context, Destination, DestinationState, Error, Ledger, LogScope, Measured,
-    Name, OnFull, ReportTo, ScopeGuard, Snapshot, Stacks, Stats, TaggedBTreeMap, TaggedBTreeSet,
-    TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
-    TaggedVecDeque, TrackingAllocator, Worker, alloc_scope, bookmark, budget, group, log,
-    log_scope, measure, spawn, tag, tagged, without_threads,
+    AllocScope, Budget, BudgetError, Destination, DestinationHandle, DestinationState,
+    DestinationStatus, Error, Figures, Group, Ledger, LedgerBuilder, Limit, Name, OnFull, Problem,
+    ProblemKind, ReportTo, ScopeContext, ScopeGuard, Scoped, Snapshot, Stacks, Stats, Tag,
+    TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
+    TaggedString, TaggedVec, TaggedVecDeque, TrackingAllocator, Unmeasured, Worker, alloc_scope,
+    bookmark, budget, group, measure, spawn, tag, tagged, without_threads,
 };
 use std::alloc::System;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -26,9 +29,9 @@ const TRACKED: bool = cfg!(all(
 ));
 
 group! { OUTER = "Outer"; INNER = "Inner" in OUTER; }
-memledger::channel! { FIRST = "ApiFirst"; SECOND = "ApiSecond" [ReadOnly]; }
-memledger::channel_presets! { "api" = "default,ApiFirst"; }
-memledger::event! {
+memledger::events::channel! { FIRST = "ApiFirst"; SECOND = "ApiSecond" [ReadOnly]; }
+memledger::events::channel_presets! { "api" = "default,ApiFirst"; }
+memledger::events::event! {
     Kind = "Api"."Kind" [Important, NoSync] { Name: AnsiString, Id: DefinitionId<u8> }
     Happened = "Api"."Happened" {
         A: u8, B: u16, C: u32, D: u64, E: i8, F: i16, G: i32, H: i64, I: f32, J: f64, K: bool, Where: Pointer,
@@ -56,8 +59,9 @@ fn scopes_groups_and_tags() {
     let _statement = ScopeGuard::enter("statement");
     drop(ScopeGuard::enter_group(&OUTER, "grouped"));
     alloc_scope!("until the end");
-    let context =
-        alloc_scope!("block", { alloc_scope!(group: INNER, "expression", Context::current()) });
+    let context = alloc_scope!("block", {
+        alloc_scope!(group: INNER, "expression", ScopeContext::current())
+    });
     drop(context.enter());
     assert_eq!(context.run(|| tagged(own, || vec![1])), [1]);
     assert_eq!(spawn(|| 2).join().unwrap(), 2);
@@ -146,45 +150,51 @@ fn events() -> Result<(), Error> {
     });
     assert_eq!(evaluated, if TRACKED { 2 } else { 0 });
     drop(LogScope::closed());
-    Channel::switch("ApiFirst", false)
+    Channel::set_enabled_by_name("ApiFirst", false)
 }
 
 #[test]
 fn a_ledger_and_measurements() -> Result<(), Error> {
-    let measured: Result<Measured<_>, _> = measure(|| vec![0_u8; 100]);
+    let (kept, measured): (Vec<u8>, Result<Figures, Unmeasured>) = measure(|| vec![0_u8; 100]);
     assert_eq!(
         measured.map(|of| (of.allocations, of.live_bytes)).ok(),
         TRACKED.then_some((1, 100))
     );
-    let unlimited =
-        budget("all").peak(u64::MAX).live(0).allocated(100).allocations(1).reallocations(0);
-    assert_eq!(unlimited.try_run(|| drop(vec![0_u8; 100])).is_ok(), TRACKED);
-    assert_eq!(std::panic::catch_unwind(|| budget("nothing").live(0).run(|| ())).is_ok(), TRACKED);
+    drop(kept);
+    let exact: Budget = budget("all").peak_bytes(100).live_bytes(0).allocated_bytes(100);
+    let exact = exact.live_blocks(0).allocations(1).frees(1).reallocations(0);
+    assert_eq!(exact.try_run(|| drop(vec![0_u8; 100])).1.is_ok(), TRACKED);
+    let (_, checked): (_, Result<Figures, BudgetError>) = exact.try_run(|| vec![0_u8; 100]);
+    assert_eq!(matches!(checked, Err(BudgetError::Over { .. })), TRACKED);
+    assert_eq!(
+        std::panic::catch_unwind(|| budget("nothing").live_bytes(0).run(|| ())).is_ok(),
+        TRACKED
+    );
 
     let folder = std::env::temp_dir().join(format!("memledger-api-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let stopped = Ledger::builder()
         .report_on_exit(ReportTo::stderr())
         .trace_to_host("127.0.0.1")
-        .report_on_signals()
-        .watch()
+        .report_on_signals(true)
+        .watch(true)
         .control("no address")
         .start();
     assert_eq!(stopped.is_err(), TRACKED, "a setting that is not allowed");
-    let mut ledger = Ledger::builder()
-        .report_on_exit(ReportTo::file(folder.join("report.txt")).verbose().largest_live(3))
+    let ledger = Ledger::builder()
+        .report_on_exit(ReportTo::file(folder.join("report.txt")).verbose(true).largest_live(3))
         .trace_to(Destination::file(folder.join("run.utrace")))
         .trace_to_file(folder.join("run.utrace"))
-        .limit(u64::MAX)
+        .black_box_at(memledger::Limit::Bytes(u64::MAX))
         .rss_interval(Duration::ZERO)
         .analyze_in_process(true)
         .control("0")
         .control_token("token")
         .control_folder(&folder)
-        .control_host("localhost")
+        .control_hosts(["localhost"])
         .follow_forks(false)
         .file_mode(0o600)
-        .channels("api")
+        .channels(["api"])
         .stacks(Stacks::Off)
         .stack_frames(16)
         .worker(Worker::Manual)
@@ -192,7 +202,7 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
         .on_full(OnFull::Drop)
         .start()?;
     let held = std::hint::black_box(vec![0_u8; 100]);
-    ledger.update();
+    ledger.collect();
     ledger.flush();
     let more = ledger.trace_to_file(folder.join("more.utrace"))?;
     ledger.trace_to(Destination::host("127.0.0.1:1"))?.stop();
@@ -216,18 +226,22 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
     );
     let snapshot: Option<Snapshot> = ledger.snapshot();
     assert_eq!(
-        snapshot.map(|of| of.live_bytes() > 0 && of.live_blocks() > 0 && of.peak_bytes() > 0),
+        snapshot
+            .map(|of| of.figures())
+            .map(|of| of.live_bytes > 0 && of.live_blocks > 0 && of.peak_bytes > 0),
         TRACKED.then_some(true)
     );
     assert_eq!(without_threads(|| 4), 4);
     drop(held);
-    ledger.finish();
+    assert_eq!(Ledger::current().is_some(), TRACKED);
+    let told = ledger.problems();
+    let problems: Vec<Problem> = ledger.finish().err().unwrap_or_default();
+    assert!(told.iter().all(|problem| problems.contains(problem)));
     assert_eq!(folder.join("report.txt").exists(), TRACKED);
-    assert!(
-        ledger.problems().iter().all(|problem| problem.contains("127.0.0.1:1")),
-        "{:?}",
-        ledger.problems()
-    );
+    let is_expected = |problem: &Problem| {
+        problem.kind() == ProblemKind::Output && problem.to_string().contains("127.0.0.1:1")
+    };
+    assert!(problems.iter().all(is_expected), "{problems:?}");
 
     let (again, rest) = Ledger::from_args(["-tracereport=off".into(), "file".into()]);
     assert_eq!(rest.last().expect("an argument"), "file");
@@ -235,4 +249,21 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
     drop(Ledger::from_env());
     std::fs::remove_dir_all(folder).expect("the folder");
     Ok(())
+}
+
+#[test]
+fn public_types_have_the_same_auto_traits() {
+    fn all<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe>() {}
+    fn of_guards<T: Unpin + UnwindSafe + RefUnwindSafe>() {}
+    // An I/O error is not safe across a panic.
+    fn of_errors<T: Send + Sync + Unpin>() {}
+    all::<(AnsiText<'_>, WideText<'_>, Budget, &Channel, ScopeContext, Destination)>();
+    all::<(DestinationHandle, DestinationState, DestinationStatus, Figures, &Group, Ledger)>();
+    all::<(Limit, Name, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats, Tag)>();
+    all::<(Scoped<std::future::Ready<()>>, TrackingAllocator, Worker)>();
+    all::<(TaggedBox<u8>, TaggedString, TaggedVec<u8>, TaggedVecDeque<u8>, TaggedBinaryHeap<u8>)>();
+    all::<(TaggedBTreeMap<u8, u8>, TaggedBTreeSet<u8>)>();
+    all::<(TaggedHashMap<u8, u8>, TaggedHashSet<u8>)>();
+    of_guards::<(LogScope, ScopeGuard)>();
+    of_errors::<(BudgetError, Error, LedgerBuilder, Unmeasured)>();
 }

@@ -14,13 +14,13 @@ if [ -z "${memledger:-}" ] || [ -z "${traces:-}" ]; then
     record() {
         local name=$1 stacks=$2
         shift 2
-        env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off \
-            MEMLEDGER_STACKS="$stacks" MEMLEDGER_FILE="$traces/$name.memledger" "$@" >/dev/null
+        env -u MEMLEDGER_CHANNELS -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off \
+            MEMLEDGER_STACKS="$stacks" MEMLEDGER_TRACE="$traces/$name.memledger" "$@" >/dev/null
     }
-    record stacks on "$examples/parse_sources" crates/analysis/src/dump
-    record no-stacks off "$examples/parse_sources" crates/analysis/src/dump
+    record stacks on "$examples/parse_sources" src/events
+    record no-stacks off "$examples/parse_sources" src/events
     record names on "$examples/containers"
-    record sampled sample:4KiB "$examples/parse_sources" crates/analysis/src/dump
+    record sampled sample:4KiB "$examples/parse_sources" src/events
     # Its end is missing.
     head -c $(($(stat -c %s "$traces/stacks.memledger") * 2 / 3)) "$traces/stacks.memledger" >"$traces/cut.memledger"
 fi

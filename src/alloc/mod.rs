@@ -16,7 +16,6 @@ mod c_threads;
 pub(crate) mod events;
 pub(crate) mod hook;
 pub(crate) mod linked;
-#[cfg(other_allocators)]
 pub(crate) mod others;
 #[cfg(c_malloc)]
 mod own_blocks;

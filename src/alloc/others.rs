@@ -1,9 +1,11 @@
-//! Allocators that the program has beside that of the C library, as events: what they allocate is in no other event, or they have tables
-//! that are in none.
+//! What the program has beside the tracker and the C library's allocator, as events: allocators, whose blocks are in no other event or
+//! which have tables that are in none, and other copies of this crate.
 
 #[cfg(redirects)]
 use super::redirected;
+#[cfg(other_allocators)]
 use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
+use crate::scopes::copies;
 use crate::trace::worker::{EventProvider, Importants};
 use memledger_format::encode::Declaration;
 use memledger_format::schema::{
@@ -11,8 +13,8 @@ use memledger_format::schema::{
     IMPORTANT, NO_SYNC, untracked,
 };
 
-/// Blocks of the program are not recorded: a [reason](memledger_format::schema::untracked), the function that
-/// allocates them, and the file that has it.
+/// Blocks or scopes of the program are not recorded: a [reason](memledger_format::schema::untracked), the function that
+/// allocates them, and the file that has it. For scopes, the version of the copy that has them, and that of this one.
 static UNTRACKED: Declaration = Declaration {
     uid: 46,
     logger: "Memledger",
@@ -23,15 +25,15 @@ static UNTRACKED: Declaration = Declaration {
 
 static TYPES: &[&Declaration] = &[&UNTRACKED];
 
-/// Looks for such allocators when a recording begins. Later it adds those in libraries that the program opens.
-pub(crate) struct OtherAllocators {
+/// Looks for them when a recording begins. Later it adds allocators in libraries that the program opens.
+pub(crate) struct Others {
     announced: bool,
     /// How many of [`redirected::Outcome::allocators`] were announced.
     #[cfg(redirects)]
     later: usize,
 }
 
-impl OtherAllocators {
+impl Others {
     pub(crate) fn new() -> Self {
         Self {
             announced: false,
@@ -60,7 +62,7 @@ impl OtherAllocators {
     }
 }
 
-impl EventProvider for OtherAllocators {
+impl EventProvider for Others {
     fn types(&self) -> &'static [&'static Declaration] {
         TYPES
     }
@@ -74,6 +76,8 @@ impl EventProvider for OtherAllocators {
         if std::mem::replace(&mut self.announced, true) {
             return;
         }
+        copies::others().iter().for_each(|version| add(untracked::SCOPES, version, copies::OWN));
+        #[cfg(other_allocators)]
         for found in other_allocators::find() {
             let reason = match found.allocator {
                 _ if is_redirected(&found) => untracked::RECORDED,
@@ -98,7 +102,7 @@ fn is_redirected(found: &Found) -> bool {
     })
 }
 
-#[cfg(not(redirects))]
+#[cfg(all(other_allocators, not(redirects)))]
 fn is_redirected(_: &Found) -> bool {
     false
 }

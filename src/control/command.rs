@@ -28,7 +28,7 @@ pub enum Command {
     /// Asks what is recorded, where it goes, and what was lost.
     Status,
     /// Turns channels on or off.
-    ToggleChannels {
+    SetChannels {
         /// Their names.
         names: Vec<String>,
         /// Whether they are turned on.
@@ -79,7 +79,7 @@ pub enum Command {
 impl Command {
     /// Turns the channels with these names on or off.
     pub fn channels(names: impl IntoIterator<Item = impl Into<String>>, enable: bool) -> Self {
-        Self::ToggleChannels { names: names.into_iter().map(Into::into).collect(), enable }
+        Self::SetChannels { names: names.into_iter().map(Into::into).collect(), enable }
     }
 
     /// Sends the whole trace to a recorder.
@@ -246,7 +246,7 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status => f.write_str("Status"),
-            Self::ToggleChannels { names, enable } => {
+            Self::SetChannels { names, enable } => {
                 write!(f, "ToggleChannels {} {}", names.join(","), u8::from(*enable))
             }
             Self::SendTo(host) => write!(f, "SendTo {host}"),

@@ -13,23 +13,7 @@ const WITHOUT_CODE: &str = "a reason without a code";
 
 fn one_of_each() -> Vec<Error> {
     let (path, waited) = (PathBuf::from("no/such.txt"), Duration::from_secs(5));
-    let unmeasured = [
-        Unmeasured::NotGlobalAllocator,
-        Unmeasured::FeatureOff,
-        Unmeasured::NotStarted(Box::new(Error::ControlEnded(source()))),
-        Unmeasured::ChannelOff("memory"),
-        Unmeasured::ChannelTurnedOff("scope"),
-        Unmeasured::EventsLost(7),
-        Unmeasured::RecordingEnded,
-        Unmeasured::Forked,
-        Unmeasured::LeftScope,
-        Unmeasured::TableFull(7),
-        Unmeasured::WorkerStuck(waited),
-        Unmeasured::NotCollected(waited),
-        Unmeasured::NoLimit("small"),
-        Unmeasured::TrackerCode,
-    ];
-    let mut all = vec![
+    vec![
         Error::File { path: path.clone(), action: "open", source: source() },
         Error::InvalidAddress(text()),
         Error::InvalidChannels(text()),
@@ -37,12 +21,14 @@ fn one_of_each() -> Vec<Error> {
         Error::ReadOnlyChannel("Assets"),
         Error::TooManyChannels("Assets"),
         Error::InvalidFileMode(0o1600),
+        Error::InvalidLimit(101),
         Error::InvalidStacks(text()),
         Error::StacksUnsupported,
         Error::UnknownReportFormat(text()),
         Error::InvalidToken(text()),
         Error::TokenRequired(text()),
         Error::UnsupportedPlatform,
+        Error::FeatureOff,
         Error::AlreadyStarted,
         Error::MeasurementRunning,
         Error::ForkedChild,
@@ -58,17 +44,44 @@ fn one_of_each() -> Vec<Error> {
         Error::Unreachable { what: text(), source: source() },
         Error::NoAnswer(text()),
         Error::Refused(text()),
-        Error::OverBudget(text()),
-    ];
-    all.extend(unmeasured.map(Error::Unmeasured));
-    all
+    ]
+}
+
+fn one_of_each_unmeasured() -> [Unmeasured; 13] {
+    let waited = Duration::from_secs(5);
+    [
+        Unmeasured::NotGlobalAllocator,
+        Unmeasured::NotStarted(Box::new(Error::ControlEnded(source()))),
+        Unmeasured::ChannelOff("memory"),
+        Unmeasured::ChannelTurnedOff("scope"),
+        Unmeasured::EventsLost(7),
+        Unmeasured::RecordingEnded,
+        Unmeasured::Forked,
+        Unmeasured::LeftScope,
+        Unmeasured::TableFull(7),
+        Unmeasured::WorkerStuck(waited),
+        Unmeasured::NotCollected(waited),
+        Unmeasured::NoLimit("small"),
+        Unmeasured::TrackerCode,
+    ]
+}
+
+#[test]
+fn what_is_not_measured_has_a_sentence_for_each_reason() {
+    let all = one_of_each_unmeasured();
+    let sentences: std::collections::BTreeSet<_> = all.iter().map(|why| why.to_string()).collect();
+    assert_eq!(sentences.len(), all.len());
+    for why in &all {
+        assert_eq!(why.clone().to_string(), why.to_string());
+        assert!(why.to_string().starts_with("memory could not be measured: "));
+    }
 }
 
 #[test]
 fn a_copy_is_the_same_variant_with_the_same_sentence_and_source() {
     let all = one_of_each();
     for error in &all {
-        let copy = error.duplicate();
+        let copy = error.clone();
         assert_eq!(format!("{error:?}"), format!("{copy:?}"));
         let source = |error: &Error| std::error::Error::source(error).map(ToString::to_string);
         assert_eq!(source(error), source(&copy), "{error:?}");

@@ -1,19 +1,18 @@
 //! Why a measurement has no figures.
 
 use super::Error;
-use std::fmt::{Display, Formatter, Result};
+use std::fmt::{Debug, Display, Formatter, Result};
 use std::time::Duration;
 
 /// The sentence for a program that does not use the tracker, and what to do about it.
 pub(crate) const NOT_LINKED: &str = "memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();";
 
 /// Why [`measure`](crate::measure) or a [`Budget`](crate::Budget) has no exact figures.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Unmeasured {
     /// [`TrackingAllocator`](crate::TrackingAllocator) is not the program's global allocator.
     NotGlobalAllocator,
-    /// memledger was compiled without its feature `enable`.
-    FeatureOff,
     /// No recording could be started.
     NotStarted(Box<Error>),
     /// The ledger that is running does not record this channel, `memory` or `scope`.
@@ -41,34 +40,27 @@ pub enum Unmeasured {
     TrackerCode,
 }
 
-#[cfg(tracking)]
-impl Unmeasured {
-    /// A copy that shares no memory with this value.
-    pub(super) fn duplicate(&self) -> Self {
+/// The same sentence as [`Display`], which `unwrap` prints.
+impl Debug for Unmeasured {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Unmeasured {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotGlobalAllocator => Self::NotGlobalAllocator,
-            Self::FeatureOff => Self::FeatureOff,
-            Self::NotStarted(error) => Self::NotStarted(Box::new(error.duplicate())),
-            Self::ChannelOff(channel) => Self::ChannelOff(channel),
-            Self::ChannelTurnedOff(channel) => Self::ChannelTurnedOff(channel),
-            Self::EventsLost(events) => Self::EventsLost(*events),
-            Self::RecordingEnded => Self::RecordingEnded,
-            Self::Forked => Self::Forked,
-            Self::LeftScope => Self::LeftScope,
-            Self::TableFull(size) => Self::TableFull(*size),
-            Self::WorkerStuck(waited) => Self::WorkerStuck(*waited),
-            Self::NotCollected(waited) => Self::NotCollected(*waited),
-            Self::NoLimit(budget) => Self::NoLimit(budget),
-            Self::TrackerCode => Self::TrackerCode,
+            Self::NotStarted(error) => std::error::Error::source(&**error),
+            _ => None,
         }
     }
 }
 
 impl Display for Unmeasured {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str("memory could not be measured: ")?;
         match self {
             Self::NotGlobalAllocator => f.write_str(NOT_LINKED),
-            Self::FeatureOff => f.write_str("memledger was compiled without its feature `enable`"),
             Self::NotStarted(error) => write!(f, "{error}"),
             Self::ChannelOff("memory") => f.write_str(
                 "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)",

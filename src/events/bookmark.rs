@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// On by default, because a program sets few bookmarks, and sets each of them deliberately.
 pub(crate) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
-crate::event! {
+crate::events::event! {
     BookmarkSpec = "Misc"."BookmarkSpec" [Important, NoSync] {
         BookmarkPoint: u64,
         Line: i32,
@@ -47,7 +47,7 @@ impl BookmarkSite {
         // same time may log its event before the description.
         if !self.known.swap(true, Ordering::Relaxed) {
             let (line, file) = (self.line as i32, self.file);
-            crate::log!(
+            crate::events::log!(
                 BOOKMARK,
                 BookmarkSpec {
                     BookmarkPoint: point,
@@ -58,7 +58,7 @@ impl BookmarkSite {
             );
         }
         let arguments = untracked(|| arguments(&text));
-        crate::log!(
+        crate::events::log!(
             BOOKMARK,
             Bookmark {
                 Cycle: clock::now_since_start(),

@@ -1,10 +1,16 @@
 //! `event!` declares an event type: a struct that is borrowed while it is logged.
 
 use super::field::Kind;
+use memledger_format::arrays;
+use memledger_format::schema::{FieldType, IMPORTANT, NO_SYNC};
 
-/// An event type of the program. [`event!`](crate::event) implements it.
+/// An event type of the program. [`event!`](crate::events::event) implements it.
 #[doc(hidden)]
 pub trait Loggable: Copy {
+    /// This type with the lifetime `'static`. It is the type parameter of a log site.
+    type Static: Loggable;
+    const FLAGS: u8;
+
     /// An event whose fields are zero or empty.
     fn empty() -> Self;
 }
@@ -16,10 +22,50 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
     K::empty()
 }
 
-/// Declares event types, for [`log!`](crate::log).
+/// Panics if the stream cannot represent the event type with these flags and fields. Of each field:
+/// its name, its type, and whether it is a `DefinitionId`.
+#[doc(hidden)]
+pub const fn check_event(logger: &str, event: &str, flags: u8, fields: &[(&str, FieldType, bool)]) {
+    assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");
+    assert!(logger.len() < 256 && event.len() < 256, "a name has 255 bytes at most");
+    assert!(fields.len() < 256, "an event type has 255 fields at most");
+    assert!(
+        flags & IMPORTANT == 0 || flags & NO_SYNC != 0,
+        "an important event is not synchronised: write [Important, NoSync]"
+    );
+    let mut record = 6 + logger.len() + event.len();
+    let mut index = 0;
+    while index < fields.len() {
+        let (name, field_type, is_definition_id) = fields[index];
+        assert!(name.len() < 256, "a name has 255 bytes at most");
+        record += 8 + name.len();
+        assert!(
+            !field_type.is_array() || index <= arrays::MAX_INDEX,
+            "arrays and strings must be among the first 32 fields"
+        );
+        index += 1;
+        assert!(
+            !is_definition_id || index == fields.len(),
+            "the id of a definition must be its last field"
+        );
+    }
+    assert!(record <= u16::MAX as usize, "the names of an event type have too many bytes");
+}
+
+/// Compiles only for the type of a field.
+#[doc(hidden)]
+pub const fn check_kind<K: Kind + ?Sized>() {}
+
+/// Panics if an event with these flags cannot begin a scope.
+#[doc(hidden)]
+pub const fn check_scope(flags: u8) {
+    assert!(flags & IMPORTANT == 0, "an important event cannot begin a scope");
+}
+
+/// Declares event types, for [`log!`](crate::events::log).
 ///
 /// ```
-/// memledger::event! {
+/// memledger::events::event! {
 ///     /// A creature appeared.
 ///     pub Spawned = "Game"."Spawned" {
 ///         Id: u32,
@@ -34,10 +80,10 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 ///     /// A creature moved. Ordered within its thread only, which makes it cheaper.
 ///     pub Moved = "Game"."Moved" [NoSync] { Id: u32, Kind: Reference<Kind> }
 /// }
-/// memledger::channel! { pub GAME = "Game"; }
+/// memledger::events::channel! { pub GAME = "Game"; }
 ///
-/// memledger::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
-/// memledger::log!(GAME, Moved { Id: 7 });
+/// memledger::events::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
+/// memledger::events::log!(GAME, Moved { Id: 7 });
 /// ```
 /// Each event type is a Rust type with the given visibility, attributes and name; it is imported
 /// like any other type. The two names in quotes, of at most 255 bytes each, are those of the logger
@@ -59,12 +105,14 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 /// | `Reference<Other>` | such an integer, of an event of that type | the integer |
 ///
 /// Fields that a log site omits are zero or empty. An event type has at most 255 fields, with
-/// arrays and strings among the first 32; a type that the stream cannot represent does not compile.
+/// arrays and strings among the first 32; a type that the stream cannot represent does not compile, with the feature
+/// `enable` and without it.
 /// A program can use 4096 types; a type that is logged on two sets of channels counts twice.
 ///
 /// Without the feature `enable` only the types remain, which take no space.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! event {
+macro_rules! __events_event {
     ($(
         $(#[$attribute:meta])*
         $visibility:vis $name:ident = $logger:literal . $event:literal
@@ -92,9 +140,13 @@ macro_rules! event {
             $($crate::__setter! { $visibility $field 'event $kind $(< $($parameter)::+ >)? })*
         }
 
+        $($crate::__check_kind! { $kind $kind })*
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
         impl<'event> $crate::events::Loggable for $name<'event> {
+            type Static = $name<'static>;
+            const FLAGS: u8 = 0 $($(| $crate::__flag!($flag))*)?;
+
             #[inline(always)]
             fn empty() -> Self {
                 Self {
@@ -108,11 +160,40 @@ macro_rules! event {
             }
         }
 
+        const _: () = $crate::events::check_event(
+            $logger,
+            $event,
+            <$name<'static> as $crate::events::Loggable>::FLAGS,
+            &[$((
+                ::core::stringify!($field),
+                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::events::Kind>::TYPE,
+                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::events::Kind>
+                    ::IS_DEFINITION_ID,
+            )),*],
+        );
         $crate::__wire_event! {
-            $name $logger $event [ $($($flag)*)? ]
+            $name $logger $event
             $( $field: ($kind $(< $($parameter)::+ >)?) )*
         }
     )* };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __flag {
+    (NoSync) => {
+        $crate::__format::schema::NO_SYNC
+    };
+    (Important) => {
+        $crate::__format::schema::IMPORTANT
+    };
+    ($unknown:ident) => {
+        ::core::compile_error!(::core::concat!(
+            "`",
+            ::core::stringify!($unknown),
+            "` is no flag of an event type: the flags are `NoSync` and `Important`"
+        ))
+    };
 }
 
 /// The type of a field, from its declaration.
@@ -122,12 +203,36 @@ macro_rules! __kind {
     (AnsiString) => { $crate::events::AnsiString };
     (WideString) => { $crate::events::WideString };
     (Pointer) => { $crate::events::Pointer };
-    ([Pointer]) => { [$crate::events::Pointer] };
     (DefinitionId < $id:ident >) => { $crate::events::DefinitionId<$id> };
     (Reference < $($target:ident)::+ >) => {
         $crate::events::Reference<$($target)::+<'static>>
     };
-    ($number:tt) => { $number };
+    ([ $($element:tt)+ ]) => { [$crate::__kind!($($element)+)] };
+    // A field cannot have these types: another one, so that `__check_kind!` has the only error.
+    (String) => { u64 }; (str) => { u64 }; (usize) => { u64 };
+    ($($number:tt)+) => { $($number)+ };
+}
+
+/// Of a type that is often taken for one of a field, written twice: an error at the second.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __check_kind {
+    (@ $kind:tt) => {
+        const _: () = $crate::events::check_kind::<$kind>();
+    };
+    ([ $first:tt ] [ $second:tt ]) => {
+        $crate::__check_kind! { $first $second }
+    };
+    (String $kind:tt) => {
+        $crate::__check_kind! { @ $kind }
+    };
+    (str $kind:tt) => {
+        $crate::__check_kind! { @ $kind }
+    };
+    (usize $kind:tt) => {
+        $crate::__check_kind! { @ $kind }
+    };
+    ($kind:tt $same:tt) => {};
 }
 
 /// Sets the value of a field.

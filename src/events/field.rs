@@ -1,5 +1,6 @@
 //! The types of the fields of events, and their values at log sites.
 
+use memledger_format::schema::FieldType;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -36,7 +37,7 @@ pub struct DefinitionId<T>(PhantomData<T>);
 /// are written unchanged, so `text.as_bytes()` writes UTF-8, which our reader decodes.
 #[derive(Clone, Copy, Debug)]
 pub enum AnsiText<'a> {
-    /// WireKind unchanged.
+    /// Written unchanged.
     Bytes(&'a [u8]),
     /// Cut to seven bits for each UTF-16 unit.
     Text(&'a str),
@@ -47,9 +48,9 @@ pub enum AnsiText<'a> {
 /// The value of a [`WideString`] field.
 #[derive(Clone, Copy, Debug)]
 pub enum WideText<'a> {
-    /// WireKind as UTF-16.
+    /// Written as UTF-16.
     Text(&'a str),
-    /// WireKind unchanged. A reader replaces units that it cannot decode.
+    /// Written unchanged. A reader replaces units that it cannot decode.
     Wide(&'a [u16]),
 }
 
@@ -106,19 +107,32 @@ use sealed::Sealed;
 /// struct Strange;
 /// impl memledger::events::Kind for Strange {
 ///     type Value<'a> = u64;
+///     const TYPE: memledger::__format::schema::FieldType = memledger::__format::schema::FieldType::U64;
 ///     fn empty<'a>() -> u64 { 0 }
 /// }
 /// ```
 #[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the type of a field of an event",
+    label = "not the type of a field",
+    note = "for text write `WideString` or `AnsiString`, for `usize` `u64`, for an address `Pointer`, for a `Vec<T>` `[T]`",
+    note = "the others are numbers of 8 to 64 bits, `bool`, slices of these, `DefinitionId<u32>` and `Reference<Event>`"
+)]
 pub trait Kind: Sealed {
     /// The value at a log site.
     type Value<'a>: Copy;
+    const TYPE: FieldType;
+    const IS_DEFINITION_ID: bool = false;
 
     fn empty<'a>() -> Self::Value<'a>;
 }
 
 /// An event type that others can refer to.
 #[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "no event can refer to `{Self}`",
+    note = "give it a last field of the type `DefinitionId<u32>`"
+)]
 pub trait Definition {
     /// The integer that identifies its events.
     type Id: Kind;
@@ -126,10 +140,12 @@ pub trait Definition {
 
 /// Implements the trait for numbers, and for arrays of them, by the type of their values.
 macro_rules! numbers {
-    ($($kind:ident: $value:ident)*) => { $(
+    ($($kind:ident: $value:ident $name:ident $array:ident)*) => { $(
         impl Sealed for $kind {}
+        #[diagnostic::do_not_recommend]
         impl Kind for $kind {
             type Value<'a> = $value;
+            const TYPE: FieldType = FieldType::$name;
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
                 <$value>::default()
@@ -137,8 +153,10 @@ macro_rules! numbers {
         }
 
         impl Sealed for [$kind] {}
+        #[diagnostic::do_not_recommend]
         impl Kind for [$kind] {
             type Value<'a> = &'a [$value];
+            const TYPE: FieldType = FieldType::$array;
             #[inline(always)]
             fn empty<'a>() -> Self::Value<'a> {
                 &[]
@@ -147,13 +165,15 @@ macro_rules! numbers {
     )* };
 }
 numbers! {
-    u8: u8  u16: u16  u32: u32  u64: u64  i8: i8  i16: i16  i32: i32  i64: i64  f32: f32  f64: f64  bool: bool
-    Pointer: u64
+    u8: u8 U8 U8Array  u16: u16 U16 U16Array  u32: u32 U32 U32Array  u64: u64 U64 U64Array
+    i8: i8 I8 I8Array  i16: i16 I16 I16Array  i32: i32 I32 I32Array  i64: i64 I64 I64Array
+    f32: f32 F32 F32Array  f64: f64 F64 F64Array  bool: bool U8 U8Array  Pointer: u64 U64 U64Array
 }
 
 impl Sealed for AnsiString {}
 impl Kind for AnsiString {
     type Value<'a> = AnsiText<'a>;
+    const TYPE: FieldType = FieldType::AnsiString;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         AnsiText::Bytes(&[])
@@ -163,6 +183,7 @@ impl Kind for AnsiString {
 impl Sealed for WideString {}
 impl Kind for WideString {
     type Value<'a> = WideText<'a>;
+    const TYPE: FieldType = FieldType::WideString;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         WideText::Text("")
@@ -172,6 +193,7 @@ impl Kind for WideString {
 impl<E: Definition> Sealed for Reference<E> {}
 impl<E: Definition> Kind for Reference<E> {
     type Value<'a> = <E::Id as Kind>::Value<'a>;
+    const TYPE: FieldType = <E::Id as Kind>::TYPE;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         E::Id::empty()
@@ -180,6 +202,10 @@ impl<E: Definition> Kind for Reference<E> {
 
 /// Integers that can identify events.
 #[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot identify events",
+    note = "write `u8`, `u16`, `u32` or `u64`"
+)]
 pub trait Id: Kind {}
 impl Id for u8 {}
 impl Id for u16 {}
@@ -189,6 +215,8 @@ impl Id for u64 {}
 impl<T: Id> Sealed for DefinitionId<T> {}
 impl<T: Id> Kind for DefinitionId<T> {
     type Value<'a> = T::Value<'a>;
+    const TYPE: FieldType = T::TYPE;
+    const IS_DEFINITION_ID: bool = true;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
         T::empty()

@@ -1,16 +1,16 @@
 //! Events that the program declares and logs.
 //!
 //! ```
-//! memledger::channel! { pub GAME = "Game"; }
-//! memledger::event! { pub Spawned = "Game"."Spawned" { Id: u32, Name: WideString } }
+//! memledger::events::channel! { pub GAME = "Game"; }
+//! memledger::events::event! { pub Spawned = "Game"."Spawned" { Id: u32, Name: WideString } }
 //!
-//! GAME.set_enabled(true)?; // or MEMLEDGER_TRACE=memory,scope,game
-//! memledger::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
+//! GAME.set_enabled(true)?; // or MEMLEDGER_CHANNELS=memory,scope,game
+//! memledger::events::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`event!`](crate::event) declares event types. [`channel!`](crate::channel) declares channels,
-//! the sets of events that are turned on and off together. [`log!`](crate::log) and
-//! [`log_scope!`](crate::log_scope) write an event; [`bookmark!`](crate::bookmark) names a moment.
+//! [`event!`](crate::events::event) declares event types. [`channel!`](crate::events::channel) declares channels,
+//! the sets of events that are turned on and off together. [`log!`](crate::events::log) and
+//! [`log_scope!`](crate::events::log_scope) write an event; [`bookmark!`](crate::bookmark) names a moment.
 //! The guide is [`docs/events.md`].
 //!
 //! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
@@ -27,22 +27,28 @@ mod write;
 
 #[doc(hidden)]
 pub use crate::trace::write::declared;
+#[doc(inline)]
+pub use crate::{
+    __events_channel as channel, __events_channel_presets as channel_presets,
+    __events_event as event, __events_log as log, __events_log_scope as log_scope,
+};
 #[doc(hidden)]
 pub use bookmark::BookmarkSite;
+pub use channel::Channel;
 #[doc(hidden)]
 pub use channel::ChannelPreset;
 #[doc(hidden)]
-pub use declare::{Loggable, empty};
+pub use declare::{Loggable, check_event, check_kind, check_scope, empty};
 pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
 #[doc(hidden)]
 pub use field::{Definition, Kind};
 #[doc(hidden)]
-pub use log::LogSite;
+pub use log::{IS_WRITTEN, LogSite};
 pub use site::LogScope;
 #[doc(hidden)]
 pub use site::are_enabled;
 #[doc(hidden)]
-pub use wire::{Cons, WireDefinition, WireEvent, WireKind, field};
+pub use wire::{Plain, WireDefinition, WireEvent, WireKind, field};
 
 use crate::events::channel::ChannelAnnouncer;
 use crate::trace::worker::{EventProvider, Importants};

@@ -1,4 +1,4 @@
-//! The bytes of events in the stream: how each kind of field is written, and what [`event!`](crate::event) adds to a
+//! The bytes of events in the stream: how each kind of field is written, and what [`event!`](crate::events::event) adds to a
 //! type so that it can be logged.
 
 use super::declare::Loggable;
@@ -8,7 +8,6 @@ use super::field::{
 };
 use crate::trace::write::declared::{Declared, DeclaredField, Family, Logged};
 use memledger_format::arrays::Aux;
-use memledger_format::schema::FieldType;
 
 /// Values whose bytes in memory are the bytes in the stream.
 ///
@@ -16,22 +15,14 @@ use memledger_format::schema::FieldType;
 /// Every byte is initialised: there is no padding.
 #[expect(unsafe_code, reason = "says that a type has no padding")]
 #[doc(hidden)]
-pub unsafe trait Plain: Copy + 'static {}
-
-/// Two values without padding between them.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, packed)]
-#[doc(hidden)]
-pub struct Cons<A: Plain, B: Plain>(pub A, pub B);
+pub unsafe trait Plain: 'static {}
 
 #[expect(unsafe_code, reason = "says that types have no padding")]
 mod plain {
-    use super::{Cons, Plain};
+    use super::Plain;
 
     // SAFETY: it has no bytes.
     unsafe impl Plain for () {}
-    // SAFETY: it is packed, and neither part has padding.
-    unsafe impl<A: Plain, B: Plain> Plain for Cons<A, B> {}
 
     macro_rules! plain {
         ($($number:ty)*) => { $(
@@ -53,7 +44,7 @@ pub(crate) use plain::bytes_of;
 pub trait WireKind: Kind {
     /// The part of the value that is written to the fixed part of the event.
     type Fixed: Plain;
-    const TYPE: FieldType;
+    const FAMILY: Family = Family::Regular;
 
     fn fixed(value: Self::Value<'_>) -> Self::Fixed;
 
@@ -66,15 +57,14 @@ pub trait WireKind: Kind {
 
 /// The field `name` of kind `K`.
 #[doc(hidden)]
-pub const fn field<K: WireKind + ?Sized>(name: &'static str, family: Family) -> DeclaredField {
-    DeclaredField { name, field_type: K::TYPE, family }
+pub const fn field<K: WireKind + ?Sized>(name: &'static str) -> DeclaredField {
+    DeclaredField { name, field_type: K::TYPE, family: K::FAMILY }
 }
 
 macro_rules! numbers {
-    ($($kind:ident: $value:ident $name:ident $array:ident)*) => { $(
+    ($($kind:ident: $value:ident)*) => { $(
         impl WireKind for $kind {
             type Fixed = $value;
-            const TYPE: FieldType = FieldType::$name;
             #[inline(always)]
             fn fixed(value: $value) -> $value {
                 value
@@ -83,7 +73,6 @@ macro_rules! numbers {
 
         impl WireKind for [$kind] {
             type Fixed = ();
-            const TYPE: FieldType = FieldType::$array;
             #[inline(always)]
             fn fixed(_: &[$value]) {}
             #[inline(always)]
@@ -94,14 +83,12 @@ macro_rules! numbers {
     )* };
 }
 numbers! {
-    u8: u8 U8 U8Array  u16: u16 U16 U16Array  u32: u32 U32 U32Array  u64: u64 U64 U64Array
-    i8: i8 I8 I8Array  i16: i16 I16 I16Array  i32: i32 I32 I32Array  i64: i64 I64 I64Array
-    f32: f32 F32 F32Array  f64: f64 F64 F64Array  bool: bool U8 U8Array  Pointer: u64 U64 U64Array
+    u8: u8  u16: u16  u32: u32  u64: u64  i8: i8  i16: i16  i32: i32  i64: i64  f32: f32  f64: f64  bool: bool
+    Pointer: u64
 }
 
 impl WireKind for AnsiString {
     type Fixed = ();
-    const TYPE: FieldType = FieldType::AnsiString;
     #[inline(always)]
     fn fixed(_: AnsiText<'_>) {}
     #[inline(always)]
@@ -116,7 +103,6 @@ impl WireKind for AnsiString {
 
 impl WireKind for WideString {
     type Fixed = ();
-    const TYPE: FieldType = FieldType::WideString;
     #[inline(always)]
     fn fixed(_: WideText<'_>) {}
     #[inline(always)]
@@ -128,9 +114,9 @@ impl WireKind for WideString {
     }
 }
 
-impl<E: Definition<Id: WireKind>> WireKind for Reference<E> {
+impl<E: WireDefinition<Id: WireKind>> WireKind for Reference<E> {
     type Fixed = <E::Id as WireKind>::Fixed;
-    const TYPE: FieldType = <E::Id as WireKind>::TYPE;
+    const FAMILY: Family = Family::Reference(E::definition);
     #[inline(always)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed {
         E::Id::fixed(value)
@@ -139,7 +125,7 @@ impl<E: Definition<Id: WireKind>> WireKind for Reference<E> {
 
 impl<T: Id + WireKind> WireKind for DefinitionId<T> {
     type Fixed = T::Fixed;
-    const TYPE: FieldType = T::TYPE;
+    const FAMILY: Family = Family::DefinitionId;
     #[inline(always)]
     fn fixed(value: Self::Value<'_>) -> Self::Fixed {
         T::fixed(value)
@@ -152,7 +138,7 @@ pub trait WireDefinition: Definition {
     fn definition() -> &'static Logged;
 }
 
-/// An event type that can be written. [`event!`](crate::event) implements it.
+/// An event type that can be written. [`event!`](crate::events::event) implements it.
 ///
 /// # Safety
 /// The bytes of `fixed` and `with_aux` must have the layout that `declared` describes: its flags,
@@ -165,12 +151,12 @@ pub trait WireDefinition: Definition {
 /// #[derive(Clone, Copy)]
 /// struct Strange;
 /// impl memledger::events::Loggable for Strange {
+/// #   type Static = Self;
+/// #   const FLAGS: u8 = 0;
 ///     fn empty() -> Self { Self }
 /// }
 /// impl memledger::events::WireEvent for Strange {
-/// #   type Static = Self;
 /// #   type Fixed = u64;
-/// #   const FLAGS: u8 = 0;
 /// #   const HAS_AUX: bool = false;
 ///     fn declared() -> &'static Declared {
 ///         static TYPE: Declared = Declared::new("Logger", "Strange", 0, &[]);
@@ -186,11 +172,8 @@ pub trait WireDefinition: Definition {
 #[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
 pub unsafe trait WireEvent: Loggable {
-    /// This type with the lifetime `'static`. It is the type parameter of a log site.
-    type Static: WireEvent;
     /// The fixed part of an event, whose bytes are those in the stream.
     type Fixed: Plain;
-    const FLAGS: u8;
     const HAS_AUX: bool;
 
     fn declared() -> &'static Declared;
@@ -225,17 +208,23 @@ macro_rules! __wire_definition {
 #[macro_export]
 macro_rules! __wire_event {
     (
-        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
+        $name:ident $logger:literal $event:literal
         $( $field:ident: ($($kind:tt)+) )*
-    ) => {
+    ) => { const _: () = {
+        #[allow(non_snake_case, dead_code)]
+        #[repr(C, packed)]
+        pub struct __Fixed {
+            $($field: <$crate::__kind!($($kind)+) as $crate::events::WireKind>::Fixed,)*
+        }
+        // SAFETY: it is packed, and no field has padding.
+        unsafe impl $crate::events::Plain for __Fixed {}
+
         // SAFETY: the declaration and the bytes are made from the same list of fields, and each
         // field has a kind of known size.
         unsafe impl<'event> $crate::events::WireEvent for $name<'event> {
-            type Static = $name<'static>;
-            type Fixed = $crate::__fixed_type!($(($($kind)+))*);
-            const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
+            type Fixed = __Fixed;
             const HAS_AUX: bool = false $(
-                || <$crate::__kind!($($kind)+) as $crate::events::WireKind>::TYPE.is_array()
+                || <$crate::__kind!($($kind)+) as $crate::events::Kind>::TYPE.is_array()
             )*;
 
             fn declared() -> &'static $crate::events::declared::Declared {
@@ -243,11 +232,10 @@ macro_rules! __wire_event {
                     $crate::events::declared::Declared::new(
                         $logger,
                         $event,
-                        0 $(| $crate::__flag!($flag))*,
+                        <$name<'static> as $crate::events::Loggable>::FLAGS,
                         &[$(
                             $crate::events::field::<$crate::__kind!($($kind)+)>(
                                 ::core::stringify!($field),
-                                $crate::__family!($($kind)+),
                             )
                         ),*],
                     );
@@ -256,7 +244,11 @@ macro_rules! __wire_event {
 
             #[inline(always)]
             fn fixed(&self) -> Self::Fixed {
-                $crate::__fixed_value!(self $($field ($($kind)+))*)
+                __Fixed {
+                    $($field: <$crate::__kind!($($kind)+) as $crate::events::WireKind>::fixed(
+                        self.$field,
+                    ),)*
+                }
             }
 
             #[inline]
@@ -269,52 +261,5 @@ macro_rules! __wire_event {
                 ),*])
             }
         }
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __flag {
-    (NoSync) => {
-        $crate::__format::schema::NO_SYNC
-    };
-    (Important) => {
-        $crate::__format::schema::IMPORTANT
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __family {
-    (DefinitionId $($rest:tt)*) => { $crate::events::declared::Family::DefinitionId };
-    (Reference < $($target:ident)::+ >) => {
-        $crate::events::declared::Family::Reference(
-            <$($target)::+<'static> as $crate::events::WireDefinition>::definition,
-        )
-    };
-    ($($other:tt)+) => { $crate::events::declared::Family::Regular };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __fixed_type {
-    () => { () };
-    (($($kind:tt)+) $($rest:tt)*) => {
-        $crate::events::Cons<
-            <$crate::__kind!($($kind)+) as $crate::events::WireKind>::Fixed,
-            $crate::__fixed_type!($($rest)*),
-        >
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __fixed_value {
-    ($event:ident) => { () };
-    ($event:ident $field:ident ($($kind:tt)+) $($rest:tt)*) => {
-        $crate::events::Cons(
-            <$crate::__kind!($($kind)+) as $crate::events::WireKind>::fixed($event.$field),
-            $crate::__fixed_value!($event $($rest)*),
-        )
-    };
+    }; };
 }

@@ -102,7 +102,6 @@ pub(super) fn enter<E: WireEvent>(
     event: E,
     timed: bool,
 ) -> Option<OpenedScope> {
-    const { assert!(!E::IMPORTANT, "an important event cannot begin a scope") };
     let scope = if timed { ScopeStart::Timed } else { ScopeStart::Plain };
     with_record(logged, event, |record| program::enter_scope(record, scope))
 }

@@ -15,15 +15,17 @@ use std::time::Duration;
 /// use memledger::{Ledger, ReportTo};
 /// # let folder = std::env::temp_dir();
 ///
-/// let mut ledger = Ledger::builder()
+/// let ledger = Ledger::builder()
 ///     .trace_to_file(folder.join("run-%p.utrace"))
 ///     .report_on_exit(ReportTo::file(folder.join("report.json")))
 ///     .start()?;
 /// // ... the program ...
-/// ledger.finish();
+/// if let Err(problems) = ledger.finish() {
+///     eprintln!("{problems:?}");
+/// }
 /// # Ok::<(), memledger::Error>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "nothing is recorded until `start`"]
 pub struct LedgerBuilder {
     config: Config,
@@ -74,13 +76,13 @@ impl LedgerBuilder {
     /// ```
     /// use memledger::{Ledger, ReportTo};
     ///
-    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).report_on_signals().start()?;
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).report_on_signals(true).start()?;
     /// // ... a server that runs until it is stopped ...
     /// # drop(ledger);
     /// # Ok::<(), memledger::Error>(())
     /// ```
-    pub fn report_on_signals(mut self) -> Self {
-        self.config.report_on_signals = true;
+    pub fn report_on_signals(mut self, enabled: bool) -> Self {
+        self.config.report_on_signals = enabled;
         self
     }
 
@@ -102,17 +104,17 @@ impl LedgerBuilder {
     /// ```
     /// use memledger::{Ledger, ReportTo};
     ///
-    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).watch().start()?;
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).watch(true).start()?;
     /// # drop(ledger);
     /// # Ok::<(), memledger::Error>(())
     /// ```
-    pub fn watch(mut self) -> Self {
-        self.config.watch = Watch::Yes;
+    pub fn watch(mut self, enabled: bool) -> Self {
+        self.config.watch = if enabled { Watch::Yes } else { Watch::No };
         self
     }
 
-    /// Writes a *black box* to stderr where `bytes` are live: which scopes and threads hold them, and which call stacks where
-    /// [stacks](Self::stacks) are recorded. Also where the allocator below the tracker returns null, whatever is live. Default: neither.
+    /// Writes a *black box* to stderr at a limit: which scopes and threads hold them, and which call stacks where
+    /// [stacks](Self::stacks) are recorded. At each limit, also where the allocator below the tracker returns null, whatever is live. Default: none.
     ///
     /// The worker writes it, so the program runs on: at most one of its cycles after the limit was reached, 10 ms, or within
     /// 256 KiB of events. If less is live by then, the rows are those of the peak. A thread that gets a null waits for it, for at
@@ -120,19 +122,22 @@ impl LedgerBuilder {
     ///
     /// Nothing is allocated to write it: 32 KiB of text, and 16 bytes for each scope, thread or stack (whichever are most), are set aside
     /// before. Stacks are shown as offsets in files, for `addr2line`. It needs the analysis that a report needs, too.
-    /// The environment can also set a share of the limit of the control group (`MEMLEDGER_LIMIT=90%`), or none but nulls
-    /// (`MEMLEDGER_LIMIT=null`).
     ///
     /// ```
-    /// use memledger::Ledger;
+    /// use memledger::{Ledger, Limit};
     ///
-    /// let ledger = Ledger::builder().limit(2 << 30).start()?;
+    /// let ledger = Ledger::builder().black_box_at(Limit::Bytes(2 << 30)).start()?;
     /// # drop(ledger);
     /// # Ok::<(), memledger::Error>(())
     /// ```
-    pub fn limit(mut self, bytes: u64) -> Self {
-        self.config.limit = Some(Limit::Bytes(bytes));
-        self
+    pub fn black_box_at(self, limit: Limit) -> Self {
+        let checked = match limit {
+            Limit::Percent(percent) if !(1..=100).contains(&percent) => {
+                Err(Error::InvalidLimit(percent))
+            }
+            _ => Ok(limit),
+        };
+        self.set(checked, |config, limit| config.black_box = Some(limit))
     }
 
     /// Reads the resident memory of the process (RSS) at this interval. Default: 1 s; zero: never.
@@ -159,7 +164,7 @@ impl LedgerBuilder {
     /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
     /// One file, one host and one destination of track events can be set; a later call replaces the earlier one of
-    /// its kind. [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and
+    /// its kind. [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_TRACE`, `MEMLEDGER_HOST` and
     /// `MEMLEDGER_PERFETTO` take precedence, each over the destination of its kind.
     ///
     /// ```
@@ -234,10 +239,10 @@ impl LedgerBuilder {
         self
     }
 
-    /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address,
-    /// with a port or for all ports. May be called again for more. Default: none.
-    pub fn control_host(mut self, host: impl Into<String>) -> Self {
-        self.config.allowed.hosts.push(host.into());
+    /// The hosts besides this machine that `SendTo` may send the trace to: names or IP addresses,
+    /// with a port or for all ports. Default: none.
+    pub fn control_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.config.allowed.hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
@@ -249,8 +254,8 @@ impl LedgerBuilder {
     /// of other threads of the parent in the microseconds between the collection and the fork. This
     /// setting has no effect on a program that is started with `exec`, in a child or without a
     /// fork: such a program is recorded as the environment that it inherits says.
-    pub fn follow_forks(mut self, follow: bool) -> Self {
-        self.config.follow_forks = follow;
+    pub fn follow_forks(mut self, enabled: bool) -> Self {
+        self.config.follow_forks = enabled;
         self
     }
 
@@ -265,11 +270,11 @@ impl LedgerBuilder {
         self
     }
 
-    /// The channels to record, separated by commas: `memory` (every allocation, reallocation and
+    /// The channels to record, one or more separated by commas in each text: `memory` (every allocation, reallocation and
     /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
     /// to enable. Default: `memory,scope`.
-    pub fn channels(self, channels: impl Into<String>) -> Self {
-        let channels = channels.into();
+    pub fn channels(self, channels: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let channels = channels.into_iter().map(Into::into).collect::<Vec<_>>().join(",");
         self.set(channel::names(&channels), |config, names| config.channels = Some(names))
     }
 
@@ -311,7 +316,7 @@ impl LedgerBuilder {
     /// What a thread does when all buffers are full. Default: it waits, at most one second for a
     /// worker that makes no progress.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
-        self.config.on_full = on_full;
+        self.config.on_full = Some(on_full);
         self
     }
 
@@ -326,7 +331,7 @@ impl LedgerBuilder {
     /// # Errors
     /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot
     /// be created; [`Error::InvalidChannels`], [`Error::InvalidAddress`],
-    /// [`Error::InvalidFileMode`], [`Error::InvalidToken`], [`Error::TokenRequired`] and
+    /// [`Error::InvalidFileMode`], [`Error::InvalidLimit`], [`Error::InvalidToken`], [`Error::TokenRequired`] and
     /// [`Error::UnknownReportFormat`] for settings that are not allowed; [`Error::InvalidStacks`]
     /// and [`Error::StacksUnsupported`]; [`Error::Listen`] and [`Error::ThreadNotStarted`] if the
     /// system refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux;

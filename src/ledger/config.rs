@@ -8,20 +8,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which thread collects the events of all threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Worker {
     /// A thread of the tracker, every 10 ms (every millisecond at first) or when half of the buffer
     /// limit is in use.
     #[default]
     Thread,
-    /// The program itself, by [`Ledger::update`](crate::Ledger::update). No thread waits for that
+    /// The program itself, by [`Ledger::collect`](crate::Ledger::collect). No thread waits for that
     /// call: events that do not fit into the buffers between two calls are lost and counted.
     Manual,
 }
 
 /// What a thread does when all buffers are full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
     /// It waits for the worker. If the worker makes no progress for one second (two seconds if the
@@ -36,9 +36,9 @@ pub enum OnFull {
 /// Which allocations and reallocations have their call stack recorded.
 ///
 /// Stacks are taken on x86-64 Linux, while the channel `callstack` is on. This setting turns it on;
-/// [`Channel::switch`](crate::Channel::switch) and the control server turn it on and off while the
+/// [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server turn it on and off while the
 /// program runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stacks {
     /// None, until the channel is turned on by its name; then all.
@@ -55,14 +55,16 @@ pub enum Stacks {
     },
 }
 
-/// From where on the black box is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// A number of live bytes.
+/// Where the [black box](crate::LedgerBuilder::black_box_at) is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Where this number of bytes is live, and where the allocator returns null.
     Bytes(u64),
-    /// This percentage of the smallest limit of the process's control groups.
-    OfGroup(u8),
-    /// Only where the program's allocator returns null.
+    /// Where the live bytes are this percentage, 1 to 100, of the smallest limit of the process's control groups, and where
+    /// the allocator returns null.
+    Percent(u8),
+    /// Only where the allocator returns null.
     Null,
 }
 
@@ -97,8 +99,8 @@ pub(crate) struct Config {
     pub(crate) stack_frames: Option<u8>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
-    pub(crate) on_full: OnFull,
-    pub(crate) limit: Option<Limit>,
+    pub(crate) on_full: Option<OnFull>,
+    pub(crate) black_box: Option<Limit>,
     /// The time from one reading of the resident memory to the next; zero: it is not read.
     pub(crate) rss_interval: Option<Duration>,
 }

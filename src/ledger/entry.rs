@@ -70,7 +70,7 @@ extern "C" fn serve(argument: *mut c_void) -> *mut c_void {
 /// Copies an error outside the guard, because the program drops it. Not with the guard set.
 pub(crate) fn clone_for_caller<T>(result: Result<T, Error>) -> Result<T, Error> {
     result.map_err(|error| {
-        let copy = error.duplicate();
+        let copy = error.clone();
         untracked(move || drop(error));
         copy
     })

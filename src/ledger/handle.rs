@@ -1,10 +1,10 @@
 //! The handle that a program holds.
 
 use super::operations::{self, Generation};
-use super::{Destination, DestinationHandle, LedgerBuilder, Snapshot, Stats};
+use super::{Destination, DestinationHandle, LedgerBuilder, Problem, Snapshot, Stats};
 use crate::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Records the program's memory from here on, until it is dropped or finished; then reports.
 ///
@@ -29,23 +29,26 @@ use std::path::Path;
 /// In the child of a `fork` nothing is recorded and nothing is reported: the buffers, the file and
 /// the report are the parent's. With [`LedgerBuilder::follow_forks`] the child has its own.
 #[derive(Debug)]
+#[doc(alias = "Profiler")]
+#[doc(alias = "heap profiler")]
 #[must_use = "recording ends when the ledger is dropped"]
 pub struct Ledger {
     generation: Generation,
 }
 
 impl Ledger {
-    /// Starts as the environment says; by default a report on stderr at the end.
+    /// Starts as the environment says; by default a report on stderr at the end. Keep the handle in a variable: `let _ = Ledger::from_env();` ends
+    /// the recording at once.
     ///
     /// Never fails: each setting that cannot be applied is reported, as one line on stderr and one
     /// entry in [`problems`](Self::problems), and so is each unknown `MEMLEDGER_` variable.
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
+    /// | `MEMLEDGER_CHANNELS=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
     /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`](crate::Stacks)) |
     /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
-    /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
+    /// | `MEMLEDGER_TRACE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
     /// | `MEMLEDGER_PERFETTO=run.pftrace` | write track events to this file (feature `perfetto`) |
     /// | `MEMLEDGER_PERFETTO_CONFIG=config.txt` | which of them: Perfetto's `TraceConfig` as text |
@@ -62,7 +65,10 @@ impl Ledger {
     /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
     /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`](crate::ReportTo::verbose)) |
-    /// | `MEMLEDGER_LIMIT=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::limit`]) |
+    /// | `MEMLEDGER_BLACK_BOX=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::black_box_at`]) |
+    /// | `MEMLEDGER_ANALYZE_IN_PROCESS=1` | analyze the events in the process even without a report ([`LedgerBuilder::analyze_in_process`]) |
+    /// | `MEMLEDGER_BUFFER_LIMIT=64MiB` | the bound on the memory of all event buffers; default 8 MiB ([`LedgerBuilder::buffer_limit`]) |
+    /// | `MEMLEDGER_ON_FULL=drop` or `wait` | what a thread does when all buffers are full ([`OnFull`](crate::OnFull)) |
     /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
     ///
     /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
@@ -75,9 +81,11 @@ impl Ledger {
     ///
     /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
     /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-tracelimit=`,
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-traceblackbox=`, `-traceanalyzeinprocess=`,
+    /// `-tracebufferlimit=`, `-traceonfull=`,
     /// `-tracefilemode=`, `-tracewatch` (or `-tracewatch=`), `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and
-    /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
+    /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_CHANNELS`, `MEMLEDGER_STACKS` and so on. As in Unreal, `-trace=` names
+    /// channels and `-tracefile=` the file.
     ///
     /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
     /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
@@ -89,6 +97,21 @@ impl Ledger {
     /// The handle that ends the recording `generation`.
     pub(super) fn new(generation: Generation) -> Self {
         Self { generation }
+    }
+
+    /// A handle to what is being recorded, whoever has started it: a web server's handler has figures without a `static`. It ends nothing.
+    /// `None` if nothing is being recorded.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// fn live_bytes() -> Option<u64> {
+    ///     Ledger::current()?.stats().live_bytes
+    /// }
+    /// # assert_eq!(live_bytes(), None);
+    /// ```
+    pub fn current() -> Option<Self> {
+        operations::current().map(Self::new)
     }
 
     /// Sets in code what is recorded and where it goes.
@@ -127,8 +150,8 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
-    pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
-        self.trace_to(Destination::file(path.as_ref()))
+    pub fn trace_to_file(&self, path: impl Into<PathBuf>) -> Result<DestinationHandle, Error> {
+        self.trace_to(Destination::file(path))
     }
 
     /// Sends the whole trace to one more recorder: [`trace_to`](Self::trace_to) with
@@ -136,8 +159,8 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
-    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
-        self.trace_to(Destination::host(address.as_ref()))
+    pub fn trace_to_host(&self, address: impl Into<String>) -> Result<DestinationHandle, Error> {
+        self.trace_to(Destination::host(address))
     }
 
     /// All destinations of the process but the first file, oldest first; of those that have ended,
@@ -231,34 +254,51 @@ impl Ledger {
     /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
     /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`](crate::Worker::Manual) the program calls this, often enough that the
     /// buffers do not fill.
-    pub fn update(&self) {
+    pub fn collect(&self) {
         operations::collect(false);
     }
 
     /// Collects everything recorded so far and writes it to the trace file and the report's
     /// figures. Waits at most 5 s for a worker that is stuck in a write.
     ///
-    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that the
+    /// Costs 50 us more than [`collect`](Self::collect): it runs on a thread of its own, so that the
     /// tracker's allocations do not make the program's allocator consolidate blocks that this
     /// thread has freed.
     pub fn flush(&self) {
         operations::flush();
     }
 
-    /// Ends recording and reports, if this handle started it; a new ledger may start then.
-    pub fn finish(&mut self) {
-        operations::finish(&mut self.generation);
+    /// Ends recording and reports, if this handle started it; a new ledger may start then. Returns the last figures.
+    ///
+    /// # Errors
+    /// The [`problems`](Self::problems) that no earlier call has returned, such as a report that could not be written. What was recorded is
+    /// written as far as it can be all the same.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// match ledger.finish() {
+    ///     Ok(stats) => println!("{} events", stats.events),
+    ///     Err(problems) => problems.iter().for_each(|problem| eprintln!("{problem}")),
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    pub fn finish(mut self) -> Result<Stats, Vec<Problem>> {
+        let stats = operations::finish(&mut self.generation);
+        let problems = operations::new_problems();
+        if problems.is_empty() { Ok(stats) } else { Err(problems) }
     }
 
     /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
     /// that there were others. Each was also a line on stderr.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<Problem> {
         operations::problems()
     }
 }
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.finish();
+        operations::finish(&mut self.generation);
     }
 }

@@ -3,12 +3,13 @@
 use super::Stats;
 use super::recording::{start, stop};
 use super::settings::Settings;
+use crate::trace::write::state;
 use std::ffi::OsString;
 
 pub(super) use super::destinations::{
     add::add_destination as trace_to, running::all as destinations,
 };
-pub(super) use super::problems::all as problems;
+pub(super) use super::problems::{all as problems, take_new as new_problems};
 pub(super) use super::recording::pause::Paused;
 pub(super) use super::recording::start::in_code as start;
 pub(super) use super::recording::{collect, control_address, flush, snapshot, stats};
@@ -29,10 +30,16 @@ pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Generation
     (start::from_flags(flags), rest)
 }
 
-pub(super) fn finish(generation: &mut Generation) {
-    if let Some(generation) = generation.take() {
-        stop::finish(Some(generation));
-    }
+/// A handle that ends nothing, if something is being recorded.
+pub(super) fn current() -> Option<Generation> {
+    let is_running = state::is_running() && !state::is_forked();
+    is_running.then_some(None)
+}
+
+/// Returns the figures of the recording, at its end if this ends it.
+pub(super) fn finish(generation: &mut Generation) -> Stats {
+    let ended = generation.take().and_then(|generation| stop::finish(Some(generation)));
+    ended.unwrap_or_else(Stats::of_last_cycle)
 }
 
 pub(super) fn recent_stats() -> Stats {

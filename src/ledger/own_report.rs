@@ -1,7 +1,7 @@
 //! The report of a snapshot, in the tracker's own memory.
 #![expect(unsafe_code, reason = "a field that is dropped under the guard")]
 
-use super::Snapshot;
+use super::{Figures, Snapshot};
 use crate::trace::write::{ReentrancyGuard, state};
 use memledger_analysis::Report;
 use std::mem::ManuallyDrop;
@@ -10,10 +10,18 @@ use std::mem::ManuallyDrop;
 pub(super) struct OwnReport(ManuallyDrop<Box<Report>>);
 
 impl OwnReport {
-    /// The live bytes, the live blocks, and the peak of the bytes.
-    pub(super) fn totals(&self) -> (u64, u64, u64) {
+    pub(super) fn figures(&self) -> Figures {
         let totals = &self.0.totals;
-        (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
+        Figures {
+            allocations: totals.allocations,
+            frees: totals.frees,
+            reallocations: totals.reallocations,
+            allocated_bytes: totals.allocated_bytes,
+            live_blocks: totals.live_blocks,
+            live_bytes: totals.live_bytes,
+            peak_bytes: totals.peak_bytes,
+            ..Figures::default()
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 //! [`Ledger::problems`](super::Ledger::problems). Under `memledger run`, the program's stderr is left alone: the command
 //! gets them by a socket, and writes them after the program has ended.
 
+use super::problem::{Problem, ProblemKind};
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
 use memledger_format::words::escape;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +22,10 @@ pub(super) const SOCKET: &CStr = c"MEMLEDGER_PROBLEMS";
 /// Its value when the program started.
 static COMMAND: OnceLock<Vec<u8>> = OnceLock::new();
 
-static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static PROBLEMS: Mutex<Vec<Problem>> = Mutex::new(Vec::new());
+
+/// How many of them [`take_new`] has returned.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes where problems go. Called before `main`, when nothing changes the environment meanwhile.
 pub(super) fn prepare() {
@@ -38,7 +43,30 @@ fn has_told_command(sentence: &str) -> bool {
 
 /// Reports an error. Only with the guard set.
 pub(super) fn report(error: Error) {
-    add(error.to_string());
+    add(kind_of(&error), error.to_string());
+}
+
+/// What an error is about.
+fn kind_of(error: &Error) -> ProblemKind {
+    match error {
+        Error::File { .. } | Error::Destination { .. } | Error::Listen { .. } => {
+            ProblemKind::Output
+        }
+        Error::InvalidAddress(_)
+        | Error::InvalidChannels(_)
+        | Error::InvalidFileMode(_)
+        | Error::InvalidLimit(_)
+        | Error::InvalidSession(_)
+        | Error::InvalidStacks(_)
+        | Error::InvalidToken(_)
+        | Error::ReadOnlyChannel(_)
+        | Error::StacksUnsupported
+        | Error::TokenRequired(_)
+        | Error::UnknownChannel(_)
+        | Error::UnknownReportFormat(_)
+        | Error::AlreadyStarted => ProblemKind::Setting,
+        _ => ProblemKind::Tracker,
+    }
 }
 
 /// Reports a problem. Only with the guard set.
@@ -47,29 +75,30 @@ pub(super) fn report(error: Error) {
 ///
 /// NOTE: not by std. The program may hold the lock of its stderr for any
 /// length of time.
-pub(super) fn add(sentence: String) {
+pub(super) fn add(kind: ProblemKind, sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
     if !has_told_command(&sentence) {
         let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
     }
     if let Some(mut problems) = lock() {
-        keep(&mut problems, sentence);
+        keep(&mut problems, Problem { kind, sentence });
     }
 }
 
-fn keep(problems: &mut Vec<String>, sentence: String) {
+fn keep(problems: &mut Vec<Problem>, problem: Problem) {
     match problems.len() {
-        0..MAX_KEPT => problems.push(sentence),
+        0..MAX_KEPT => problems.push(problem),
         MAX_KEPT => {
-            problems.push(format!("further problems than these {MAX_KEPT} are on stderr only"))
+            let sentence = format!("further problems than these {MAX_KEPT} are on stderr only");
+            problems.push(Problem { kind: ProblemKind::Incomplete, sentence });
         }
         _ => {}
     }
 }
 
 /// All problems so far, in memory of the program.
-pub(super) fn all() -> Vec<String> {
+pub(super) fn all() -> Vec<Problem> {
     // NOTE: the lock is held only with the guard set: without it, an allocation of this thread
     // could wait in the hook for the worker, while the worker waits for this lock.
     let ours = untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
@@ -78,14 +107,21 @@ pub(super) fn all() -> Vec<String> {
     copy
 }
 
+/// The problems that no earlier call has returned, in memory of the program.
+pub(super) fn take_new() -> Vec<Problem> {
+    let mut all = all();
+    let taken = TAKEN.swap(all.len(), Ordering::Relaxed).min(all.len());
+    all.split_off(taken)
+}
+
 /// Locks the problems for a fork; `None` if the lock is not free within `timeout`.
-pub(super) fn lock_within(timeout: Duration) -> Option<MutexGuard<'static, Vec<String>>> {
+pub(super) fn lock_within(timeout: Duration) -> Option<MutexGuard<'static, Vec<Problem>>> {
     worker::lock_within(&PROBLEMS, timeout)
 }
 
 /// Locks the problems. `None` in the child of a fork during which the parent was reporting a
 /// problem.
-fn lock() -> Option<MutexGuard<'static, Vec<String>>> {
+fn lock() -> Option<MutexGuard<'static, Vec<Problem>>> {
     if state::is_forked() {
         return PROBLEMS.try_lock().ok();
     }
@@ -99,11 +135,13 @@ mod tests {
     #[test]
     fn at_most_a_thousand_problems_are_kept() {
         let mut problems = Vec::new();
-        (0..3 * MAX_KEPT).for_each(|number| keep(&mut problems, number.to_string()));
-        assert_eq!(problems.len(), MAX_KEPT + 1);
-        assert_eq!(
-            problems[MAX_KEPT - 1..],
-            ["999", "further problems than these 1000 are on stderr only"]
-        );
+        for number in 0..3 * MAX_KEPT {
+            keep(
+                &mut problems,
+                Problem { kind: ProblemKind::Setting, sentence: number.to_string() },
+            );
+        }
+        let last = problems[MAX_KEPT - 1..].iter().map(Problem::to_string);
+        assert!(last.eq(["999", "further problems than these 1000 are on stderr only"]));
     }
 }

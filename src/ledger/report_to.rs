@@ -33,8 +33,8 @@ impl ReportTo {
     /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes,
     /// bookmarks and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has
     /// everything.
-    pub const fn verbose(mut self) -> Self {
-        self.verbose = true;
+    pub const fn verbose(mut self, enabled: bool) -> Self {
+        self.verbose = enabled;
         self
     }
 

@@ -8,7 +8,8 @@ use super::own_report::OwnReport;
 /// # use memledger::{Ledger, ReportTo};
 /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
 /// if let Some(snapshot) = ledger.snapshot() {
-///     println!("{} bytes in {} blocks", snapshot.live_bytes(), snapshot.live_blocks());
+///     let figures = snapshot.figures();
+///     println!("{} bytes in {} blocks", figures.live_bytes, figures.live_blocks);
 /// }
 /// # Ok::<(), memledger::Error>(())
 /// ```
@@ -18,26 +19,44 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Bytes in live blocks, as the program asked for them.
-    pub fn live_bytes(&self) -> u64 {
-        self.report.totals().0
+    /// The sums over all blocks that were allocated since recording began.
+    pub fn figures(&self) -> Figures {
+        self.report.figures()
     }
+}
 
-    /// Live blocks.
-    pub fn live_blocks(&self) -> u64 {
-        self.report.totals().1
-    }
-
-    /// The most bytes that were ever live at once.
-    pub fn peak_bytes(&self) -> u64 {
-        self.report.totals().2
-    }
+/// What a piece of the program did with memory, exact to the byte: [`measure`](crate::measure), [`Budget::try_run`](crate::Budget::try_run) and
+/// [`Snapshot::figures`](crate::Snapshot::figures) return it. The names are those of a report in JSON.
+///
+/// In a measurement, all figures count blocks that were allocated within the measured code, on whichever thread they are reallocated or freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Blocks allocated; a reallocation is not one.
+    pub allocations: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Reallocations of these blocks.
+    pub reallocations: u64,
+    /// Reallocations by the measured code of blocks from outside it: a `Vec` from before that
+    /// grows. Their bytes count where they were allocated.
+    pub foreign_reallocations: u64,
+    /// Bytes of all allocations, and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+    /// Blocks that are live at the end.
+    pub live_blocks: u64,
+    /// Bytes that are live at the end, as the program asked for them.
+    pub live_bytes: u64,
+    /// The most bytes that were live at once. A reallocation frees the old block before it
+    /// allocates the new one.
+    pub peak_bytes: u64,
 }
 
 /// Figures of the program's heap and of the recording itself:
 /// [`Ledger::stats`](crate::Ledger::stats), and [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the
 /// worker's last cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "HeapStats")]
 #[non_exhaustive]
 pub struct Stats {
     /// Whether events are being recorded.

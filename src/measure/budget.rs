@@ -2,7 +2,9 @@
 
 use super::session::MeasureSession;
 use crate::Name;
-use crate::error::Error;
+use crate::error::Unmeasured;
+use crate::ledger::Figures;
+use std::fmt::{Debug, Display, Formatter};
 
 /// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks
 /// it.
@@ -11,12 +13,50 @@ use crate::error::Error;
 #[allow(dead_code, reason = "without a tracker, nothing can be checked")]
 pub struct Budget {
     pub(super) name: Name,
-    pub(super) peak: Option<u64>,
-    pub(super) live: Option<u64>,
-    pub(super) allocated: Option<u64>,
+    pub(super) peak_bytes: Option<u64>,
+    pub(super) live_bytes: Option<u64>,
+    pub(super) live_blocks: Option<u64>,
+    pub(super) allocated_bytes: Option<u64>,
     pub(super) allocations: Option<u64>,
+    pub(super) frees: Option<u64>,
     pub(super) reallocations: Option<u64>,
 }
+
+/// Why code is not within its [`Budget`].
+///
+/// [`Display`] gives the reason; of an exceeded budget several lines, with who holds the most. [`Debug`](std::fmt::Debug), which
+/// `unwrap` prints, gives the same.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum BudgetError {
+    /// It exceeds a limit.
+    #[non_exhaustive]
+    Over {
+        /// What the code did with memory.
+        figures: Figures,
+        /// By how much it exceeds which limits, and which scopes, tags and call stacks hold the most.
+        text: String,
+    },
+    /// What it does with memory could not be measured.
+    Unmeasured(Unmeasured),
+}
+
+impl Display for BudgetError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Over { text, .. } => f.write_str(text),
+            Self::Unmeasured(why) => Display::fmt(why, f),
+        }
+    }
+}
+
+impl Debug for BudgetError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for BudgetError {}
 
 /// A budget without limits yet, which a test gives to the code it runs.
 ///
@@ -28,7 +68,7 @@ pub struct Budget {
 ///
 /// // #[test]
 /// fn parsing_stays_small() {
-///     let sum = budget("parse").peak(64 << 10).live(0).allocations(100).run(|| {
+///     let sum = budget("parse").peak_bytes(64 << 10).live_bytes(0).allocations(100).run(|| {
 ///         let numbers: Vec<u32> = (0..1000).collect();
 ///         numbers.iter().sum::<u32>()
 ///     });
@@ -64,33 +104,45 @@ pub struct Budget {
 pub fn budget(name: impl Into<Name>) -> Budget {
     Budget {
         name: name.into(),
-        peak: None,
-        live: None,
-        allocated: None,
+        peak_bytes: None,
+        live_bytes: None,
+        live_blocks: None,
+        allocated_bytes: None,
         allocations: None,
+        frees: None,
         reallocations: None,
     }
 }
 
 impl Budget {
     /// At most this many bytes may be live at any moment.
-    pub fn peak(self, bytes: u64) -> Self {
-        Self { peak: Some(bytes), ..self }
+    pub fn peak_bytes(self, bytes: u64) -> Self {
+        Self { peak_bytes: Some(bytes), ..self }
     }
 
     /// At most this many bytes may be live at the end, those of the result included.
-    pub fn live(self, bytes: u64) -> Self {
-        Self { live: Some(bytes), ..self }
+    pub fn live_bytes(self, bytes: u64) -> Self {
+        Self { live_bytes: Some(bytes), ..self }
+    }
+
+    /// At most this many blocks may be live at the end.
+    pub fn live_blocks(self, blocks: u64) -> Self {
+        Self { live_blocks: Some(blocks), ..self }
     }
 
     /// At most this many bytes may be allocated in total, those that are freed again included.
-    pub fn allocated(self, bytes: u64) -> Self {
-        Self { allocated: Some(bytes), ..self }
+    pub fn allocated_bytes(self, bytes: u64) -> Self {
+        Self { allocated_bytes: Some(bytes), ..self }
     }
 
     /// At most this many blocks may be allocated. A reallocation is not one.
     pub fn allocations(self, blocks: u64) -> Self {
         Self { allocations: Some(blocks), ..self }
+    }
+
+    /// At most this many of these blocks may be freed.
+    pub fn frees(self, blocks: u64) -> Self {
+        Self { frees: Some(blocks), ..self }
     }
 
     /// Blocks may be reallocated at most this many times, wherever they were allocated: with 0, a
@@ -106,26 +158,41 @@ impl Budget {
     #[track_caller]
     pub fn run<R>(self, body: impl FnOnce() -> R) -> R {
         match self.try_run(body) {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
+            (value, Ok(_)) => value,
+            (_, Err(error)) => panic!("{error}"),
         }
     }
 
-    /// Runs `body` and returns its result, if that stays within all limits.
+    /// Runs `body`; returns its result, and the figures if they are within all limits.
+    ///
+    /// ```
+    /// use memledger::{BudgetError, TrackingAllocator, budget};
+    ///
+    /// #[global_allocator]
+    /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
+    ///
+    /// # fn main() {
+    /// # #[cfg(tracking)] {
+    /// let (sum, checked) = budget("parse").allocations(0).try_run(|| vec![1, 2, 3].iter().sum::<u32>());
+    /// assert_eq!(sum, 6);
+    /// let Err(BudgetError::Over { figures, .. }) = checked else { panic!("it allocates a vector") };
+    /// assert_eq!(figures.allocations, 1);
+    /// # }
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::OverBudget`] if it exceeds a limit: by how much, and which scopes and tags hold the
-    /// most.
-    /// [`Error::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and
+    /// [`BudgetError::Over`] if it exceeds a limit: by how much, and which scopes and tags hold the most.
+    /// [`BudgetError::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and
     /// for a budget without any limit. `body` is run once in any case.
     ///
     /// # Panics
     /// If `body` does.
     #[track_caller]
-    pub fn try_run<R>(self, body: impl FnOnce() -> R) -> Result<R, Error> {
+    pub fn try_run<R>(self, body: impl FnOnce() -> R) -> (R, Result<Figures, BudgetError>) {
         let session = MeasureSession::begin(self.name.as_str());
         let value = body();
-        session?.check(self)?;
-        Ok(value)
+        let checked = session.map_err(BudgetError::Unmeasured);
+        (value, checked.and_then(|session| session.check(self)))
     }
 }

@@ -1,13 +1,13 @@
 //! Whether a measurement is within a budget, and who holds the most if it is not.
 
-use super::Budget;
-use super::session::{Failure, MeasureSession, Outcome};
-use crate::error::{Error, Unmeasured};
+use super::session::{MeasureSession, Outcome, Text};
+use super::{Budget, BudgetError};
+use crate::error::Unmeasured;
+use crate::ledger::Figures;
 use crate::ledger::reports::symbols::find_functions;
+use memledger_analysis::Report;
 use memledger_analysis::dump::text::{count, tag};
-use memledger_analysis::in_process::{
-    Holder, HolderColumn as Column, Holders, MeasuredFigures, functions, holders,
-};
+use memledger_analysis::in_process::{Holder, HolderColumn as Column, Holders, functions, holders};
 use std::collections::BTreeMap;
 
 impl MeasureSession {
@@ -15,80 +15,98 @@ impl MeasureSession {
     ///
     /// # Errors
     /// As [`Budget::try_run`].
-    pub(super) fn check(self, budget: Budget) -> Result<(), Error> {
-        self.end(|found| budget.check(found)).map(drop)
+    pub(super) fn check(self, budget: Budget) -> Result<Figures, BudgetError> {
+        let (figures, text) =
+            self.end(|found| budget.check(found)).map_err(BudgetError::Unmeasured)?;
+        match text {
+            _ if !budget.has_limit() => {
+                Err(BudgetError::Unmeasured(Unmeasured::NoLimit(budget.name.as_str())))
+            }
+            Some(text) => Err(BudgetError::Over { figures, text }),
+            None => Ok(figures),
+        }
     }
 }
 
 impl Budget {
-    fn check(self, found: &mut Outcome<'_>) -> Result<(), Failure> {
-        let Self { name, peak, live, allocated, allocations, reallocations } = self;
+    /// The names, the figures, their units and the limits.
+    fn limits(&self, figures: &Figures) -> [(&'static str, u64, &'static str, Option<u64>); 7] {
+        [
+            ("peak_bytes", figures.peak_bytes, " bytes", self.peak_bytes),
+            ("live_bytes", figures.live_bytes, " bytes", self.live_bytes),
+            ("live_blocks", figures.live_blocks, "", self.live_blocks),
+            ("allocated_bytes", figures.allocated_bytes, " bytes", self.allocated_bytes),
+            ("allocations", figures.allocations, "", self.allocations),
+            ("frees", figures.frees, "", self.frees),
+            ("reallocations", reallocated(figures), "", self.reallocations),
+        ]
+    }
+
+    fn has_limit(&self) -> bool {
+        self.limits(&Figures::default()).iter().any(|(.., limit)| limit.is_some())
+    }
+
+    /// The text of a budget that is exceeded.
+    fn check(self, found: &mut Outcome<'_>) -> Option<Text> {
         let figures = found.figures;
-        let limits = [
-            ("peak", figures.peak_bytes, " bytes", peak),
-            ("live", figures.live_bytes, " bytes", live),
-            ("allocated", figures.tally.allocated_bytes, " bytes", allocated),
-            ("allocations", figures.tally.allocations, "", allocations),
-            ("reallocations", reallocated(&figures), "", reallocations),
-        ];
-        if limits.iter().all(|(.., limit)| limit.is_none()) {
-            let error = Error::Unmeasured(Unmeasured::NoLimit(name.as_str()));
-            return Err(Box::new(|| error));
-        }
         let over = |(what, found, unit, limit): (&str, u64, &str, Option<u64>)| {
             let over = found.checked_sub(limit?).filter(|&over| over > 0)?;
             let [found, over, limit] = [found, over, limit?].map(count);
-            Some(format!("\n  {what:<14} {found}{unit}, {over} more than {limit}"))
+            Some(format!("\n  {what:<15} {found}{unit}, {over} more than {limit}"))
         };
-        let mut lines: String = limits.into_iter().filter_map(over).collect();
+        let mut lines: String = self.limits(&figures).into_iter().filter_map(over).collect();
         if lines.is_empty() {
-            return Ok(());
+            return None;
         }
         let foreign = figures.foreign_reallocations;
-        if foreign > 0 && reallocations.is_some_and(|limit| reallocated(&figures) > limit) {
+        if foreign > 0 && self.reallocations.is_some_and(|limit| reallocated(&figures) > limit) {
             // This extends the last line, which is the one about reallocations.
             lines += &format!("; {} of them of blocks from outside", count(foreign));
         }
         let found = found.holders();
-        Err(Box::new(move || {
+        Some(Box::new(move || {
             let who = self.who(&figures, found);
-            Error::OverBudget(format!("the budget {:?} is exceeded{lines}\n{who}", name.as_str()))
+            format!("the budget {:?} is exceeded{lines}\n{who}", self.name.as_str())
         }))
     }
 
     /// The scopes, tags and stacks with the largest share of the first figure that is over its
     /// budget.
-    fn who(&self, figures: &MeasuredFigures, found: Holders) -> String {
-        let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
-        let peak = is_over(figures.peak_bytes, self.peak);
-        let live = is_over(figures.live_bytes, self.live);
-        let allocated = is_over(figures.tally.allocated_bytes, self.allocated);
-        let allocations = is_over(figures.tally.allocations, self.allocations);
-        let reallocations = is_over(reallocated(figures), self.reallocations);
+    fn who(&self, figures: &Figures, found: Holders) -> String {
+        let is_over = |(_, found, _, limit): (_, u64, _, Option<u64>)| {
+            limit.is_some_and(|limit| found > limit)
+        };
+        let [peak, live, live_blocks, allocated, allocations, frees, reallocations] =
+            self.limits(figures).map(is_over);
         let key = |holder: &Holder| {
             if peak {
                 (holder.bytes_at_peak, holder.live_bytes)
             } else if live {
                 (holder.live_bytes, holder.tally.allocated_bytes)
+            } else if live_blocks {
+                (holder.live_blocks, holder.live_bytes)
             } else if allocated {
                 (holder.tally.allocated_bytes, holder.tally.allocations)
             } else if allocations {
                 (holder.tally.allocations, holder.tally.allocated_bytes)
+            } else if frees {
+                (holder.tally.frees, holder.tally.allocated_bytes)
             } else {
                 (holder.tally.reallocations, holder.tally.allocated_bytes)
             }
         };
-        let columns: [(bool, Column); 6] = [
+        let columns: [(bool, Column); 7] = [
             (peak, ("at peak", |holder| holder.bytes_at_peak)),
             (true, ("live bytes", |holder| holder.live_bytes)),
             (true, ("blocks", |holder| holder.live_blocks)),
             (true, ("allocated", |holder| holder.tally.allocated_bytes)),
             (true, ("count", |holder| holder.tally.allocations)),
+            (frees, ("frees", |holder| holder.tally.frees)),
             (reallocations, ("reallocations", |holder| holder.tally.reallocations)),
         ];
         let shown = columns.into_iter().filter(|(is_shown, _)| *is_shown);
         let columns: Vec<_> = shown.map(|(_, column)| column).collect();
-        let Holders { scopes, tags, by_stack, mut stacks } = found;
+        let Holders { scopes, tags, by_stack, stacks } = found;
         let scope = |path: &[String]| path.join(" > ");
         let mut text = holders("Within it, by scope", scope, scopes, &columns, key);
         // Without tags the table would have one row, "Unnamed".
@@ -99,25 +117,35 @@ impl Budget {
             text += &holders("By name", name, tags, &columns, key);
         }
         if !by_stack.is_empty() {
-            find_functions(&mut stacks);
-            // Stacks that differ only further out are one row.
-            let mut rows = BTreeMap::<_, Holder>::new();
-            for (path, holder) in functions(&stacks).into_iter().zip(&by_stack) {
-                rows.entry(path).or_default().add_holder(holder);
-            }
-            let row = |(path, holder)| Holder { path: vec![path], ..holder };
-            let title = match stacks.stack_sampling_bytes {
-                None => "By stack",
-                Some(_) => "By stack, of a sample",
-            };
-            let name = |path: &[String]| path.concat();
-            text += &holders(title, name, rows.into_iter().map(row).collect(), &columns, key);
+            text += &by_function(stacks, &by_stack, &columns, key);
         }
         text
     }
 }
 
+/// The table of the functions of stacks.
+fn by_function(
+    mut stacks: Report,
+    by_stack: &[Holder],
+    columns: &[Column],
+    key: impl Fn(&Holder) -> (u64, u64),
+) -> String {
+    find_functions(&mut stacks);
+    // Stacks that differ only further out are one row.
+    let mut rows = BTreeMap::<_, Holder>::new();
+    for (path, holder) in functions(&stacks).into_iter().zip(by_stack) {
+        rows.entry(path).or_default().add_holder(holder);
+    }
+    let row = |(path, holder)| Holder { path: vec![path], ..holder };
+    let title = match stacks.stack_sampling_bytes {
+        None => "By stack",
+        Some(_) => "By stack, of a sample",
+    };
+    let name = |path: &[String]| path.concat();
+    holders(title, name, rows.into_iter().map(row).collect(), columns, key)
+}
+
 /// Reallocations in the measured code, of any block.
-fn reallocated(figures: &MeasuredFigures) -> u64 {
-    figures.tally.reallocations + figures.foreign_reallocations
+fn reallocated(figures: &Figures) -> u64 {
+    figures.reallocations + figures.foreign_reallocations
 }

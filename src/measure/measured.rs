@@ -1,39 +1,12 @@
 //! What a piece of the program does with memory.
 
 use super::session::MeasureSession;
-use crate::error::Error;
-
-/// What a piece of the program did with memory, exact to the byte. [`measure`] returns it.
-///
-/// The columns are those of a report. All count blocks that were allocated within the measured
-/// code, on whichever thread they are reallocated or freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Measured<R = ()> {
-    /// What the measured code returned. Memory that it holds counts as live.
-    pub value: R,
-    /// Blocks allocated; a reallocation is not one.
-    pub allocations: u64,
-    /// Blocks freed.
-    pub frees: u64,
-    /// Reallocations of these blocks.
-    pub reallocations: u64,
-    /// Reallocations by the measured code of blocks from outside it: a `Vec` from before that
-    /// grows. Their bytes count where they were allocated.
-    pub foreign_reallocations: u64,
-    /// Bytes of all allocations, and the new sizes of all reallocations.
-    pub allocated_bytes: u64,
-    /// Blocks that were live at the end.
-    pub live_blocks: u64,
-    /// Bytes that were live at the end.
-    pub live_bytes: u64,
-    /// The most bytes that were live at once. A reallocation frees the old block before it
-    /// allocates the new one.
-    pub peak_bytes: u64,
-}
+use crate::error::Unmeasured;
+use crate::ledger::Figures;
 
 /// Runs `body` and measures what it does with memory: on this thread, and wherever a context that
-/// was captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
+/// was captured in it is entered ([`ScopeContext`](crate::ScopeContext), [`spawn`](crate::spawn)). Returns what `body` returns, whose memory counts as live,
+/// and the figures.
 ///
 /// ```
 /// use memledger::{TrackingAllocator, measure};
@@ -43,14 +16,14 @@ pub struct Measured<R = ()> {
 ///
 /// # fn main() {
 /// # #[cfg(tracking)] {
-/// let measured = measure(|| {
+/// let (letters, figures) = measure(|| {
 ///     let words: Vec<String> = "one two three".split(' ').map(String::from).collect();
 ///     words.iter().map(String::len).sum::<usize>()
-/// })
-/// .unwrap();
-/// assert_eq!(measured.value, 11);
-/// assert_eq!(measured.allocations, 4); // the vector and three strings
-/// assert_eq!(measured.live_bytes, 0);
+/// });
+/// let figures = figures.unwrap();
+/// assert_eq!(letters, 11);
+/// assert_eq!(figures.allocations, 4); // the vector and three strings
+/// assert_eq!(figures.live_bytes, 0);
 /// # }
 /// # }
 /// ```
@@ -73,7 +46,7 @@ pub struct Measured<R = ()> {
 /// not if a context was captured in it, because that context may be entered at any time.
 ///
 /// # Errors
-/// [`Error::Unmeasured`] if the figures would not be exact: if
+/// [`Unmeasured`] if the figures would not be exact: if
 /// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the feature
 /// `enable`; elsewhere than on 64-bit Linux; if an event was lost meanwhile; if a ledger is running
 /// that does not record the channels `memory` and `scope`, or that ends meanwhile; in the child of a
@@ -81,9 +54,11 @@ pub struct Measured<R = ()> {
 ///
 /// # Panics
 /// If `body` does.
+#[doc(alias = "Region")]
+#[doc(alias = "assert no allocation")]
 #[track_caller]
-pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
+pub fn measure<R>(body: impl FnOnce() -> R) -> (R, Result<Figures, Unmeasured>) {
     let session = MeasureSession::begin("measured");
     let value = body();
-    session?.measured(value)
+    (value, session.and_then(MeasureSession::figures))
 }

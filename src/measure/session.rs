@@ -8,10 +8,10 @@
 //!         the node's figures  since the beginning
 //! ```
 
-use super::Measured;
 use super::node::Node;
 use crate::error::{Error, Unmeasured};
-use crate::ledger::entry::{clone_for_caller, refuse_forked};
+use crate::ledger::Figures;
+use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
 use crate::ledger::recording::{start, stop};
 use crate::ledger::reports::in_process::InProcessAnalyzer;
@@ -20,7 +20,7 @@ use crate::scopes;
 use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
 use crate::trace::worker;
-use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
+use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state, untracked};
 use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};
 use std::panic::Location;
@@ -50,7 +50,7 @@ struct Active {
 
 /// The figures of a measurement, which are checked with the guard set.
 pub(crate) struct Outcome<'a> {
-    pub(crate) figures: MeasuredFigures,
+    pub(crate) figures: Figures,
     analyzer: &'a mut Analyzer,
     node: Node,
     before: &'a Baseline,
@@ -63,57 +63,47 @@ impl Outcome<'_> {
     }
 }
 
-/// Makes the error of a measurement, later: when the program's events are collected again.
-pub(crate) type Failure = Box<dyn FnOnce() -> Error>;
+/// Makes the text of a budget that is exceeded, later: when the program's events are collected again.
+pub(crate) type Text = Box<dyn FnOnce() -> String>;
 
 impl MeasureSession {
     /// Begins to measure what this thread does, and all that enters its context from here on.
     #[track_caller]
-    pub(crate) fn begin(name: &'static str) -> Result<Self, Error> {
+    pub(crate) fn begin(name: &'static str) -> Result<Self, Unmeasured> {
         if is_untracked() {
-            return Err(Error::Unmeasured(Unmeasured::TrackerCode));
+            return Err(Unmeasured::TrackerCode);
         }
-        let active = clone_for_caller({
+        let active = {
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             Active::new(name)
-        })?;
+        };
+        let active = active.map_err(for_caller)?;
         let captured_before = current::set_captured(false);
         let entered = current::enter_node(active.node.number());
         let site = Location::caller();
         Ok(Self { captured_before, entered, site, active: Some(active) })
     }
 
-    /// Ends the measurement of the code that has returned `value`.
-    pub(super) fn measured<R>(self, value: R) -> Result<Measured<R>, Error> {
-        let figures = self.end(|_| Ok(()))?;
-        Ok(Measured {
-            value,
-            allocations: figures.tally.allocations,
-            frees: figures.tally.frees,
-            reallocations: figures.tally.reallocations,
-            foreign_reallocations: figures.foreign_reallocations,
-            allocated_bytes: figures.tally.allocated_bytes,
-            live_blocks: figures.live_blocks,
-            live_bytes: figures.live_bytes,
-            peak_bytes: figures.peak_bytes,
-        })
+    /// Ends the measurement.
+    pub(super) fn figures(self) -> Result<Figures, Unmeasured> {
+        self.end(|_| None).map(|(figures, _)| figures)
     }
 
-    /// Ends the measurement, and calls `judge` with the figures.
-    pub(crate) fn end(
+    /// Ends the measurement, and calls `judge` with the figures. Returns these, and the text that it makes.
+    pub(super) fn end(
         mut self,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<MeasuredFigures, Error> {
+        judge: impl FnOnce(&mut Outcome<'_>) -> Option<Text>,
+    ) -> Result<(Figures, Option<String>), Unmeasured> {
         self.stop(judge)
     }
 
     fn stop(
         &mut self,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<MeasuredFigures, Error> {
+        judge: impl FnOnce(&mut Outcome<'_>) -> Option<Text>,
+    ) -> Result<(Figures, Option<String>), Unmeasured> {
         let Some(active) = self.active.take() else {
-            return Err(Error::Unmeasured(Unmeasured::RecordingEnded));
+            return Err(Unmeasured::RecordingEnded);
         };
         let stack = current::stack();
         let stayed = stack != OTHER && tree::is_within(stack, active.node.number());
@@ -123,24 +113,25 @@ impl MeasureSession {
             // A captured context is also within all measurements around this one.
             current::set_captured(true);
         }
-        clone_for_caller({
+        let ended = {
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             active.end(stayed, captured, judge)
-        })
+        };
+        ended.map(|(figures, text)| (figures, text.map(for_caller))).map_err(for_caller)
     }
 }
 
 impl Drop for MeasureSession {
     fn drop(&mut self) {
         if self.active.is_some() {
-            let _ = self.stop(|_| Ok(()));
+            let _ = self.stop(|_| None);
         }
     }
 }
 
 impl Active {
-    fn new(name: &'static str) -> Result<Self, Error> {
+    fn new(name: &'static str) -> Result<Self, Unmeasured> {
         refuse_forked().map_err(not_started)?;
         let mut current = started()?;
         let Some(recording) = current.as_mut() else { return Err(ended()) };
@@ -152,11 +143,11 @@ impl Active {
         active
     }
 
-    fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
+    fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Unmeasured> {
         // NOTE: read before the check that the channel is on: if it is turned off after that check,
         // the end of the measurement sees it.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
-        recording.refuse_measurement().map_err(Error::Unmeasured)?;
+        recording.refuse_measurement()?;
         // While the session is locked, no other thread collects.
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
@@ -164,7 +155,7 @@ impl Active {
             return Err(stuck());
         };
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
-            return Err(Error::Unmeasured(Unmeasured::TableFull(tree::PROGRAM_NODES)));
+            return Err(Unmeasured::TableFull(tree::PROGRAM_NODES));
         };
         let before = analyzer.with_analyzer(|analyzer| analyzer.begin_measurement(node.id()));
         let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
@@ -175,13 +166,13 @@ impl Active {
         self,
         stayed: bool,
         captured: bool,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<MeasuredFigures, Error> {
+        judge: impl FnOnce(&mut Outcome<'_>) -> Option<Text>,
+    ) -> Result<(Figures, Option<String>), Unmeasured> {
         if state::is_forked() || os::process_id() != self.pid {
             // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's
             // lock.
             std::mem::forget(self);
-            return Err(Error::Unmeasured(Unmeasured::Forked));
+            return Err(Unmeasured::Forked);
         }
         let mut current = recording::current();
         let is_same = |running: &&mut Recording| running.generation == self.generation;
@@ -189,54 +180,73 @@ impl Active {
             return Err(ended());
         };
         recording.measurements -= 1;
-        let outcome = if stayed {
-            self.find(captured, judge)
-        } else {
-            Err(Error::Unmeasured(Unmeasured::LeftScope))
-        };
+        let outcome = if stayed { self.find(captured, judge) } else { Err(Unmeasured::LeftScope) };
         drop(self);
         end_if_over(&mut current);
         drop(current);
         // NOTE: without the lock. The text reads debug information, which can take seconds.
-        outcome?.map_err(|failure| failure())
+        let (figures, text) = outcome?;
+        Ok((figures, text.map(|text| text())))
     }
 
     fn find(
         &self,
         captured: bool,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<Result<MeasuredFigures, Failure>, Error> {
+        judge: impl FnOnce(&mut Outcome<'_>) -> Option<Text>,
+    ) -> Result<(Figures, Option<Text>), Unmeasured> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
         let (figures, judged) = self.analyzer.with_analyzer(|analyzer| {
-            let figures = analyzer.measured(node.id(), before);
+            let figures = Figures::of(&analyzer.measured(node.id(), before));
             (figures, judge(&mut Outcome { figures, analyzer, node, before }))
         });
         if !captured {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
         }
-        Ok(judged.map(|()| figures))
+        Ok((figures, judged))
     }
 
     /// Collects all events up to now into the analyzer, and checks that none is missing.
-    fn collect(&self) -> Result<(), Error> {
+    fn collect(&self) -> Result<(), Unmeasured> {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         if !worker::collect_everything(session, WORKER_TIMEOUT) {
-            return Err(Error::Unmeasured(Unmeasured::NotCollected(WORKER_TIMEOUT)));
+            return Err(Unmeasured::NotCollected(WORKER_TIMEOUT));
         }
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
-            return Err(Error::Unmeasured(Unmeasured::ChannelTurnedOff("scope")));
+            return Err(Unmeasured::ChannelTurnedOff("scope"));
         }
         match registry::losses().wrapping_sub(self.lost) {
             0 => Ok(()),
-            lost => Err(Error::Unmeasured(Unmeasured::EventsLost(lost))),
+            lost => Err(Unmeasured::EventsLost(lost)),
         }
     }
 }
 
+impl Figures {
+    fn of(measured: &MeasuredFigures) -> Self {
+        Self {
+            allocations: measured.tally.allocations,
+            frees: measured.tally.frees,
+            reallocations: measured.tally.reallocations,
+            foreign_reallocations: measured.foreign_reallocations,
+            allocated_bytes: measured.tally.allocated_bytes,
+            live_blocks: measured.live_blocks,
+            live_bytes: measured.live_bytes,
+            peak_bytes: measured.peak_bytes,
+        }
+    }
+}
+
+/// A copy outside the guard of what the program drops. Not with the guard set.
+fn for_caller<T: Clone>(ours: T) -> T {
+    let copy = ours.clone();
+    untracked(move || drop(ours));
+    copy
+}
+
 /// The recording that is under way. Starts one if there is none.
-fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
+fn started() -> Result<MutexGuard<'static, Option<Recording>>, Unmeasured> {
     let deadline = Instant::now() + WORKER_TIMEOUT;
     loop {
         let current = recording::current();
@@ -261,14 +271,14 @@ fn end_if_over(current: &mut Option<Recording>) {
     }
 }
 
-fn not_started(error: Error) -> Error {
-    Error::Unmeasured(Unmeasured::NotStarted(Box::new(error)))
+fn not_started(error: Error) -> Unmeasured {
+    Unmeasured::NotStarted(Box::new(error))
 }
 
-fn ended() -> Error {
-    Error::Unmeasured(Unmeasured::RecordingEnded)
+fn ended() -> Unmeasured {
+    Unmeasured::RecordingEnded
 }
 
-fn stuck() -> Error {
-    Error::Unmeasured(Unmeasured::WorkerStuck(WORKER_TIMEOUT))
+fn stuck() -> Unmeasured {
+    Unmeasured::WorkerStuck(WORKER_TIMEOUT)
 }

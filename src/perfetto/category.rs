@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 /// The bit of a category that is not in the table yet.
 pub(super) const NEW: u32 = 1 << 31;
 
-/// A named set of track events. [`categories!`](crate::categories) declares it.
+/// A named set of track events. [`categories!`](crate::perfetto::categories) declares it.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
@@ -27,10 +27,10 @@ pub struct Category {
     pub(crate) callback: AtomicPtr<()>,
 }
 
-/// Declares categories of track events, for [`track_event!`](crate::track_event).
+/// Declares categories of track events, for [`track_event!`](crate::perfetto::track_event).
 ///
 /// ```
-/// memledger::categories! {
+/// memledger::perfetto::categories! {
 ///     /// What the renderer does.
 ///     pub RENDERING = "rendering": "Frames, passes and draw calls" ["graphics"];
 ///     PHYSICS = "physics";
@@ -40,8 +40,9 @@ pub struct Category {
 /// ```
 /// After the name come a description and up to four tags, by which a session can enable or disable
 /// a category ([`TrackEventConfig`](super::TrackEventConfig)). A program can use 4096 categories.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! categories {
+macro_rules! __perfetto_categories {
     ($(
         $(#[$attribute:meta])*
         $visibility:vis $name:ident = $text:literal $(: $description:literal)? $([ $($tag:literal),* $(,)? ])?;
@@ -57,7 +58,7 @@ macro_rules! categories {
 }
 
 /// The category of events whose category is a text of their own
-/// ([`category`](crate::track_event)). It is enabled while any session runs.
+/// ([`category`](crate::perfetto::track_event)). It is enabled while any session runs.
 pub static DYNAMIC: Category = Category::new("dynamic", "", &[]);
 
 /// A session has enabled or disabled a category.

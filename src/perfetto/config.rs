@@ -9,7 +9,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use memledger::perfetto::TrackEventConfig;
-/// memledger::categories! { STEPS = "physics.steps" ["slow"]; DRAW = "rendering"; }
+/// memledger::perfetto::categories! { STEPS = "physics.steps" ["slow"]; DRAW = "rendering"; }
 ///
 /// let config = TrackEventConfig::default().enable("physics*").disable("*");
 /// assert!(config.enables(&STEPS) && !config.enables(&DRAW));

@@ -4,8 +4,8 @@
 ///
 /// ```
 /// use memledger::perfetto::{Track, process_scoped, process_track_uuid};
-/// use memledger::track_event;
-/// memledger::categories! { GAME = "game"; }
+/// use memledger::perfetto::track_event;
+/// memledger::perfetto::categories! { GAME = "game"; }
 /// # let (frame, player, job) = (1_u32, "Ümit", 7);
 ///
 /// track_event!(GAME, slice_begin("frame"), arg("number", frame), arg("player", player));
@@ -23,9 +23,9 @@
 ///
 /// | event | |
 /// |---|---|
-/// | `slice_begin(name)`, `slice_end()` | a slice on the track of the thread, or on another. [`slice!`](crate::slice) does both |
+/// | `slice_begin(name)`, `slice_end()` | a slice on the track of the thread, or on another. [`slice!`](crate::perfetto::slice) does both |
 /// | `instant(name)` | a moment |
-/// | `counter()` | the value `count(..)` of the counter `track(..)`: [`counter!`](crate::counter) |
+/// | `counter()` | the value `count(..)` of the counter `track(..)`: [`counter!`](crate::perfetto::counter) |
 /// | `state(name)` | from here on the state of the track is this one; an empty name: none |
 ///
 /// A name, that of an argument and of a track too, is a literal, or any other expression that is a `&str`; then it is
@@ -48,9 +48,11 @@
 /// | `flush` | the session writes what it has |
 ///
 /// Of several tracks, times or categories the last one counts. An event has at most 32 values, 8 of
-/// them texts.
+/// them texts; more do not compile. Of an event with more than 8 values, all types must be known: none is a parameter of
+/// a generic function.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! track_event {
+macro_rules! __perfetto_track_event {
     ($category:path, $kind:ident $(($($name:tt)*))? $(, $($extras:tt)*)?) => {
         if $category.is_enabled() {
             $crate::__track_event! { ($category) $kind ($($($name)*)?) [] [] $($($extras)*)? }
@@ -178,6 +180,18 @@ macro_rules! __track_event {
     ($c:tt state ($name:expr) [$($r:tt)*] [$($v:tt)*]) => { $crate::__emit! { $c State (::core::option::Option::None) [Name, $($r)*] [(::core::convert::identity::<&str>($name)) $($v)*] } };
     ($c:tt slice_end () $r:tt $v:tt) => { $crate::__emit! { $c SliceEnd (::core::option::Option::None) $r $v } };
     ($c:tt counter () $r:tt $v:tt) => { $crate::__emit! { $c Counter (::core::option::Option::None) $r $v } };
+    ($c:tt $k:ident ($($n:tt)*) $r:tt $v:tt) => {
+        ::core::compile_error!(::core::concat!(
+            "`", ::core::stringify!($k), "(", ::core::stringify!($($n)*), ")` is no track event: write ",
+            "`slice_begin(name)`, `slice_end()`, `instant(name)`, `counter()` or `state(name)`"
+        ))
+    };
+    ($c:tt $k:ident $n:tt $r:tt $v:tt $($unknown:tt)+) => {
+        ::core::compile_error!(::core::concat!(
+            "`", ::core::stringify!($($unknown)+), "` is no extra of a track event here: the documentation of ",
+            "`track_event!` has a table of them, such as `arg(\"name\", value)`"
+        ))
+    };
 }
 
 #[doc(hidden)]
@@ -190,22 +204,31 @@ macro_rules! __emit {
             $name,
             &[$($crate::perfetto::Role::$role $(($($parameter),*))?),*],
         );
-        __MEMLEDGER_SITE.emit($crate::__values!($(($value))*));
+        __MEMLEDGER_SITE.emit($crate::__values! { $(($value))* });
     }};
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __values {
+    ($a:tt $b:tt $c:tt $d:tt $e:tt $f:tt $g:tt $h:tt $i:tt $($more:tt)*) => {
+        $crate::perfetto::many_values($crate::__pairs! { $a $b $c $d $e $f $g $h $i $($more)* })
+    };
+    ($($few:tt)*) => { $crate::__pairs! { $($few)* } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __pairs {
     () => { () };
-    (($value:expr) $($rest:tt)*) => { ($value, $crate::__values!($($rest)*)) };
+    (($value:expr) $($rest:tt)*) => { ($crate::perfetto::value($value), $crate::__pairs! { $($rest)* }) };
 }
 
 /// A slice from here to the end of the enclosing block, or of the expression that is given.
 ///
 /// ```
-/// use memledger::slice;
-/// memledger::categories! { GAME = "game"; }
+/// use memledger::perfetto::slice;
+/// memledger::perfetto::categories! { GAME = "game"; }
 ///
 /// slice!(GAME, "frame", arg("number", 7)); // ends with the block around it
 /// let drawn = slice!(GAME, "draw", { 3 });
@@ -214,7 +237,7 @@ macro_rules! __values {
 /// let sum = slice!(GAME, "add", u32::max(drawn, first));
 /// # assert_eq!((drawn, first, letter, sum), (3, 1, 'A', 3));
 /// ```
-/// The extras of [`track_event!`](crate::track_event), tracks excepted, are those of the begin. The end is
+/// The extras of [`track_event!`](crate::perfetto::track_event), tracks excepted, are those of the begin. The end is
 /// emitted if the category is enabled then. An expression that begins with the name of an extra, such as a call of
 /// a function `flow(..)`, is taken for the extra: write `{ flow(..) }`.
 ///
@@ -225,11 +248,12 @@ macro_rules! __values {
 /// #     assert!(std::pin::pin!(task).poll(&mut context).is_ready());
 /// # }
 /// # async fn receive() -> Vec<u8> { vec![1] }
-/// # memledger::categories! { GAME = "game"; }
-/// spawn(memledger::slice!(GAME, "connection", async { receive().await.len() }));
+/// # memledger::perfetto::categories! { GAME = "game"; }
+/// spawn(memledger::perfetto::slice!(GAME, "connection", async { receive().await.len() }));
 /// ```
+#[doc(hidden)]
 #[macro_export]
-macro_rules! slice {
+macro_rules! __perfetto_slice {
     ($category:path, $name:literal, async $($capture:ident)? $body:block $(,)?) => {
         $crate::__slice_of_each_poll! { ($category) ($name) async $($capture)? $body }
     };
@@ -325,16 +349,17 @@ macro_rules! __slice {
 /// A moment: `track_event!(CATEGORY, instant("name"), ..)`.
 ///
 /// ```
-/// memledger::categories! { GAME = "game"; }
-/// memledger::instant!(GAME, "saved", arg("slot", 3));
+/// memledger::perfetto::categories! { GAME = "game"; }
+/// memledger::perfetto::instant!(GAME, "saved", arg("slot", 3));
 /// ```
+#[doc(hidden)]
 #[macro_export]
-macro_rules! instant {
+macro_rules! __perfetto_instant {
     ($category:path, $name:literal $($extras:tt)*) => {
-        $crate::track_event!($category, instant($name) $($extras)*)
+        $crate::__perfetto_track_event!($category, instant($name) $($extras)*)
     };
     ($category:path, $name:expr $(, $($extras:tt)*)?) => {
-        $crate::track_event!($category, instant($name) $(, $($extras)*)?)
+        $crate::__perfetto_track_event!($category, instant($name) $(, $($extras)*)?)
     };
 }
 
@@ -342,15 +367,16 @@ macro_rules! instant {
 ///
 /// ```
 /// use memledger::perfetto::{Track, process_track_uuid};
-/// memledger::categories! { GAME = "game"; }
+/// memledger::perfetto::categories! { GAME = "game"; }
 /// let score = Track::counter("score", process_track_uuid()).register()?;
-/// memledger::counter!(GAME, track(score), 42);
+/// memledger::perfetto::counter!(GAME, track(score), 42);
 /// # Ok::<(), memledger::Error>(())
 /// ```
+#[doc(hidden)]
 #[macro_export]
-macro_rules! counter {
+macro_rules! __perfetto_counter {
     ($category:path, track($track:expr), $value:expr $(, $($extras:tt)*)?) => {
-        $crate::track_event!($category, counter(), track($track), count($value) $(, $($extras)*)?)
+        $crate::__perfetto_track_event!($category, counter(), track($track), count($value) $(, $($extras)*)?)
     };
 }
 
@@ -358,17 +384,18 @@ macro_rules! counter {
 ///
 /// ```
 /// use memledger::perfetto::{Track, process_track_uuid};
-/// memledger::categories! { GAME = "game"; }
+/// memledger::perfetto::categories! { GAME = "game"; }
 /// let loader = Track::state("loader", process_track_uuid()).register()?;
-/// memledger::state!(GAME, track(loader), "reading");
+/// memledger::perfetto::state!(GAME, track(loader), "reading");
 /// # Ok::<(), memledger::Error>(())
 /// ```
+#[doc(hidden)]
 #[macro_export]
-macro_rules! state {
+macro_rules! __perfetto_state {
     ($category:path, track($track:expr), $name:literal $(, $($extras:tt)*)?) => {
-        $crate::track_event!($category, state($name), track($track) $(, $($extras)*)?)
+        $crate::__perfetto_track_event!($category, state($name), track($track) $(, $($extras)*)?)
     };
     ($category:path, track($track:expr), $name:expr $(, $($extras:tt)*)?) => {
-        $crate::track_event!($category, state($name), track($track) $(, $($extras)*)?)
+        $crate::__perfetto_track_event!($category, state($name), track($track) $(, $($extras)*)?)
     };
 }

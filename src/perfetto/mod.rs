@@ -3,9 +3,10 @@
 //!
 //! ```
 //! use memledger::perfetto::TrackEventConfig;
-//! use memledger::{Destination, Ledger, instant, slice};
+//! use memledger::perfetto::{instant, slice};
+//! use memledger::{Destination, Ledger};
 //!
-//! memledger::categories! { GAME = "game": "What the game does"; }
+//! memledger::perfetto::categories! { GAME = "game": "What the game does"; }
 //!
 //! # let path = std::env::temp_dir().join(format!("memledger-doc-{}.pftrace", std::process::id()));
 //! let ledger = Ledger::builder().start()?;
@@ -19,7 +20,7 @@
 //! # let _ = std::fs::remove_file(path);
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`categories!`](crate::categories) declares categories, [`track_event!`](crate::track_event) and its
+//! [`categories!`](crate::perfetto::categories) declares categories, [`track_event!`](crate::perfetto::track_event) and its
 //! short forms emit events, a session ([`Destination::track_events`](crate::Destination::track_events)) writes those of
 //! the categories that it enables.
 //! <https://ui.perfetto.dev> shows the files. The guide is [`docs/perfetto.md`].
@@ -40,6 +41,12 @@ mod tracker;
 mod tracker;
 mod value;
 
+#[doc(inline)]
+pub use crate::{
+    __perfetto_categories as categories, __perfetto_counter as counter,
+    __perfetto_instant as instant, __perfetto_slice as slice, __perfetto_state as state,
+    __perfetto_track_event as track_event,
+};
 pub use category::{Category, CategoryChange, DYNAMIC};
 pub use config::{TrackEventConfig, TrackEvents};
 pub use site::Slice;
@@ -56,6 +63,6 @@ pub(crate) use tracker::{
     TRACK, parse_trace_config, refused,
 };
 pub use tracker::{process_track_uuid, thread_track_uuid};
-#[doc(hidden)]
-pub use value::Values;
 pub use value::{Fixed32, Fixed64, TrackValue, ZigZag};
+#[doc(hidden)]
+pub use value::{Values, many_values, value};

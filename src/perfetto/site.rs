@@ -1,6 +1,7 @@
 //! What a `track_event!` says that is known when the program is compiled.
 
 use super::category::Category;
+use super::value::MAX_VALUES;
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 
@@ -68,6 +69,19 @@ pub enum Role {
     End,
 }
 
+impl Role {
+    /// How many values it takes.
+    pub(super) const fn values(self) -> usize {
+        match self {
+            Self::TextTrack => 3,
+            Self::NamedTrack(_) | Self::Timestamp | Self::NamedArg | Self::NamedText => 2,
+            Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
+            Self::Thread | Self::Process | Self::End => 0,
+            _ => 1,
+        }
+    }
+}
+
 /// One `track_event!` of the program, which is a static.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -111,6 +125,7 @@ const MAX_DEPTH: usize = 16;
 /// Panics if an extra is not possible where it is, so that a reader could not understand the event.
 const fn check(roles: &[Role]) {
     let (mut places, mut depth, mut at) = ([Place::Event; MAX_DEPTH + 1], 0, 0);
+    let mut values = 0;
     while at < roles.len() {
         let (place, role) = (places[depth], &roles[at]);
         let fits = match place {
@@ -155,9 +170,11 @@ const fn check(roles: &[Role]) {
         } else if matches!(role, Role::End) {
             depth -= 1;
         }
+        values += role.values();
         at += 1;
     }
     assert!(depth == 0, "a begin without an end");
+    assert!(values <= MAX_VALUES, "a track event has 32 values at most");
 }
 
 const fn is_field(number: u32) -> bool {
@@ -171,7 +188,7 @@ struct EndTheSliceOnTheThreadThatBeganIt {
 }
 
 /// A slice that ends when this is dropped, if its category is still enabled.
-/// [`slice!`](crate::slice) makes it.
+/// [`slice!`](crate::perfetto::slice) makes it.
 #[must_use = "the slice ends when this is dropped"]
 #[derive(Debug)]
 pub struct Slice {
@@ -210,6 +227,7 @@ mod tests {
             &[Arg("a"), Track, Field(1), Message(2), InternedField(3, 4), Message(5), End, End][..],
             &[Nested, Process, Named("a"), Field(1), End, ProtoTrack, Message(2), End, End, End],
             &[ProtoTrack, Message((1 << 29) - 1), Field(1), End, End, NoIntern],
+            &[Flow; 32],
         ] {
             assert!(is_possible(roles), "{roles:?}");
         }
@@ -228,6 +246,7 @@ mod tests {
             &[Message(1 << 29), End],
             &[InternedField(1, 0)],
             &[[Message(1); 17], [End; 17]].concat(),
+            &[Flow; 33],
         ] {
             assert!(!is_possible(roles), "{roles:?}");
         }

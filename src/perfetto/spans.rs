@@ -49,7 +49,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {
             && let Some(span) = context.span(id)
         {
             let (name, target) = (span.name(), span.metadata().target());
-            crate::track_event!(DYNAMIC, slice_begin(name), category(target));
+            crate::perfetto::track_event!(DYNAMIC, slice_begin(name), category(target));
         }
     }
 
@@ -58,7 +58,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {
             && let Some(span) = context.span(id)
         {
             // A session that has not seen the begin must not see the end.
-            crate::track_event!(DYNAMIC, slice_end(), category(span.metadata().target()));
+            crate::perfetto::track_event!(DYNAMIC, slice_end(), category(span.metadata().target()));
         }
     }
 
@@ -70,7 +70,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SliceLayer {
                 "" => event.metadata().name(),
                 message => message,
             };
-            crate::track_event!(DYNAMIC, instant(name), category(event.metadata().target()));
+            crate::perfetto::track_event!(
+                DYNAMIC,
+                instant(name),
+                category(event.metadata().target())
+            );
         }
     }
 }

@@ -29,7 +29,7 @@ pub const fn state_track_uuid(name: &str, parent: u64) -> u64 {
     perfetto::state_track_uuid(name, parent)
 }
 
-/// A flow's id that no other process has: for [`flow`](crate::track_event).
+/// A flow's id that no other process has: for [`flow`](crate::perfetto::track_event).
 pub fn process_scoped(flow: u64) -> u64 {
     flow ^ process_track_uuid()
 }
@@ -38,10 +38,10 @@ pub fn process_scoped(flow: u64) -> u64 {
 ///
 /// ```
 /// use memledger::perfetto::{Track, process_track_uuid};
-/// memledger::categories! { GAME = "game"; }
+/// memledger::perfetto::categories! { GAME = "game"; }
 ///
 /// let score = Track::counter("score", process_track_uuid()).unit("points").register()?;
-/// memledger::counter!(GAME, track(score), 42);
+/// memledger::perfetto::counter!(GAME, track(score), 42);
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

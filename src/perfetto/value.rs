@@ -1,5 +1,10 @@
 //! The values that an event carries: one word each, or a text.
 
+use std::marker::PhantomData;
+
+/// The most values of an event.
+pub(super) const MAX_VALUES: usize = 32;
+
 /// What a word of an event means. Four bits.
 pub(crate) mod kind {
     pub(crate) const UNSIGNED: u8 = 1;
@@ -18,11 +23,19 @@ pub(crate) mod kind {
 /// A value of a track event: an argument, a flow, a field.
 ///
 /// Integers, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]` are
-/// values. In [`field`](crate::track_event), an unsigned or signed integer is a varint, `f64` a
+/// values. In [`field`](crate::perfetto::track_event), an unsigned or signed integer is a varint, `f64` a
 /// double, `f32` a float, and [`ZigZag`], [`Fixed64`] and [`Fixed32`] are the other encodings.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a value of a track event",
+    label = "not a value of a track event",
+    note = "the values are integers of up to 64 bits, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]`: borrow a `String`, convert others"
+)]
 pub trait TrackValue: Copy {
     #[doc(hidden)]
     const KIND: u8;
+    /// `N`, or one text more.
+    #[doc(hidden)]
+    type After<N>;
     #[doc(hidden)]
     fn word(self) -> u64;
     #[doc(hidden)]
@@ -45,6 +58,7 @@ macro_rules! values {
     ($($type:ty: $kind:ident = |$value:ident| $word:expr;)*) => { $(
         impl TrackValue for $type {
             const KIND: u8 = kind::$kind;
+            type After<N> = N;
             #[inline(always)]
             fn word(self) -> u64 {
                 let $value = self;
@@ -74,6 +88,7 @@ values! {
 
 impl<T: ?Sized> TrackValue for *const T {
     const KIND: u8 = kind::POINTER;
+    type After<N> = N;
     #[inline(always)]
     fn word(self) -> u64 {
         self.addr() as u64
@@ -82,6 +97,7 @@ impl<T: ?Sized> TrackValue for *const T {
 
 impl<T: ?Sized> TrackValue for *mut T {
     const KIND: u8 = kind::POINTER;
+    type After<N> = N;
     #[inline(always)]
     fn word(self) -> u64 {
         self.addr() as u64
@@ -92,6 +108,7 @@ macro_rules! texts {
     ($($type:ty)*) => { $(
         impl TrackValue for $type {
             const KIND: u8 = kind::TEXT;
+            type After<N> = Text<N>;
             #[inline(always)]
             fn word(self) -> u64 {
                 self.len() as u64
@@ -111,6 +128,8 @@ pub trait Values: Copy {
     /// How many there are, and how many of them are texts.
     const COUNT: usize;
     const TEXTS: usize;
+    /// `()`, in as many `Text` as there are texts.
+    type Texts;
     /// The kinds, four bits each, the first one lowest. Only of events with up to eight values.
     const SHAPE: u32;
 
@@ -121,6 +140,7 @@ pub trait Values: Copy {
 impl Values for () {
     const COUNT: usize = 0;
     const TEXTS: usize = 0;
+    type Texts = ();
     const SHAPE: u32 = 0;
 
     #[inline(always)]
@@ -130,6 +150,7 @@ impl Values for () {
 impl<V: TrackValue, R: Values> Values for (V, R) {
     const COUNT: usize = 1 + R::COUNT;
     const TEXTS: usize = (V::KIND == kind::TEXT) as usize + R::TEXTS;
+    type Texts = V::After<R::Texts>;
     const SHAPE: u32 = V::KIND as u32 | R::SHAPE << 4;
 
     #[inline(always)]
@@ -137,4 +158,40 @@ impl<V: TrackValue, R: Values> Values for (V, R) {
         each(index, V::KIND, self.0.word(), self.0.bytes());
         self.1.each(index + 1, each);
     }
+}
+
+/// `value`, whose type must be that of a value.
+#[doc(hidden)]
+#[inline(always)]
+pub const fn value<V: TrackValue>(value: V) -> V {
+    value
+}
+
+/// One text more than `N`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Text<N>(PhantomData<N>);
+
+/// A number of texts that an event can have: at most 8. A bound, so that `cargo check` sees a greater one.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a track event has 8 texts at most",
+    label = "more than 8 of its values are texts"
+)]
+pub trait FewTexts {}
+
+macro_rules! few_texts {
+    ($n:ty $(, $less:tt $($rest:tt)*)?) => {
+        #[diagnostic::do_not_recommend]
+        impl FewTexts for $n {}
+        $(few_texts! { Text<$n> $($rest)* })?
+    };
+}
+few_texts! { (), 8, 7, 6, 5, 4, 3, 2, 1 }
+
+/// `values`, which are more than eight.
+#[doc(hidden)]
+#[inline(always)]
+pub const fn many_values<V: Values<Texts: FewTexts>>(values: V) -> V {
+    values
 }

@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 /// that enters it, it replaces the whole context of the thread until the guard is dropped.
 ///
 /// ```
-/// use memledger::{Context, alloc_scope};
+/// use memledger::{ScopeContext, alloc_scope};
 ///
 /// let pages = alloc_scope!("render", {
-///     let context = Context::current();
+///     let context = ScopeContext::current();
 ///     std::thread::scope(|threads| {
 ///         let page = threads.spawn(move || {
 ///             let _context = context.enter();
@@ -30,11 +30,11 @@ use std::thread::JoinHandle;
 /// [`run`](Self::run) for a job of `rayon`.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a context does nothing until something runs in it"]
-pub struct Context {
+pub struct ScopeContext {
     pub(super) ids: ContextIds,
 }
 
-impl Context {
+impl ScopeContext {
     /// The scopes and the tag this thread is in. Costs a read of thread-local storage.
     #[inline]
     pub fn current() -> Self {
@@ -54,10 +54,10 @@ impl Context {
     /// Runs `body` in the context, on this thread.
     ///
     /// ```
-    /// use memledger::{Context, alloc_scope};
+    /// use memledger::{ScopeContext, alloc_scope};
     ///
     /// alloc_scope!("index");
-    /// let context = Context::current();
+    /// let context = ScopeContext::current();
     /// let words: Vec<String> = std::thread::spawn(move || {
     ///     context.run(|| "one two".split(' ').map(String::from).collect())
     /// })
@@ -74,7 +74,7 @@ impl Context {
 }
 
 /// Operations that futures and spans use.
-impl Context {
+impl ScopeContext {
     /// The context with one more scope inside.
     #[inline]
     pub(super) fn scope(self, name: Name) -> Self {
@@ -102,7 +102,7 @@ impl Context {
     pub(super) fn resume<R>(&mut self, body: impl FnOnce() -> R) -> R {
         /// Restores the thread's context even if `body` panics.
         struct Suspend<'a> {
-            context: &'a mut Context,
+            context: &'a mut ScopeContext,
             outer: ContextIds,
         }
         impl Drop for Suspend<'_> {
@@ -129,7 +129,7 @@ impl Context {
 /// ```
 ///
 /// For threads that are made in other ways ([`std::thread::scope`], [`std::thread::Builder`],
-/// pools), use a [`Context`].
+/// pools), use a [`ScopeContext`].
 ///
 /// # Panics
 /// If the system cannot make a thread, as [`std::thread::spawn`].
@@ -139,6 +139,6 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let context = Context::current();
+    let context = ScopeContext::current();
     std::thread::spawn(move || context.run(body))
 }

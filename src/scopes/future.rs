@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a pinned field")]
 
 use super::current::{self, Site};
-use super::{Context, Group, Name, Tag};
+use super::{Group, Name, ScopeContext, Tag};
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{self, Poll};
@@ -38,27 +38,28 @@ use std::task::{self, Poll};
 /// 1 to 2 ns for each poll, and 32 bytes in the future. Nothing without feature `enable`.
 pub trait AllocScope: Future + Sized {
     /// Polls and drops this future in a scope of its own.
+    #[doc(alias = "instrument")]
     #[track_caller]
     fn alloc_scope(self, name: impl Into<Name>) -> Scoped<Self> {
-        self.in_context(Context::current().scope(name.into()))
+        self.in_context(ScopeContext::current().scope(name.into()))
     }
 
     /// As [`alloc_scope`](Self::alloc_scope); the allocations of the future belong to `group`.
     #[track_caller]
     fn alloc_scope_in_group(self, group: &'static Group, name: impl Into<Name>) -> Scoped<Self> {
-        self.in_context(Context::current().scope_in_group(group, name.into()))
+        self.in_context(ScopeContext::current().scope_in_group(group, name.into()))
     }
 
     /// Gives each allocation of this future the tag `tag`, except those in an inner scope or tag
     /// that sets another tag.
     #[track_caller]
     fn alloc_tagged(self, tag: Tag) -> Scoped<Self> {
-        self.in_context(Context::current().tagged(tag))
+        self.in_context(ScopeContext::current().tagged(tag))
     }
 
     /// Polls and drops this future in `context`.
     #[track_caller]
-    fn in_context(self, context: Context) -> Scoped<Self> {
+    fn in_context(self, context: ScopeContext) -> Scoped<Self> {
         Scoped { future: ManuallyDrop::new(self), context, first: context, site: current::here() }
     }
 }
@@ -77,8 +78,8 @@ impl<F: Future> AllocScope for F {}
 pub struct Scoped<F> {
     future: ManuallyDrop<F>,
     /// The context for the next poll.
-    context: Context,
-    first: Context,
+    context: ScopeContext,
+    first: ScopeContext,
     site: Site,
 }
 

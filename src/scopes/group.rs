@@ -53,6 +53,7 @@ impl Group {
 /// assert_eq!(TEXTURES.parent().unwrap().name(), "Rendering");
 /// # drop(pixels);
 /// ```
+#[doc(alias = "LLM tag")]
 #[macro_export]
 macro_rules! group {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $(in $parent:path)?;)*) => {

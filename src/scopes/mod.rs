@@ -10,6 +10,7 @@
 //! the event.
 
 mod context;
+pub(crate) mod copies;
 pub(crate) mod current;
 mod entries;
 pub(crate) mod events;
@@ -25,13 +26,14 @@ mod spans;
 mod switch;
 mod tag;
 pub(crate) mod tree;
+mod version;
 
-pub use context::{Context, spawn};
+pub use context::{ScopeContext, spawn};
 pub use future::{AllocScope, Scoped};
 pub use group::Group;
 pub use name::Name;
 #[doc(hidden)]
-pub use name::NameOf;
+pub use name::{NameOf, literal_name};
 pub use scope::ScopeGuard;
 #[cfg(feature = "tracing")]
 pub use spans::ScopeLayer;

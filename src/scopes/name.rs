@@ -4,7 +4,8 @@ use super::tree;
 
 /// A name: a literal, or an interned text. It is never freed.
 ///
-/// Entering a scope reads the name's address only. Two names are equal if their texts are equal.
+/// Entering a scope reads the name's address only. Compare names by [`as_str`](Self::as_str): without the feature `enable`, no interned text
+/// is kept, and all of them are `(other)`.
 /// A text that is made when the program runs is [interned](Self::intern), and kept for good: that is never
 /// hidden in a conversion.
 ///
@@ -18,7 +19,7 @@ use super::tree;
 ///     // allocations here are in GlobalScope / level 7 / parse
 /// });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Name(&'static str);
 
 impl Name {
@@ -31,8 +32,8 @@ impl Name {
     /// returns the same copy.
     ///
     /// Searches a table that all threads share, so keep the result. The table has room for 262 142
-    /// names and contexts together. When it is full, each new text becomes `(other)`: a name that has the
-    /// number of a request in it is a leak.
+    /// names and contexts together. When seven eighths are used up, each new text becomes `(other)`, and a problem at
+    /// the end says so: a name that has the number of a request in it is a leak. The last eighth is left to literals.
     #[inline]
     pub fn intern(text: &str) -> Self {
         Self(tree::intern(text))
@@ -81,4 +82,37 @@ impl NameOf<Name> {
     pub const fn name(self) -> Name {
         self.0
     }
+}
+
+/// Implemented for no type: the compiler's message for what is no name says what is one.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this is not a name",
+    label = "not a name",
+    note = "write a literal, a `&'static str` or a `Name`; `Name::intern(&text)` makes one of another text"
+)]
+pub trait NoName {}
+
+impl<T> NameOf<T>
+where
+    Self: NoName,
+{
+    #[doc(hidden)]
+    pub const fn name(self) -> Name {
+        unreachable!()
+    }
+}
+
+/// `name`, which does not look like a format string.
+#[doc(hidden)]
+pub const fn literal_name(name: &'static str) -> &'static str {
+    let mut at = 0;
+    while at < name.len() {
+        assert!(
+            name.as_bytes()[at] != b'{',
+            "a name is not a format string: write `Name::intern(&format!(..))`"
+        );
+        at += 1;
+    }
+    name
 }

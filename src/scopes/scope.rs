@@ -7,11 +7,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Makes a guard not `Send`, so that it cannot move to another thread. The error of the compiler
 /// contains the name of this trait, which names the alternatives.
-trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
+trait ForFuturesUseTheirMethodAllocScopeForThreadsUseScopeContext {}
 
 /// An entered scope, left when dropped. [`alloc_scope!`](crate::alloc_scope) makes it.
 ///
-/// A guard cannot be sent to another thread; send a [`Context`](crate::Context) instead. It cannot
+/// A guard cannot be sent to another thread; send a [`ScopeContext`](crate::ScopeContext) instead. It cannot
 /// be held across an `.await` of a task that can move to another thread; use
 /// [`AllocScope`](crate::AllocScope) for futures. Both are errors of the compiler:
 /// ```compile_fail,E0277
@@ -36,11 +36,12 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// loop, or to `GlobalScope` if each round used another name. If one function keeps more than 511
 /// guards open at once, they are taken for such a loop, and are closed.
 #[must_use = "the scope is left when this is dropped"]
+#[doc(alias = "span")]
 #[derive(Debug)]
 pub struct ScopeGuard {
     entered: Entered,
     site: Site,
-    _not_send: PhantomData<dyn ForFuturesUseTheirMethodAllocScopeForThreadsUseContext>,
+    _not_send: PhantomData<dyn ForFuturesUseTheirMethodAllocScopeForThreadsUseScopeContext>,
 }
 
 // The marker removes `Send` and `Sync` only.
@@ -139,36 +140,60 @@ impl Drop for ScopeGuard {
 ///
 /// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
 /// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A text that is made
-/// when the program runs becomes a name by [`Name::intern`](crate::Name::intern), once.
+/// when the program runs becomes a name by [`Name::intern`](crate::Name::intern), once. A name is not a format string:
+/// a literal with a `{` does not compile, but [`Name::new`](crate::Name::new) takes it.
 #[macro_export]
 macro_rules! alloc_scope {
-    (group: $group:path, $name:expr, async $($capture:ident)? $body:block $(,)?) => {
+    (group: $group:path, $name:literal $(, $($body:tt)*)?) => {
+        $crate::__alloc_scope! { [$group] ($crate::__literal_name!($name)) $($($body)*)? }
+    };
+    (group: $group:path, $name:expr $(, $($body:tt)*)?) => {
+        $crate::__alloc_scope! { [$group] ($name) $($($body)*)? }
+    };
+    ($name:literal $(, $($body:tt)*)?) => {
+        $crate::__alloc_scope! { [] ($crate::__literal_name!($name)) $($($body)*)? }
+    };
+    ($name:expr $(, $($body:tt)*)?) => { $crate::__alloc_scope! { [] ($name) $($($body)*)? } };
+}
+
+/// A name that was checked when the program was compiled.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __literal_name {
+    ($name:literal) => {{
+        const NAME: &::core::primitive::str = $crate::__literal_name($name);
+        NAME
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __alloc_scope {
+    ([$group:path] ($name:expr) async $($capture:ident)? $body:block $(,)?) => {
         $crate::AllocScope::alloc_scope_in_group(async $($capture)? $body, &$group, $name)
     };
-    // NOTE: a block is not the expression below, where the compiler would find its braces unnecessary.
-    (group: $group:path, $name:expr, $body:block $(,)?) => {{
-        let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
-        $body
-    }};
-    (group: $group:path, $name:expr, $body:expr $(,)?) => {{
-        let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
-        $body
-    }};
-    (group: $group:path, $name:expr $(,)?) => {
-        let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
-    };
-    ($name:expr, async $($capture:ident)? $body:block $(,)?) => {
+    ([] ($name:expr) async $($capture:ident)? $body:block $(,)?) => {
         $crate::AllocScope::alloc_scope(async $($capture)? $body, $name)
     };
-    ($name:expr, $body:block $(,)?) => {{
+    ([$group:path] ($name:expr)) => {
+        let _memledger_scope = $crate::ScopeGuard::enter_group(&$group, $name);
+    };
+    ([] ($name:expr)) => {
         let _memledger_scope = $crate::ScopeGuard::enter($name);
+    };
+    // NOTE: a block is not the expression below, where the compiler would find its braces unnecessary.
+    ($group:tt $name:tt $body:block $(,)?) => {{
+        $crate::__alloc_scope! { $group $name }
         $body
     }};
-    ($name:expr, $body:expr $(,)?) => {{
-        let _memledger_scope = $crate::ScopeGuard::enter($name);
+    ($group:tt $name:tt $body:expr $(,)?) => {{
+        $crate::__alloc_scope! { $group $name }
         $body
     }};
-    ($name:expr $(,)?) => {
-        let _memledger_scope = $crate::ScopeGuard::enter($name);
+    ($group:tt $name:tt $($other:tt)*) => {
+        ::core::compile_error!(::core::concat!(
+            "write `alloc_scope!(NAME)` or `alloc_scope!(NAME, EXPRESSION)`: a name is not a format string, ",
+            "so it takes no arguments, but `Name::intern(&format!(..))` makes one of a text"
+        ))
     };
 }

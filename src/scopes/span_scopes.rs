@@ -2,7 +2,7 @@
 
 use super::current::{self, ContextIds, Entered, Site};
 use super::spans::ScopeLayer;
-use super::{Context, Name, misuse};
+use super::{Name, ScopeContext, misuse};
 use crate::trace::write::untracked;
 use std::{cell::RefCell, fmt};
 use tracing_core::Subscriber;
@@ -37,10 +37,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
             Some(parent) if !span.is_contextual() => {
                 let contexts =
                     parent.extensions().get::<SpanContexts>().map(|contexts| contexts.context);
-                contexts.unwrap_or_else(Context::current)
+                contexts.unwrap_or_else(ScopeContext::current)
             }
-            None if span.is_root() => Context { ids: ContextIds::ROOT },
-            _ => Context::current(),
+            None if span.is_root() => ScopeContext { ids: ContextIds::ROOT },
+            _ => ScopeContext::current(),
         };
         let named = outer.scope(Name::new(span.metadata().name()));
         let mut value = Value::of(&self.scopes.fields);
@@ -80,10 +80,10 @@ type Registry<'a, S> = tracing_subscriber::layer::Context<'a, S>;
 #[derive(Clone, Copy)]
 struct SpanContexts {
     /// The context with the scope of the span's name.
-    named: Context,
+    named: ScopeContext,
     /// The context that the span enters: `named`, and inside it the scope of the chosen field's
     /// value, if the span has one.
-    context: Context,
+    context: ScopeContext,
 }
 
 fn contexts<S: Subscriber + for<'a> LookupSpan<'a>>(
@@ -101,7 +101,7 @@ thread_local! {
 struct EnteredSpans(RefCell<Vec<(Id, Entered)>>);
 
 impl EnteredSpans {
-    fn push(&self, id: &Id, context: Context) {
+    fn push(&self, id: &Id, context: ScopeContext) {
         let mut entered = self.0.borrow_mut();
         if entered.len() == entered.capacity() {
             // Memory of the tracker itself is not recorded.
@@ -144,7 +144,7 @@ impl<'a> Value<'a> {
         Self { fields, found: false, text: [0; 256], size: 0 }
     }
 
-    fn inside(&self, named: Context) -> Context {
+    fn inside(&self, named: ScopeContext) -> ScopeContext {
         let text = self.text.get(..self.size).unwrap_or_default();
         match str::from_utf8(text) {
             Ok(text) if self.found => named.scope(Name::intern(text)),

@@ -24,7 +24,7 @@ use super::span_scopes::SpanScopes;
 /// they are spans or [`alloc_scope!`](crate::alloc_scope). A thread enters this scope each time
 /// that it enters the span. So an instrumented future is in the scope at each poll. Spans can be
 /// entered within themselves and left in any order. A span that is made while the thread has a tag
-/// keeps that tag, as a [`Context`](crate::Context) does; in any other span, the tag is that of the
+/// keeps that tag, as a [`ScopeContext`](crate::ScopeContext) does; in any other span, the tag is that of the
 /// thread that enters the span.
 ///
 /// A span that a filter disables has no scope. If guards of `alloc_scope!` are open in an

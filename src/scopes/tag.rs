@@ -51,7 +51,7 @@ impl Tag {
 }
 
 /// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
-/// in a `const` or `static` too. A text that is made when the program runs becomes a name by
+/// in a `const` or `static` too. `tag!(group: G, "x")`, as [`alloc_scope!`](crate::alloc_scope) has it, is the same. A text that is made when the program runs becomes a name by
 /// [`Name::intern`](crate::Name::intern).
 ///
 /// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and
@@ -64,10 +64,13 @@ impl Tag {
 /// ```
 #[macro_export]
 macro_rules! tag {
-    ($group:path) => {
+    (group: $($rest:tt)+) => {
+        $crate::tag!($($rest)+)
+    };
+    ($group:path $(,)?) => {
         $crate::Tag::unnamed(&$group)
     };
-    ($group:path, $name:expr) => {
+    ($group:path, $name:expr $(,)?) => {
         $crate::Tag::new(&$group, $crate::NameOf($name).name())
     };
 }

@@ -57,6 +57,8 @@ const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 /// The number of nodes that a program can add.
 pub(crate) const PROGRAM_NODES: usize = CAPACITY - FIRST as usize;
+/// From this number of nodes on, no text is interned: names that are made at run time cannot use up the place of literals.
+const MAX_WITH_INTERNED: usize = CAPACITY / 8 * 7;
 
 /// The first id of nodes in the stream, above the ids that Unreal gives to its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
@@ -106,6 +108,9 @@ static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The number of node numbers that were given out, which can exceed [`CAPACITY`].
 static COUNT: AtomicU32 = AtomicU32::new(FIRST);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// How often the table was full for a text to intern, and for another node, since [`take_full`].
+static FULL_FOR_TEXT: AtomicU64 = AtomicU64::new(0);
+static FULL: AtomicU64 = AtomicU64::new(0);
 static TEXT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The number of requests for a node that were refused.
@@ -116,6 +121,21 @@ pub(crate) fn refused() -> u64 {
 #[cold]
 fn count_refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The sentence for a table that was full since the last call.
+pub(crate) fn take_full() -> Option<String> {
+    let texts = FULL_FOR_TEXT.swap(0, Ordering::Relaxed);
+    if FULL.swap(0, Ordering::Relaxed) > 0 {
+        return Some(format!(
+            "the table of names is full: all {PROGRAM_NODES} entries are used up, so new scopes, groups and tags are counted as (other)"
+        ));
+    }
+    (texts > 0).then(|| {
+        format!(
+            "the table of names is full: {texts} names of Name::intern are counted as (other), and the last eighth is left to literals; a name that has the number of a request in it is a leak"
+        )
+    })
 }
 
 /// The number of bytes in use by the table and by the interned names.
@@ -323,7 +343,12 @@ fn find_or_add_with(
     if let Some(found) = find(head, 0) {
         return Some(found);
     }
-    if COUNT.load(Ordering::Relaxed) as usize >= CAPACITY {
+    let (most, full) = match kind {
+        NodeKind::Name => (MAX_WITH_INTERNED, &FULL_FOR_TEXT),
+        _ => (CAPACITY, &FULL),
+    };
+    if COUNT.load(Ordering::Relaxed) as usize >= most {
+        full.fetch_add(1, Ordering::Relaxed);
         return None;
     }
     let name = keep_name()?;

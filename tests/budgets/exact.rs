@@ -1,14 +1,16 @@
 //! What is measured, to the byte.
 
 use crate::block;
-use memledger::{Context, Measured, alloc_scope, measure, spawn};
+use memledger::{Figures, ScopeContext, Unmeasured, alloc_scope, measure, spawn};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread::{scope, yield_now};
 
 /// The figures without the value.
-fn figures<R>(measured: &Measured<R>) -> [u64; 8] {
+#[track_caller]
+fn figures<R>((_, measured): &(R, Result<Figures, Unmeasured>)) -> [u64; 8] {
+    let measured = measured.as_ref().unwrap();
     [
         measured.allocations,
         measured.frees,
@@ -23,7 +25,7 @@ fn figures<R>(measured: &Measured<R>) -> [u64; 8] {
 
 #[test]
 fn nothing_is_nothing() {
-    assert_eq!(figures(&measure(|| ()).unwrap()), [0; 8]);
+    assert_eq!(figures(&measure(|| ())), [0; 8]);
 }
 
 #[test]
@@ -32,14 +34,15 @@ fn what_is_freed_is_not_live_and_counts_for_the_peak() {
         drop((block(100), block(50)));
         block(30)
     });
-    assert_eq!(figures(&measured.unwrap()), [3, 2, 0, 0, 180, 1, 30, 150]);
+    assert_eq!(figures(&measured), [3, 2, 0, 0, 180, 1, 30, 150]);
 }
 
 #[test]
 fn what_is_returned_is_live_and_stays_usable() {
-    let measured = measure(|| vec![7_u8; 40]).unwrap();
-    assert_eq!((measured.live_blocks, measured.live_bytes), (1, 40));
-    assert_eq!(measured.value, [7; 40]);
+    let (value, figures) = measure(|| vec![7_u8; 40]);
+    let figures = figures.unwrap();
+    assert_eq!((figures.live_blocks, figures.live_bytes), (1, 40));
+    assert_eq!(value, [7; 40]);
 }
 
 #[test]
@@ -50,9 +53,9 @@ fn what_was_there_before_does_not_count() {
         grown.reserve_exact(500);
         grown.reserve_exact(900);
     });
-    assert_eq!(figures(&measured.unwrap()), [0, 0, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(figures(&measured), [0, 0, 0, 2, 0, 0, 0, 0]);
     let measured = measure(|| drop(grown));
-    assert_eq!(figures(&measured.unwrap()), [0; 8]);
+    assert_eq!(figures(&measured), [0; 8]);
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn a_reallocation_frees_before_it_allocates() {
         grown.shrink_to(60);
         grown
     });
-    assert_eq!(figures(&measured.unwrap()), [1, 0, 2, 0, 170, 1, 60, 100]);
+    assert_eq!(figures(&measured), [1, 0, 2, 0, 170, 1, 60, 100]);
 }
 
 #[test]
@@ -77,9 +80,9 @@ fn an_outer_measurement_includes_an_inner_one() {
         }));
         kept
     });
-    let inner = inner.unwrap().unwrap();
+    let inner = inner.unwrap();
     assert_eq!(figures(&inner), [1, 0, 0, 1, 7, 1, 7, 7]);
-    assert_eq!(figures(&outer.unwrap()), [2, 0, 1, 0, 407, 2, 307, 307]);
+    assert_eq!(figures(&outer), [2, 0, 1, 0, 407, 2, 307, 307]);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn scopes_and_tags_within_count() {
         drop(first);
         (second, third)
     });
-    assert_eq!(figures(&measured.unwrap()), [3, 1, 0, 0, 700, 2, 600, 700]);
+    assert_eq!(figures(&measured), [3, 1, 0, 0, 700, 2, 600, 700]);
 }
 
 #[test]
@@ -102,15 +105,15 @@ fn scopes_deeper_than_any_table_count() {
         let bytes = block(10).capacity();
         if levels == 0 { bytes } else { bytes + deeper(levels - 1) }
     }
-    let measured = measure(|| deeper(299)).unwrap();
+    let measured = measure(|| deeper(299));
     assert_eq!(figures(&measured), [300, 300, 0, 0, 3000, 0, 0, 10]);
-    assert_eq!(measured.value, 3000);
+    assert_eq!(measured.0, 3000);
 }
 
 #[test]
 fn a_thread_is_followed_only_through_a_context() {
     let measured = measure(|| {
-        let context = Context::current();
+        let context = ScopeContext::current();
         scope(|threads| {
             threads.spawn(move || context.run(|| std::mem::forget(block(1_000_003))));
             threads.spawn(|| std::mem::forget(block(2_000_003)));
@@ -118,7 +121,7 @@ fn a_thread_is_followed_only_through_a_context() {
         spawn(|| std::mem::forget(block(4_000_003))).join().unwrap();
         // What spawning itself allocates is measured, too.
     });
-    let live = measured.unwrap().live_bytes;
+    let live = measured.1.unwrap().live_bytes;
     assert!((5_000_006..5_100_000).contains(&live), "{live}");
 }
 
@@ -129,18 +132,18 @@ fn a_measurement_in_a_thread_that_was_entered_counts_for_both() {
     scope(|threads| {
         let inner = threads.spawn(|| {
             start.wait();
-            let context: Context = context.lock().unwrap().unwrap();
+            let context: ScopeContext = context.lock().unwrap().unwrap();
             let inner = context.run(|| measure(|| block(20)));
             end.wait();
-            inner.unwrap()
+            inner
         });
         let outer = measure(|| {
-            *context.lock().unwrap() = Some(Context::current());
+            *context.lock().unwrap() = Some(ScopeContext::current());
             start.wait();
             end.wait();
             block(1)
         });
-        assert_eq!(figures(&outer.unwrap()), [2, 0, 0, 0, 21, 2, 21, 21]);
+        assert_eq!(figures(&outer), [2, 0, 0, 0, 21, 2, 21, 21]);
         assert_eq!(figures(&inner.join().unwrap()), [1, 0, 0, 0, 20, 1, 20, 20]);
     });
 }
@@ -148,7 +151,7 @@ fn a_measurement_in_a_thread_that_was_entered_counts_for_both() {
 #[test]
 fn a_thread_that_goes_on_does_not_count_for_the_next_measurement() {
     let (gate, done) = (Barrier::new(2), Barrier::new(2));
-    let context = measure(Context::current).unwrap().value;
+    let context = measure(ScopeContext::current).0;
     scope(|threads| {
         threads.spawn(|| {
             let _context = context.enter();
@@ -160,7 +163,7 @@ fn a_thread_that_goes_on_does_not_count_for_the_next_measurement() {
             gate.wait();
             done.wait();
         });
-        assert_eq!(figures(&next.unwrap()), [0; 8]);
+        assert_eq!(figures(&next), [0; 8]);
     });
 }
 
@@ -173,12 +176,11 @@ fn what_an_earlier_one_left_does_not_count_for_the_next() {
             kept.clear();
             block(100 + number)
         });
-        let measured = measured.unwrap();
         assert_eq!(
             figures(&measured),
             [1, 0, 0, 0, 100 + number as u64, 1, 100 + number as u64, 100 + number as u64]
         );
-        kept.push(measured.value);
+        kept.push(measured.0);
     }
 }
 
@@ -192,7 +194,7 @@ fn a_panic_goes_on_and_the_measurement_is_over() {
             })
         });
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&7_u8));
-        assert_eq!(figures(&measure(|| drop(block(5))).unwrap()), [1, 1, 0, 0, 5, 0, 0, 5]);
+        assert_eq!(figures(&measure(|| drop(block(5)))), [1, 1, 0, 0, 5, 0, 0, 5]);
     }
 }
 
@@ -289,7 +291,7 @@ fn played(before: &[usize], steps: &[Step]) -> [u64; 8] {
     let places: [Mutex<Option<Vec<u8>>>; PLACES] =
         std::array::from_fn(|place| Mutex::new(before.get(place).map(|&bytes| block(bytes))));
     let turn = AtomicUsize::new(0);
-    let context = Mutex::new(None::<Context>);
+    let context = Mutex::new(None::<ScopeContext>);
     let (start, end) = (Barrier::new(4), Barrier::new(4));
     let play = |thread: usize| {
         while let Some(step) = steps.get(turn.load(Ordering::Acquire)) {
@@ -315,11 +317,11 @@ fn played(before: &[usize], steps: &[Step]) -> [u64; 8] {
             });
         }
         let measured = measure(|| {
-            *context.lock().unwrap() = Some(Context::current());
+            *context.lock().unwrap() = Some(ScopeContext::current());
             start.wait();
             end.wait();
         });
-        figures(&measured.unwrap())
+        figures(&measured)
     })
 }
 
@@ -343,6 +345,6 @@ proptest! {
             std::array::from_fn(|place| before.get(place).map(|&bytes| block(bytes)));
         let steps: Vec<_> = steps.into_iter().map(|step| Step { thread: 0, ..step }).collect();
         let measured = measure(|| steps.iter().for_each(|s| act(&mut places[s.place], s.deed)));
-        prop_assert_eq!(figures(&measured.unwrap()), expected(&before, &steps));
+        prop_assert_eq!(figures(&measured), expected(&before, &steps));
     }
 }

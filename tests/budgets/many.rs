@@ -1,7 +1,7 @@
 //! Sixty-four budget tests at once, each a hundred times.
 
 use crate::block;
-use memledger::{Error, alloc_scope, budget, measure, spawn};
+use memledger::{BudgetError, alloc_scope, budget, measure, spawn};
 use std::thread::scope;
 
 /// Some work in scopes, on this thread and another, whose figures are known: the number of the test
@@ -17,18 +17,18 @@ fn work(number: usize) {
 fn hundred_times(number: usize) {
     let (peak, allocated) = (3000 + 2 * number as u64, 3510 + 2 * number as u64);
     for _ in 0..100 {
-        let limits = budget("work").allocations(3).reallocations(1).live(0);
-        limits.peak(peak).allocated(allocated).run(|| work(number));
+        let limits = budget("work").allocations(3).reallocations(1).live_bytes(0);
+        limits.peak_bytes(peak).allocated_bytes(allocated).run(|| work(number));
         // One less of anything is too little.
         for limits in [
             budget("work").allocations(2),
             budget("work").reallocations(0),
-            budget("work").peak(peak - 1),
-            budget("work").allocated(allocated - 1),
+            budget("work").peak_bytes(peak - 1),
+            budget("work").allocated_bytes(allocated - 1),
         ] {
             if number.is_multiple_of(8) {
-                let error = limits.try_run(|| work(number)).unwrap_err();
-                assert!(matches!(error, Error::OverBudget(_)), "{error}");
+                let error = limits.try_run(|| work(number)).1.unwrap_err();
+                assert!(matches!(error, BudgetError::Over { .. }), "{error}");
             }
         }
     }
@@ -62,7 +62,7 @@ tests! {
 #[test]
 fn a_leak_in_a_child_thread_fails_the_budget_it_was_made_in_and_no_other() {
     let leaks = |number: usize| {
-        budget("with a child").live(2000).try_run(|| {
+        budget("with a child").live_bytes(2000).try_run(|| {
             work(number);
             let bytes = if number == 37 { 10_000 } else { 1 };
             spawn(move || std::mem::forget(block(bytes))).join().unwrap();
@@ -71,7 +71,7 @@ fn a_leak_in_a_child_thread_fails_the_budget_it_was_made_in_and_no_other() {
     scope(|threads| {
         let tests: Vec<_> = (0..64).map(|number| threads.spawn(move || leaks(number))).collect();
         for (number, test) in tests.into_iter().enumerate() {
-            assert_eq!(test.join().unwrap().is_err(), number == 37, "{number}");
+            assert_eq!(test.join().unwrap().1.is_err(), number == 37, "{number}");
         }
     });
 }
@@ -82,7 +82,7 @@ fn a_measurement_among_many_is_as_exact_as_one_alone() {
         for number in 0..16 {
             threads.spawn(move || {
                 for _ in 0..50 {
-                    let measured = measure(|| work(number)).unwrap();
+                    let measured = measure(|| work(number)).1.unwrap();
                     assert_eq!(measured.peak_bytes, 3000 + 2 * number as u64);
                     assert_eq!(measured.allocated_bytes, 3510 + 2 * number as u64);
                     assert_eq!((measured.allocations, measured.frees), (3, 3));

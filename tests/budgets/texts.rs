@@ -1,7 +1,7 @@
 //! What a test says that goes over its budget.
 
 use crate::block;
-use memledger::{Budget, Error, ScopeGuard, alloc_scope, budget, group, tag, tagged};
+use memledger::{Budget, BudgetError, ScopeGuard, alloc_scope, budget, group, tag, tagged};
 use proptest::prelude::*;
 use std::panic::catch_unwind;
 
@@ -9,8 +9,12 @@ group! { RENDERING = "Rendering"; SCENE = "Scene" in RENDERING; }
 
 #[test]
 fn the_text_says_by_how_much_and_who() {
-    let kept =
-        budget("load level").peak(5000).live(0).allocations(2).reallocations(9).try_run(|| {
+    let kept = budget("load level")
+        .peak_bytes(5000)
+        .live_bytes(0)
+        .allocations(2)
+        .reallocations(9)
+        .try_run(|| {
             let level = alloc_scope!("level", {
                 alloc_scope!("parse");
                 block(4000)
@@ -19,13 +23,14 @@ fn the_text_says_by_how_much_and_who() {
             drop(alloc_scope!("level", { block(10) }));
             (level, mesh)
         });
-    let Err(error) = kept else { panic!("it is over three limits") };
-    assert!(matches!(error, Error::OverBudget(_)));
+    let (_, Err(error)) = kept else { panic!("it is over three limits") };
+    let BudgetError::Over { figures, .. } = &error else { panic!("{error}") };
+    assert_eq!((figures.peak_bytes, figures.live_bytes, figures.allocations), (5244, 5234, 3));
     let expected = "\
 the budget \"load level\" is exceeded
-  peak           5,244 bytes, 244 more than 5,000
-  live           5,234 bytes, 5,234 more than 0
-  allocations    3, 1 more than 2
+  peak_bytes      5,244 bytes, 244 more than 5,000
+  live_bytes      5,234 bytes, 5,234 more than 0
+  allocations     3, 1 more than 2
 
 Within it, by scope                at peak  live bytes  blocks  allocated  count
   load level > level > parse         4,000       4,000       1      4,000      1
@@ -41,12 +46,12 @@ By name                            at peak  live bytes  blocks  allocated  count
 
 /// The message of a budget for code that exceeds it.
 fn too_much(budget: Budget, body: impl FnOnce()) -> String {
-    budget.try_run(body).unwrap_err().to_string()
+    budget.try_run(body).1.unwrap_err().to_string()
 }
 
 #[test]
 fn a_peak_names_who_held_it_then() {
-    let text = too_much(budget("import").peak(4999), || {
+    let text = too_much(budget("import").peak_bytes(4999), || {
         let index = alloc_scope!("index", { block(2000) });
         drop(alloc_scope!("decode", { block(3000) }));
         // Allocates more than the others in total, but never at once.
@@ -56,7 +61,7 @@ fn a_peak_names_who_held_it_then() {
     });
     let expected = "\
 the budget \"import\" is exceeded
-  peak           5,000 bytes, 1 more than 4,999
+  peak_bytes      5,000 bytes, 1 more than 4,999
 
 Within it, by scope                at peak  live bytes  blocks  allocated  count
   import > decode                    3,000           0       0      3,000      1
@@ -80,7 +85,7 @@ fn reallocations_name_who_made_them() {
     });
     let expected = "\
 the budget \"frame\" is exceeded
-  reallocations  4, 4 more than 0; 1 of them of blocks from outside
+  reallocations   4, 4 more than 0; 1 of them of blocks from outside
 
 Within it, by scope          live bytes  blocks  allocated  count  reallocations
   frame > path                        0       0        610      1              3
@@ -91,7 +96,7 @@ Within it, by scope          live bytes  blocks  allocated  count  reallocations
     let text = too_much(budget("frame").reallocations(0), || outside.reserve_exact(1000));
     let expected = "\
 the budget \"frame\" is exceeded
-  reallocations  1, 1 more than 0; 1 of them of blocks from outside
+  reallocations   1, 1 more than 0; 1 of them of blocks from outside
 ";
     assert_eq!(text.trim_end(), expected.trim_end());
 }
@@ -104,7 +109,7 @@ proptest! {
         const SCOPES: [&str; 4] = ["a", "b", "c", "d"];
         let (mut live, mut peak, mut held) = ([0; 4], 0, [0; 4]);
         let mut blocks: Vec<(usize, Vec<u8>)> = Vec::with_capacity(ops.len());
-        let text = too_much(budget("model").peak(0).allocations(0), || {
+        let text = too_much(budget("model").peak_bytes(0).allocations(0), || {
             // This block is not freed, so that a budget is exceeded.
             let first = (0, 0, 1);
             for (scope, action, bytes) in std::iter::once(first).chain(ops) {
@@ -148,11 +153,11 @@ proptest! {
 
 #[test]
 fn a_budget_that_fails_panics_with_the_text_where_it_was_run() {
-    let panicked = catch_unwind(|| budget("small").peak(99).run(|| drop(block(100))));
+    let panicked = catch_unwind(|| budget("small").peak_bytes(99).run(|| drop(block(100))));
     let text = panicked.unwrap_err().downcast::<String>().unwrap();
     assert!(
         text.starts_with(
-            "the budget \"small\" is exceeded\n  peak           100 bytes, 1 more than 99\n"
+            "the budget \"small\" is exceeded\n  peak_bytes      100 bytes, 1 more than 99\n"
         ),
         "{text}"
     );
@@ -160,12 +165,12 @@ fn a_budget_that_fails_panics_with_the_text_where_it_was_run() {
 
 #[test]
 fn a_budget_within_its_limits_returns_the_result() {
-    assert_eq!(budget("exact").peak(100).live(0).run(|| block(100).capacity()), 100);
+    assert_eq!(budget("exact").peak_bytes(100).live_bytes(0).run(|| block(100).capacity()), 100);
 }
 
 #[test]
 fn a_budget_without_limits_is_an_error() {
-    let error = budget("empty").try_run(|| ()).unwrap_err();
+    let error = budget("empty").try_run(|| ()).1.unwrap_err();
     assert_eq!(
         error.to_string(),
         "memory could not be measured: the budget \"empty\" has no limit, so nothing can go over it"
@@ -175,16 +180,16 @@ fn a_budget_without_limits_is_an_error() {
 #[test]
 fn a_guard_from_outside_that_is_dropped_within_is_an_error() {
     let outside = ScopeGuard::enter("outside");
-    let error = budget("left").peak(1000).try_run(move || drop(outside)).unwrap_err();
-    assert!(matches!(error, Error::Unmeasured(_)));
+    let error = budget("left").peak_bytes(1000).try_run(move || drop(outside)).1.unwrap_err();
+    assert!(matches!(error, BudgetError::Unmeasured(_)));
     assert!(error.to_string().contains("has left its own scope"), "{error}");
-    budget("after").live(0).run(|| drop(block(10)));
+    budget("after").live_bytes(0).run(|| drop(block(10)));
 }
 
 #[test]
 fn an_unwrapped_error_has_its_lines() {
-    let unwrapped = || budget("small").peak(99).try_run(|| drop(block(100))).unwrap();
+    let unwrapped = || budget("small").peak_bytes(99).try_run(|| drop(block(100))).1.unwrap();
     let text = catch_unwind(unwrapped).unwrap_err().downcast::<String>().unwrap();
-    let says = "OverBudget: the budget \"small\" is exceeded\n  peak           100 bytes, 1 more than 99\n";
+    let says = "the budget \"small\" is exceeded\n  peak_bytes      100 bytes, 1 more than 99\n";
     assert!(text.contains(says), "{text}");
 }

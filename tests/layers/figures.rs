@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 50_990),
-    ("crates/format/src", 5_330),
-    ("crates/analysis/src", 37_630),
+    ("src", 51_820),
+    ("crates/format/src", 5_340),
+    ("crates/analysis/src", 37_640),
     ("crates/export/src", 3_790),
     ("crates/store/src", 3_540),
     ("cli/src", 16_000),
-    ("tests", 23_520),
-    ("crates/analysis/tests", 11_230),
+    ("tests", 23_970),
+    ("crates/analysis/tests", 11_250),
     ("crates/export/tests", 620),
     ("cli/tests", 7_240),
 ];

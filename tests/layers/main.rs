@@ -210,7 +210,9 @@ fn each_layer_names_only_the_ones_below() {
             if ["", "perfetto", "platform", "trace"].contains(&&*own) {
                 continue;
             }
-            let paths = named_paths(&code, &module);
+            let mut paths = named_paths(&code, &module);
+            // Public macros are defined in the root.
+            paths.retain(|path| !path.starts_with("__"));
             named += paths.len();
             let paths = forbidden(layers, &own, &paths);
             wrong.extend(paths.iter().map(|path| format!("{file} names {path}")));
@@ -263,6 +265,7 @@ fn no_two_public_types_have_one_name() {
 const OURS: &[&str] = &[
     "AllocScope",
     "Definition",
+    "FewTexts",
     "Id",
     "Json",
     "Kind",
@@ -510,5 +513,5 @@ fn the_list_of_faults_is_whole_and_names_tests_that_exist() {
     }
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers, (1..=170).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=172).collect::<Vec<_>>());
 }

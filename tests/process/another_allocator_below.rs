@@ -11,7 +11,7 @@ static ALLOC: TrackingAllocator<MiMalloc> = TrackingAllocator::new(MiMalloc);
 fn mimalloc_below_is_counted_to_the_byte() {
     let folder = std::env::temp_dir().join(format!("memledger-mimalloc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut ledger = Ledger::builder()
+    let ledger = Ledger::builder()
         .report_on_exit(ReportTo::file(folder.join("report.json")))
         .start()
         .unwrap();
@@ -36,7 +36,7 @@ fn mimalloc_below_is_counted_to_the_byte() {
     assert_eq!(figures.live_bytes, (1..=400).map(|size| size + 1000).sum::<u64>());
     assert_eq!(figures.allocated_bytes, (1..=1000).map(|size| size + size + 1000).sum::<u64>());
     assert_eq!(snapshot.report().losses.unmatched_frees, 0);
-    ledger.finish();
+    let _ = ledger.finish();
     let report = std::fs::read_to_string(folder.join("report.json")).unwrap();
     assert!(report.contains("\"complete\": true"));
     // It is linked into the program, so the loader does not know its functions.

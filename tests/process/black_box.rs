@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(boxes[0].contains("%), 1 blocks: GlobalScope / for a moment\n"), "{}", boxes[0]);
     }),
     case("the environment can ask for it", plain, |run| {
-        let outcome = run.env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT).run();
+        let outcome = run.env("MEMLEDGER_BLACK_BOX", "1MiB").env("MEMLEDGER_REPORT", REPORT).run();
         outcome.exited(0);
         let boxes = boxes(&outcome);
         assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
@@ -42,7 +42,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("stacks begin with the functions of the program", named, |run| {
         let at_limit = |run: Run| {
-            let run = run.env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT);
+            let run = run.env("MEMLEDGER_BLACK_BOX", "1MiB").env("MEMLEDGER_REPORT", REPORT);
             let outcome = run.env("MEMLEDGER_STACKS", "on").run();
             outcome.exited(0);
             outcome
@@ -62,11 +62,11 @@ pub(crate) const CASES: &[Case] = &[
         assert!(!outcome.stderr.contains("holds_it"), "{}", outcome.stderr);
     }),
     case("a limit that is none is told", plain, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_LIMIT", "much").run();
-        check_told(&outcome, &["MEMLEDGER_LIMIT", "\"much\"", "such as 2GiB", "no black box"]);
+        let outcome = run.tracked().env("MEMLEDGER_BLACK_BOX", "much").run();
+        check_told(&outcome, &["MEMLEDGER_BLACK_BOX", "\"much\"", "such as 2GiB", "no black box"]);
         for value in ["0", "0%", "101%", "-1", "2GB"] {
-            let outcome = outcome.again().tracked().env("MEMLEDGER_LIMIT", value).run();
-            check_told(&outcome, &["MEMLEDGER_LIMIT", value]);
+            let outcome = outcome.again().tracked().env("MEMLEDGER_BLACK_BOX", value).run();
+            check_told(&outcome, &["MEMLEDGER_BLACK_BOX", value]);
         }
     }),
     case("a program that ends at a null has written it", null, |run| {
@@ -81,7 +81,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(largest_stack(&outcome)[0].starts_with("process::black_box::held  "));
     }),
     case("many nulls on many threads are told once", many_nulls, |run| {
-        let outcome = run.env("MEMLEDGER_LIMIT", "null").env("MEMLEDGER_REPORT", REPORT).run();
+        let outcome = run.env("MEMLEDGER_BLACK_BOX", "null").env("MEMLEDGER_REPORT", REPORT).run();
         outcome.exited(0);
         assert_eq!(boxes(&outcome).len(), 1, "{}", outcome.stderr);
     }),
@@ -128,7 +128,7 @@ fn named() {
 }
 
 fn limited() -> Ledger {
-    builder().limit(48 << 20).start().unwrap()
+    builder().black_box_at(memledger::Limit::Bytes(48 << 20)).start().unwrap()
 }
 
 #[inline(never)]
@@ -154,7 +154,11 @@ fn reached_twice() {
 }
 
 fn spike() {
-    let ledger = builder().limit(48 << 20).worker(memledger::Worker::Manual).start().unwrap();
+    let ledger = builder()
+        .black_box_at(memledger::Limit::Bytes(48 << 20))
+        .worker(memledger::Worker::Manual)
+        .start()
+        .unwrap();
     alloc_scope!("for a moment", {
         drop(black_box(Vec::<u8>::with_capacity(black_box(HELD))));
     });
@@ -180,7 +184,7 @@ fn null() {
 }
 
 fn limited_to_null(builder: LedgerBuilder) -> Ledger {
-    let ledger = builder.limit(u64::MAX).start().unwrap();
+    let ledger = builder.black_box_at(memledger::Limit::Bytes(u64::MAX)).start().unwrap();
     std::mem::forget(held());
     ledger.flush();
     ledger

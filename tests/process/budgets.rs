@@ -5,7 +5,8 @@ use crate::fork::{exit_now, fork, fork_through, wait};
 use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
 use memledger::control::{Client, Command};
 use memledger::{
-    Context, Error, Ledger, Measured, Name, OnFull, Worker, alloc_scope, budget, measure,
+    BudgetError, Figures, Ledger, Name, OnFull, ScopeContext, Unmeasured, Worker, alloc_scope,
+    budget, measure,
 };
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -63,7 +64,9 @@ pub(crate) const CASES: &[Case] = &[
         assert!(outcome.stderr.contains("a ledger cannot start while"), "{}", outcome.stderr);
     }),
     case("a full table fails the measurement, but not one that has begun", full, |run| {
-        run.deadline(60).run().quiet();
+        let outcome = run.deadline(60).run();
+        let problem = "memledger: the table of names is full: all 262142 entries are used up";
+        assert!(outcome.exited(0).stderr.starts_with(problem), "{}", outcome.stderr);
     }),
     case("a forked child fails the measurement", forked, |run| {
         run.run().quiet();
@@ -113,18 +116,14 @@ fn keeps_a_block() -> Vec<u8> {
 }
 
 fn over_budget() {
-    let error = budget("small").live(100).try_run(keeps_a_block).unwrap_err();
+    let error = budget("small").live_bytes(100).try_run(keeps_a_block).1.unwrap_err();
     println!("{error}");
 }
 
 /// The sentence of a measurement that must not succeed.
 #[track_caller]
-fn refused<R>(measured: Result<Measured<R>, Error>) -> String {
-    match measured {
-        Err(error @ Error::Unmeasured(_)) => error.to_string(),
-        Err(error) => panic!("another error: {error}"),
-        Ok(_) => panic!("it was measured"),
-    }
+fn refused<R>((_, measured): (R, Result<Figures, Unmeasured>)) -> String {
+    measured.unwrap_err().to_string()
 }
 
 #[track_caller]
@@ -134,19 +133,20 @@ fn contains(text: &str, part: &str) {
 
 fn nothing_left() {
     for _ in 0..3 {
-        assert_eq!(measure(|| leave(SIZE)).unwrap().live_bytes, SIZE as u64);
+        assert_eq!(measure(|| leave(SIZE)).1.unwrap().live_bytes, SIZE as u64);
         let stats = Ledger::builder().start().unwrap().stats();
         assert!(stats.recording, "a ledger can start, and ends at once");
     }
-    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
-    let stats = ledger.stats();
+    let started = Ledger::builder().analyze_in_process(true).start().unwrap();
+    let ledger = Ledger::current().unwrap();
+    let stats = started.finish().unwrap();
     assert_eq!((stats.scope_misuses, stats.refused_contexts), (0, 0));
-    ledger.finish();
+    assert!(Ledger::current().is_none());
     assert!(!ledger.stats().recording);
-    measure(|| churn(1000)).unwrap();
+    measure(|| churn(1000)).1.unwrap();
     assert!(!ledger.stats().recording, "what a measurement has started ends with it");
     let before = ledger.stats().overhead_bytes;
-    (0..100).for_each(|_| measure(|| churn(10)).map(drop).unwrap());
+    (0..100).for_each(|_| _ = measure(|| churn(10)).1.unwrap());
     let after = ledger.stats().overhead_bytes;
     assert!(after < before + (256 << 10), "{before} bytes before 100 measurements, {after} after");
 }
@@ -160,7 +160,7 @@ fn beside() {
     };
     let both = Barrier::new(2);
     let measured = || {
-        let measured = measure(|| {
+        let (value, measured) = measure(|| {
             let block = work();
             both.wait();
             block
@@ -168,22 +168,24 @@ fn beside() {
         let measured = measured.unwrap();
         assert_eq!((measured.allocations, measured.frees), (2, 1));
         assert_eq!((measured.live_bytes, measured.peak_bytes), (SIZE as u64, SIZE as u64));
-        drop(measured.value);
+        drop(value);
     };
-    let context = Context::current();
+    let context = ScopeContext::current();
     std::thread::scope(|threads| {
         threads.spawn(|| context.run(measured));
         measured();
     });
-    let third = measure(work).unwrap();
+    let (value, third) = measure(work);
+    let third = third.unwrap();
     assert_eq!((third.allocations, third.live_bytes), (2, SIZE as u64));
-    std::mem::forget(third.value);
+    std::mem::forget(value);
 }
 
 fn environment() {
-    budget("small").peak(SIZE as u64).live(0).run(|| drop(black_box(vec![0_u8; SIZE])));
-    let error = budget("small").peak(SIZE as u64 - 1).try_run(|| drop(black_box(vec![0_u8; SIZE])));
-    assert!(matches!(error, Err(Error::OverBudget(_))));
+    budget("small").peak_bytes(SIZE as u64).live_bytes(0).run(|| drop(black_box(vec![0_u8; SIZE])));
+    let error =
+        budget("small").peak_bytes(SIZE as u64 - 1).try_run(|| drop(black_box(vec![0_u8; SIZE])));
+    assert!(matches!(error.1, Err(BudgetError::Over { .. })));
 }
 
 fn trace_only() {
@@ -196,7 +198,7 @@ fn trace_only() {
             churn(1000);
             black_box(vec![0_u8; SIZE])
         });
-        let measured = measured.unwrap();
+        let measured = measured.1.unwrap();
         assert_eq!((measured.live_blocks, measured.live_bytes), (1, SIZE as u64));
         assert_eq!(measured.foreign_reallocations, 1);
     }
@@ -210,32 +212,32 @@ fn lost() {
     let _ledger = builder.on_full(OnFull::Drop).start().unwrap();
     contains(&refused(measure(|| churn(100_000))), "events were lost meanwhile");
     // What was lost before does not matter.
-    assert_eq!(measure(|| churn(100)).unwrap().live_bytes, 0);
-    let error = budget("lossy").live(0).try_run(|| churn(100_000)).unwrap_err();
+    assert_eq!(measure(|| churn(100)).1.unwrap().live_bytes, 0);
+    let error = budget("lossy").live_bytes(0).try_run(|| churn(100_000)).1.unwrap_err();
     contains(&error.to_string(), "events were lost meanwhile");
 }
 
 fn ended() {
-    let mut ledger = start();
+    let ledger = start();
     leave(SIZE);
-    contains(&refused(measure(|| ledger.finish())), "the recording ended meanwhile");
-    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
+    contains(&refused(measure(|| drop(ledger))), "the recording ended meanwhile");
+    let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut second = None;
     let error = refused(measure(|| {
-        ledger.finish();
+        let _ = ledger.finish();
         second = Some(Ledger::builder().analyze_in_process(true).start().unwrap());
     }));
     contains(&error, "the recording ended meanwhile");
-    measure(|| churn(100)).unwrap();
+    measure(|| churn(100)).1.unwrap();
 }
 
 fn channels() {
     for (channels, missing) in [("scope", "\"memory\""), ("memory", "\"scope\"")] {
         let _ledger =
-            Ledger::builder().analyze_in_process(true).channels(channels).start().unwrap();
+            Ledger::builder().analyze_in_process(true).channels([channels]).start().unwrap();
         contains(&refused(measure(|| churn(100))), missing);
     }
-    measure(|| churn(100)).unwrap();
+    measure(|| churn(100)).1.unwrap();
 }
 
 fn turned_off() {
@@ -249,7 +251,7 @@ fn turned_off() {
         scopes(true);
     });
     contains(&refused(measured), "\"scope\" was turned off meanwhile");
-    measure(|| churn(100)).unwrap();
+    measure(|| churn(100)).1.unwrap();
     scopes(false);
     contains(&refused(measure(|| churn(100))), "does not record the channel \"scope\"");
 }
@@ -261,18 +263,24 @@ fn no_ledger() {
         drop(Ledger::from_env());
         drop(error);
     });
-    assert_eq!(measured.unwrap().live_blocks, 0, "the problem that is kept is the tracker's");
+    assert_eq!(measured.1.unwrap().live_blocks, 0, "the problem that is kept is the tracker's");
     let _ledger = start();
     leave(SIZE);
 }
 
 fn full() {
     let kept = measure(|| {
-        for number in 0.. {
-            (0..10_000).for_each(|name| _ = Name::intern(&format!("{number} {name}")));
-            let name = Name::intern(&format!("{number}"));
-            if budget(name).live(0).try_run(|| ()).is_err() {
-                break;
+        (0..230_000).for_each(|number| _ = Name::intern(&format!("{number}")));
+        assert_eq!(Name::intern("late").as_str(), "(other)");
+        // Only scopes inside scopes still get places.
+        let names: Vec<_> = (0..200).map(|number| Name::intern(&format!("{number}"))).collect();
+        'fill: for &outer in &names {
+            alloc_scope!(outer);
+            for &inner in &names {
+                alloc_scope!(inner, {});
+                if budget("one").live_bytes(0).try_run(|| ()).1.is_err() {
+                    break 'fill;
+                }
             }
         }
         // There is no place for these, so they count where they are entered.
@@ -281,19 +289,19 @@ fn full() {
             leave(SIZE);
         });
     });
-    let kept = kept.unwrap();
+    let kept = kept.1.unwrap();
     assert_eq!((kept.live_blocks, kept.live_bytes), (1, SIZE as u64));
     let mut has_run = false;
     let error = alloc_scope!("never seen", { refused(measure(|| has_run = true)) });
     contains(&error, "the table of scopes and names is full: all 262142 are used up");
     assert!(has_run);
     // What was measured before can be again.
-    measure(|| churn(100)).unwrap();
+    measure(|| churn(100)).1.unwrap();
 }
 
 fn forked() {
     let child = fork(|| {
-        measure(|| churn(100)).unwrap();
+        measure(|| churn(100)).1.unwrap();
     });
     assert_eq!(wait(child), 0, "before anything is recorded, a child is as any process");
     measure(|| {
@@ -302,6 +310,7 @@ fn forked() {
         });
         assert_eq!(wait(child), 0);
     })
+    .1
     .unwrap();
     let _ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut child = 0;
@@ -310,7 +319,7 @@ fn forked() {
         contains(&refused(measured), "the process was forked meanwhile");
         exit_now();
     }
-    measured.unwrap();
+    measured.1.unwrap();
     assert_eq!(wait(child), 0);
 }
 
@@ -320,10 +329,10 @@ fn following() {
     let measured = measure(|| child = fork_through());
     if child == 0 {
         contains(&refused(measured), "the process was forked meanwhile");
-        assert_eq!(measure(|| leave(SIZE)).unwrap().live_bytes, SIZE as u64);
+        assert_eq!(measure(|| leave(SIZE)).1.unwrap().live_bytes, SIZE as u64);
         exit_now();
     }
-    measured.unwrap();
+    measured.1.unwrap();
     assert_eq!(wait(child), 0);
 }
 
@@ -331,9 +340,10 @@ fn repeated() {
     let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut kept = Vec::with_capacity(8);
     for round in 0..300_000_u32 {
-        let measured = measure(|| alloc_scope!("inner", { black_box(Box::new(round)) })).unwrap();
+        let (value, measured) = measure(|| alloc_scope!("inner", { black_box(Box::new(round)) }));
+        let measured = measured.unwrap();
         assert_eq!((measured.allocations, measured.live_bytes), (1, 4));
-        kept.push(measured.value);
+        kept.push(value);
         // Some are freed late.
         if kept.len() == 8 {
             kept.clear();
@@ -343,10 +353,10 @@ fn repeated() {
 }
 
 fn thread_local() {
-    struct Measures(mpsc::Sender<Result<Measured, Error>>);
+    struct Measures(mpsc::Sender<Result<Figures, Unmeasured>>);
     impl Drop for Measures {
         fn drop(&mut self) {
-            let _ = self.0.send(measure(|| leave(SIZE)));
+            let _ = self.0.send(measure(|| leave(SIZE)).1);
         }
     }
     std::thread_local! {
@@ -375,7 +385,7 @@ fn reallocating() {
             || block.reserve_exact(2 * SIZE),
             || {
                 end.wait();
-                let measured = measured.join().unwrap().unwrap();
+                let measured = measured.join().unwrap().1.unwrap();
                 assert_eq!((measured.allocations, measured.frees), (1, 0));
                 assert_eq!((measured.live_blocks, measured.live_bytes), (1, SIZE as u64));
                 threads.spawn(|| {
@@ -383,7 +393,7 @@ fn reallocating() {
                         begun.wait();
                         end_of_next.wait();
                     });
-                    assert_eq!(next.unwrap(), Measured::default(), "it is none of the next one's");
+                    assert_eq!(next.1.unwrap(), Figures::default(), "it is none of the next one's");
                 });
                 begun.wait();
             },
@@ -393,7 +403,7 @@ fn reallocating() {
 }
 
 fn exits() {
-    let _ = measure(|| {
+    let _: ((), _) = measure(|| {
         leave(SIZE);
         std::process::exit(0);
     });

@@ -85,7 +85,7 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     let folder = std::env::temp_dir().join(format!("memledger-c-malloc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let _alone = ONE_LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut ledger =
+    let ledger =
         Ledger::builder().report_on_exit(ReportTo::file(folder.join("r.json"))).start().unwrap();
     let kept = alloc_scope!("c", { call_all_functions() });
     let vector = alloc_scope!("rust", { black_box(vec![1_u8; 12_345]) });
@@ -161,7 +161,7 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     }
     drop((vector, zeroed, mixed.0));
     let end = ledger.snapshot().unwrap();
-    ledger.finish();
+    let _ = ledger.finish();
     let mut analyzer = Analyzer::new();
     read(File::open(&late).unwrap(), &mut analyzer).unwrap();
     let late = analyzer.report();
@@ -197,7 +197,7 @@ fn what_is_mapped_is_counted_by_the_page() {
     let folder = std::env::temp_dir().join(format!("memledger-c-mmap-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let _alone = ONE_LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
+    let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     // NOTE: not all of the heap, in which are stacks for signal handlers of the test's other threads.
     let check = |report: &Report, expected: &[(&str, usize)]| {
         for (name, pages) in expected {
@@ -295,7 +295,7 @@ fn what_is_mapped_is_counted_by_the_page() {
         libc::munmap(reserved, (1 << 18) * PAGE);
         libc::shmdt(attached);
         let end = ledger.snapshot().unwrap();
-        ledger.finish();
+        let _ = ledger.finish();
         let mut analyzer = Analyzer::new();
         read(File::open(&late).unwrap(), &mut analyzer).unwrap();
         for report in [&analyzer.report(), end.report()] {

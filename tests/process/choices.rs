@@ -1,7 +1,8 @@
 //! Traces with some channels of another trace, each whole in itself.
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, check_with_another_reader};
-use memledger::{alloc_scope, bookmark, channel, event, group, log, log_scope, tag, tagged};
+use memledger::events::{channel, event, log, log_scope};
+use memledger::{alloc_scope, bookmark, group, tag, tagged};
 use memledger_analysis::read::{self, Damage, Event, Hole, Value, Visitor};
 use memledger_analysis::{Analyzer, LiveBlock, Report};
 use memledger_format::schema::EventType;
@@ -259,7 +260,7 @@ fn work(thread: u8, meet: &Barrier) -> Vec<Vec<u8>> {
 }
 
 fn several() {
-    let ledger = builder().channels("memory,scope,match,wire").start().unwrap();
+    let ledger = builder().channels(["memory", "scope", "match", "wire"]).start().unwrap();
     bookmark!("start");
     log!(GAME, Used { Asset: 7 });
     log!(NETWORK, Note { Text: "on the network" });

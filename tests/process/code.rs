@@ -180,7 +180,7 @@ fn libraries() {
 fn quick() {
     let ledger = builder().worker(Worker::Manual).stacks(Stacks::On).start().unwrap();
     let first = Library::load("first");
-    ledger.update();
+    ledger.collect();
     first.work(EARLY);
     first.unload();
     for name in ["second", "first"] {
@@ -188,13 +188,13 @@ fn quick() {
         library.work(FIRST);
         library.unload();
     }
-    ledger.update();
+    ledger.collect();
     // The worker sees neither that this library comes nor that it goes.
     let first = Library::load("first");
     first.work(SECOND);
     first.unload();
     let second = Library::load("second");
-    ledger.update();
+    ledger.collect();
     second.work(LATE);
     drop(ledger);
     second.unload();

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-memledger::channel! {
+memledger::events::channel! {
     GAME = "Race";
     ASSETS = "Circuits" [ReadOnly];
     LATER = "Later";
@@ -254,7 +254,8 @@ fn allow_later() {
     let mut client = client(&env);
     refused(&mut client, Command::write_to("early.utrace"), "has chosen no folder");
     refused(&mut client, Command::send_to("build.invalid"), "does not allow");
-    let code = Ledger::builder().control_folder(".").control_host("build.invalid").start().unwrap();
+    let code =
+        Ledger::builder().control_folder(".").control_hosts(["build.invalid"]).start().unwrap();
     assert_eq!(code.control_address(), env.control_address());
     // Another that says nothing about it changes nothing.
     drop(Ledger::from_env());
@@ -273,7 +274,7 @@ fn ruled() {
     let ledger = Ledger::builder()
         .control_token("another")
         .control_folder(".")
-        .control_host("c.example")
+        .control_hosts(["c.example"])
         .start()
         .unwrap();
     let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
@@ -378,7 +379,7 @@ fn restarted() {
             fs::write(format!("sent-{number}.utrace"), bytes).unwrap();
         }
     });
-    let mut ledger = builder().control("0").trace_to_host(&*address).start().unwrap();
+    let ledger = builder().control("0").trace_to_host(&*address).start().unwrap();
     leave(1_000_003);
     let mut client = client(&ledger);
     refused(&mut client, Command::Start, "is running");
@@ -401,7 +402,7 @@ fn restarted() {
     ledger.destinations().iter().find(|d| d.status().name == "trace-2.utrace").unwrap().stop();
     leave(1_000_009);
     start("trace-3.utrace", false);
-    ledger.finish();
+    let _ = ledger.finish();
     received.join().unwrap();
     let ledger = Ledger::builder().control("0").start().unwrap();
     refused(&mut self::client(&ledger), Command::Start, "without a file and without a host");
@@ -456,7 +457,7 @@ fn token() {
 }
 
 fn forked() {
-    let mut ledger = builder().control("0").start().unwrap();
+    let ledger = builder().control("0").start().unwrap();
     let address = ledger.control_address().unwrap().to_string();
     let (mut parent, child) = std::io::pipe().unwrap();
     // SAFETY: the child only waits for its end.
@@ -468,7 +469,7 @@ fn forked() {
         std::process::exit(0);
     }
     assert!(Client::connect(&address).unwrap().send(&Command::Status).is_ok());
-    ledger.finish();
+    let _ = ledger.finish();
     match Client::connect(&address) {
         Ok(_) => println!("still open"),
         Err(_) => println!("closed"),

@@ -86,6 +86,12 @@ fn end(run: Run, way: &str, signal: c_int) -> Outcome {
     let mut running = run.spawn();
     if way == "sent" {
         running.wait_for(THREAD);
+        // NOTE: until then, its first thread could be anywhere.
+        let futex = format!("{} ", libc::SYS_futex);
+        running.wait_until("a parked thread", |running| {
+            let call = fs::read_to_string(format!("/proc/{}/syscall", running.pid()));
+            call.is_ok_and(|call| call.starts_with(&futex))
+        });
         kill(running.pid(), signal);
     }
     let outcome = running.wait();

@@ -151,7 +151,7 @@ fn ends_by(run: Run, signal: c_int, words: &str) {
 
 /// Crashes while three other threads allocate.
 fn crash(how: fn()) {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     end_by(how);
 }
 
@@ -231,13 +231,13 @@ fn handler_before() {
 }
 
 fn handler_after() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     handle_by_exit(libc::SIGSEGV);
     no_memory();
 }
 
 fn forked() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     assert_eq!(wait(fork(no_memory)), libc::SIGSEGV);
     assert_eq!(wait(fork(abort)), libc::SIGABRT);
     churn(1000);

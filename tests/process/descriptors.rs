@@ -280,7 +280,7 @@ fn of_server() {
     // It looks ten times a second.
     while ledger.problems().is_empty() {
         churn(1000);
-        ledger.update();
+        ledger.collect();
     }
     assert!(Client::connect(&address).is_err());
     end(ledger, taken);

@@ -103,7 +103,7 @@ pub(crate) const CASES: &[Case] = &[
         joins,
         |run| {
             let (address, peer) = peer(read_all);
-            let outcome = run.env("TEST_PEER", address).env("MEMLEDGER_FILE", "env.utrace").run();
+            let outcome = run.env("TEST_PEER", address).env("MEMLEDGER_TRACE", "env.utrace").run();
             outcome.quiet();
             fs::write(outcome.path("received.utrace"), peer.join().unwrap()).unwrap();
             assert_eq!(outcome.files(), ["env.utrace", "received.utrace", REPORT]);
@@ -352,13 +352,13 @@ fn manual() {
     let ledger = builder().worker(Worker::Manual).start().unwrap();
     for _ in 0..5 {
         alloc_scope!("before", { churn(2000) });
-        ledger.update();
+        ledger.collect();
     }
     let kept = black_box(vec![1_u8; 12_345]);
     let late = ledger.trace_to_file(LATE).unwrap();
     for _ in 0..5 {
         alloc_scope!("after", { churn(2000) });
-        ledger.update();
+        ledger.collect();
     }
     assert_eq!(late.status().problem, None);
     drop(ledger);
@@ -421,10 +421,11 @@ fn reset() {
 }
 
 fn not_recording() {
-    let mut ledger = start();
+    let started = start();
+    let ledger = Ledger::current().unwrap();
     let wrong = ledger.trace_to_host("no port:here").unwrap_err();
     assert!(matches!(wrong, Error::InvalidAddress(_)), "{wrong}");
-    ledger.finish();
+    started.finish().unwrap();
     let late = ledger.trace_to_file(LATE).unwrap_err();
     assert!(matches!(late, Error::NotRecording), "{late}");
     assert!(!fs::exists(LATE).unwrap(), "nothing is created that gets nothing");

@@ -101,12 +101,12 @@ fn ends_by_itself(run: Run) {
 }
 
 fn served() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     work();
 }
 
 fn adds_to_environment() {
-    let _handle = memledger::Ledger::builder().report_on_signals().start().unwrap();
+    let _handle = memledger::Ledger::builder().report_on_signals(true).start().unwrap();
     work();
 }
 
@@ -126,9 +126,9 @@ fn work() {
 }
 
 fn after_the_recording() {
-    let mut ledger = builder().report_on_signals().start().unwrap();
+    let ledger = builder().report_on_signals(true).start().unwrap();
     leave(IN_MAIN);
-    ledger.finish();
+    let _ = ledger.finish();
     kill(std::process::id() as libc::pid_t, libc::SIGTERM);
     wait_for_the_end();
 }
@@ -213,25 +213,25 @@ fn end_by_own_handler() {
 
 fn handler_before() {
     handle_by(libc::SIGTERM, to_number(handle));
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     end_by_own_handler();
 }
 
 fn handler_after() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     handle_by(libc::SIGTERM, to_number(handle));
     end_by_own_handler();
 }
 
 fn handler_that_chains() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     EARLIER.store(handle_by(libc::SIGTERM, to_number(handle_and_chain)), Ordering::Release);
     end_by_own_handler();
 }
 
 fn ignored() {
     handle_by(libc::SIGHUP, libc::SIG_IGN);
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     leave(IN_MAIN);
     kill(std::process::id() as libc::pid_t, libc::SIGHUP);
     churn(1000);
@@ -241,15 +241,18 @@ fn ignored() {
 fn hangs() {
     stuff_stderr();
     let report = memledger::ReportTo::stderr();
-    let _ledger =
-        memledger::Ledger::builder().report_on_exit(report).report_on_signals().start().unwrap();
+    let _ledger = memledger::Ledger::builder()
+        .report_on_exit(report)
+        .report_on_signals(true)
+        .start()
+        .unwrap();
     fs::write(READY, "").unwrap();
     wait_for_the_end();
 }
 
 /// Runs on whenever a signal ends its wait.
 fn waits() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     leave(IN_MAIN);
     let (read, _write) = std::io::pipe().unwrap();
     fs::write(READY, "").unwrap();
@@ -258,7 +261,7 @@ fn waits() {
 }
 
 fn forked() {
-    let _ledger = builder().report_on_signals().start().unwrap();
+    let _ledger = builder().report_on_signals(true).start().unwrap();
     let child = fork(wait_for_the_end);
     kill(child, libc::SIGTERM);
     assert_eq!(wait(child), libc::SIGTERM);
@@ -266,7 +269,7 @@ fn forked() {
 }
 
 fn followed() {
-    let _ledger = builder().follow_forks(true).report_on_signals().start().unwrap();
+    let _ledger = builder().follow_forks(true).report_on_signals(true).start().unwrap();
     let child = fork(|| {
         leave(IN_CHILD);
         kill(std::process::id() as libc::pid_t, libc::SIGTERM);

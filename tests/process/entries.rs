@@ -1,7 +1,7 @@
 //! The number of entries of each scope, as the report of a whole process shows it.
 
 use crate::harness::{Case, TRACE, builder, case, leave, scope, start};
-use memledger::{AllocScope, Context, Ledger, Name, ScopeGuard, alloc_scope};
+use memledger::{AllocScope, Ledger, Name, ScopeContext, ScopeGuard, alloc_scope};
 use memledger_analysis::Report;
 use std::pin::pin;
 use std::sync::Barrier;
@@ -89,7 +89,7 @@ thread_local! {
 }
 
 fn eight_threads() {
-    let mut ledger = start();
+    let ledger = start();
     let names = (0..NAMES).map(|number| Name::intern(&format!("name {number}")));
     let names = &names.collect::<Vec<_>>()[..];
     let (counted, ended) = (&Barrier::new(9), &Barrier::new(5));
@@ -107,7 +107,7 @@ fn eight_threads() {
                         let _name = ScopeGuard::enter(names[round % NAMES]);
                         alloc_scope!("inside", {});
                     }
-                    let _ = Context::current();
+                    let _ = ScopeContext::current();
                 }
                 drop(ScopeGuard::enter("unused"));
                 // Outside the scope that the thread is in.
@@ -134,7 +134,7 @@ fn eight_threads() {
                 leave(1);
             }
         });
-        ledger.finish();
+        let _ = ledger.finish();
         // Not earlier: the entries of their destructors are not part of this recording.
         ended.wait();
     });
@@ -169,12 +169,12 @@ fn once() {
         while task.as_mut().poll(&mut waker).is_pending() {}
     }
     // The row exists for the scopes inside it.
-    let context = alloc_scope!("from elsewhere", { Context::current() });
+    let context = alloc_scope!("from elsewhere", { ScopeContext::current() });
     for _ in 0..100 {
         context.run(|| leave(1));
     }
     for _ in 0..4 {
-        memledger::measure(|| leave(1)).unwrap();
+        memledger::measure(|| leave(1)).1.unwrap();
     }
 }
 
@@ -183,21 +183,21 @@ fn from_here_on() {
         (0..times).for_each(|_| alloc_scope!("counted", {}));
         alloc_scope!("counted", { leave(1) });
     };
-    let mut ledger = start();
+    let ledger = start();
     enter(9);
     enter(19);
     let late = ledger.trace_to_file(LATE).unwrap();
     enter(29);
     late.stop();
-    ledger.finish();
+    let _ = ledger.finish();
     enter(39);
-    let mut second = Ledger::builder()
+    let second = Ledger::builder()
         .trace_to_file(SECOND)
         .report_on_exit(memledger::ReportTo::file(SECOND_REPORT))
         .start()
         .unwrap();
     enter(49);
-    second.finish();
+    let _ = second.finish();
 }
 
 fn killed() {

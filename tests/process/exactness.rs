@@ -50,7 +50,7 @@ impl Exact {
         // SAFETY: there is no other thread yet.
         #[expect(unsafe_code)]
         unsafe {
-            std::env::set_var("MEMLEDGER_FILE", TRACE);
+            std::env::set_var("MEMLEDGER_TRACE", TRACE);
             std::env::set_var("MEMLEDGER_REPORT", REPORT);
             // A report that is named there starts a watcher.
             std::env::set_var("MEMLEDGER_WATCH", "0");
@@ -64,10 +64,10 @@ impl Exact {
     }
 
     /// Ends the recording, and returns what the program had done until then.
-    pub(crate) fn finish(mut self) -> Sum {
+    pub(crate) fn finish(self) -> Sum {
         // NOTE: not at the start, when it may not have its name yet.
         let sum = counted(worker());
-        uncounted(|| self.ledger.finish());
+        let _ = uncounted(|| self.ledger.finish());
         sum
     }
 }

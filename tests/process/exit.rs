@@ -180,8 +180,7 @@ pub(crate) const CASES: &[Case] = &[
         "a program without an allocation after its start has a whole trace",
         || {
             let ledger = start();
-            let mut ledger = std::mem::ManuallyDrop::new(ledger);
-            ledger.finish();
+            let _ = ledger.finish();
         },
         |run| {
             run.run().quiet().whole();
@@ -249,13 +248,13 @@ fn two_exits() {
 }
 
 fn finish_and_exit() {
-    let mut ledger = start();
+    let ledger = start();
     let ready = Arc::new(Barrier::new(2));
     let other = ready.clone();
     std::thread::spawn(move || {
         churn(1000);
         other.wait();
-        ledger.finish();
+        let _ = ledger.finish();
         loop {
             churn(1000);
         }

@@ -19,14 +19,15 @@ pub(crate) const CASES: &[Case] = &[
         },
     ),
     case("a trace that cannot be created is told and the report still made", plain, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", "no/such/x.utrace").env("MEMLEDGER_REPORT", REPORT);
+        let outcome =
+            run.env("MEMLEDGER_TRACE", "no/such/x.utrace").env("MEMLEDGER_REPORT", REPORT);
         let outcome = outcome.run();
         check_told(&outcome, &["no/such/x.utrace"]);
         assert_eq!(outcome.files(), [REPORT]);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
     }),
     case("a report that cannot be created is told and the trace still written", plain, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "no/x.json").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "no/x.json").run();
         check_told(&outcome, &["no/x.json"]);
         assert!(outcome.trace(TRACE).0.trace.complete);
     }),
@@ -42,13 +43,13 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.trace.from_process_start, Some(true));
     }),
     case("a device that is full is told at once", plain, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", "/dev/full").env("MEMLEDGER_REPORT", REPORT).run();
+        let outcome = run.env("MEMLEDGER_TRACE", "/dev/full").env("MEMLEDGER_REPORT", REPORT).run();
         check_told(&outcome, &["/dev/full"]);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
     }),
     case("a device can be shared by processes", shared_device, |run| {
         std::os::unix::fs::symlink("/dev/null", run.path(TRACE)).unwrap();
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         outcome.quiet();
         assert_eq!(outcome.files(), [TRACE]);
     }),
@@ -133,7 +134,7 @@ pub(crate) const CASES: &[Case] = &[
         drop(pipe);
     }),
     case("a closed stderr is no reason to die", closed_stderr, |run| {
-        let outcome = run.env("MEMLEDGER_REPORT", "x.pdf").env("MEMLEDGER_FILE", TRACE).run();
+        let outcome = run.env("MEMLEDGER_REPORT", "x.pdf").env("MEMLEDGER_TRACE", TRACE).run();
         assert_eq!(outcome.status.code(), Some(0));
         assert!(outcome.trace(TRACE).0.trace.complete);
     }),

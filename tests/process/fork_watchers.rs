@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
     case("a compact trace of a child is completed, too", killed, |run| {
-        let run = set(run).env("TEST_THREADS", "0").env("MEMLEDGER_FILE", "trace.memledger");
+        let run = set(run).env("TEST_THREADS", "0").env("MEMLEDGER_TRACE", "trace.memledger");
         let outcome = reported(run.spawn());
         let mut checked = 0;
         for child in outcome.stdout.lines() {
@@ -373,7 +373,7 @@ fn shows_nothing() {
 }
 
 fn without_table() {
-    let ledger = builder().worker(Worker::Manual).watch().follow_forks(true).start().unwrap();
+    let ledger = builder().worker(Worker::Manual).watch(true).follow_forks(true).start().unwrap();
     let before = open();
     let child = fork(|| {
         leave(IN_CHILD);

@@ -1,7 +1,8 @@
 //! In which scopes blocks are freed, as the trace of a whole process has it.
 
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case};
-use memledger::{Channel, alloc_scope};
+use memledger::alloc_scope;
+use memledger::events::Channel;
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, FindingsObserver, FreedIn};
 use std::fs::File;
@@ -15,7 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     case("with its channel a free is in its own scope", moved, |run| {
         let without = Run::of(&run).tracked().run();
         assert!(freed_in(&without, TRACE).is_empty());
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", CHANNELS).run();
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", CHANNELS).run();
         check_moved(&outcome, TRACE);
         // All else is as without the channel.
         let [with, without] = [&outcome, &without].map(|outcome| outcome.quiet().whole());
@@ -25,8 +26,8 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(with, without, "{path:?}");
         }
         let compact =
-            outcome.again().env("MEMLEDGER_FILE", COMPACT).env("MEMLEDGER_REPORT", REPORT);
-        let compact = compact.env("MEMLEDGER_TRACE", CHANNELS).run();
+            outcome.again().env("MEMLEDGER_TRACE", COMPACT).env("MEMLEDGER_REPORT", REPORT);
+        let compact = compact.env("MEMLEDGER_CHANNELS", CHANNELS).run();
         compact.quiet().whole_as(COMPACT, REPORT);
         check_moved(&compact, COMPACT);
     }),
@@ -117,8 +118,8 @@ fn in_code() {
     let keep = || black_box(Box::new([1_u8; 5_000]));
     let [one, two] = alloc_scope!("early", { [keep(), keep()] });
     alloc_scope!("main", { drop(one) });
-    let ledger = builder().channels(CHANNELS).start().unwrap();
-    assert!(Channel::switch("freescope", true).is_err());
+    let ledger = builder().channels([CHANNELS]).start().unwrap();
+    assert!(Channel::set_enabled_by_name("freescope", true).is_err());
     ledger.trace_to_file("late.utrace").unwrap();
     let second = alloc_scope!("second", { keep() });
     alloc_scope!("late", { drop(two) });

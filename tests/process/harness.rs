@@ -98,7 +98,7 @@ impl Run {
 
     /// Has the environment ask for the report and the trace.
     pub(crate) fn tracked(self) -> Self {
-        self.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", REPORT)
+        self.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", REPORT)
     }
 
     /// Runs a copy of the program, which `tool` makes with these arguments, the program's path and
@@ -167,8 +167,14 @@ impl Running {
     /// that, or at the deadline.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, name: &str) {
+        self.wait_until(name, |running| running.path(name).exists());
+    }
+
+    /// Waits until this is true of the child; kills it, and fails, at the deadline.
+    #[track_caller]
+    pub(crate) fn wait_until(&mut self, name: &str, is_true: impl Fn(&Self) -> bool) {
         let until = Instant::now() + self.deadline;
-        while !self.path(name).exists() {
+        while !is_true(self) {
             let ended = self.child.try_wait().unwrap();
             if ended.is_some() || Instant::now() >= until {
                 self.child.kill().unwrap();

@@ -62,7 +62,7 @@ fn check(name: &str) {
     };
     let plain = run(&[]);
     let tracked = run(&[
-        ("MEMLEDGER_FILE", "trace.utrace"),
+        ("MEMLEDGER_TRACE", "trace.utrace"),
         ("MEMLEDGER_REPORT", "report.txt"),
         ("MEMLEDGER_CONTROL", "0"),
         ("MEMLEDGER_WATCH", "1"),

@@ -93,7 +93,7 @@ fn ended(way: &str, stacks: &str) -> (u64, Report) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["ends_while_threads_allocate", "--nocapture"])
         .env(ENDS_BY, way)
-        .env("MEMLEDGER_FILE", &trace)
+        .env("MEMLEDGER_TRACE", &trace)
         .env("MEMLEDGER_REPORT", "off")
         .env("MEMLEDGER_WATCH", if way == "exit" { "0" } else { "1" })
         .env("MEMLEDGER_STACKS", stacks)

@@ -27,7 +27,7 @@ pub(crate) const CASES: &[Case] = &[
         let lines: Vec<_> = outcome.stderr.lines().collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("the worker thread could not be started"), "{lines:?}");
-        assert!(lines[0].contains("can call Ledger::update()"), "{lines:?}");
+        assert!(lines[0].contains("can call Ledger::collect()"), "{lines:?}");
         assert!(lines[1].contains("the control server's thread could not be"), "{lines:?}");
     }),
     case("a late trace that may not grow ends at a packet and the first goes on", full, |run| {
@@ -145,14 +145,14 @@ fn no_threads() {
     leave(1_000_003);
     for _ in 0..20 {
         churn(1000);
-        ledger.update();
+        ledger.collect();
     }
     for late in [ledger.trace_to_file("late.utrace"), ledger.trace_to_host("127.0.0.1:9")] {
         let error = late.unwrap_err();
         assert!(matches!(error, Error::ThreadNotStarted { .. }), "{error}");
         assert!(error.to_string().contains("thread could not be started"), "{error}");
     }
-    assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);
+    assert!(ledger.snapshot().unwrap().figures().live_bytes > 1_000_003);
 }
 
 fn full() {
@@ -204,7 +204,7 @@ fn small_stacks() {
         churn(10_000);
         leave(1_000_003);
         memledger::bookmark!("small");
-        assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);
+        assert!(ledger.snapshot().unwrap().figures().live_bytes > 1_000_003);
         ledger.flush();
     };
     std::thread::scope(|scope| {

@@ -5,7 +5,8 @@ mod texts;
 
 use crate::counts::reported;
 use crate::harness::{Case, Outcome, TRACE, builder, case, kill, leave, left};
-use memledger::{Ledger, alloc_scope, bookmark, channel, channel_presets, event, log, log_scope};
+use memledger::events::{channel, channel_presets, event, log, log_scope};
+use memledger::{Ledger, alloc_scope, bookmark};
 use memledger_analysis::read::{self, Event, Value, Visitor};
 use memledger_analysis::{Analyzer, Position};
 use memledger_format::schema::{EventType, FieldFamily, FieldType};
@@ -193,14 +194,15 @@ pub(crate) const CASES: &[Case] = &[
         assert!(log.is_complete);
     }),
     case("a type that was first logged a moment before a kill is known", killed, |run| {
-        let run = run.tracked().env("MEMLEDGER_TRACE", "memory,game").env("MEMLEDGER_WATCH", "1");
+        let run =
+            run.tracked().env("MEMLEDGER_CHANNELS", "memory,game").env("MEMLEDGER_WATCH", "1");
         let log = Log::of(&reported(run.spawn()));
         assert_eq!(log.values("Test.Small"), [[Value::Unsigned(7)]]);
         assert!(log.is_complete);
     }),
     case("channels say what is logged", channels::by_setting, |run| {
-        let run = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
-        let outcome = run.env("MEMLEDGER_TRACE", "game,ASSET,gmae").run();
+        let run = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let outcome = run.env("MEMLEDGER_CHANNELS", "game,ASSET,gmae").run();
         let line = "\"gmae\"";
         assert!(
             outcome.stderr.lines().count() == 1 && outcome.stderr.contains(line),
@@ -223,13 +225,13 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(log.channels["Game"], [1, 0, 1]);
     }),
     case("a setting names a channel as the sources of Unreal do", channels::spelling, |run| {
-        let run = run.env("MEMLEDGER_TRACE", "gameCHANNEL,NetworksChannel");
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let run = run.env("MEMLEDGER_CHANNELS", "gameCHANNEL,NetworksChannel");
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         assert_eq!(Log::of(outcome.quiet()).values("Test.Number").len(), 1);
     }),
     case("a preset stands for its channels", channels::spelling, |run| {
-        let run = run.env("MEMLEDGER_TRACE", "GamePlay,network");
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let run = run.env("MEMLEDGER_CHANNELS", "GamePlay,network");
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         let log = Log::of(outcome.quiet());
         assert_eq!(log.values("Test.Number").len(), 1);
         let states = ["Memory", "Scope", "Game", "Network", "Assets", "FreeScope"];
@@ -394,7 +396,7 @@ fn owned(value: Option<Value<'_>>) -> Value<'static> {
 }
 
 fn start() -> Ledger {
-    builder().channels("memory,scope,game").start().unwrap()
+    builder().channels(["memory", "scope", "game"]).start().unwrap()
 }
 
 fn killed() {
@@ -496,7 +498,7 @@ fn scopes() {
         log_scope!(GAME, Frame { Number: 10 });
         number(6);
         let inner = memledger::__event!(Frame { Number: 11 });
-        memledger::__log_site! { GAME, Frame }
+        memledger::__log_site! { GAME, Frame {} }
         std::mem::forget(__MEMLEDGER_LOG_SITE.enter(inner, false));
         number(9);
     }
@@ -512,7 +514,8 @@ fn scopes() {
 }
 
 fn late_scopes() {
-    let ledger = builder().channels("memory,scope,game").analyze_in_process(true).start().unwrap();
+    let ledger =
+        builder().channels(["memory", "scope", "game"]).analyze_in_process(true).start().unwrap();
     let number = |number| log!(GAME, Number { Number: number });
     log_scope!(GAME, Frame { Number: 1 }, {
         log_scope!(timed: GAME, Frame { Number: 2 }, {
@@ -539,7 +542,7 @@ fn important() {
     GAME.set_enabled(true).unwrap();
     log!(GAME, Asset { Name: "before any recording", Id: 0 });
     let recording =
-        |name: &str| Ledger::builder().trace_to_file(name).channels("game").start().unwrap();
+        |name: &str| Ledger::builder().trace_to_file(name).channels(["game"]).start().unwrap();
     let first = recording("first.utrace");
     let threads = (0..2).map(|_| std::thread::spawn(|| ()));
     threads.for_each(|thread| thread.join().unwrap());
@@ -558,13 +561,14 @@ fn important() {
 }
 
 fn lost() {
-    let ledger = builder().channels("game").worker(memledger::Worker::Manual).buffer_limit(1 << 20);
+    let ledger =
+        builder().channels(["game"]).worker(memledger::Worker::Manual).buffer_limit(1 << 20);
     let ledger = ledger.start().unwrap();
     let text = "x".repeat(5000);
     for number in 0..2000 {
         log!(GAME, Text { Number: number, Ansi: &text });
         if number == 1000 {
-            ledger.update();
+            ledger.collect();
         }
     }
     // More than any buffers have room for.

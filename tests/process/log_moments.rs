@@ -3,7 +3,8 @@
 use crate::fork::{fork, wait};
 use crate::harness::{Case, Outcome, TRACE, builder, case};
 use crate::signals::set_timer;
-use memledger::{Ledger, bookmark, channel, event, log, log_scope};
+use memledger::events::{channel, event, log, log_scope};
+use memledger::{Ledger, bookmark};
 use memledger_analysis::Analyzer;
 use memledger_analysis::read::{self, Event, Value, Visitor};
 use std::collections::{BTreeMap, HashMap};
@@ -193,7 +194,7 @@ impl Visitor for Seen {
 }
 
 fn start() -> Ledger {
-    builder().channels("memory,scope,moments,bookmark").start().unwrap()
+    builder().channels(["memory", "scope", "moments", "bookmark"]).start().unwrap()
 }
 
 fn nested() {
@@ -250,7 +251,7 @@ fn log_until(mut enough: impl FnMut(u64) -> bool, thread: u64) -> u64 {
 }
 
 fn handlers() {
-    let ledger = builder().channels("moments").start().unwrap();
+    let ledger = builder().channels(["moments"]).start().unwrap();
     set_timer(200, handler);
     let enough = |_| {
         // Without a pause the signals would nearly always interrupt the logging, or a wait.
@@ -325,8 +326,8 @@ fn log_as_child(kept: u64) {
 }
 
 /// A scope that can be dropped where the test wants it.
-fn span(round: u64) -> memledger::LogScope {
-    memledger::__log_site! { MOMENTS, Span }
+fn span(round: u64) -> memledger::events::LogScope {
+    memledger::__log_site! { MOMENTS, Span {} }
     __MEMLEDGER_LOG_SITE.enter(memledger::__event!(Span { Number: round }), true)
 }
 
@@ -352,7 +353,8 @@ fn silent() {
 }
 
 fn follows() {
-    let ledger = builder().channels("memory,scope,moments").follow_forks(true).start().unwrap();
+    let ledger =
+        builder().channels(["memory", "scope", "moments"]).follow_forks(true).start().unwrap();
     log!(MOMENTS, Kept { Number: 1 });
     beside_threads(false, || {
         for round in 0..10 {

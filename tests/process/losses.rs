@@ -123,7 +123,7 @@ fn manual() {
     let ledger = crate::harness::builder().worker(Worker::Manual).start().unwrap();
     for _ in 0..200 {
         churn(1000);
-        ledger.update();
+        ledger.collect();
     }
 }
 
@@ -154,17 +154,20 @@ fn slow() {
             ledger.flush();
         }
         leave(1_000_003);
-        assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003, "it waits for the slow one");
+        assert!(
+            ledger.snapshot().unwrap().figures().live_bytes > 1_000_003,
+            "it waits for the slow one"
+        );
     });
-    assert!(ledger.snapshot().unwrap().live_bytes() > 3_000_006);
+    assert!(ledger.snapshot().unwrap().figures().live_bytes > 3_000_006);
 }
 
 fn endless() {
-    let mut ledger = start();
+    let ledger = start();
     held_up(grow, || {
         churn(1000);
         leave(1_000_003);
-        ledger.finish();
+        let _ = ledger.finish();
     });
     second();
 }
@@ -180,10 +183,10 @@ fn second() {
 }
 
 fn patient() {
-    let mut ledger = start();
+    let ledger = start();
     let mut starting = None;
     held_up(grow, || {
-        ledger.finish();
+        let _ = ledger.finish();
         starting = Some(std::thread::spawn(second));
         // Longer than an end waits for such a thread.
         let until = Instant::now() + Duration::from_millis(300);
@@ -201,11 +204,11 @@ fn snapshots() {
     let with = ledger.snapshot().unwrap();
     drop(block);
     let after = ledger.snapshot().unwrap();
-    assert_eq!(with.live_bytes() - before.live_bytes(), 12_345_678);
-    assert_eq!(with.live_blocks() - before.live_blocks(), 1);
-    assert_eq!(after.live_bytes(), before.live_bytes());
-    assert_eq!(after.live_blocks(), before.live_blocks());
-    assert!(after.peak_bytes() >= with.live_bytes());
+    assert_eq!(with.figures().live_bytes - before.figures().live_bytes, 12_345_678);
+    assert_eq!(with.figures().live_blocks - before.figures().live_blocks, 1);
+    assert_eq!(after.figures().live_bytes, before.figures().live_bytes);
+    assert_eq!(after.figures().live_blocks, before.figures().live_blocks);
+    assert!(after.figures().peak_bytes >= with.figures().live_bytes);
     drop((with, ledger));
     assert_eq!(before.report().losses.lost_events, 0);
     // Without a report there is no analyzer in the process.
@@ -221,7 +224,8 @@ fn stats() {
     let after = ledger.stats();
     assert!(after.events >= before.events + 2000);
     assert_eq!((after.lost_events, after.failed_allocations, after.scope_misuses), (0, 0, 0));
-    let mut ledger = ledger;
-    ledger.finish();
-    assert!(!ledger.stats().recording);
+    let handle = Ledger::current().unwrap();
+    let ended = ledger.finish().unwrap();
+    assert!(ended.events >= after.events && ended.lost_events == 0);
+    assert!(!handle.stats().recording);
 }

@@ -12,7 +12,7 @@ use std::hint::black_box;
 
 pub(crate) const CASES: &[Case] = &[
     case("half a million nulls with a file are survived", nulls, |run| {
-        let outcome = limited(run).env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let outcome = limited(run).env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = outcome.run();
         check_nulls(&outcome);
         let (read, _) = outcome.trace(TRACE);

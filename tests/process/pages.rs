@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run
             .deadline(240)
             .env("MEMLEDGER_REPORT", FILE)
-            .env("MEMLEDGER_FILE", TRACE)
+            .env("MEMLEDGER_TRACE", TRACE)
             .env("MEMLEDGER_STACKS", "on")
             .run();
         outcome.quiet();

@@ -59,7 +59,7 @@ pub(crate) const CASES: &[Case] = &[
         fs::create_dir(run.path("shared")).unwrap();
         symlink("../private", run.path("shared/traces")).unwrap();
         set_mode(&run.path("shared"), 0o777);
-        let outcome = run.env("MEMLEDGER_FILE", "shared/traces/x.utrace");
+        let outcome = run.env("MEMLEDGER_TRACE", "shared/traces/x.utrace");
         let outcome = outcome.env("MEMLEDGER_REPORT", "off").run();
         check_told(&outcome, &["shared/traces/x.utrace", "traces is a link in a folder that"]);
         assert_eq!(fs::read_dir(outcome.path("private")).unwrap().count(), 0);
@@ -69,7 +69,7 @@ pub(crate) const CASES: &[Case] = &[
         symlink("../target", run.path("shared/x")).unwrap();
         symlink("shared/x", run.path(TRACE)).unwrap();
         set_mode(&run.path("shared"), 0o777);
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         check_told(&outcome, &[TRACE, "x is a link in a folder that"]);
         assert!(!outcome.path("target").exists());
     }),
@@ -102,12 +102,12 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("links in a circle are told", with_late, |run| {
         symlink(TRACE, run.path(TRACE)).unwrap();
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         check_told(&outcome, &[TRACE, "symbolic links"]);
     }),
     case("an open file is written to by its descriptor's name, as it is", quietly, |run| {
         for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
-            let next = Run::of(&run).env("MEMLEDGER_FILE", name).env("MEMLEDGER_REPORT", REPORT);
+            let next = Run::of(&run).env("MEMLEDGER_TRACE", name).env("MEMLEDGER_REPORT", REPORT);
             let before = {
                 fs::write(next.path("made"), "").unwrap();
                 mode(&next.path("made"))
@@ -303,7 +303,7 @@ fn ended_thread() {
     // By the thread that makes the tracker's other threads.
     system::end_threads_at(libc::SYS_clone3);
     ledger.flush();
-    let error = measure(|| churn(1)).unwrap_err().to_string();
+    let error = measure(|| churn(1)).1.unwrap_err().to_string();
     assert!(error.contains("could not collect everything"), "{error}");
     drop(ledger);
     println!("ended");

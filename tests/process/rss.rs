@@ -173,13 +173,13 @@ fn every_kind() {
 
 fn gives_back() {
     let interval = Duration::from_nanos(1);
-    let mut ledger = builder().worker(Worker::Manual).rss_interval(interval).start().unwrap();
-    ledger.update();
+    let ledger = builder().worker(Worker::Manual).rss_interval(interval).start().unwrap();
+    ledger.collect();
     let touched = black_box(vec![1_u8; TOUCHED as usize]);
-    ledger.update();
+    ledger.collect();
     drop(touched);
-    ledger.update();
-    ledger.finish();
+    ledger.collect();
+    let _ = ledger.finish();
 }
 
 fn plain() {
@@ -229,7 +229,7 @@ fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
 }
 
 fn crashes_in_malloc() {
-    let (_ledger, thread) = damage_heap(builder().report_on_signals());
+    let (_ledger, thread) = damage_heap(builder().report_on_signals(true));
     thread.join().unwrap();
 }
 

@@ -163,6 +163,11 @@ pub(crate) const CASES: &[Case] = &[
         assert!(other.figures.allocations >= 10_000);
         assert!(report.by_scope.len() > 100_000);
         assert!(outcome.stdout.trim().parse::<u64>().unwrap() > 0);
+        // There is room for a literal.
+        assert!(scope(&report, &["GlobalScope", "important"]).is_some());
+        let line = "the table of names is full: 35";
+        assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("left to literals"), "{}", outcome.stderr);
     }),
     case("a panic leaves the scopes it passes", panicking, |run| {
         let report = run.run().exited(0).whole();
@@ -392,6 +397,7 @@ fn endless() {
             ledger.flush();
         }
     }
+    alloc_scope!("important", { leave(8) });
     println!("{}", ledger.stats().refused_contexts);
 }
 
@@ -482,7 +488,7 @@ fn many_threads() {
 fn without_channel() {
     alloc_scope!("early");
     leave(1_000_003);
-    let _ledger = crate::harness::builder().channels("memory").start().unwrap();
+    let _ledger = crate::harness::builder().channels(["memory"]).start().unwrap();
     alloc_scope!("late");
     leave(1_000_003);
     std::thread::spawn(|| alloc_scope!("elsewhere", { leave(1_000_003) })).join().unwrap();
@@ -490,6 +496,6 @@ fn without_channel() {
 
 fn without_memory() {
     leave(1_000_003);
-    let _ledger = crate::harness::builder().channels("scope").start().unwrap();
+    let _ledger = crate::harness::builder().channels(["scope"]).start().unwrap();
     leave(1_000_003);
 }

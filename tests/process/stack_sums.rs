@@ -153,7 +153,7 @@ fn random() {
 fn random_from_code() {
     let ledger = builder().start().unwrap();
     two_threads(3000, || {
-        memledger::Channel::switch("callstack", true).unwrap();
+        memledger::events::Channel::set_enabled_by_name("callstack", true).unwrap();
         ledger.flush();
     });
     drop(ledger);

@@ -4,7 +4,8 @@ use crate::files::check_told;
 use crate::harness::{
     Case, Outcome, TRACE, builder, case, check_with_another_reader, churn, leave,
 };
-use memledger::{Channel, Error, Ledger, Stacks};
+use memledger::events::Channel;
+use memledger::{Error, Ledger, Stacks};
 use memledger_analysis::read::{self, Event, Value, Visitor};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -26,7 +27,7 @@ pub(crate) const CASES: &[Case] = &[
             check(&outcome, TRACE, sampling);
         }
         // The channel of that name does the same.
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,CallstackChannel").run();
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "memory,CallstackChannel").run();
         outcome.quiet().whole();
         check(&outcome, TRACE, Some(0));
     }),
@@ -66,12 +67,12 @@ pub(crate) const CASES: &[Case] = &[
         check(&outcome, "code.utrace", None);
     }),
     case("code adds stacks to a recording of the environment", joins, |run| {
-        let run = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let run = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.run();
         outcome.quiet();
         check(&outcome, TRACE, Some(1 << 16));
         // Unless the environment has set them.
-        let run = outcome.again().env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let run = outcome.again().env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.env("MEMLEDGER_STACKS", "off").run();
         outcome.quiet();
         check(&outcome, TRACE, None);
@@ -297,7 +298,7 @@ fn joins() {
 fn toggled() {
     let ledger = builder().start().unwrap();
     let switch = |on| {
-        Channel::switch("callstack", on).unwrap();
+        Channel::set_enabled_by_name("callstack", on).unwrap();
         // The worker follows the channel in its next cycle.
         ledger.flush();
     };
@@ -312,8 +313,12 @@ fn toggled() {
 }
 
 fn destinations() {
-    let ledger =
-        builder().stacks(Stacks::On).trace_to_file(TRACE).channels("memory,scope").start().unwrap();
+    let ledger = builder()
+        .stacks(Stacks::On)
+        .trace_to_file(TRACE)
+        .channels(["memory", "scope"])
+        .start()
+        .unwrap();
     churn(3000);
     leave(ON);
     for name in ["late.utrace", "late.memledger"] {

@@ -30,7 +30,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report["trace"]["complete"], true);
     }),
     case("the environment asks for a trace, and the report goes to stderr", nothing, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).run();
         outcome.exited(0);
         assert!(!outcome.stderr.is_empty());
         assert_eq!(outcome.files(), [TRACE]);
@@ -38,29 +38,29 @@ pub(crate) const CASES: &[Case] = &[
         assert!(report.trace.complete);
     }),
     case("a report that is off is not made", nothing, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         outcome.quiet();
         assert_eq!(outcome.files(), [TRACE]);
         assert!(outcome.trace(TRACE).0.trace.complete);
     }),
     case("without variables nothing happens", nothing, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", "").env("MEMLEDGER_REPORT", "").run();
+        let outcome = run.env("MEMLEDGER_TRACE", "").env("MEMLEDGER_REPORT", "").run();
         outcome.quiet();
         assert_eq!(outcome.files(), [""; 0]);
     }),
     case("channels alone start nothing", nothing, |run| {
-        let outcome = run.env("MEMLEDGER_TRACE", "memory").run();
+        let outcome = run.env("MEMLEDGER_CHANNELS", "memory").run();
         outcome.quiet();
         assert_eq!(outcome.files(), [""; 0]);
     }),
     case("a bad channel is told and the default used", scoped, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,c pu").run();
-        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "memory,c pu", "memory and scope"]);
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "memory,c pu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_CHANNELS", "memory,c pu", "memory and scope"]);
         let report = outcome.exited(7).whole();
         assert!(crate::harness::scope(&report, &["GlobalScope", "work"]).is_some());
     }),
     case("a bad report is told and the default used", seven, |run| {
-        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "x.pdf").run();
+        let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "x.pdf").run();
         outcome.exited(7);
         let (first, rest) = outcome.stderr.split_once('\n').unwrap();
         one_line(&format!("{first}\n"), &["MEMLEDGER_REPORT", "x.pdf", "stderr", "off", ".json"]);
@@ -68,10 +68,10 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(outcome.files(), [TRACE]);
     }),
     case("the name of the file says how it is coded", seven, |run| {
-        let mut outcome = run.env("MEMLEDGER_FILE", "no/x").env("MEMLEDGER_REPORT", REPORT).run();
+        let mut outcome = run.env("MEMLEDGER_TRACE", "no/x").env("MEMLEDGER_REPORT", REPORT).run();
         one_line(&outcome.stderr, &["no/x"]);
         for (name, transport) in [("x.memledger", 78), ("plain", 78), ("x.trace", 4)] {
-            let run = outcome.again().env("MEMLEDGER_FILE", name);
+            let run = outcome.again().env("MEMLEDGER_TRACE", name);
             outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
             assert_eq!(outcome.stderr, "");
             outcome.exited(7).whole_as(name, REPORT);
@@ -80,19 +80,19 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
     case("the scope channel can be off", scoped, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory").run();
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "memory").run();
         let report = outcome.exited(7).whole();
         assert_eq!(report.by_scope.len(), 1, "{:?}", report.by_scope);
         assert!(report.totals.allocations > 0);
     }),
     case("the memory channel can be off", scoped, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "scope").run();
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "scope").run();
         let report = outcome.exited(7).whole();
         assert_eq!(report.totals.allocations, 0);
         assert_eq!(report.totals.frees, 0);
         assert_eq!(report.trace.memory_recorded, Some(false));
         // Printed instead of figures that are all 0.
-        let run = outcome.again().env("MEMLEDGER_TRACE", "scope");
+        let run = outcome.again().env("MEMLEDGER_CHANNELS", "scope");
         let outcome = run.env("MEMLEDGER_REPORT", "stderr").run();
         let text = &outcome.stderr;
         assert!(text.contains("the channel \"memory\" is not in this recording"), "{text}");
@@ -160,7 +160,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("flags win over the environment and are taken from the arguments", from_args, |run| {
         // `-trace=` is no kind of destination, so the environment starts nothing by itself.
-        let outcome = run.env("MEMLEDGER_TRACE", "memory,scope").run();
+        let outcome = run.env("MEMLEDGER_CHANNELS", "memory,scope").run();
         let report = outcome.quiet().whole();
         assert_eq!(outcome.stdout, "program|--verbose|-tracer=no|last\n");
         assert_eq!(report.by_scope.len(), 1, "the flag says memory only");
@@ -177,13 +177,13 @@ pub(crate) const CASES: &[Case] = &[
         outcome.quiet().whole();
         assert_eq!(outcome.files(), [REPORT, TRACE]);
         // The environment is silent about the report, so the one set in code is made.
-        let outcome = outcome.again().env("MEMLEDGER_FILE", "other.utrace").run();
+        let outcome = outcome.again().env("MEMLEDGER_TRACE", "other.utrace").run();
         outcome.quiet().whole_as("other.utrace", REPORT);
         assert_eq!(outcome.files(), ["other.utrace", REPORT]);
     }),
     case("a bad value is told once though the code asks again", join, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "c/pu").run();
-        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "c/pu"]);
+        let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "c/pu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_CHANNELS", "c/pu"]);
         outcome.exited(0).whole();
     }),
     case("from_env beside a ledger of the code is told", from_env_after_builder, |run| {
@@ -194,12 +194,12 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("a file joins too late if much has happened", join_late, |run| {
         let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
-        one_line(&outcome.stderr, &[TRACE, "1024 KiB", "MEMLEDGER_FILE"]);
+        one_line(&outcome.stderr, &[TRACE, "1024 KiB", "MEMLEDGER_TRACE"]);
         assert!(outcome.exited(0).report(REPORT).contains("\"complete\": true"));
     }),
     case("names of files are filled in", nothing, |run| {
         let outcome = run
-            .env("MEMLEDGER_FILE", "%e-%p-%t-100%%.utrace")
+            .env("MEMLEDGER_TRACE", "%e-%p-%t-100%%.utrace")
             .env("MEMLEDGER_REPORT", "%p%x.json")
             .run();
         one_line(&outcome.stderr, &["%x in the name %p%x.json"]);
@@ -302,9 +302,9 @@ fn analyzer_in_stats() {
     assert!((1_000_003..1_001_000).contains(&live), "{live}");
     assert!(after.peak_bytes.unwrap() >= before.live_bytes.unwrap() + 3_000_003);
     let snapshot = ledger.snapshot().unwrap();
-    assert_eq!(after.live_bytes, Some(snapshot.live_bytes()));
-    assert_eq!(after.peak_bytes, Some(snapshot.peak_bytes()));
-    assert_eq!(after.live_blocks, Some(snapshot.live_blocks()));
+    assert_eq!(after.live_bytes, Some(snapshot.figures().live_bytes));
+    assert_eq!(after.peak_bytes, Some(snapshot.figures().peak_bytes));
+    assert_eq!(after.live_blocks, Some(snapshot.figures().live_blocks));
     assert_eq!(after.blocks_at_peak, Some(snapshot.report().totals.blocks_at_peak));
     assert!(after.blocks_at_peak > after.live_blocks, "the peak had one more");
     assert!(after.overhead_bytes > 0);
@@ -327,7 +327,7 @@ fn analyzer_in_stats() {
     let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
     assert_eq!((ledger.stats().live_bytes, ledger.stats().peak_bytes), (None, None));
     // A measurement analyzes its own part only.
-    memledger::measure(|| assert_eq!(ledger.stats().live_bytes, None)).unwrap();
+    memledger::measure(|| assert_eq!(ledger.stats().live_bytes, None)).1.unwrap();
 }
 
 /// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
@@ -370,7 +370,7 @@ fn seven() {
 
 fn from_env() {
     let ledger = Ledger::from_env();
-    assert_eq!(ledger.problems(), [""; 0]);
+    assert_eq!(ledger.problems(), []);
     assert!(ledger.stats().recording);
     churn(1000);
     drop(ledger);
@@ -437,16 +437,17 @@ fn twice() {
         let report = memledger::ReportTo::file(report);
         Ledger::builder().trace_to_file(trace).report_on_exit(report).start().unwrap()
     };
-    let mut first = begin("1.utrace", "1.json");
+    let first = begin("1.utrace", "1.json");
     leave(1_000_003);
     let blocks = (0..50).map(|size| black_box(vec![1_u8; 100 + size])).collect::<Vec<_>>();
     churn(1000);
-    first.finish();
-    first.finish();
+    let handle = Ledger::current().unwrap();
+    first.finish().unwrap();
+    handle.finish().unwrap();
     leave(1_000_037);
     churn(1000);
     let second = begin("2.utrace", "2.json");
-    drop(first);
+    drop(Ledger::current().unwrap());
     leave(1_000_033);
     drop(blocks);
     churn(1000);

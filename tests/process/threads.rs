@@ -130,7 +130,7 @@ fn table_grows() {
             };
             (0..4).for_each(|_| drop(threads.spawn(work)));
             half_done.wait();
-            ledger.update();
+            ledger.collect();
             assert!(ledger.snapshot().is_some());
             ledger.trace_to_file("late.utrace").unwrap();
             ledger.flush();
@@ -279,8 +279,8 @@ fn start_stop() {
             _ if round == rounds / 2 => "middle",
             _ if round == rounds - 1 => "last",
             _ => {
-                let mut ledger = Ledger::builder().start().unwrap();
-                ledger.finish();
+                let ledger = Ledger::builder().start().unwrap();
+                let _ = ledger.finish();
                 continue;
             }
         };

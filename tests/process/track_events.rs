@@ -11,10 +11,8 @@ use memledger::perfetto::{
     CategoryChange, DYNAMIC, Fixed64, Track, TrackEventConfig, ZigZag, counter_track_uuid,
     named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
 };
-use memledger::{
-    Destination, DestinationHandle, DestinationState, Ledger, counter, instant, slice, state,
-    track_event,
-};
+use memledger::perfetto::{counter, instant, slice, state, track_event};
+use memledger::{Destination, DestinationHandle, DestinationState, Ledger};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +21,7 @@ use std::task::{self, Poll};
 
 const FILE: &str = "run.pftrace";
 
-memledger::categories! {
+memledger::perfetto::categories! {
     CAT1 = "cat1": "The first" ["tag"];
     CAT2 = "cat2";
     CAT3 = "cat3";

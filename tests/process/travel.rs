@@ -3,7 +3,7 @@
 use crate::allocator::{Request, hold, while_held};
 use crate::harness::{Case, case, churn, leave, scope, start};
 use memledger::{
-    AllocScope, Context, Name, ScopeGuard, Scoped, Tag, alloc_scope, group, tag, tagged,
+    AllocScope, Name, ScopeContext, ScopeGuard, Scoped, Tag, alloc_scope, group, tag, tagged,
 };
 use memledger_analysis::{Figures, Report};
 use std::hint::black_box;
@@ -270,7 +270,7 @@ fn thousand_tasks() {
 
 fn on_other_threads() {
     let _ledger = start();
-    let context = alloc_scope!("outer", { tagged(PAGES, Context::current) });
+    let context = alloc_scope!("outer", { tagged(PAGES, ScopeContext::current) });
     alloc_scope!("elsewhere");
     context.run(|| leave_blocks(1));
     leave_blocks(64);
@@ -508,7 +508,7 @@ fn owned_futures() {
         plain.alloc_scope("plain").await;
     };
     block_on(task.alloc_scope_in_group(&STORAGE, "grouped"));
-    let context = tagged(PAGES, Context::current);
+    let context = tagged(PAGES, ScopeContext::current);
     block_on(async { leave_blocks(16) }.in_context(context));
     // The scope of an `async` block is around its polls.
     let mut task = pin!(alloc_scope!("by macro", async {

@@ -86,7 +86,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("who has not asked for a watcher is not told that there is none", end, |run| {
         let without_room = |run| {
-            let run = set(run, "_exit", 1, false).env("MEMLEDGER_FILE", "");
+            let run = set(run, "_exit", 1, false).env("MEMLEDGER_TRACE", "");
             run.env("TMPDIR", "/no/such/folder")
         };
         let stderr = without_room(Run::of(&run)).run().stderr;
@@ -109,7 +109,7 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
     case("a compact trace is completed, too", end, |run| {
-        let run = set(run, "KILL", 8, true).env("MEMLEDGER_FILE", "trace.memledger");
+        let run = set(run, "KILL", 8, true).env("MEMLEDGER_TRACE", "trace.memledger");
         let outcome = watched(run);
         counts_agree(&outcome, &outcome.whole_as("trace.memledger", REPORT), true);
     }),
@@ -118,7 +118,7 @@ pub(crate) const CASES: &[Case] = &[
         let folder = run.path("temporary");
         fs::create_dir(&folder).unwrap();
         let mut run = run.env("TMPDIR", &folder);
-        run.command.env_remove("MEMLEDGER_FILE");
+        run.command.env_remove("MEMLEDGER_TRACE");
         let outcome = watched(run);
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
@@ -413,7 +413,7 @@ fn handles_none() {
 }
 
 fn in_code() {
-    let _ledger = builder().watch().start().unwrap();
+    let _ledger = builder().watch(true).start().unwrap();
     whole();
     kill(std::process::id() as libc::pid_t, libc::SIGKILL);
 }
@@ -433,7 +433,7 @@ fn too_late() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let waiting = std::thread::spawn(move || stopped.recv());
     let other = std::thread::spawn(std::thread::park);
-    let ledger = builder().watch().start().unwrap();
+    let ledger = builder().watch(true).start().unwrap();
     whole();
     drop((ledger, stop));
     other.thread().unpark();
@@ -516,11 +516,11 @@ fn last_stacks() {
 }
 
 fn ends_before() {
-    let mut ledger = builder().watch().start().unwrap();
+    let ledger = builder().watch(true).start().unwrap();
     whole();
-    ledger.finish();
+    let _ = ledger.finish();
     // A later recording of the same process has another one.
-    let mut ledger = builder().watch().start().unwrap();
+    let ledger = builder().watch(true).start().unwrap();
     churn(1000);
-    ledger.finish();
+    let _ = ledger.finish();
 }

@@ -4,7 +4,7 @@ use memledger::perfetto::{
     DYNAMIC, Fixed32, Fixed64, Track, ZigZag, counter_track_uuid, process_scoped,
     process_track_uuid, thread_track_uuid,
 };
-use memledger::{counter, instant, slice, state, track_event};
+use memledger::perfetto::{counter, instant, slice, state, track_event};
 use memledger_bench_perfetto::Extra::*;
 use memledger_bench_perfetto::Kind::{Begin, Counter, End, Instant, State};
 use memledger_bench_perfetto::{
@@ -14,7 +14,7 @@ use std::ffi::CString;
 use std::hint::black_box;
 use std::ptr;
 
-memledger::categories! {
+memledger::perfetto::categories! {
     GOLDEN = "golden": "What is compared";
     OFF = "off";
     TAGGED = "tagged" ["other", "wanted"];

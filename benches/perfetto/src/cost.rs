@@ -9,9 +9,8 @@
 #![expect(unsafe_code, reason = "reads clocks that std does not offer")]
 
 use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
-use memledger::{
-    Destination, DestinationHandle, Ledger, TrackingAllocator, counter, instant, slice, track_event,
-};
+use memledger::perfetto::{counter, instant, slice, track_event};
+use memledger::{Destination, DestinationHandle, Ledger, TrackingAllocator};
 use memledger_bench_perfetto::{
     Category, Registered, Session, SessionConfig, loads, process_uuid, publish_categories,
 };
@@ -21,7 +20,7 @@ use std::path::Path;
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system();
 
-memledger::categories! {
+memledger::perfetto::categories! {
     ON = "bench";
     OFF = "off";
 }
@@ -87,7 +86,7 @@ fn theirs() -> Session {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("memledger-cost-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let ledger = Ledger::builder().channels("scope").start()?;
+    let ledger = Ledger::builder().channels(["scope"]).start()?;
     let on = Category::register(c"bench", &[]);
     let off = Category::register(c"off", &[]);
     publish_categories();

@@ -43,7 +43,7 @@ const GROUPS: [Group; 4] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: golden FOLDER")?;
-    let ledger = Ledger::builder().channels("scope").start()?;
+    let ledger = Ledger::builder().channels(["scope"]).start()?;
     start();
     let peer = Peer::new();
     for group in &GROUPS {

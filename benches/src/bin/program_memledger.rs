@@ -11,7 +11,7 @@ static ALLOC: TrackingAllocator = TrackingAllocator::system();
 fn main() -> ExitCode {
     programs::main(|| {
         // Asking where nothing is recorded would start a recording.
-        if ["MEMLEDGER_FILE", "MEMLEDGER_REPORT"]
+        if ["MEMLEDGER_TRACE", "MEMLEDGER_REPORT"]
             .iter()
             .all(|name| std::env::var_os(name).is_none())
         {

@@ -103,7 +103,7 @@ pub struct ReportArgs {
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
     allow_incomplete: bool,
-    /// Judge --fail-if also if the program has memory that is in no block seen
+    /// Judge --fail-if also if the program has memory in no block seen, or scopes that are not recorded
     #[arg(long)]
     allow_untracked: bool,
     #[command(flatten)]

@@ -54,7 +54,7 @@ program has the input, output and errors of this command; what it reads and writ
 is killed, the report has all up to that moment: a watcher completes the trace (MEMLEDGER_WATCH=0: none).";
 
 /// The variables that the program finds.
-const FILE: &str = "MEMLEDGER_FILE";
+const FILE: &str = "MEMLEDGER_TRACE";
 const REPORT: &str = "MEMLEDGER_REPORT";
 const STACKS: &str = "MEMLEDGER_STACKS";
 const PARENT: &str = "MEMLEDGER_PARENT";
@@ -87,14 +87,14 @@ pub struct RunArgs {
     /// What to look at first, with figures and a suggestion each, instead of tables
     #[arg(long)]
     findings: bool,
-    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_FILE, else a temporary
+    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_TRACE, else a temporary
     /// file]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Exit with status 3 if this holds and the program succeeded; may be given more than once
     #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
-    /// Judge --fail-if also if the program has memory that is in no block seen
+    /// Judge --fail-if also if the program has memory in no block seen, or scopes that are not recorded
     #[arg(long)]
     allow_untracked: bool,
     /// Report the programs that the program starts, and its forks, too

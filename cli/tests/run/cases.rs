@@ -469,7 +469,7 @@ fn what_the_tracker_reports_is_not_in_the_programs_errors() {
     let program = std::env::current_exe().expect("a path");
     let shell = ["sh", "-c", "exec \"$0\" 2>errors", program.to_str().expect("UTF-8")];
     let run = Run::of(&["--report=off", "--preload=off"], &shell).env(SCENARIO, "fail");
-    let ended = run.env("MEMLEDGER_FIEL", "x").run();
+    let ended = run.env("MEMLEDGER_TRAEC", "x").run();
     ended.exited(7);
     let errors = fs::read_to_string(ended.path("errors")).expect("the program's errors");
     assert_eq!(errors, "");
@@ -477,7 +477,7 @@ fn what_the_tracker_reports_is_not_in_the_programs_errors() {
     let (pid, sentence) = rest.split_once(": ").expect("a number");
     assert!(pid.bytes().all(|byte| byte.is_ascii_digit()), "{rest}");
     let expected =
-        "MEMLEDGER_FIEL is set, but there is no such setting; MEMLEDGER_FILE is likely meant\n";
+        "MEMLEDGER_TRAEC is set, but there is no such setting; MEMLEDGER_TRACE is likely meant\n";
     assert_eq!(sentence, expected);
 }
 
@@ -565,7 +565,7 @@ fn the_only_heap_of_a_program_is_that_of_rust() {
 
 fn the_environment_has_the_defaults() {
     let run = Run::tracked("succeed", &[]).env("MEMLEDGER_REPORT", "r.json");
-    let ended = run.env("MEMLEDGER_FILE", "t.utrace").env("MEMLEDGER_TRACE", "memory").run();
+    let ended = run.env("MEMLEDGER_TRACE", "t.utrace").env("MEMLEDGER_CHANNELS", "memory").run();
     ended.exited(0);
     assert_eq!(ended.stderr, "");
     assert_eq!(ended.files(""), ["r.json", "t.utrace"]);
@@ -728,7 +728,7 @@ fn a_page_is_served_until_ctrl_c_after_the_end() {
 fn findings_say_what_to_look_at_first() {
     let report = |channels: &str, options: &[&str]| {
         let run = Run::tracked("defects", &["--report=off", "--trace=t.memledger"]);
-        let ended = run.env("MEMLEDGER_TRACE", channels).run();
+        let ended = run.env("MEMLEDGER_CHANNELS", channels).run();
         assert_eq!(ended.exited(0).stderr, "");
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
         command.arg("report").arg(ended.path("t.memledger")).arg("--findings").args(options);

@@ -57,6 +57,8 @@ pub mod untracked {
     pub const GO: u8 = 4;
     /// None: an allocator that is not the C library's is recorded. It has tables that are in no block.
     pub const RECORDED: u8 = 5;
+    /// Scopes of another copy of memledger are not recorded.
+    pub const SCOPES: u8 = 6;
 }
 
 /// The type of one field's values.

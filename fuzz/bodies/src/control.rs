@@ -42,7 +42,7 @@ fn command(line: &[u8]) {
             }
         }
         // NOTE: an empty list cannot be written: its line would have one word less.
-        Command::ToggleChannels { names, .. } if names.is_empty() => return,
+        Command::SetChannels { names, .. } if names.is_empty() => return,
         _ => {}
     }
     assert_eq!(Command::parse(command.to_string().as_bytes()), Ok(command));

@@ -424,7 +424,7 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
         Command::Stop => actions.stop(),
         Command::StopAll => actions.stop_all(),
         Command::Start => actions.start(),
-        Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
+        Command::SetChannels { names, enable } => actions.toggle_channels(names, *enable),
         Command::SendTo(host) => actions.send_to(&rules.destination(host)?),
         Command::WriteTo(name) => {
             with_new_file(rules, name, |file, path| actions.write_to(file, path))

@@ -1,5 +1,31 @@
 //! Log sites and bookmarks that write nothing, and evaluate no argument.
 
+use super::{LogScope, Loggable};
+use std::marker::PhantomData;
+
+/// Whether log sites write events.
+#[doc(hidden)]
+pub const IS_WRITTEN: bool = false;
+
+/// A log site.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct NoLogSite<E>(PhantomData<fn() -> E>);
+
+impl<E: Loggable> NoLogSite<E> {
+    pub const fn new(_: &'static [u32]) -> Self {
+        Self(PhantomData)
+    }
+
+    #[inline(always)]
+    pub fn log(&'static self, _: impl Loggable<Static = E>) {}
+
+    #[inline(always)]
+    pub fn enter(&'static self, _: impl Loggable<Static = E>, _: bool) -> LogScope {
+        LogScope::closed()
+    }
+}
+
 /// The scope of a guard.
 #[derive(Debug)]
 pub(super) struct OpenScope;
@@ -9,31 +35,6 @@ impl OpenScope {
 
     #[inline]
     pub(super) fn close(&self) {}
-}
-
-/// Logs an event, if its channel is enabled. Without the feature `enable`, does nothing and does
-/// not evaluate the values.
-#[macro_export]
-macro_rules! log {
-    ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
-        if false {
-            let _ = ([$(&$channel),+], $crate::__event!($($event)::+ { $($field: $value),* }));
-        }
-    };
-}
-
-/// Logs an event that opens a scope. Without the feature `enable`, only the block that is given, if
-/// any, remains.
-#[macro_export]
-macro_rules! log_scope {
-    (timed: $($scope:tt)+) => { $crate::log_scope! { $($scope)+ } };
-    ($($channel:path)|+, $($event:ident)::+ { $($fields:tt)* }, $body:block) => {{
-        $crate::log!($($channel)|+, $($event)::+ { $($fields)* });
-        $body
-    }};
-    ($($channel:path)|+, $($event:ident)::+ { $($fields:tt)* } $(,)?) => {
-        $crate::log!($($channel)|+, $($event)::+ { $($fields)* });
-    };
 }
 
 /// Names this moment. Without the feature `enable`, does nothing and does not evaluate the

@@ -10,6 +10,13 @@ mod log;
 mod site;
 mod wire;
 
+#[doc(inline)]
+pub use crate::{
+    __events_channel as channel, __events_channel_presets as channel_presets,
+    __events_event as event, __events_log as log, __events_log_scope as log_scope,
+};
+pub use channel::Channel;
 #[doc(hidden)]
 pub use channel::ChannelPreset;
+pub use log::{IS_WRITTEN, NoLogSite as LogSite};
 pub use {declare::*, field::*, site::*};

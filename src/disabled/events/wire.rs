@@ -1,4 +1,4 @@
-//! What [`event!`](crate::event) adds to a type so that it can be logged: nothing.
+//! What [`event!`](crate::events::event) adds to a type so that it can be logged: nothing.
 
 #[doc(hidden)]
 #[macro_export]

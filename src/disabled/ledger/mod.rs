@@ -9,6 +9,8 @@ mod destinations;
 mod handle;
 mod operations;
 mod own_report;
+#[path = "../../ledger/problem.rs"]
+mod problem;
 #[path = "../../ledger/report_to.rs"]
 mod report_to;
 #[path = "../../ledger/snapshot.rs"]
@@ -16,7 +18,8 @@ mod snapshot;
 #[path = "../../ledger/without_threads.rs"]
 mod without_threads;
 
-pub use config::{OnFull, Stacks, Worker};
+pub use config::{Limit, OnFull, Stacks, Worker};
+pub use problem::{Problem, ProblemKind};
 pub use without_threads::*;
 pub use {builder::*, destinations::*, handle::*, report_to::*, snapshot::*};
 

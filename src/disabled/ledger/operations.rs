@@ -1,15 +1,37 @@
 //! Nothing starts, so there is nothing to write, to read or to end.
 
 use super::config::Config;
-use super::{Destination, DestinationHandle, Snapshot, Stats};
+use super::{Destination, DestinationHandle, Problem, Snapshot, Stats};
 use crate::error::Error;
 use crate::nothing::{Nothing, does_nothing};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::sync::Once;
 
-/// Why nothing is recorded in a program that wants it.
-pub(crate) fn refusal() -> Option<Error> {
-    cfg!(feature = "enable").then_some(Error::UnsupportedPlatform)
+/// Why nothing is recorded.
+pub(crate) fn refusal() -> Error {
+    if cfg!(feature = "enable") { Error::UnsupportedPlatform } else { Error::FeatureOff }
+}
+
+/// Says once that settings from outside are in vain.
+fn tell_in_vain() {
+    static ONCE: Once = Once::new();
+    let is_ours =
+        |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(b"MEMLEDGER_");
+    ONCE.call_once(|| {
+        if let Some((name, _)) = std::env::vars_os().find(is_ours) {
+            eprintln!("memledger: {} is set in vain: {}", name.display(), refusal());
+        }
+    });
+}
+
+/// A program without the feature runs as with it. One for another platform can say so.
+fn begin() -> Result<Generation, Error> {
+    tell_in_vain();
+    match refusal() {
+        Error::FeatureOff => Ok(Nothing),
+        error => Err(error),
+    }
 }
 
 pub(super) type Generation = Nothing;
@@ -31,20 +53,21 @@ impl Paused {
 }
 
 pub(super) fn from_env() -> Generation {
-    refusal().inspect(|error| eprintln!("memledger: {error}"));
+    tell_in_vain();
     Nothing
 }
 
 pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Generation, Vec<OsString>) {
-    (Nothing, args.into_iter().collect())
+    (from_env(), args.into_iter().collect())
 }
 
 #[cfg(feature = "pprof")]
-does_nothing! { pub(super) fn profile() -> Result<Vec<u8>, Error> = Err(Error::NotAnalyzed); }
+does_nothing! { pub(super) fn profile() -> Result<Vec<u8>, Error> = Err(refusal()); }
 
 does_nothing! {
-    pub(super) fn start(&Config) -> Result<Generation, Error> = refusal().map_or(Ok(Nothing), Err);
-    pub(super) fn finish(&mut Generation);
+    pub(super) fn start(&Config) -> Result<Generation, Error> = begin();
+    pub(super) fn current() -> Option<Generation>;
+    pub(super) fn finish(&mut Generation) -> Stats;
     pub(super) fn trace_to(&Destination) -> Result<DestinationHandle, Error> = Ok(DestinationHandle::new(0));
     pub(super) fn destinations() -> Vec<DestinationHandle>;
     pub(super) fn control_address() -> Option<SocketAddr>;
@@ -53,5 +76,6 @@ does_nothing! {
     pub(super) fn snapshot() -> Option<Snapshot>;
     pub(super) fn collect(bool);
     pub(super) fn flush();
-    pub(super) fn problems() -> Vec<String>;
+    pub(super) fn problems() -> Vec<Problem>;
+    pub(super) fn new_problems() -> Vec<Problem>;
 }

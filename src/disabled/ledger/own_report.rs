@@ -4,7 +4,7 @@
 pub(super) enum OwnReport {}
 
 impl OwnReport {
-    pub(super) fn totals(&self) -> (u64, u64, u64) {
+    pub(super) fn figures(&self) -> super::Figures {
         match *self {}
     }
 }

@@ -6,5 +6,5 @@ mod budget;
 mod measured;
 mod session;
 
-pub use budget::{Budget, budget};
-pub use measured::{Measured, measure};
+pub use budget::{Budget, BudgetError, budget};
+pub use measured::measure;

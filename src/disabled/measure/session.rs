@@ -1,24 +1,21 @@
 //! No measurement begins.
 
-use super::{Budget, Measured};
-use crate::error::{Error, Unmeasured};
-use crate::ledger;
+use super::{Budget, BudgetError};
+use crate::error::Unmeasured;
+use crate::ledger::{self, Figures};
 
 pub(super) enum MeasureSession {}
 
 impl MeasureSession {
-    pub(super) fn begin(_: &'static str) -> Result<Self, Error> {
-        Err(Error::Unmeasured(match ledger::refusal() {
-            Some(error) => Unmeasured::NotStarted(Box::new(error)),
-            None => Unmeasured::FeatureOff,
-        }))
+    pub(super) fn begin(_: &'static str) -> Result<Self, Unmeasured> {
+        Err(Unmeasured::NotStarted(Box::new(ledger::refusal())))
     }
 
-    pub(super) fn measured<R>(self, _: R) -> Result<Measured<R>, Error> {
+    pub(super) fn figures(self) -> Result<Figures, Unmeasured> {
         match self {}
     }
 
-    pub(super) fn check(self, _: Budget) -> Result<(), Error> {
+    pub(super) fn check(self, _: Budget) -> Result<Figures, BudgetError> {
         match self {}
     }
 }

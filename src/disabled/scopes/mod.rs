@@ -19,6 +19,9 @@ mod spans;
 #[path = "../../scopes/tag.rs"]
 mod tag;
 mod tree;
+#[cfg(target_os = "linux")]
+#[path = "../../scopes/version.rs"]
+mod version;
 
 #[cfg(feature = "tracing")]
 pub use spans::*;

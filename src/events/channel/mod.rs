@@ -1,7 +1,7 @@
 //! Channels: named sets of events that are recorded together or not at all.
 //!
 //! A channel is a static in the code that logs on it. A function that the loader calls before `main` adds it to an
-//! append-only table, which all threads share without locks ([`channel!`](crate::channel) declares it). A channel of a
+//! append-only table, which all threads share without locks ([`channel!`](crate::events::channel) declares it). A channel of a
 //! library that is loaded later is added then. So a setting can name channels that are not there yet: their names are kept
 //! until the channels are added.
 //!
@@ -20,5 +20,6 @@ pub use preset::ChannelPreset;
 pub use set::Channel;
 
 pub(crate) use registry::{
-    ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
+    ChannelAnnouncer, Names, apply_setting, are_some_known, clear_setting, expected, known, names,
+    refused, switch,
 };

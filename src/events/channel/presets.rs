@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn presets_stand_for_their_channels() {
-        crate::channel_presets! {
+        crate::events::channel_presets! {
             "preset-test" = "default,PresetTest";
         }
         let expanded = |text| expand(text).collect::<Vec<_>>();

@@ -219,6 +219,11 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
     names.collect::<Result<_, _>>().map(Names)
 }
 
+/// Whether `text` names a channel that there is, alone or in a list.
+pub(crate) fn are_some_known(text: &str) -> bool {
+    names(text).is_ok_and(|names| names.0.iter().any(|name| is_known(id(name))))
+}
+
 impl Names {
     pub(crate) fn contains(&self, channel: &Channel) -> bool {
         self.0.iter().any(|name| id(name) == channel.entry.id)

@@ -5,7 +5,7 @@ use crate::error::Error;
 use memledger_format::channel::is_name;
 
 /// A named set of events that are recorded together or not at all.
-/// [`channel!`](crate::channel) makes it.
+/// [`channel!`](crate::events::channel) makes it.
 #[derive(Debug)]
 pub struct Channel {
     name: &'static str,
@@ -13,10 +13,10 @@ pub struct Channel {
     pub(super) entry: registry::Entry,
 }
 
-/// Declares channels, for [`log!`](crate::log) sites.
+/// Declares channels, for [`log!`](crate::events::log) sites.
 ///
 /// ```
-/// memledger::channel! {
+/// memledger::events::channel! {
 ///     /// Everything that happens in the game.
 ///     pub GAME = "Game";
 ///     /// On or off for a whole run: a reader must see all of it, or nothing.
@@ -30,22 +30,23 @@ pub struct Channel {
 /// assert!(ASSETS.set_enabled(true).is_err());
 /// # Ok::<(), memledger::Error>(())
 /// ```
-/// They exist from before `main` on, and are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the
+/// They exist from before `main` on, and are off until something enables them: `MEMLEDGER_CHANNELS=memory,scope,game`, the
 /// flag `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`] and [`Channel::switch`], which return an error for read-only channels.
-/// [`channel_presets!`](crate::channel_presets) gives a list of channels a name.
+/// [`Channel::set_enabled`] and [`Channel::set_enabled_by_name`], which return an error for read-only channels.
+/// [`channel_presets!`](crate::events::channel_presets) gives a list of channels a name.
 /// Names are compared as Unreal does: upper and lower case are the same, and so is a name with an
 /// `s` or the suffix `Channel` at its end. Channels of the same name, in several crates, are turned on and off together
 /// by their name. A program can have 1024 channels.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! channel {
+macro_rules! __events_channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
         $(
             $(#[$attribute])*
             #[allow(dead_code)]
-            $visibility static $name: $crate::Channel = {
-                $crate::__before_main! { $crate::Channel::add(&$name) }
-                $crate::Channel::new($text, $crate::__read_only!($($flag)?))
+            $visibility static $name: $crate::events::Channel = {
+                $crate::__before_main! { $crate::events::Channel::add(&$name) }
+                $crate::events::Channel::new($text, $crate::__read_only!($($flag)?))
             };
         )*
     };
@@ -54,19 +55,20 @@ macro_rules! channel {
 /// Names for lists of channels, for settings.
 ///
 /// ```
-/// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+/// memledger::events::channel! { GAME = "Game"; NETWORK = "Network"; }
 ///
-/// // `MEMLEDGER_TRACE=gameplay`, `-trace=gameplay,callstack`
-/// memledger::channel_presets! {
+/// // `MEMLEDGER_CHANNELS=gameplay`, `-trace=gameplay,callstack`
+/// memledger::events::channel_presets! {
 ///     "gameplay" = "default,game,network";
 /// }
 /// ```
-/// A preset can be used where a channel can be named: in `MEMLEDGER_TRACE`, the flag `-trace=`,
-/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), [`Channel::switch`], and
+/// A preset can be used where a channel can be named: in `MEMLEDGER_CHANNELS`, the flag `-trace=`,
+/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), [`Channel::set_enabled_by_name`], and
 /// commands of the control server. Upper and lower case are the same. The preset `default`, which every program has,
 /// is `memory,scope`; others may contain it. A preset hides a channel of the same name.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! channel_presets {
+macro_rules! __events_channel_presets {
     ($($name:literal = $channels:literal;)*) => {
         $(
             const _: () = {
@@ -138,9 +140,9 @@ impl Channel {
     /// particular order. Costs a few loads for each.
     ///
     /// ```
-    /// memledger::channel! { GAME = "Game"; }
+    /// memledger::events::channel! { GAME = "Game"; }
     ///
-    /// let names: Vec<_> = memledger::Channel::all().map(|channel| channel.name()).collect();
+    /// let names: Vec<_> = memledger::events::Channel::all().map(|channel| channel.name()).collect();
     /// # #[cfg(tracking)]
     /// assert!(names.contains(&"Game"));
     /// ```
@@ -149,7 +151,7 @@ impl Channel {
     }
 
     /// The channel of this name. Names are compared as in
-    /// [`channel!`](crate::channel).
+    /// [`channel!`](crate::events::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
         registry::find(name)
     }
@@ -159,11 +161,11 @@ impl Channel {
     /// loaded; at most 1024 names are kept.
     ///
     /// ```
-    /// use memledger::Channel;
+    /// use memledger::events::Channel;
     ///
-    /// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+    /// memledger::events::channel! { GAME = "Game"; NETWORK = "Network"; }
     ///
-    /// Channel::switch("game,NetworkChannel", true)?;
+    /// Channel::set_enabled_by_name("game,NetworkChannel", true)?;
     /// # #[cfg(tracking)]
     /// assert!(GAME.is_enabled() && NETWORK.is_enabled());
     /// # Ok::<(), memledger::Error>(())
@@ -171,7 +173,7 @@ impl Channel {
     /// # Errors
     /// [`Error::InvalidChannels`] for a text that no channel can have as its name,
     /// [`Error::ReadOnlyChannel`], and [`Error::UnknownChannel`] for more than 1024 unknown names.
-    pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
+    pub fn set_enabled_by_name(names: &str, enabled: bool) -> Result<(), Error> {
         registry::switch_named(names, enabled)
     }
 }

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::events::channel;
 use crate::ledger::Stats;
 use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart, session};
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::platform::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
@@ -148,7 +149,7 @@ impl Actions for Commands {
     }
 
     fn problem(&mut self, error: Error) {
-        problems::add(error.to_string());
+        problems::add(ProblemKind::Tracker, error.to_string());
     }
 }
 

@@ -4,6 +4,7 @@ pub(super) mod commands;
 mod figures;
 
 use super::config::{Allowed, Config, Secret};
+use super::problem::ProblemKind;
 use super::problems;
 use crate::control::{Listener, Rules, Server};
 use crate::error::Error;
@@ -54,10 +55,10 @@ pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
     let listener = Listener::bind(asked)?;
     let address = listener.address();
     if asked.port() != 0 && asked.port() != address.port() {
-        problems::add(format!(
-            "port {} is taken, so the control server listens on {address}",
-            asked.port()
-        ));
+        problems::add(
+            ProblemKind::Output,
+            format!("port {} is taken, so the control server listens on {address}", asked.port()),
+        );
     }
     start::set_control_port(Some(address.port()));
     Ok(Some(BoundControl { listener, rules, port: AnnouncedPort }))

@@ -8,6 +8,7 @@ use crate::alloc;
 use crate::error::Error;
 use crate::ledger::config::Config;
 use crate::ledger::entry::request;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::ledger::settings::files;
@@ -72,7 +73,7 @@ pub(in crate::ledger) fn of_settings(config: &Config) -> Option<TrackEvents> {
             (Destination::track_events("", TrackEventConfig::all()), Some(problem))
         }
     };
-    problem.into_iter().for_each(problems::add);
+    problem.into_iter().for_each(|why| problems::add(ProblemKind::Output, why));
     Some(TrackEvents { file: set.file, ..events })
 }
 
@@ -80,7 +81,7 @@ pub(in crate::ledger) fn of_settings(config: &Config) -> Option<TrackEvents> {
 pub(super) fn from_trace_config(path: PathBuf, text: &str) -> Result<TrackEvents, Error> {
     // NOTE: what is returned is dropped by the program, so the guard is not set while it is made.
     let (events, note) = parse_trace_config(text)?;
-    untracked(|| note.iter().cloned().for_each(problems::add));
+    untracked(|| note.iter().cloned().for_each(|why| problems::add(ProblemKind::Output, why)));
     Ok(TrackEvents { file: Some(path), ..events })
 }
 
@@ -170,7 +171,7 @@ fn open(
 
 /// Creates the file of a session.
 fn create(path: &Path) -> Result<PieceFile, Error> {
-    let expanded = files::expand(path, &mut problems::add);
+    let expanded = files::expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
     let file = PieceFile::create(&expanded)?;
     if file.path() != expanded {
         files::report_in_use(&expanded, file.path());

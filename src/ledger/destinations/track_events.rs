@@ -11,8 +11,9 @@ impl Destination {
     /// becomes the process id, `%t` the unix time in seconds, `%e` the name of the executable.
     ///
     /// ```
-    /// # use memledger::{Destination, Ledger, instant, perfetto::TrackEventConfig};
-    /// memledger::categories! { NETWORK = "network"; }
+    /// # use memledger::perfetto::{TrackEventConfig, instant};
+    /// # use memledger::{Destination, Ledger};
+    /// memledger::perfetto::categories! { NETWORK = "network"; }
     ///
     /// let ledger = Ledger::builder().start()?;
     /// # let path = std::env::temp_dir().join(format!("memledger-events-{}.pftrace", std::process::id()));

@@ -10,6 +10,7 @@ use crate::ledger::control::{BoundControl, commands};
 use crate::ledger::destinations::add;
 use crate::ledger::destinations::initial::{InitialDestinations, StartedDestination};
 use crate::ledger::destinations::session;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::recording::{
     self, Follow, Inherited, Recording, StartedBy, WORKER_TIMEOUT, exit, fork, late_join, signals,
@@ -25,6 +26,7 @@ use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{self, EventProvider, Session};
 use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
+use memledger_analysis::dump::text::scopes_of_copy;
 use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator.
@@ -73,6 +75,7 @@ pub(in crate::ledger) fn begin(
     let from_process_start = quiesce(config, &channels, inherited.is_some())?;
     state::set_option(state::FREE_SCOPES, channels.contains(&scopes::FREE_CHANNEL));
     let measures = started_by == StartedBy::Measurement;
+    let is_inherited = inherited.is_some();
     let mut watched = None;
     if config.watch.is_wanted() && !measures {
         let file = watch::watched_file(outputs.file.as_mut());
@@ -100,6 +103,12 @@ pub(in crate::ledger) fn begin(
     drop(session);
     recording.table = (!measures).then(os::OwnTable::share);
     run(config, &channels, &mut recording, outputs.control);
+    if !measures && !is_inherited {
+        let copies = scopes::copies::others();
+        copies.iter().for_each(|it| {
+            problems::add(ProblemKind::Incomplete, scopes_of_copy(it, scopes::copies::OWN))
+        });
+    }
     let is_environments = matches!(started_by, StartedBy::Environment(_));
     let handle = (!is_environments).then_some(recording.generation);
     *current = Some(recording);
@@ -114,7 +123,7 @@ fn run(
     control: Option<BoundControl>,
 ) {
     recording.has_worker = config.worker == Worker::Thread && spawn_worker();
-    backpressure::allow_waiting(recording.has_worker && config.on_full == OnFull::Wait);
+    backpressure::allow_waiting(recording.has_worker && config.on_full != Some(OnFull::Drop));
     quiesce::run(channels.contains(&alloc::CHANNEL) && !recording.unlinked);
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
@@ -126,7 +135,7 @@ fn run(
 /// Reports why there is no watcher, if one was asked for by name.
 fn note_no_watcher(config: &Config, error: &dyn std::fmt::Display) {
     if config.watch == Watch::Yes {
-        problems::add(format!("there is no watcher: {error}"));
+        problems::add(ProblemKind::Tracker, format!("there is no watcher: {error}"));
     }
 }
 
@@ -138,7 +147,7 @@ fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
         || config.host.is_some()
         || outputs.control.is_some()
         || config.analyze_in_process
-        || config.limit.is_some()
+        || config.black_box.is_some()
         || config.follow_forks
         || outputs.track_events.as_ref().is_some_and(session::has_memory)
 }
@@ -181,12 +190,15 @@ pub(in crate::ledger) fn limit_bytes(limit: Limit) -> Option<u64> {
     match limit {
         Limit::Bytes(bytes) => Some(bytes),
         Limit::Null => Some(u64::MAX),
-        Limit::OfGroup(percent) => {
+        Limit::Percent(percent) => {
             let group = os::memory_limit();
             if group.is_none() {
-                problems::add(format!(
-                    "the limit is {percent} % of that of the control group, but the process is in none with one; there is no black box"
-                ));
+                problems::add(
+                    ProblemKind::Setting,
+                    format!(
+                        "the limit is {percent} % of that of the control group, but the process is in none with one; there is no black box"
+                    ),
+                );
             }
             Some((u128::from(group?) * u128::from(percent) / 100) as u64)
         }
@@ -254,7 +266,7 @@ fn build(
         fork::enable();
     }
     let analyzer = needs_analyzer(config, outputs).then(InProcessAnalyzer::new);
-    if let (Some(analyzer), Some(limit)) = (&analyzer, config.limit.and_then(limit_bytes)) {
+    if let (Some(analyzer), Some(limit)) = (&analyzer, config.black_box.and_then(limit_bytes)) {
         analyzer.set_limit(limit);
     }
     let has_file = outputs.file.is_some();
@@ -310,8 +322,7 @@ fn is_allocator_linked() -> bool {
 fn providers(from_process_start: bool, rss_interval: Duration) -> Vec<Box<dyn EventProvider>> {
     let mut providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
-        #[cfg(other_allocators)]
-        Box::new(crate::alloc::others::OtherAllocators::new()),
+        Box::new(alloc::others::Others::new()),
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(StackEvents::new(problems::report)),
         Box::new(ProgramEvents::new()),
@@ -348,7 +359,10 @@ fn new_session(
 /// Starts the thread of the worker; returns whether that succeeded.
 fn spawn_worker() -> bool {
     let spawned = worker::spawn(stop::left_alone).map_err(|error| {
-        problems::add(format!("{error}; the program can call Ledger::update() instead"));
+        problems::add(
+            ProblemKind::Tracker,
+            format!("{error}; the program can call Ledger::collect() instead"),
+        );
     });
     spawned.is_ok()
 }

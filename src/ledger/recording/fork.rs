@@ -13,6 +13,7 @@
 use crate::alloc::redirected;
 use crate::events::important;
 use crate::ledger::config::{Config, Watch};
+use crate::ledger::problem::{Problem, ProblemKind};
 use crate::ledger::problems;
 use crate::ledger::recording::watch::{self, SharedChild};
 use crate::ledger::recording::{self, Inherited, Recording, StartedBy, Unset};
@@ -40,7 +41,7 @@ static FOLLOWS_FORKS: AtomicBool = AtomicBool::new(false);
 struct Locks {
     recording: MutexGuard<'static, Option<Recording>>,
     session: MutexGuard<'static, Option<Session>>,
-    problems: MutexGuard<'static, Vec<String>>,
+    problems: MutexGuard<'static, Vec<Problem>>,
     queues: MutexGuard<'static, Vec<Arc<Queue>>>,
     importants: MutexGuard<'static, important::Cache>,
     #[cfg(redirects)]
@@ -132,10 +133,13 @@ pub(in crate::ledger) extern "C" fn in_parent() {
                     hold::release();
                     drop(locks);
                 }
-                Some(Err(what)) => problems::add(format!(
-                    "a forked process is not recorded: {what} was in use for {} s before it",
-                    LOCK_TIMEOUT.as_secs()
-                )),
+                Some(Err(what)) => problems::add(
+                    ProblemKind::Tracker,
+                    format!(
+                        "a forked process is not recorded: {what} was in use for {} s before it",
+                        LOCK_TIMEOUT.as_secs()
+                    ),
+                ),
                 None => {}
             }
         });
@@ -193,10 +197,10 @@ pub(in crate::ledger) fn in_child() -> bool {
         follow.map(|follow| (follow.start)(&own_names(follow.config.clone()), follow, inherited));
     drop(in_program);
     if let Some(Err(error)) = started {
-        problems::add(format!(
-            "the forked process {} is not recorded: {error}",
-            std::process::id()
-        ));
+        problems::add(
+            ProblemKind::Tracker,
+            format!("the forked process {} is not recorded: {error}", std::process::id()),
+        );
         state::turn_off_in_child();
     }
     true

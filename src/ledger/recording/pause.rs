@@ -4,6 +4,7 @@
 //! library changes the user of all threads, and ends the program if one of them cannot do what the others can. So the
 //! threads end, and begin again from the calling thread, with its rights and in its namespaces.
 
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::recording::{self, Recording, signals, stop};
 use crate::platform::os::{self, AllBlocked, Packed};
@@ -124,9 +125,12 @@ fn strand(error: &io::Error) {
     backpressure::allow_waiting(false);
     let is_watched = recording.as_ref().is_some_and(|recording| recording.watch.is_some());
     if recording.is_some() && !is_watched {
-        problems::add(format!(
-            "the recording ends here, because the tracker's threads cannot begin again: {error}"
-        ));
+        problems::add(
+            ProblemKind::Tracker,
+            format!(
+                "the recording ends here, because the tracker's threads cannot begin again: {error}"
+            ),
+        );
     }
     forget((recording, worker::session().take()));
 }

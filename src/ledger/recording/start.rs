@@ -10,13 +10,15 @@ use crate::ledger::destinations::session;
 use crate::ledger::entry::{
     clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
 };
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::recording::begin::{Outputs, begin, limit_bytes};
 use crate::ledger::recording::{self, Follow, Inherited, Recording, StartedBy, Unset, signals};
 use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::report::open_report;
 use crate::ledger::settings::files::open_trace;
 use crate::ledger::settings::{
-    self, FILE_MODE, LIMIT, REPORT, STACK_FRAMES, STACKS, Settings, TRACE, applied,
+    self, BLACK_BOX, BUFFER_LIMIT, CHANNELS, FILE_MODE, ON_FULL, REPORT, STACK_FRAMES, STACKS,
+    Settings, applied,
 };
 use crate::ledger::{control, problems};
 use crate::platform::os::BlockedSignals;
@@ -64,7 +66,7 @@ fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
 /// The start before `main`; the process's exit ends it.
 pub(in crate::ledger) fn before_main(settings: Settings) {
     let unset = Unset {
-        channels: !settings.has(TRACE),
+        channels: !settings.has(CHANNELS),
         stacks: !settings.has(STACKS),
         report: !settings.has(REPORT),
     };
@@ -175,7 +177,9 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
     let _signals = BlockedSignals::new();
     let environment = Settings::from_environment();
     config.file_mode.take_if(|_| environment.has(FILE_MODE));
-    config.limit.take_if(|_| environment.has(LIMIT));
+    config.black_box.take_if(|_| environment.has(BLACK_BOX));
+    config.buffer_limit.take_if(|_| environment.has(BUFFER_LIMIT));
+    config.on_full.take_if(|_| environment.has(ON_FULL));
     config.channels.take_if(|_| !unset.channels);
     config.stacks.take_if(|_| !unset.stacks);
     config.report.take_if(|_| !unset.report);
@@ -229,28 +233,26 @@ fn add_bounds(running: &mut Recording, config: &Config) {
     if let Some(limit) = config.buffer_limit {
         buffer_pool::set_limit(limit);
     }
-    if config.on_full == OnFull::Drop {
+    if config.on_full == Some(OnFull::Drop) {
         backpressure::allow_waiting(false);
     }
     if config.report_on_signals && running.watch.is_none() {
         signals::prepare().unwrap_or_else(problems::report);
     }
-    match (config.limit, &running.analyzer) {
+    match (config.black_box, &running.analyzer) {
         (Some(limit), Some(analyzer)) => {
             limit_bytes(limit).into_iter().for_each(|limit| analyzer.set_limit(limit));
         }
-        (Some(_), None) => problems::add(
-            "there is no black box: the environment started recording before main without a report; set MEMLEDGER_LIMIT as well".to_owned(),
+        (Some(_), None) => problems::add(ProblemKind::Setting,
+            "there is no black box: the environment started recording before main without a report; set MEMLEDGER_BLACK_BOX as well".to_owned(),
         ),
         (None, _) => {}
     }
     if let Some(Follow { config: children, .. }) = &mut running.follow {
         children.buffer_limit = config.buffer_limit.or(children.buffer_limit);
-        children.limit = config.limit.or(children.limit);
+        children.black_box = config.black_box.or(children.black_box);
         children.report_on_signals |= config.report_on_signals;
-        if config.on_full == OnFull::Drop {
-            children.on_full = OnFull::Drop;
-        }
+        children.on_full = config.on_full.or(children.on_full);
     }
 }
 
@@ -275,11 +277,14 @@ fn add_file(running: &mut Recording, location: PathBuf) -> Result<(), Error> {
             let name = path.display().to_string();
             running.initial.file = Some(StartedDestination::new(location, FIRST_FILE, name));
         }
-        _ => problems::add(format!(
-            "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
-            path.display(),
-            buffer_pool::EARLY_LIMIT >> 10
-        )),
+        _ => problems::add(
+            ProblemKind::Output,
+            format!(
+                "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_TRACE as well",
+                path.display(),
+                buffer_pool::EARLY_LIMIT >> 10
+            ),
+        ),
     }
     Ok(())
 }
@@ -288,8 +293,8 @@ fn add_file(running: &mut Recording, location: PathBuf) -> Result<(), Error> {
 /// the frees before would be.
 fn add_channels(names: Names) {
     if names.contains(&scopes::FREE_CHANNEL) {
-        problems::add(
-            "freescope is not recorded: the environment started recording before main; set MEMLEDGER_TRACE=memory,scope,freescope as well".to_owned(),
+        problems::add(ProblemKind::Setting,
+            "freescope is not recorded: the environment started recording before main; set MEMLEDGER_CHANNELS=memory,scope,freescope as well".to_owned(),
         );
     }
     channel::apply_setting(&names.without(&alloc::CHANNEL).without(&scopes::FREE_CHANNEL));

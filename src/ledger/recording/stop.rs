@@ -2,8 +2,10 @@
 
 use crate::events::channel;
 use crate::events::important;
+use crate::ledger::Stats;
 use crate::ledger::destinations::running;
 use crate::ledger::entry::on_helper_thread;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::recording::stats::trailer;
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
@@ -19,27 +21,26 @@ use memledger_format::words::nearest;
 const MAX_LISTED: usize = 32;
 
 /// Ends the recording `generation`, or any that is under way, and reports.
-pub(in crate::ledger) fn finish(generation: Option<u64>) {
+/// Returns its last figures, if one has ended.
+pub(in crate::ledger) fn finish(generation: Option<u64>) -> Option<Stats> {
     if state::is_forked() {
-        return;
+        return None;
     }
-    if untracked(|| end_current(generation)) {
-        running::disable_all();
-    }
+    let figures = untracked(|| end_current(generation))?;
+    running::disable_all();
+    Some(figures)
 }
 
-/// Returns whether a recording has ended.
-fn end_current(generation: Option<u64>) -> bool {
+fn end_current(generation: Option<u64>) -> Option<Stats> {
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     let is_meant =
         |running: &mut Recording| generation.is_none_or(|number| number == running.generation);
-    let Some(recording) = current.take_if(is_meant) else { return false };
+    let recording = current.take_if(is_meant)?;
     // PERF: on a helper thread, because the end allocates blocks of several KiB. If the calling
     // thread has freed millions of small blocks, glibc first consolidates all of them: 0.3 s
     // after a JSON parse.
-    on_helper_thread(|| end(recording, generation.is_none()));
-    true
+    Some(on_helper_thread(|| end(recording, generation.is_none())))
 }
 
 /// The program has no thread left, and its first one has ended with this status: ends the recording and the process. Called by the worker.
@@ -49,7 +50,7 @@ pub(in crate::ledger) fn left_alone(status: i32) -> ! {
 }
 
 /// Ends a recording. The caller still holds the lock of the recording, with the guard set.
-pub(crate) fn end(recording: Recording, process_ends: bool) {
+pub(crate) fn end(recording: Recording, process_ends: bool) -> Stats {
     let mut session = worker::session_within(WORKER_TIMEOUT);
     // PERF: after the session is locked. A worker that is woken earlier would lock the session
     // first.
@@ -77,6 +78,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         drop_unless(process_ends, session);
     }
     drop(session);
+    let figures = Stats::of_last_cycle();
     if quiet {
         registry::discard_buffers();
     }
@@ -93,6 +95,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     report_missing_channels(&channel::clear_setting());
     report_refusals();
     state::turn_off();
+    figures
 }
 
 /// Drops what holds memory of the tracker.
@@ -106,56 +109,76 @@ fn drop_unless<T>(process_ends: bool, value: T) {
 }
 
 /// Ends a recording whose worker does not give the session back.
-fn end_stuck(recording: Recording) {
-    problems::add(format!(
-        "the trace and the report end early: the worker has been stuck in a write for {} s",
-        WORKER_TIMEOUT.as_secs()
-    ));
+fn end_stuck(recording: Recording) -> Stats {
+    problems::add(
+        ProblemKind::Output,
+        format!(
+            "the trace and the report end early: the worker has been stuck in a write for {} s",
+            WORKER_TIMEOUT.as_secs()
+        ),
+    );
     if let Some(output) = recording.report {
         write_report(output, recording.unlinked, recording.analyzer.as_ref());
     }
+    let figures = Stats::of_last_cycle();
     channel::clear_setting();
     loss::finish_end();
     state::turn_off();
+    figures
 }
 
 /// Reports what the tracker has left out because it had no room for it, or no thread.
 fn report_refusals() {
     if let Some(group) = tree::too_deep_group() {
-        problems::add(format!(
-            "the group {group} is in itself, or in more than 63 others, so it is shown as an outermost one"
-        ));
+        problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "the group {group} is in itself, or in more than 63 others, so it is shown as an outermost one"
+            ),
+        );
     }
     if channel::refused() > 0 {
-        problems::add(format!(
-            "{} channels of the program stayed off: it can have 1024, and had these before",
-            channel::refused()
-        ));
+        problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "{} channels of the program stayed off: it can have 1024, and had these before",
+                channel::refused()
+            ),
+        );
     }
     #[cfg(feature = "perfetto")]
     if crate::perfetto::refused() > 0 {
-        problems::add(format!(
-            "{} categories of the program stayed off: it can have 4096, and had used these before",
-            crate::perfetto::refused()
-        ));
+        problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "{} categories of the program stayed off: it can have 4096, and had used these before",
+                crate::perfetto::refused()
+            ),
+        );
     }
     let unanswered = os::take_unanswered();
     if unanswered > 0 {
-        problems::add(format!(
-            "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
-        ));
+        problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
+            ),
+        );
     }
-    let refused = [important::take_refused(), stacks::events::take_refused()];
-    refused.into_iter().flatten().for_each(problems::add);
+    let refused = [tree::take_full(), important::take_refused(), stacks::events::take_refused()];
+    refused.into_iter().flatten().for_each(|why| problems::add(ProblemKind::Incomplete, why));
 }
 
 /// Reports the names in the setting of channels that no channel has.
 fn report_missing_channels(missing: &[&str]) {
     if !missing.is_empty() {
-        problems::add(format!(
-            "{missing:?} in the setting of channels is the name of no channel of this program; {}",
-            instead(missing)
-        ));
+        problems::add(
+            ProblemKind::Setting,
+            format!(
+                "{missing:?} in the setting of channels is the name of no channel of this program; {}",
+                instead(missing)
+            ),
+        );
     }
 }
 

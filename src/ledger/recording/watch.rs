@@ -18,6 +18,7 @@
 #![expect(unsafe_code, reason = "shares memory")]
 
 use crate::error::Error;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::recording::Recording;
 use crate::ledger::recording::stats::trailer;
@@ -91,7 +92,7 @@ pub(in crate::ledger) fn share(
     match watch::share_in_child() {
         Ok(memory) => Some(SharedChild { family, checkpoints, memory }),
         Err(error) => {
-            problems::add(format!("there is no watcher: {error}"));
+            problems::add(ProblemKind::Tracker, format!("there is no watcher: {error}"));
             None
         }
     }
@@ -193,7 +194,10 @@ fn start_family(
             os::end_watcher()
         }
         Err(error) => {
-            problems::add(format!("the children of forks have no watcher: {error}"));
+            problems::add(
+                ProblemKind::Tracker,
+                format!("the children of forks have no watcher: {error}"),
+            );
             None
         }
     }
@@ -240,7 +244,7 @@ pub(in crate::ledger) fn follow(
         }
         Err(error) => {
             session.unwatch();
-            problems::add(format!("there is no watcher: {error}"));
+            problems::add(ProblemKind::Tracker, format!("there is no watcher: {error}"));
             None
         }
     }
@@ -297,6 +301,7 @@ fn finish(
             Ok(true) => {}
             Ok(false) => {
                 return problems::add(
+                    ProblemKind::Tracker,
                     "the process has ended without a report, after its recording had ended early"
                         .to_owned(),
                 );
@@ -316,6 +321,6 @@ fn finish(
     };
     match analyzer.with_analyzer(|analyzer| read(file, analyzer)) {
         Ok(_) => write_report(output, unlinked, Some(&analyzer)),
-        Err(error) => problems::add(error.to_string()),
+        Err(error) => problems::add(ProblemKind::Tracker, error.to_string()),
     }
 }

@@ -2,6 +2,7 @@
 //! report is written.
 
 use crate::error::{Error, NOT_LINKED};
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::in_process::InProcessAnalyzer;
@@ -90,7 +91,7 @@ pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, 
     let Some(path) = &report.path else {
         return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
     };
-    let asked = expand(path, &mut problems::add);
+    let asked = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
     let Some(format) = FORMATS.by_path(&asked) else {
         return Err(Error::UnknownReportFormat(format!(
             "the report cannot go to {}: its name must end in {}",
@@ -112,7 +113,14 @@ pub(in crate::ledger) fn write_report(
     analyzer: Option<&InProcessAnalyzer>,
 ) {
     if unlinked {
-        return problems::add(format!("no allocation was recorded, because {NOT_LINKED}"));
+        let why = match scopes::copies::others().is_empty() {
+            true => NOT_LINKED,
+            false => "the program's global allocator is not that of this copy of memledger",
+        };
+        return problems::add(
+            ProblemKind::Incomplete,
+            format!("no allocation was recorded, because {why}"),
+        );
     }
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks first that there is enough memory: if memory ran out while the report is made,
@@ -120,10 +128,13 @@ pub(in crate::ledger) fn write_report(
     let room = output.format.bytes()
         + analyzer.with_analyzer(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-        return problems::add(format!(
-            "the report is not written: it takes about {} KiB, and the system has no memory left",
-            room >> 10
-        ));
+        return problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "the report is not written: it takes about {} KiB, and the system has no memory left",
+                room >> 10
+            ),
+        );
     }
     let mut report = analyzer.report(output.options.largest_live);
     let ReportOutput { format, mut options, file } = output;
@@ -147,10 +158,13 @@ pub(in crate::ledger) fn write_report(
         Some((file, path)) => write_file(&file, path, &bytes),
     }
     if let Some(site) = scopes::misuse::first() {
-        problems::add(format!(
-            "{} scopes were left out of order, or never; the first was entered at {site}",
-            scopes::misuse::count()
-        ));
+        problems::add(
+            ProblemKind::Incomplete,
+            format!(
+                "{} scopes were left out of order, or never; the first was entered at {site}",
+                scopes::misuse::count()
+            ),
+        );
     }
 }
 

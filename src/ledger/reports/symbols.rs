@@ -1,5 +1,6 @@
 //! The functions of a report's frames, in the program's files.
 
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::platform::os;
 use crate::trace::write::untracked;
@@ -21,7 +22,10 @@ pub(crate) fn find_functions(report: &mut Report) {
     });
     let panicked = "some functions of call stacks have no names: what reads debug information has \
                     failed on one of the program's files";
-    notes.unwrap_or_else(|_| vec![panicked.to_owned()]).into_iter().for_each(problems::add);
+    notes
+        .unwrap_or_else(|_| vec![panicked.to_owned()])
+        .into_iter()
+        .for_each(|why| problems::add(ProblemKind::Incomplete, why));
 }
 
 /// Bytes of stack for the thread that reads debug information.

@@ -1,6 +1,7 @@
 //! The files that a recording writes: their names.
 
 use crate::error::Error;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::sink::file::FileSink;
@@ -23,7 +24,7 @@ pub(in crate::ledger) fn is_for_this_process() -> Option<bool> {
 /// Creates the file of a trace; its name may hold `%p` and the like.
 pub(in crate::ledger) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
-    let expanded = expand(path, &mut problems::add);
+    let expanded = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
     let file = FileSink::create(&expanded)?;
     // Only this process has this file: before it replaced itself by `exec`.
     let is_own = path.to_string_lossy().contains("%p") || is_for_this_process() == Some(true);
@@ -35,11 +36,10 @@ pub(in crate::ledger) fn open_trace(path: &Path) -> Result<FileSink, Error> {
 
 /// Reports that a file has another name than was asked for.
 pub(in crate::ledger) fn report_in_use(asked: &Path, used: &Path) {
-    problems::add(format!(
-        "{} is in use, so {} is written instead",
-        asked.display(),
-        used.display()
-    ));
+    problems::add(
+        ProblemKind::Output,
+        format!("{} is in use, so {} is written instead", asked.display(), used.display()),
+    );
 }
 
 /// Replaces `%p` by the process id, `%t` by the unix time in seconds, `%e` by the name of the

@@ -8,9 +8,10 @@ pub(crate) mod fuzzing;
 
 use crate::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::events::channel;
-use crate::ledger::config::{Config, Limit, Stacks, Watch};
+use crate::ledger::config::{Config, Limit, OnFull, Stacks, Watch};
 use crate::ledger::control::read_token;
 use crate::ledger::destinations::session;
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::report_to::ReportTo;
 use crate::platform::os;
@@ -32,11 +33,11 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 20] = [
-    Setting { variable: TRACE, flag: "-trace=", apply: channels },
+const SETTINGS: [Setting; 23] = [
+    Setting { variable: CHANNELS, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
-    Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
+    Setting { variable: TRACE, flag: "-tracefile=", apply: file },
     Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: session::set },
     Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: session::configure },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
@@ -68,7 +69,14 @@ const SETTINGS: [Setting; 20] = [
         apply: report_on_signals,
     },
     Setting { variable: RSS, flag: "-tracerss=", apply: rss_interval },
-    Setting { variable: LIMIT, flag: "-tracelimit=", apply: limit },
+    Setting { variable: BLACK_BOX, flag: "-traceblackbox=", apply: black_box },
+    Setting {
+        variable: c"MEMLEDGER_ANALYZE_IN_PROCESS",
+        flag: "-traceanalyzeinprocess=",
+        apply: analyze_in_process,
+    },
+    Setting { variable: BUFFER_LIMIT, flag: "-tracebufferlimit=", apply: buffer_limit },
+    Setting { variable: ON_FULL, flag: "-traceonfull=", apply: on_full },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
     // Applied after the report: these are its options.
@@ -88,6 +96,7 @@ const SETTINGS: [Setting; 20] = [
 
 pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
+pub(in crate::ledger) const CHANNELS: &CStr = c"MEMLEDGER_CHANNELS";
 pub(in crate::ledger) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(in crate::ledger) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
@@ -100,7 +109,9 @@ const WATCH: &CStr = c"MEMLEDGER_WATCH";
 /// Without the `=` and a value, it means `1`.
 const WATCH_FLAG: &str = "-tracewatch=";
 const WATCH_ON: &str = "-tracewatch=1";
-pub(in crate::ledger) const LIMIT: &CStr = c"MEMLEDGER_LIMIT";
+pub(in crate::ledger) const BLACK_BOX: &CStr = c"MEMLEDGER_BLACK_BOX";
+pub(in crate::ledger) const BUFFER_LIMIT: &CStr = c"MEMLEDGER_BUFFER_LIMIT";
+pub(in crate::ledger) const ON_FULL: &CStr = c"MEMLEDGER_ON_FULL";
 const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
 pub(in crate::ledger) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
@@ -108,7 +119,10 @@ pub(in crate::ledger) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKE
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
 const STARTING: [&CStr; 7] =
-    [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, LIMIT, WATCH];
+    [TRACE, c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, BLACK_BOX, WATCH];
+
+/// Names that variables had until 0.1, and those that they have.
+const FORMER: [(&str, &CStr); 2] = [("MEMLEDGER_FILE", TRACE), ("MEMLEDGER_LIMIT", BLACK_BOX)];
 
 /// The prefix of all variables of the tracker.
 pub(in crate::ledger) const PREFIX: &str = "MEMLEDGER_";
@@ -199,7 +213,7 @@ impl Settings {
     /// Replaces the settings made in code by these. A value that is not allowed is reported and
     /// left out.
     pub(in crate::ledger) fn apply(self, config: &mut Config) {
-        self.apply_reporting(config, &mut problems::add);
+        self.apply_reporting(config, &mut |why| problems::add(ProblemKind::Setting, why));
     }
 
     /// [`apply`](Self::apply), which passes each problem to `report_problem`.
@@ -219,6 +233,10 @@ impl Settings {
 }
 
 fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let text = value.to_string_lossy();
+    if text.contains('/') || [".utrace", ".memledger"].iter().any(|end| text.ends_with(end)) {
+        return Err("it is a list of channels, and a file is named by MEMLEDGER_TRACE (or -tracefile=); the default memory,scope is used".into());
+    }
     let names = value.to_str().and_then(|names| channel::names(names).ok());
     let Some(names) = names else {
         return Err("only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used".into());
@@ -266,6 +284,9 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    if value.to_str().is_some_and(channel::are_some_known) {
+        return Err("it is the name of a file, and channels are named by MEMLEDGER_CHANNELS (or -trace=); no trace is written".into());
+    }
     config.file = Some(PathBuf::from(value));
     Ok(())
 }
@@ -360,12 +381,12 @@ fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
+fn black_box(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let limit = match value.to_str() {
         Some("null") => Some(Limit::Null),
         Some(value) => match value.strip_suffix('%').map(str::trim_end) {
             Some(percent) => {
-                percent.parse().ok().filter(|of| (1..=100).contains(of)).map(Limit::OfGroup)
+                percent.parse().ok().filter(|of| (1..=100).contains(of)).map(Limit::Percent)
             }
             None => bytes(value).filter(|bytes| *bytes > 0).map(Limit::Bytes),
         },
@@ -374,7 +395,29 @@ fn limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let Some(limit) = limit else {
         return Err("only numbers of live bytes from 1 on are allowed, such as 2GiB, from 1% to 100% of the limit of the control group, and null; there is no black box".into());
     };
-    config.limit = Some(limit);
+    config.black_box = Some(limit);
+    Ok(())
+}
+
+fn analyze_in_process(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.analyze_in_process = is_on(value)?;
+    Ok(())
+}
+
+fn buffer_limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let Some(limit) = value.to_str().and_then(bytes).filter(|limit| *limit >= 128 << 10) else {
+        return Err("only numbers of bytes from 128KiB on are allowed, such as 64MiB; the default 8MiB is used".into());
+    };
+    config.buffer_limit = Some(limit as usize);
+    Ok(())
+}
+
+fn on_full(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.on_full = Some(match value.to_str() {
+        Some("wait") => OnFull::Wait,
+        Some("drop") => OnFull::Drop,
+        _ => return Err("only wait and drop are allowed; the default wait is used".into()),
+    });
     Ok(())
 }
 
@@ -447,9 +490,52 @@ pub(in crate::ledger) fn report_unknown() {
             if is_of_command || known.contains(&&*name) {
                 continue;
             }
+            if let Some((_, now)) = FORMER.iter().find(|(former, _)| *former == name) {
+                problems::add(
+                    ProblemKind::Setting,
+                    format!("{name} is set, but it is {} now", now.to_string_lossy()),
+                );
+                continue;
+            }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
             let instead = instead_as(rest, rests, |meant| format!("{PREFIX}{meant}"));
-            problems::add(format!("{name} is set, but there is no such setting; {instead}"));
+            problems::add(
+                ProblemKind::Setting,
+                format!("{name} is set, but there is no such setting; {instead}"),
+            );
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SETTINGS;
+
+    /// The words of a text between backquotes.
+    fn quoted(text: &str) -> impl Iterator<Item = &str> {
+        text.split('`').skip(1).step_by(2)
+    }
+
+    #[test]
+    fn each_setting_is_in_all_lists_of_settings_and_can_be_made_in_code() {
+        let readme = include_str!("../../../README.md");
+        let (handle, builder) = (include_str!("../handle.rs"), include_str!("../builder.rs"));
+        let of_report = include_str!("../report_to.rs");
+        let rows = readme.lines().filter(|line| line.starts_with("| `MEMLEDGER_"));
+        let rows = rows.map(|row| quoted(row).take(3).collect::<Vec<_>>()).collect::<Vec<_>>();
+        for setting in &SETTINGS {
+            let variable = setting.variable.to_str().unwrap();
+            let row = rows.iter().find(|row| row[0] == variable);
+            let &[_, flag, method] = row.map_or(&[""; 3][..], Vec::as_slice) else {
+                panic!("{variable} has no flag or no method in README.md");
+            };
+            assert_eq!(flag, setting.flag, "the flag of {variable} in README.md");
+            let text = if method.starts_with("ReportTo::") { of_report } else { builder };
+            let name = method.trim_start_matches("ReportTo::");
+            assert!(text.contains(&format!("fn {name}(")), "{variable}: no method {name}");
+            let is_listed = handle.contains(&format!("/// | `{variable}="));
+            assert!(is_listed, "{variable} is not in the list of Ledger::from_env");
+            assert!(quoted(handle).any(|it| it == flag), "{flag} is not in Ledger::from_args");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use super::active::TRACK;
 use crate::events::declared::Declared;
 use crate::events::{LogSite, Loggable, WireEvent};
 use crate::perfetto::site::Site;
-use crate::perfetto::value::{Values, kind};
+use crate::perfetto::value::{MAX_VALUES, Values, kind};
 use crate::platform::ticks;
 use crate::trace::write::loss;
 use std::ptr;
@@ -39,7 +39,7 @@ pub(crate) fn site(number: u32) -> Option<&'static Site> {
 
 macro_rules! short_events {
     ($($name:ident = $text:literal { $($field:ident)* })*) => {
-        crate::event! { $(
+        crate::events::event! { $(
             $name = "Perfetto".$text [NoSync] { Tsc: u64, Site: u32, Shape: u32, $($field: u64),* }
         )* }
     };
@@ -53,7 +53,7 @@ short_events! {
     Event5 = "Event5" { A B C D E }
     Event6 = "Event6" { A B C D E F }
 }
-crate::event! {
+crate::events::event! {
     TextEvent = "Perfetto"."TextEvent" [NoSync] {
         Tsc: u64, Site: u32, Shape: u32, A: u64, B: u64, C: u64, D: u64, E: u64, F: u64, Text: [u8],
     }
@@ -64,9 +64,8 @@ crate::event! {
     }
 }
 
-/// The most values of an event that takes the fast path, of any event, and the most texts.
+/// The most values of an event that takes the fast path, and the most texts of any event.
 pub(super) const MAX_SHORT: usize = 6;
-pub(super) const MAX_VALUES: usize = 32;
 pub(super) const MAX_TEXTS: usize = 8;
 
 /// The forms of events.
@@ -101,8 +100,6 @@ impl Site {
     /// Emits an event with these values.
     #[inline(always)]
     pub fn emit<V: Values>(&'static self, values: V) {
-        const { assert!(V::COUNT <= MAX_VALUES, "a track event has 32 values at most") };
-        const { assert!(V::TEXTS <= MAX_TEXTS, "a track event has 8 texts at most") };
         let number = self.number.load(Ordering::Relaxed);
         if number == 0 || V::TEXTS > 1 || V::COUNT > MAX_SHORT {
             return self.write_long(values);

@@ -13,7 +13,7 @@ mod types;
 
 use super::active;
 use super::clock::Clock;
-use super::emit::{self, Form, MAX_SHORT, MAX_TEXTS, MAX_VALUES};
+use super::emit::{self, Form, MAX_SHORT, MAX_TEXTS};
 use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
 use super::process::process_track_uuid;
@@ -21,6 +21,7 @@ use super::sequence::{Event, Sequence, Shared, Values};
 use super::session::Session;
 use crate::error::Error;
 use crate::perfetto::config::TrackEvents;
+use crate::perfetto::value::MAX_VALUES;
 use crate::platform::os;
 use crate::trace::sink::{Shared as _, Sink};
 pub(crate) use counter::EventCounter;

@@ -2,7 +2,7 @@ use super::entries::SLOTS;
 use super::overflow::MAX_OPEN;
 use super::tree::NodeKind;
 use super::*;
-use crate::scopes::{Context, Name};
+use crate::scopes::{Name, ScopeContext};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,7 +35,7 @@ const TASKS: usize = 3;
 struct Task {
     open: Vec<(u32, Expected)>,
     held: Vec<(u32, Entered)>,
-    context: Option<Context>,
+    context: Option<ScopeContext>,
 }
 
 type Expected = (u32, u32);
@@ -92,7 +92,7 @@ proptest! {
         let mut tasks: [Task; TASKS] = Default::default();
         for (task, step) in steps {
             let task = &mut tasks[task];
-            let mut context = task.context.unwrap_or(Context::current());
+            let mut context = task.context.unwrap_or(ScopeContext::current());
             context.resume(|| {
                 task.check();
                 task.step(step);

@@ -51,7 +51,7 @@ impl FileSink {
     /// Creates `path` and writes the start of the stream to it.
     ///
     /// If another process is writing to that file, `NAME.PID.EXT` beside it is used instead,
-    /// because a child program inherits `MEMLEDGER_FILE`. The extension of `path` says which
+    /// because a child program inherits `MEMLEDGER_TRACE`. The extension of `path` says which
     /// transport the file gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);

@@ -14,11 +14,9 @@
 use super::watch;
 use crate::platform::os;
 use crate::platform::static_table::StaticTable;
+use memledger_format::encode;
 use memledger_format::layout::EventLayout;
-use memledger_format::schema::{
-    DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
-};
-use memledger_format::{arrays, encode};
+use memledger_format::schema::{DEFINITION, FieldFamily, FieldType, LAST_UID, MAYBE_HAS_AUX};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -102,7 +100,7 @@ pub struct DeclaredField {
     pub family: Family,
 }
 
-/// An event type that the program declares. [`event!`](crate::event) makes it.
+/// An event type that the program declares. [`event!`](crate::events::event) makes it.
 #[derive(Debug)]
 pub struct Declared {
     logger: &'static str,
@@ -121,41 +119,24 @@ pub struct Logged {
 }
 
 impl Declared {
-    /// Declares a type. A type that the wire format cannot carry is a compile-time error.
+    /// Declares a type that the wire format can carry, which `event!` has checked.
     pub const fn new(
         logger: &'static str,
         event: &'static str,
         flags: u8,
         fields: &'static [DeclaredField],
     ) -> Self {
-        assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");
-        assert!(logger.len() < 256 && event.len() < 256, "a name has 255 bytes at most");
-        assert!(fields.len() < 256, "an event type has 255 fields at most");
-        assert!(
-            flags & IMPORTANT == 0 || flags & NO_SYNC != 0,
-            "an important event is not synchronised: write [Important, NoSync]"
-        );
         let mut flags = flags;
-        let mut record = 6 + logger.len() + event.len();
         let mut index = 0;
         while index < fields.len() {
-            let field = &fields[index];
-            assert!(field.name.len() < 256, "a name has 255 bytes at most");
-            record += 8 + field.name.len();
-            if field.field_type.is_array() {
-                assert!(
-                    index <= arrays::MAX_INDEX,
-                    "arrays and strings must be among the first 32 fields"
-                );
+            if fields[index].field_type.is_array() {
                 flags |= MAYBE_HAS_AUX;
             }
-            if matches!(field.family, Family::DefinitionId) {
-                assert!(index + 1 == fields.len(), "the id of a definition must be its last field");
+            if matches!(fields[index].family, Family::DefinitionId) {
                 flags |= DEFINITION;
             }
             index += 1;
         }
-        assert!(record <= u16::MAX as usize, "the names of an event type have too many bytes");
         Self { logger, event, flags, fields }
     }
 
@@ -266,7 +247,7 @@ impl Logged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger_format::schema::FIRST_UID;
+    use memledger_format::schema::{FIRST_UID, IMPORTANT, NO_SYNC};
 
     #[test]
     fn the_programs_uids_and_numbers_belong_together() {

@@ -2,7 +2,8 @@
 
 use super::{ASSETS, GAME, NETWORK, Number};
 use crate::harness::builder;
-use memledger::{Channel, Error, Ledger, log};
+use memledger::events::{Channel, log};
+use memledger::{Error, Ledger};
 
 pub(super) fn by_setting() {
     let _ledger = Ledger::from_env();
@@ -28,25 +29,25 @@ pub(super) fn by_name() {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
     for names in ["assets", "memory", "default", "game,freescope"] {
-        let refused = Channel::switch(names, true).unwrap_err();
+        let refused = Channel::set_enabled_by_name(names, true).unwrap_err();
         assert!(matches!(refused, Error::ReadOnlyChannel(_)), "{names}: {refused}");
     }
-    Channel::switch("GameChannel", true).unwrap();
+    Channel::set_enabled_by_name("GameChannel", true).unwrap();
     let ledger = builder().start().unwrap();
     log!(GAME, Number { Number: 1 });
     ledger.flush();
     Channel::find("games").unwrap().set_enabled(false).unwrap();
     log!(GAME, Number { Number: unreachable() });
     ledger.flush();
-    Channel::switch("game, network", true).unwrap();
+    Channel::set_enabled_by_name("game, network", true).unwrap();
     log!(ASSETS, Number { Number: unreachable() });
     log!(GAME | NETWORK, Number { Number: 2 });
-    let refused = Channel::switch("network,assets", false).unwrap_err().to_string();
+    let refused = Channel::set_enabled_by_name("network,assets", false).unwrap_err().to_string();
     assert!(refused.contains("Assets is read-only") && NETWORK.is_enabled(), "{refused}");
-    assert!(Channel::switch("network,a b", false).is_err() && NETWORK.is_enabled());
-    (0..1024).for_each(|n| Channel::switch(&format!("unknown{n}"), true).unwrap());
-    Channel::switch("unknown7", false).unwrap();
-    let refused = Channel::switch("network,unknown", false).unwrap_err().to_string();
+    assert!(Channel::set_enabled_by_name("network,a b", false).is_err() && NETWORK.is_enabled());
+    (0..1024).for_each(|n| Channel::set_enabled_by_name(&format!("unknown{n}"), true).unwrap());
+    Channel::set_enabled_by_name("unknown7", false).unwrap();
+    let refused = Channel::set_enabled_by_name("network,unknown", false).unwrap_err().to_string();
     assert!(refused.contains("waits for 1024 others at most") && NETWORK.is_enabled(), "{refused}");
 }
 

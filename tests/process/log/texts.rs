@@ -1,7 +1,7 @@
 //! Texts and arrays of every kind and length in events of the program.
 
 use super::{GAME, Text, start};
-use memledger::log;
+use memledger::events::log;
 use std::sync::Arc;
 
 pub(super) fn spellings() {

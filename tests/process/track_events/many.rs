@@ -2,9 +2,10 @@
 
 use super::{CAT1, CAT2, CAT3, COUNTED, FILE, ledger, read, session};
 use crate::harness::Run;
+use memledger::events::{log, log_scope};
 use memledger::perfetto::{TrackEventConfig, process_track_uuid};
-use memledger::{Ledger, alloc_scope, bookmark, log, log_scope};
-use memledger::{instant, slice, track_event};
+use memledger::perfetto::{instant, slice, track_event};
+use memledger::{Ledger, alloc_scope, bookmark};
 use memledger_test_support::packets::{Field, Trace};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -186,7 +187,10 @@ pub(super) fn collision() {
     session.stop();
     let problems = ledger.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].contains(r#"the tracks "a" and "b" have the same uuid"#), "{problems:?}");
+    assert!(
+        problems[0].to_string().contains(r#"the tracks "a" and "b" have the same uuid"#),
+        "{problems:?}"
+    );
 }
 
 pub(super) fn collision_test(run: Run) {
@@ -247,19 +251,20 @@ pub(super) fn panics_test(run: Run) {
     assert_eq!(last, 999);
 }
 
-memledger::channel! {
+memledger::events::channel! {
     GAME = "Arena";
     SECRET = "Secret";
 }
 
-memledger::event! {
+memledger::events::event! {
     Spawned = "Game"."Spawned" { Id: u32, Depth: i8, Speed: f32, Name: WideString, Path: [u16] }
     Frame = "Game"."Frame" [NoSync] { Number: u64 }
     Hidden = "Secret"."Hidden" { Text: AnsiString }
 }
 
 pub(super) fn program() {
-    let ledger = Ledger::builder().channels("memory,scope,arena,secret").start().unwrap();
+    let ledger =
+        Ledger::builder().channels(["memory", "scope", "arena", "secret"]).start().unwrap();
     let session = session(&ledger, TrackEventConfig::all().disable("Secret"));
     for number in 0..2 {
         log_scope!(timed: GAME, Frame { Number: number });

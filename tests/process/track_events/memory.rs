@@ -3,7 +3,8 @@
 use super::{CAT1, FILE};
 use crate::harness::{REPORT, Run, leave};
 use memledger::perfetto::TrackEventConfig;
-use memledger::{Destination, Ledger, Tag, alloc_scope, group, instant, tag, tagged};
+use memledger::perfetto::instant;
+use memledger::{Destination, Ledger, Tag, alloc_scope, group, tag, tagged};
 use memledger_test_support::packets::{Dump, Field, Trace, TrackEvent};
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -3,10 +3,10 @@
 use super::{CAT1, CAT2, FILE, ledger, named, read, ring, session, since_boot, unreachable};
 use crate::harness::Run;
 use memledger::control::{Client, Command};
+use memledger::events::Channel;
 use memledger::perfetto::{TrackEventConfig, process_track_uuid};
-use memledger::{
-    Channel, Destination, DestinationHandle, DestinationState, Ledger, instant, track_event,
-};
+use memledger::perfetto::{instant, track_event};
+use memledger::{Destination, DestinationHandle, DestinationState, Ledger};
 use memledger_test_support::packets::{Field, Trace};
 use std::fs::File;
 use std::io::Read;
@@ -139,7 +139,7 @@ pub(super) fn blocked() {
     let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) };
     assert_eq!(made, 0);
     let mut reader = File::options().read(true).write(true).open(PIPE).unwrap();
-    let ledger = Ledger::builder().channels("scope").start().unwrap();
+    let ledger = Ledger::builder().channels(["scope"]).start().unwrap();
     let session =
         ledger.trace_to(Destination::track_events(PIPE, TrackEventConfig::all())).unwrap();
     let text = "x".repeat(TEXT);
@@ -219,7 +219,7 @@ pub(super) fn runtime_names_test(run: Run) {
 
 /// A thread's events are missing because its buffers were full: its sequence says so, and begins anew.
 pub(super) fn losses() {
-    let builder = Ledger::builder().channels("scope").on_full(memledger::OnFull::Drop);
+    let builder = Ledger::builder().channels(["scope"]).on_full(memledger::OnFull::Drop);
     let ledger = builder.worker(memledger::Worker::Manual).buffer_limit(1 << 20).start().unwrap();
     let session = session(&ledger, TrackEventConfig::all());
     for n in 0..100_000_u64 {
@@ -271,11 +271,12 @@ pub(super) fn clear_period_test(run: Run) {
 }
 
 pub(super) fn traced() {
-    let _ledger = Ledger::builder().channels("track").trace_to_file("run.utrace").start().unwrap();
+    let _ledger =
+        Ledger::builder().channels(["track"]).trace_to_file("run.utrace").start().unwrap();
     for n in 7..9 {
         track_event!(CAT1, instant("sent"), arg("n", n), arg("text", "hello"));
     }
-    Channel::switch("track", false).unwrap();
+    Channel::set_enabled_by_name("track", false).unwrap();
     track_event!(CAT1, instant("not sent"), arg("x", unreachable::<u64>()));
 }
 
@@ -308,8 +309,9 @@ pub(super) fn traced_test(run: Run) {
 pub(super) fn refusals() {
     let sentence =
         |result: Result<DestinationHandle, memledger::Error>| result.unwrap_err().to_string();
-    let mut ended = ledger();
-    ended.finish();
+    let started = ledger();
+    let ended = Ledger::current().unwrap();
+    started.finish().unwrap();
     let start = |ledger| ring(ledger, TrackEventConfig::all());
     let none = sentence(start(&ended));
     assert!(none.contains("nothing is being recorded"), "{none}");
@@ -339,7 +341,7 @@ pub(super) fn built() {
 /// The same in a recording that the environment has begun, unless it names track events itself.
 pub(super) fn built_test(run: Run) {
     let (begun, named) = (Run::of(&run), Run::of(&run));
-    let begun = begun.env("MEMLEDGER_FILE", "run.utrace").env("MEMLEDGER_REPORT", "off");
+    let begun = begun.env("MEMLEDGER_TRACE", "run.utrace").env("MEMLEDGER_REPORT", "off");
     for run in [run, begun] {
         let trace = read(run);
         assert_eq!(trace.events.len(), 1);

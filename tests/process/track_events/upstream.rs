@@ -4,7 +4,8 @@
 use super::{CAT1, FILE, ledger, named, read, session};
 use crate::harness::Run;
 use memledger::perfetto::{CategoryChange, Fixed64, Track, TrackEventConfig};
-use memledger::{Destination, DestinationState, counter, instant, track_event};
+use memledger::perfetto::{counter, instant, track_event};
+use memledger::{Destination, DestinationState};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
 use std::sync::Mutex;
 

@@ -11,7 +11,7 @@ pub(crate) struct Mode {
     pub(crate) meaning: &'static str,
     /// Which of the programs' binaries.
     pub(crate) binary: &'static str,
-    /// `MEMLEDGER_FILE`.
+    /// `MEMLEDGER_TRACE`.
     pub(crate) file: Option<&'static str>,
     /// Whether `MEMLEDGER_REPORT` names a file.
     pub(crate) report: bool,
@@ -156,14 +156,16 @@ impl Mode {
 
     /// The program's environment, in which nothing of the user's own is left.
     pub(crate) fn set(&self, command: &mut Command, folder: &Path) {
-        for name in ["MEMLEDGER_TRACE", "MEMLEDGER_FILE", "MEMLEDGER_REPORT", "MEMLEDGER_STACKS"] {
+        for name in
+            ["MEMLEDGER_CHANNELS", "MEMLEDGER_TRACE", "MEMLEDGER_REPORT", "MEMLEDGER_STACKS"]
+        {
             command.env_remove(name);
         }
         if let Some(stacks) = self.stacks {
             command.env("MEMLEDGER_STACKS", stacks);
         }
         if let Some(file) = self.file {
-            command.env("MEMLEDGER_FILE", folder.join(file));
+            command.env("MEMLEDGER_TRACE", folder.join(file));
         }
         if self.report {
             command.env("MEMLEDGER_REPORT", folder.join("report.json"));

@@ -108,7 +108,7 @@ impl Traces {
         Ok(traces)
     }
 
-    /// The value of `MEMLEDGER_FILE`.
+    /// The value of `MEMLEDGER_TRACE`.
     pub fn pattern(&self) -> &Path {
         &self.pattern
     }

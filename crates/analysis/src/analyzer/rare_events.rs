@@ -229,8 +229,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.symbols.add_module(u32_at(fixed, id), name, build_id);
             }
             StackRole::SymbolFunction { id, function, file } => {
-                let (function, file) = (event.text(function), event.text(file));
-                let (function, file) = (function.into_owned(), file.into_owned());
+                let [function, file] = [function, file].map(|text| event.text(text).into_owned());
                 self.symbols.add_function(u32_at(fixed, id), function, file);
             }
             StackRole::Symbol { module, offset, functions, lines } => {
@@ -330,11 +329,11 @@ impl<O: BlockObserver> Analyzer<O> {
                     untracked::NEW => UntrackedKind::New,
                     untracked::ALLOCATOR => UntrackedKind::Allocator,
                     untracked::GO => UntrackedKind::Go,
+                    untracked::SCOPES => UntrackedKind::Scopes,
                     untracked::RECORDED => return self.untracked.note_tables(),
                     _ => return,
                 };
-                let (function, file) = (event.text(function), event.text(file));
-                let (function, file) = (function.into_owned(), file.into_owned());
+                let [function, file] = [function, file].map(|text| event.text(text).into_owned());
                 self.untracked.add_reason(UntrackedReason { kind, function, file });
             }
             RssRole::Allocator { allocator, names, bytes } => {

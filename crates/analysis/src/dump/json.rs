@@ -140,6 +140,7 @@ objects! {
             UntrackedKind::New => "new",
             UntrackedKind::Allocator => "allocator",
             UntrackedKind::Go => "go",
+            UntrackedKind::Scopes => "scopes",
         },
         "function": of.function,
         "file": of.file,

@@ -1,7 +1,7 @@
 //! Sentences about memory that is in no event.
 
 use super::text::{bytes, counted, escape};
-use crate::{Report, UntrackedKind, UntrackedReason};
+use crate::{Report, UntrackedKind, UntrackedReason, Weighed};
 
 /// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`, `UNTRACKED`.
 /// Empty if nothing does.
@@ -83,12 +83,14 @@ pub(super) fn untracked_briefly(report: &Report) -> Option<String> {
     if !untracked.is_known() {
         return None;
     }
-    Some(match untracked.weighed.filter(|weighed| weighed.is_much()) {
+    let is_why = |of: &Weighed| of.is_much() && !(untracked.is_beside && untracked.has_scopes());
+    Some(match untracked.weighed.filter(is_why) {
         Some(weighed) => format!(
             "{} of {} resident are in no block seen",
             bytes(weighed.untracked_bytes),
             bytes(weighed.rss_bytes)
         ),
+        None if untracked.has_scopes() => "not all scopes are recorded".to_owned(),
         None => "the program has memory that is in no block seen".to_owned(),
     })
 }
@@ -97,7 +99,7 @@ pub(super) fn untracked_briefly(report: &Report) -> Option<String> {
 pub fn untracked(report: &Report) -> Option<String> {
     let briefly = untracked_briefly(report)?;
     let reasons = &report.untracked.reasons;
-    let why = if report.untracked.is_beside {
+    let why = if !report.untracked.is_missing() {
         "the figures are those of Rust's allocator. What C functions and libraries allocate is recorded with \
          memledger::track_c_malloc!()"
             .to_owned()
@@ -130,7 +132,15 @@ fn reason(reason: &UntrackedReason) -> String {
             "{file} is a program of Go, whose heap is its runtime's: package runtime/pprof shows what is in it. The \
              figures are those of its C code"
         ),
+        UntrackedKind::Scopes => scopes_of_copy(&function, file),
     }
+}
+
+/// The sentence for a program with two copies of memledger, of these versions.
+pub fn scopes_of_copy(other: &str, own: &str) -> String {
+    let and = format!("and {own}; scopes of the former");
+    let and = if other == own { "twice; scopes of one copy" } else { &and };
+    format!("this program contains memledger {other} {and} are not recorded")
 }
 
 /// What the reason may be where none is known.

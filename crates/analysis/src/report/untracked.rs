@@ -6,7 +6,7 @@ use super::types::Report;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Untracked {
-    /// Why blocks are known not to be recorded.
+    /// Why blocks or scopes are known not to be recorded.
     pub reasons: Vec<UntrackedReason>,
     /// The resident memory against the blocks, at the end or at the largest RSS that was looked into, whichever has
     /// more that is untracked. `None` if that could not be compared: the trace has no resident memory in it, began after the
@@ -17,7 +17,7 @@ pub struct Untracked {
     pub is_beside: bool,
 }
 
-/// A reason why blocks of the program are not recorded.
+/// A reason why blocks or scopes of the program are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UntrackedReason {
@@ -41,6 +41,8 @@ pub enum UntrackedKind {
     Allocator,
     /// A program of Go, whose runtime asks the system for memory.
     Go,
+    /// Another copy of memledger in the program, whose scopes are not recorded. `function` is its version, `file` that of the copy that records.
+    Scopes,
 }
 
 /// The resident memory at a moment, against the blocks.
@@ -64,14 +66,19 @@ impl Weighed {
 }
 
 impl Untracked {
-    /// Whether memory is untracked, for a known reason or by its weight.
+    /// Whether memory or scopes are untracked, for a known reason or by its weight.
     pub fn is_known(&self) -> bool {
         !self.reasons.is_empty() || self.weighed.is_some_and(|weighed| weighed.is_much())
     }
 
+    /// Whether there are scopes that are not recorded.
+    pub fn has_scopes(&self) -> bool {
+        self.reasons.iter().any(|reason| reason.kind == UntrackedKind::Scopes)
+    }
+
     /// Whether the figures are wrong by that.
     pub fn is_missing(&self) -> bool {
-        self.is_known() && !self.is_beside
+        self.has_scopes() || self.is_known() && !self.is_beside
     }
 }
 

@@ -138,6 +138,32 @@ fn a_known_reason_is_said_however_little_it_is() {
 }
 
 #[test]
+fn scopes_of_another_copy_are_said_and_nothing_is_beside() {
+    for (has_c, copy, brief, copies) in [
+        (false, "0.1.0", "not all scopes are recorded", "0.1.0 and 0.2.0; scopes of the former"),
+        (
+            true,
+            "0.2.0",
+            "10.0 MiB of 11.0 MiB resident are in no block seen",
+            "0.2.0 twice; scopes of one copy",
+        ),
+    ] {
+        let mut feed = feed(has_c);
+        feed.emit("Memledger.Untracked", 1, &[N(6), S(copy), S("0.2.0")]);
+        feed.alloc(2, 0x1000_0000, 100);
+        resident(&mut feed, 0, 0x5000_0000, 64 * MIB, 10 * MIB);
+        feed.our_report(9);
+        let report = feed.report();
+        assert!(!report.trace.complete && report.untracked.has_scopes());
+        let text = shown(&report);
+        let sentence =
+            format!("{brief}: this program contains memledger {copies} are not recorded");
+        let expected = format!("INCOMPLETE, {brief}\n  UNTRACKED    {sentence}\n");
+        assert!(text.contains(&expected) && text.matches(brief).count() == 2, "{text}");
+    }
+}
+
+#[test]
 fn what_began_late_is_not_weighed() {
     let mut feed = Feed::with(Analyzer::new(), false);
     feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);

@@ -21,6 +21,14 @@ macro_rules! __before_main {
     ($body:expr) => {};
 }
 
+impl Channel {
+    /// The id of the channel in Unreal's streams, of which there is none.
+    #[doc(hidden)]
+    pub const fn id(&self) -> u32 {
+        0
+    }
+}
+
 #[inline(always)]
 pub(super) fn is_enabled(channel: &'static Channel) -> bool {
     let Entry = channel.entry;

@@ -1,18 +1,21 @@
 //! The functions of a report's frames in a build without the feature `symbols`: their places alone.
 
+use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use memledger_analysis::Report;
 
 /// The frames stay the module and an offset.
 pub(crate) fn find_functions(report: &mut Report) {
-    without_functions(report).into_iter().for_each(problems::add);
+    without_functions(report)
+        .into_iter()
+        .for_each(|why| problems::add(ProblemKind::Incomplete, why));
 }
 
 /// Why the frames of a report have no functions, if it has frames.
 fn without_functions(report: &Report) -> Option<String> {
     report.frames.iter().any(|frame| frame.module.is_some()).then(|| {
         "the functions of call stacks have no names: memledger was built without its feature \
-         symbols. In a trace (MEMLEDGER_FILE=run.memledger), `memledger report` finds them"
+         symbols. In a trace (MEMLEDGER_TRACE=run.memledger), `memledger report` finds them"
             .to_owned()
     })
 }

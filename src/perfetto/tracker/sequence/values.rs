@@ -1,6 +1,5 @@
 //! The values of an event, in the order of its site's roles.
 
-use crate::perfetto::site::Role;
 use crate::perfetto::value::kind;
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::debug_annotation;
@@ -21,19 +20,6 @@ pub(super) struct Value<'a> {
     pub(super) kind: u8,
     pub(super) word: u64,
     pub(super) text: &'a [u8],
-}
-
-impl Role {
-    /// How many values it takes.
-    pub(super) fn values(self) -> usize {
-        match self {
-            Self::TextTrack => 3,
-            Self::NamedTrack(_) | Self::Timestamp | Self::NamedArg | Self::NamedText => 2,
-            Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
-            Self::Thread | Self::Process | Self::End => 0,
-            _ => 1,
-        }
-    }
 }
 
 impl<'a> Values<'a> {

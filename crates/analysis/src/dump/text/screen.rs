@@ -35,7 +35,7 @@ pub(super) fn write(
         lines.write(
             "no figures",
             "the channel \"memory\" is not in this recording: neither allocations nor frees are. \
-             MEMLEDGER_TRACE names the channels of a program, and has memory,scope by default",
+             MEMLEDGER_CHANNELS names the channels of a program, and has memory,scope by default",
         )?;
     } else {
         since(report, &mut lines)?;
@@ -48,7 +48,7 @@ pub(super) fn write(
         lines.write("over time", &line)?;
         by_whom.map_or(Ok(()), |command| lines.write("by whom", &command))?;
     }
-    if report.untracked.is_beside
+    if !report.untracked.is_missing()
         && let Some(sentence) = untracked(report)
     {
         lines.write("untracked", &sentence)?;

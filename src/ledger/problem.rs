@@ -1,0 +1,40 @@
+//! What went wrong, as the program gets it.
+
+use std::fmt::{Display, Formatter, Result};
+
+/// What the tracker could not do as it was asked. [`Ledger::problems`](crate::Ledger::problems) and
+/// [`Ledger::finish`](crate::Ledger::finish) return them.
+///
+/// [`Display`] gives one sentence, with the numbers; it was also a line on stderr.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub(super) kind: ProblemKind,
+    pub(super) sentence: String,
+}
+
+/// What a [`Problem`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// A setting, in code, the environment or a flag: it is not allowed, names nothing, or comes too late.
+    Setting,
+    /// A trace, a report or a destination: it is not written or sent as was asked.
+    Output,
+    /// What was recorded lacks something, such as functions of call stacks, or channels of the program.
+    Incomplete,
+    /// The tracker itself: it has no thread, no memory or no watcher, or a defect.
+    Tracker,
+}
+
+impl Problem {
+    /// What it is about.
+    pub fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&self.sentence)
+    }
+}

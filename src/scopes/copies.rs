@@ -1,0 +1,29 @@
+//! Other copies of this crate in the program. Each has threads' contexts of its own, so its scopes are not recorded here.
+#![expect(unsafe_code, reason = "a linker makes the list")]
+
+use super::version::{VERSION, Version};
+use memledger_format::words::text_of;
+use std::ptr;
+
+/// The version of this copy.
+pub(crate) const OWN: &str = env!("CARGO_PKG_VERSION");
+
+// A linker defines these where the section begins and ends in the program or library that it makes.
+unsafe extern "C" {
+    #[link_name = "__start_memledger_versions"]
+    static START: Version;
+    #[link_name = "__stop_memledger_versions"]
+    static END: Version;
+}
+
+/// The versions of other copies in the same program or library.
+pub(crate) fn others() -> Vec<String> {
+    let (start, end) = (&raw const START, &raw const END);
+    let number = (end.addr() - start.addr()) / size_of::<Version>();
+    // SAFETY: the section has a version of each copy, and nothing else.
+    let all = unsafe { std::slice::from_raw_parts(start, number) };
+    let others = all.iter().filter(|version| !ptr::eq(*version, &VERSION));
+    others
+        .map(|version| text_of(version.split(|byte| *byte == 0).next().unwrap_or(&[])).into())
+        .collect()
+}

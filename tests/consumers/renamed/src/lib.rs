@@ -1,0 +1,3 @@
+//! The places, of a dependency that has another name.
+
+include!("../../places.rs");
