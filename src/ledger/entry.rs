@@ -67,13 +67,16 @@ extern "C" fn serve(argument: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Copies an error outside the guard, because the program drops it. Not with the guard set.
+/// A copy outside the guard of what the program drops. Not with the guard set.
+pub(crate) fn for_caller<T: Clone>(ours: T) -> T {
+    let copy = ours.clone();
+    untracked(move || drop(ours));
+    copy
+}
+
+/// The same of an error.
 pub(crate) fn clone_for_caller<T>(result: Result<T, Error>) -> Result<T, Error> {
-    result.map_err(|error| {
-        let copy = error.clone();
-        untracked(move || drop(error));
-        copy
-    })
+    result.map_err(for_caller)
 }
 
 /// Refuses a call in the child of a fork, which must not touch the recording: the child has no

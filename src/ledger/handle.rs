@@ -99,8 +99,7 @@ impl Ledger {
         Self { generation }
     }
 
-    /// A handle to what is being recorded, whoever has started it: a web server's handler has figures without a `static`. It ends nothing.
-    /// `None` if nothing is being recorded.
+    /// Another handle to the recording that runs, whoever has started it. Dropping or finishing it ends nothing. `None` if nothing is being recorded.
     ///
     /// ```
     /// use memledger::Ledger;

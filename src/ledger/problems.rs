@@ -2,6 +2,7 @@
 //! [`Ledger::problems`](super::Ledger::problems). Under `memledger run`, the program's stderr is left alone: the command
 //! gets them by a socket, and writes them after the program has ended.
 
+use super::entry::for_caller;
 use super::problem::{Problem, ProblemKind};
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
@@ -101,10 +102,7 @@ fn keep(problems: &mut Vec<Problem>, problem: Problem) {
 pub(super) fn all() -> Vec<Problem> {
     // NOTE: the lock is held only with the guard set: without it, an allocation of this thread
     // could wait in the hook for the worker, while the worker waits for this lock.
-    let ours = untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
-    let copy = ours.clone();
-    untracked(move || drop(ours));
-    copy
+    for_caller(untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone())))
 }
 
 /// The problems that no earlier call has returned, in memory of the program.

@@ -11,7 +11,7 @@
 use super::node::Node;
 use crate::error::{Error, Unmeasured};
 use crate::ledger::Figures;
-use crate::ledger::entry::refuse_forked;
+use crate::ledger::entry::{for_caller, refuse_forked};
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
 use crate::ledger::recording::{start, stop};
 use crate::ledger::reports::in_process::InProcessAnalyzer;
@@ -20,7 +20,7 @@ use crate::scopes;
 use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
 use crate::trace::worker;
-use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state, untracked};
+use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};
 use std::panic::Location;
@@ -236,13 +236,6 @@ impl Figures {
             peak_bytes: measured.peak_bytes,
         }
     }
-}
-
-/// A copy outside the guard of what the program drops. Not with the guard set.
-fn for_caller<T: Clone>(ours: T) -> T {
-    let copy = ours.clone();
-    untracked(move || drop(ours));
-    copy
 }
 
 /// The recording that is under way. Starts one if there is none.
