@@ -5,9 +5,11 @@
 //! ```
 //! The report, by name, says what each structure holds, whichever thread and scope it grew in.
 
+use memledger::containers::{
+    TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedString, TaggedVec, TaggedVecDeque,
+};
 use memledger::{
-    Ledger, Name, Tag, TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedString, TaggedVec,
-    TaggedVecDeque, TrackingAllocator, alloc_scope, group, tag, tagged, tagged_box,
+    Ledger, Name, Tag, TrackingAllocator, alloc_scope, group, tag, tagged, tagged_box,
 };
 use std::sync::Mutex;
 use std::thread;

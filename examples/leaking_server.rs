@@ -6,7 +6,8 @@
 //! ```
 //! It answers requests for a minute, or for as many seconds as its argument says.
 
-use memledger::{Ledger, TaggedVec, TrackingAllocator, alloc_scope, group, tag};
+use memledger::containers::TaggedVec;
+use memledger::{Ledger, TrackingAllocator, alloc_scope, group, tag};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

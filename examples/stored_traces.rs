@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for trace in done {
         match analyze(&mut store, &trace) {
             Ok(report) => reports.push((trace, report)),
-            Err(error) => eprintln!("{}: {error}", trace.name),
+            Err(error) => eprintln!("{}: {error:#}", trace.name),
         }
     }
     reports.sort_by_key(|(_, report)| std::cmp::Reverse(report.totals.peak_bytes));
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let report = connect().map_err(Failure::from);
                 match report.and_then(|mut store| analyze(&mut store, &trace)) {
                     Ok(report) => println!("{} (has just ended)", line(&trace, &report)),
-                    Err(error) => eprintln!("{}: {error}", trace.name),
+                    Err(error) => eprintln!("{}: {error:#}", trace.name),
                 }
             });
         }

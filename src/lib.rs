@@ -35,8 +35,8 @@
 //!   and reports. With the allocator linked, `MEMLEDGER_REPORT=stderr` or
 //!   `MEMLEDGER_TRACE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
-//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. [`TaggedVec`],
-//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow. [`ScopeContext`]
+//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. The `containers`
+//!   (`TaggedVec`, `TaggedHashMap` and others) keep their tag wherever they grow. [`ScopeContext`]
 //!   and [`spawn`] carry both to other threads; [`AllocScope`] gives both to futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
 //!   [`measure`] gives the figures.
@@ -59,6 +59,7 @@
 //! | `pprof` (default) | the report, and `Ledger::pprof`, as a heap profile for pprof |
 //! | `c-malloc` | the memory of C: `track_c_malloc!` |
 //! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
+//! | `containers` | `TaggedVec`, `TaggedHashMap` and others, which keep their tag wherever they grow |
 //! | `serde` | tagged containers are written and read as the plain ones |
 //! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing; tagged containers are plain ones |
@@ -68,7 +69,7 @@
 //!
 //! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows,
 //! FreeBSD and WebAssembly), and nothing is recorded: the allocator only calls the inner one,
-//! starting a ledger returns [`Error::UnsupportedPlatform`], and `MEMLEDGER_*` variables start
+//! starting a ledger returns [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*` variables start
 //! nothing. What reads traces has nothing that is specific to a platform. It is the same under Miri, so
 //! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
 //! `#[cfg_attr(miri, ignore)]`.
@@ -81,6 +82,7 @@ pub const ENABLED: bool = cfg!(tracking);
 
 #[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]
 mod alloc;
+#[cfg(feature = "containers")]
 pub mod containers;
 pub mod control;
 mod error;
@@ -95,6 +97,9 @@ pub mod fuzzing {
     #[cfg(target_arch = "x86_64")]
     pub use crate::stacks::capture::fuzzing::*;
 }
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
 #[cfg_attr(not(tracking), path = "disabled/ledger/mod.rs")]
 mod ledger;
 #[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
@@ -117,21 +122,7 @@ mod stacks;
 mod trace;
 
 pub use alloc::TrackingAllocator;
-#[cfg(redirects)]
-#[doc(hidden)]
-pub use alloc::c_dlopen as __dlopen;
-#[cfg(feature = "c-malloc")]
-#[doc(hidden)]
-pub use alloc::c_malloc as __c_malloc;
-#[doc(no_inline)]
-pub use containers::{
-    AlignedBox, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,
-    TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque,
-};
-pub use error::{Error, Unmeasured};
-#[cfg(c_identity)]
-#[doc(hidden)]
-pub use ledger::recording::c_identity as __c_identity;
+pub use error::{Error, ErrorKind, Unmeasured, UnmeasuredKind};
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, Ledger,
     LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats, Worker,
@@ -141,21 +132,6 @@ pub use measure::{Budget, BudgetError, budget, measure};
 #[cfg(feature = "enable")]
 #[doc(no_inline)]
 pub use memledger_analysis as analysis;
-#[doc(hidden)]
-pub use memledger_format as __format;
-#[cfg(redirects)]
-#[doc(hidden)]
-pub mod __start {
-    pub use crate::platform::os::exec::*;
-    pub use crate::platform::os::main_function::start_main;
-}
-#[cfg(all(feature = "__preload", c_malloc))]
-#[doc(hidden)]
-pub use platform::os::next_signals::{
-    exit_after_report as __exit_after_report, shown as __signals,
-};
 #[cfg(feature = "tracing")]
 pub use scopes::ScopeLayer;
 pub use scopes::{AllocScope, Group, Name, ScopeContext, ScopeGuard, Scoped, Tag, spawn, tagged};
-#[doc(hidden)]
-pub use scopes::{NameOf, literal_name as __literal_name};

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use memledger::events::{channel, event, log};
-use memledger::{Ledger, ReportTo, Unmeasured, budget, measure};
+use memledger::{Ledger, ReportTo, UnmeasuredKind, budget, measure};
 use memledger_analysis::read::{self, Event, Visitor};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -44,7 +44,7 @@ fn main() {
         Ok("measure") => {
             let mut times = 0;
             let error = measure(|| times += 1).1.unwrap_err();
-            assert!(matches!(error, Unmeasured::NotGlobalAllocator), "{error}");
+            assert_eq!(error.kind(), UnmeasuredKind::NotGlobalAllocator, "{error}");
             assert!(
                 error.to_string().contains("is not this program's global allocator"),
                 "{error}"

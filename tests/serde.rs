@@ -1,6 +1,6 @@
 //! Tagged containers are written and read as the plain ones are.
 
-use memledger::{
+use memledger::containers::{
     TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
     TaggedVecDeque,
 };
@@ -20,9 +20,9 @@ fn there_and_back() {
     assert_eq!(to_value(&hashed).unwrap(), json!({"x": 1, "y": null}));
     let set: TaggedHashSet<u64> = from_str("[5,5,6]").unwrap();
     assert_eq!(set, std::collections::HashSet::from([5, 6]));
-    let ordered: memledger::TaggedBTreeSet<u64> = from_str("[6,5,6]").unwrap();
+    let ordered: memledger::containers::TaggedBTreeSet<u64> = from_str("[6,5,6]").unwrap();
     assert_eq!(to_string(&ordered).unwrap(), "[5,6]");
-    let heap: memledger::TaggedBinaryHeap<u8> = from_str("[2,9,4]").unwrap();
+    let heap: memledger::containers::TaggedBinaryHeap<u8> = from_str("[2,9,4]").unwrap();
     assert_eq!(heap.peek(), Some(&9));
     let slice = vec.into_boxed_slice();
     assert_eq!(to_string(&slice).unwrap(), "[1,2,3]");

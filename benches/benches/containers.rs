@@ -2,7 +2,8 @@
 //! recorded and drained. CPU time over bursts that fit the buffers.
 
 use criterion::{Criterion, Throughput, criterion_group};
-use memledger::{Ledger, Tag, TaggedHashMap, TaggedVec, TrackingAllocator, group, tag};
+use memledger::containers::{TaggedHashMap, TaggedVec};
+use memledger::{Ledger, Tag, TrackingAllocator, group, tag};
 use memledger_benches::bursts::{BURST, Lane, Team, compare};
 use memledger_benches::recording::{Mode, Recording};
 use memledger_benches::targets::{Figures, is_test};

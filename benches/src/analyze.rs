@@ -80,7 +80,7 @@ pub fn if_asked() {
     match analyze(Path::new(&path)) {
         Ok(account) => println!("{}", serde_json::to_string(&account).expect("plain data")),
         Err(error) => {
-            eprintln!("{}: {error}", path.display());
+            eprintln!("{}: {error:#}", path.display());
             std::process::exit(1);
         }
     }

@@ -38,7 +38,7 @@ static SET_ENVIRONMENT: extern "C" fn(c_int, Texts, Texts) = set_environment;
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __libc_start_main() {
-    naked_asm!("jmp {start}", start = sym memledger::__start::start_main)
+    naked_asm!("jmp {start}", start = sym memledger::__private::start::start_main)
 }
 
 /// glibc's other names of functions of `malloc`, which programs call, too.
@@ -51,7 +51,7 @@ macro_rules! other_names {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $other($($argument: $type),*) -> $result {
                 // SAFETY: the caller makes the promise of C's function.
-                unsafe { memledger::__c_malloc::other_names::$other($($argument),*) }
+                unsafe { memledger::__private::c_malloc::other_names::$other($($argument),*) }
             }
         )*
     };
@@ -63,13 +63,13 @@ memledger::__c_malloc_other_names! { other_names }
 /// itself has a watcher.)
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: i32) -> ! {
-    memledger::__exit_after_report(status)
+    memledger::__private::exit_after_report(status)
 }
 
 /// The same with another name.
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: i32) -> ! {
-    memledger::__exit_after_report(status)
+    memledger::__private::exit_after_report(status)
 }
 
 /// C11's function that makes threads. (`track_c_malloc!` defines the other one.)
@@ -84,7 +84,9 @@ unsafe extern "C" fn thrd_create(
     argument: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller makes the promise of C's function.
-    unsafe { memledger::__c_malloc::mmap::recorded::thrd_create(thread, function, argument) }
+    unsafe {
+        memledger::__private::c_malloc::mmap::recorded::thrd_create(thread, function, argument)
+    }
 }
 
 /// C's `sigaction`, which shows the default action where the kernel has the tracker's handler.
@@ -94,14 +96,14 @@ unsafe extern "C" fn thrd_create(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: i32, new: *const c_void, old: *mut c_void) -> i32 {
     // SAFETY: the caller makes the promise of C's function, here and below.
-    unsafe { memledger::__signals::sigaction(signal, new, old) }
+    unsafe { memledger::__private::signals::sigaction(signal, new, old) }
 }
 
 /// The same with another name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __sigaction(signal: i32, new: *const c_void, old: *mut c_void) -> i32 {
     // SAFETY: as above.
-    unsafe { memledger::__signals::sigaction(signal, new, old) }
+    unsafe { memledger::__private::signals::sigaction(signal, new, old) }
 }
 
 /// C's functions that take a handler and return the one before. Some are others with another name.
@@ -111,7 +113,7 @@ macro_rules! signals {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(signal: i32, handler: usize) -> usize {
                 // SAFETY: as above.
-                unsafe { memledger::__signals::$next(signal, handler) }
+                unsafe { memledger::__private::signals::$next(signal, handler) }
             }
         )*
     };
@@ -136,7 +138,7 @@ macro_rules! exec {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as above.
-                unsafe { memledger::__start::$name($($argument),*) }
+                unsafe { memledger::__private::start::$name($($argument),*) }
             }
         )*
     };
@@ -187,7 +189,7 @@ macro_rules! exec_list {
                     ".cfi_offset rip, -8",
                     "ret",
                     ".cfi_endproc",
-                    function = sym memledger::__start::$name,
+                    function = sym memledger::__private::start::$name,
                 )
             }
         )*
@@ -220,7 +222,7 @@ unsafe extern "C" fn dlopen() {
         "jnz {open}",
         "jmp rdx",
         ".cfi_endproc",
-        way = sym memledger::__dlopen::way,
-        open = sym memledger::__dlopen::open,
+        way = sym memledger::__private::dlopen::way,
+        open = sym memledger::__private::dlopen::open,
     )
 }

@@ -12,6 +12,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 /// What the function does, as C returns it in two registers.
 #[repr(C)]
+#[derive(Debug)]
 pub struct Way {
     next: Option<Dlopen>,
     /// The `ret` in the caller's object through which the call returns to [`open`]; 0 if it is jumped to.

@@ -108,7 +108,7 @@ macro_rules! __define_c_malloc {
             #[used]
             // The number puts it before the function that starts a recording.
             #[unsafe(link_section = ".init_array.00099")]
-            static BEGIN: extern "C" fn() = $crate::__c_malloc::begin;
+            static BEGIN: extern "C" fn() = $crate::__private::c_malloc::begin;
         };
     };
 }
@@ -140,9 +140,9 @@ macro_rules! __define_c_function {
                 "je {outer}@PLT",
                 $return_address_to_argument,
                 "jmp {nested}@PLT",
-                is_nested = sym $crate::__c_malloc::IS_NESTED,
-                outer = sym $crate::__c_malloc::outer::$name,
-                nested = sym $crate::__c_malloc::nested::$name,
+                is_nested = sym $crate::__private::c_malloc::IS_NESTED,
+                outer = sym $crate::__private::c_malloc::outer::$name,
+                nested = sym $crate::__private::c_malloc::nested::$name,
             )
         }
     };
@@ -156,7 +156,7 @@ macro_rules! __define_c_function {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller makes the promise of C's function.
-            unsafe { $crate::__c_malloc::outer::$name($($argument),*) }
+            unsafe { $crate::__private::c_malloc::outer::$name($($argument),*) }
         }
     };
 }

@@ -32,9 +32,9 @@ macro_rules! __define_c_mmap {
                         "cmp rax, [r11 + 8]",
                         "jb {next}@PLT",
                         "jmp {recorded}@PLT",
-                        allocator = sym $crate::__c_malloc::mmap::ALLOCATOR,
-                        next = sym $crate::__c_malloc::mmap::next::$name,
-                        recorded = sym $crate::__c_malloc::mmap::recorded::$name,
+                        allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
+                        next = sym $crate::__private::c_malloc::mmap::next::$name,
+                        recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
                     )
                 }
             )*

@@ -401,6 +401,7 @@ unsafe fn realloc_own<A: GlobalAlloc>(
 ///
 /// The program calls this, not the allocator. But the event concerns the block, so it is ordered
 /// relative to the block's allocation and free.
+#[cfg(feature = "containers")]
 pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     fn record(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
         if synchronize(slot, pointer, layout) {

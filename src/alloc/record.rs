@@ -211,6 +211,7 @@ impl Writer {
     }
 
     /// A block gets the tag of this thread (`UPDATE`).
+    #[cfg_attr(not(feature = "containers"), allow(dead_code))]
     pub(crate) fn update(&mut self, epoch: u64, address: usize) {
         self.free(UPDATE.wire(), epoch, address);
         self.no_stack_and(RUST);

@@ -13,7 +13,8 @@ use std::ops::Deref;
 /// A [`BinaryHeap`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedBinaryHeap, group, tag};
+/// use memledger::containers::TaggedBinaryHeap;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub SCHEDULER = "Scheduler"; }
 /// const WAITING: Tag = tag!(SCHEDULER, "waiting tasks");
@@ -35,7 +36,7 @@ use std::ops::Deref;
 /// It does not give out a `&mut BinaryHeap`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
-/// let mut tagged = memledger::TaggedBinaryHeap::new(memledger::tag!(GROUP, "name"));
+/// let mut tagged = memledger::containers::TaggedBinaryHeap::new(memledger::tag!(GROUP, "name"));
 /// std::collections::BinaryHeap::push(&mut *tagged, 1);
 /// ```
 pub struct TaggedBinaryHeap<T> {

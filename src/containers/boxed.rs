@@ -14,7 +14,8 @@ use std::task::{Context, Poll};
 /// A [`Box`] whose block carries a tag.
 ///
 /// ```
-/// use memledger::{Tag, TaggedBox, group, tag, tagged_box};
+/// use memledger::containers::TaggedBox;
+/// use memledger::{Tag, group, tag, tagged_box};
 ///
 /// group! { pub SOUND = "Sound"; }
 /// const SAMPLES: Tag = tag!(SOUND, "Voice::samples");
@@ -29,7 +30,7 @@ use std::task::{Context, Poll};
 ///
 /// Only the box's own block carries the tag; memory that the value allocated before it was boxed
 /// does not. A box that is created without a tag takes the tag of the thread's context, as
-/// [`TaggedVec`](crate::TaggedVec) does.
+/// [`TaggedVec`](crate::containers::TaggedVec) does.
 ///
 /// # Cost
 /// 8 bytes more than a `Box`; none without feature `enable`.
@@ -40,7 +41,7 @@ use std::task::{Context, Poll};
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
 /// let tag = memledger::tag!(GROUP, "name");
-/// let tagged: memledger::TaggedBox<dyn Send> = memledger::TaggedBox::new(tag, 1);
+/// let tagged: memledger::containers::TaggedBox<dyn Send> = memledger::containers::TaggedBox::new(tag, 1);
 /// ```
 pub struct TaggedBox<T: ?Sized> {
     pub(super) plain: Box<T>,
@@ -53,7 +54,8 @@ pub struct TaggedBox<T: ?Sized> {
 /// ```
 /// # memledger::group! { GROUP = "Group"; }
 /// # const TAG: memledger::Tag = memledger::tag!(GROUP, "name");
-/// use memledger::{TaggedBox, tagged_box};
+/// use memledger::containers::TaggedBox;
+/// use memledger::tagged_box;
 ///
 /// let shown: TaggedBox<dyn std::fmt::Display> = tagged_box!(TAG, 7);
 /// assert_eq!(shown.to_string(), "7");
@@ -63,14 +65,15 @@ pub struct TaggedBox<T: ?Sized> {
 #[macro_export]
 macro_rules! tagged_box {
     ($tag:expr, $value:expr $(,)?) => {{
-        let (plain, tag) = $crate::TaggedBox::into_parts($crate::TaggedBox::new($tag, $value));
+        let (plain, tag) = $crate::containers::TaggedBox::into_parts(
+            $crate::containers::TaggedBox::new($tag, $value),
+        );
         // Here the compiler converts the `Box` to the expected type.
-        $crate::TaggedBox::from_parts(plain, tag)
+        $crate::containers::TaggedBox::from_parts(plain, tag)
     }};
 }
 
 /// The tag of a box while [`tagged_box!`] converts the box.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct BoxTag(OwnTag);
 

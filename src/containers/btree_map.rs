@@ -15,7 +15,8 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// A [`BTreeMap`] whose nodes all carry a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedBTreeMap, group, tag};
+/// use memledger::containers::TaggedBTreeMap;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub PRICES = "Prices"; }
 /// const BOOK: Tag = tag!(PRICES, "Book::orders");
@@ -27,7 +28,7 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// ```
 ///
 /// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. A map that is
-/// created without a tag takes the tag of the thread's context, as [`TaggedVec`](crate::TaggedVec)
+/// created without a tag takes the tag of the thread's context, as [`TaggedVec`](crate::containers::TaggedVec)
 /// does.
 ///
 /// # Cost
@@ -39,7 +40,7 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// It does not give out a `&mut BTreeMap`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
-/// let mut tagged = memledger::TaggedBTreeMap::new(memledger::tag!(GROUP, "name"));
+/// let mut tagged = memledger::containers::TaggedBTreeMap::new(memledger::tag!(GROUP, "name"));
 /// std::collections::BTreeMap::insert(&mut *tagged, 1, 1);
 /// ```
 pub struct TaggedBTreeMap<K, V> {

@@ -14,7 +14,8 @@ use std::ops::RangeBounds;
 /// A [`BTreeSet`] whose nodes all carry a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedBTreeSet, group, tag};
+/// use memledger::containers::TaggedBTreeSet;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub PARSER = "Parser"; }
 /// const NAMES: Tag = tag!(PARSER, "names");
@@ -25,7 +26,7 @@ use std::ops::RangeBounds;
 /// ```
 ///
 /// It has the methods of [`BTreeSet`]. A set that is created without a tag takes the tag of the
-/// thread's context, as [`TaggedVec`](crate::TaggedVec) does. It is a [`TaggedBTreeMap`] of keys
+/// thread's context, as [`TaggedVec`](crate::containers::TaggedVec) does. It is a [`TaggedBTreeMap`] of keys
 /// alone, and has the same costs.
 pub struct TaggedBTreeSet<T> {
     map: TaggedBTreeMap<T, ()>,

@@ -12,7 +12,8 @@ use std::ops::{Deref, IndexMut, RangeBounds};
 /// A [`VecDeque`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedVecDeque, group, tag};
+/// use memledger::containers::TaggedVecDeque;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub NETWORK = "Network"; }
 /// const OUTGOING: Tag = tag!(NETWORK, "Connection::outgoing");
@@ -33,7 +34,7 @@ use std::ops::{Deref, IndexMut, RangeBounds};
 /// It does not give out a `&mut VecDeque`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
-/// let mut tagged = memledger::TaggedVecDeque::new(memledger::tag!(GROUP, "name"));
+/// let mut tagged = memledger::containers::TaggedVecDeque::new(memledger::tag!(GROUP, "name"));
 /// std::collections::VecDeque::push_back(&mut *tagged, 1);
 /// ```
 pub struct TaggedVecDeque<T> {

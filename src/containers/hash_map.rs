@@ -19,7 +19,8 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 /// A [`HashMap`] whose table carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedHashMap, TaggedVec, group, tag};
+/// use memledger::containers::{TaggedHashMap, TaggedVec};
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub WORLD = "World"; }
 /// const PLACES: Tag = tag!(WORLD, "places");
@@ -34,7 +35,7 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 ///
 /// It has the methods of [`HashMap`]. Memory that keys and values hold themselves does not get the
 /// tag. A map that is created without a tag takes the tag of the thread's context, as
-/// [`TaggedVec`](crate::TaggedVec) does.
+/// [`TaggedVec`](crate::containers::TaggedVec) does.
 ///
 /// # Cost
 /// 24 bytes more than a `HashMap`; none without feature `enable`. A growth costs about 10 ns more.
@@ -47,7 +48,8 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 /// It is `Send` or `Sync` only if its contents are:
 /// ```compile_fail,E0277
 /// # memledger::group! { GROUP = "Group"; }
-/// use memledger::{TaggedHashMap, tag};
+/// use memledger::containers::TaggedHashMap;
+/// use memledger::tag;
 /// let tagged = TaggedHashMap::<u8, std::rc::Rc<u8>>::new(tag!(GROUP, "name"));
 /// std::thread::spawn(move || drop(tagged));
 /// ```

@@ -17,7 +17,8 @@ type Plain<T, S> = hashbrown::HashSet<T, S, TagAllocator>;
 /// A [`HashSet`] whose table carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedHashSet, group, tag};
+/// use memledger::containers::TaggedHashSet;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub PARSER = "Parser"; }
 /// const SEEN: Tag = tag!(PARSER, "names seen");
@@ -28,7 +29,7 @@ type Plain<T, S> = hashbrown::HashSet<T, S, TagAllocator>;
 /// ```
 ///
 /// It has the methods of [`HashSet`]. A set that is created without a tag takes the tag of the
-/// thread's context, as [`TaggedVec`](crate::TaggedVec) does.
+/// thread's context, as [`TaggedVec`](crate::containers::TaggedVec) does.
 ///
 /// # Cost
 /// 24 bytes more than a `HashSet`; none without feature `enable`. A growth costs about 10 ns more.

@@ -46,8 +46,6 @@ mod vec;
 
 pub use aligned::AlignedBox;
 pub use binary_heap::TaggedBinaryHeap;
-#[doc(hidden)]
-pub use boxed::BoxTag;
 pub use boxed::TaggedBox;
 pub use btree_map::TaggedBTreeMap;
 pub use btree_set::TaggedBTreeSet;

@@ -2,7 +2,8 @@
 
 use super::block::Block;
 use crate::alloc::hook;
-use crate::scopes::{Name, Tag, current, tree};
+use crate::scopes::current::containers;
+use crate::scopes::{Name, Tag, tree};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -20,21 +21,21 @@ impl OwnTag {
     /// lookup in this thread's cache of nodes if the tag is cached.
     #[inline]
     pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
-        let name = tag.own_name().map_or_else(own_type_name::<C>, Name::as_str);
-        Self { node: current::tag_node(tag.group().node(), name) }
+        let name = tag.name.map_or_else(own_type_name::<C>, Name::as_str);
+        Self { node: containers::tag_node(tag.group().node(), name) }
     }
 
     /// The tag of this thread's context, which a container takes if it is given no other.
     #[inline]
     pub(super) fn of_thread() -> Self {
-        Self { node: current::tag() }
+        Self { node: containers::tag() }
     }
 
     /// Runs `body`, which allocates for the container, under this tag. `body` must not run the
     /// program's code, whose allocations would get the tag too.
     #[inline]
     pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
-        if self.node == tree::NONE { body() } else { current::run_with_tag(self.node, body) }
+        if self.node == tree::NONE { body() } else { containers::run_with_tag(self.node, body) }
     }
 
     /// Replaces the tag. Returns whether blocks must be [claimed](Self::claim): the new tag differs
@@ -52,7 +53,7 @@ impl OwnTag {
         if let Some((start, layout)) = block
             && self.node != tree::NONE
         {
-            current::run_with_tag(self.node, || hook::retag(start.cast_mut(), layout));
+            containers::run_with_tag(self.node, || hook::retag(start.cast_mut(), layout));
         }
     }
 
@@ -62,7 +63,7 @@ impl OwnTag {
     pub(super) fn release(self, block: Option<Block>) {
         if let Some((start, layout)) = block
             && self.node != tree::NONE
-            && self.node != current::tag()
+            && self.node != containers::tag()
         {
             hook::retag(start.cast_mut(), layout);
         }

@@ -29,7 +29,7 @@ impl Tag {
 
     /// As [`Vec::with_capacity`]. The block keeps the tag when the vector grows, in place or not. A
     /// vector without capacity has no block to carry the tag: use a
-    /// [`TaggedVec`](crate::TaggedVec).
+    /// [`TaggedVec`](crate::containers::TaggedVec).
     ///
     /// # Panics
     /// As [`Vec::with_capacity`].

@@ -19,7 +19,8 @@ use std::string::Drain;
 /// A [`String`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedString, group, tag};
+/// use memledger::containers::TaggedString;
+/// use memledger::{Tag, group, tag};
 /// use std::fmt::Write;
 ///
 /// group! { pub TEXT = "Text"; }
@@ -40,7 +41,7 @@ use std::string::Drain;
 /// It does not give out a `&mut String`, through which it would grow without its tag:
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
-/// let mut tagged = memledger::TaggedString::new(memledger::tag!(GROUP, "name"));
+/// let mut tagged = memledger::containers::TaggedString::new(memledger::tag!(GROUP, "name"));
 /// let plain: &mut String = &mut tagged;
 /// ```
 pub struct TaggedString {

@@ -15,7 +15,8 @@ use std::vec;
 /// A [`Vec`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
-/// use memledger::{Tag, TaggedVec, group, tag};
+/// use memledger::containers::TaggedVec;
+/// use memledger::{Tag, group, tag};
 ///
 /// group! { pub RENDERING = "Rendering"; }
 /// const VERTICES: Tag = tag!(RENDERING, "Mesh::vertices");
@@ -45,13 +46,13 @@ use std::vec;
 /// It does not give out a `&mut Vec`, through which it would grow without its tag:
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
-/// let mut tagged = memledger::TaggedVec::new(memledger::tag!(GROUP, "name"));
+/// let mut tagged = memledger::containers::TaggedVec::new(memledger::tag!(GROUP, "name"));
 /// let plain: &mut Vec<u8> = &mut tagged;
 /// ```
 /// [`into_vec`](Self::into_vec) and [`from_vec`](Self::from_vec) convert it to a plain vector and
 /// back, without copying the elements. `new` requires a tag:
 /// ```compile_fail,E0061
-/// let tagged = memledger::TaggedVec::<u8>::new();
+/// let tagged = memledger::containers::TaggedVec::<u8>::new();
 /// ```
 pub struct TaggedVec<T> {
     pub(super) plain: Vec<T>,

@@ -38,7 +38,7 @@ impl Client {
     /// is 1985. Waits at most 2 s for each address of the host.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if `address` is not an address, or no control server listens there.
+    /// `ErrorKind::Unreachable` if `address` is not an address, or no control server listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         let addresses = resolve(address)
             .map_err(|error| unreachable(format!("{address} is no address"), error))?;
@@ -52,7 +52,7 @@ impl Client {
     /// to make it, and 30 s to receive it. The program then ends the connection.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::NoAnswer`] also if the profile is not whole.
+    /// As [`send`](Self::send); `ErrorKind::NoAnswer` also if the profile is not whole.
     pub fn profile(&mut self) -> Result<Vec<u8>, Error> {
         self.document(PROFILE_TIMEOUT, &Command::Profile, "profile_bytes ", "profile")
     }
@@ -62,7 +62,7 @@ impl Client {
     /// it, and as long to receive it. The program then ends the connection.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::NoAnswer`] also if the document is not whole.
+    /// As [`send`](Self::send); `ErrorKind::NoAnswer` also if the document is not whole.
     pub fn figures(&mut self, stacks: bool) -> Result<Vec<u8>, Error> {
         self.document(ANSWER_TIMEOUT, &Command::Figures { stacks }, "figures_bytes ", "figures")
     }
@@ -76,8 +76,12 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         let lines = self.send_within(timeout, command)?;
         let bytes = lines.iter().find_map(|line| line.strip_prefix(key)?.parse().ok());
-        let no_answer =
-            |why: String| Error::NoAnswer(format!("{} does not answer: {why}", self.address));
+        let no_answer = |why: String| {
+            Error::new(
+                crate::error::ErrorKind::NoAnswer,
+                format!("{} does not answer: {why}", self.address),
+            )
+        };
         let bytes: u64 = bytes.ok_or_else(|| no_answer(format!("it sends no {what}")))?;
         self.stream.get_mut().restart(ANSWER_TIMEOUT);
         let mut document = Vec::new();
@@ -96,7 +100,7 @@ impl Client {
     /// the answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the program's reason; [`Error::NoAnswer`] if there is no valid
+    /// `ErrorKind::Refused` with the program's reason; `ErrorKind::NoAnswer` if there is no valid
     /// answer in time. After an invalid answer, or after a line that is not a command, the
     /// connection can no longer be used.
     pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
@@ -111,7 +115,10 @@ impl Client {
                 }
                 _ => error.to_string(),
             };
-            Error::NoAnswer(format!("{address} does not answer: {what}"))
+            Error::new(
+                crate::error::ErrorKind::NoAnswer,
+                format!("{address} does not answer: {what}"),
+            )
         };
         // NOTE: sending fails if the program has refused the client and closed the connection. The
         // program's reason may still be readable, so the answer is read before the failure of
@@ -133,13 +140,19 @@ impl Client {
             let Some(text) = text.strip_suffix('\n') else {
                 let what =
                     if left == 0 { "its answer has no end" } else { "it closed the connection" };
-                return Err(Error::NoAnswer(format!("{} does not answer: {what}", self.address)));
+                return Err(Error::new(
+                    crate::error::ErrorKind::NoAnswer,
+                    format!("{} does not answer: {what}", self.address),
+                ));
             };
             if text == "ok" {
                 return Ok(lines);
             }
             if let Some(reason) = text.strip_prefix("refused: ") {
-                return Err(Error::Refused(format!("{} refuses: {reason}", self.address)));
+                return Err(Error::new(
+                    crate::error::ErrorKind::Refused,
+                    format!("{} refuses: {reason}", self.address),
+                ));
             }
             lines.push(text.to_owned());
         }
@@ -147,7 +160,7 @@ impl Client {
 }
 
 fn unreachable(what: String, source: io::Error) -> Error {
-    Error::Unreachable { what, source }
+    Error::from_io(crate::error::ErrorKind::Unreachable, what, source)
 }
 
 fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {

@@ -96,8 +96,8 @@ fn arguments(text: &str) -> Vec<u8> {
 #[macro_export]
 macro_rules! bookmark {
     ($($text:tt)+) => {{
-        static SITE: $crate::events::BookmarkSite =
-            $crate::events::BookmarkSite::new(::core::file!(), ::core::line!());
+        static SITE: $crate::__private::BookmarkSite =
+            $crate::__private::BookmarkSite::new(::core::file!(), ::core::line!());
         SITE.set(::core::format_args!($($text)+));
     }};
 }

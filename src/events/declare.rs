@@ -130,7 +130,7 @@ macro_rules! __events_event {
             $(
                 $(#[$field_attribute])*
                 $field: <$crate::__kind!($kind $(< $($parameter)::+ >)?)
-                    as $crate::events::Kind>::Value<'event>,
+                    as $crate::__private::Kind>::Value<'event>,
             )*
             __event: ::core::marker::PhantomData<&'event ()>,
         }
@@ -143,7 +143,7 @@ macro_rules! __events_event {
         $($crate::__check_kind! { $kind $kind })*
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
-        impl<'event> $crate::events::Loggable for $name<'event> {
+        impl<'event> $crate::__private::Loggable for $name<'event> {
             type Static = $name<'static>;
             const FLAGS: u8 = 0 $($(| $crate::__flag!($flag))*)?;
 
@@ -151,7 +151,7 @@ macro_rules! __events_event {
             fn empty() -> Self {
                 Self {
                     $(
-                        $field: $crate::events::empty::<
+                        $field: $crate::__private::empty::<
                             $crate::__kind!($kind $(< $($parameter)::+ >)?)
                         >(),
                     )*
@@ -160,14 +160,14 @@ macro_rules! __events_event {
             }
         }
 
-        const _: () = $crate::events::check_event(
+        const _: () = $crate::__private::check_event(
             $logger,
             $event,
-            <$name<'static> as $crate::events::Loggable>::FLAGS,
+            <$name<'static> as $crate::__private::Loggable>::FLAGS,
             &[$((
                 ::core::stringify!($field),
-                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::events::Kind>::TYPE,
-                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::events::Kind>
+                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::__private::Kind>::TYPE,
+                <$crate::__kind!($kind $(< $($parameter)::+ >)?) as $crate::__private::Kind>
                     ::IS_DEFINITION_ID,
             )),*],
         );
@@ -182,10 +182,10 @@ macro_rules! __events_event {
 #[macro_export]
 macro_rules! __flag {
     (NoSync) => {
-        $crate::__format::schema::NO_SYNC
+        $crate::__private::format::schema::NO_SYNC
     };
     (Important) => {
-        $crate::__format::schema::IMPORTANT
+        $crate::__private::format::schema::IMPORTANT
     };
     ($unknown:ident) => {
         ::core::compile_error!(::core::concat!(
@@ -218,7 +218,7 @@ macro_rules! __kind {
 #[macro_export]
 macro_rules! __check_kind {
     (@ $kind:tt) => {
-        const _: () = $crate::events::check_kind::<$kind>();
+        const _: () = $crate::__private::check_kind::<$kind>();
     };
     ([ $first:tt ] [ $second:tt ]) => {
         $crate::__check_kind! { $first $second }
@@ -274,7 +274,7 @@ macro_rules! __setter {
         #[inline(always)]
         $visibility fn $field(
             mut self,
-            value: <$crate::__kind!($($kind)+) as $crate::events::Kind>::Value<$event>,
+            value: <$crate::__kind!($($kind)+) as $crate::__private::Kind>::Value<$event>,
         ) -> Self {
             self.$field = value;
             self
@@ -287,7 +287,7 @@ macro_rules! __setter {
 #[macro_export]
 macro_rules! __definition {
     ($name:ident DefinitionId < $id:ident >) => {
-        impl $crate::events::Definition for $name<'_> {
+        impl $crate::__private::Definition for $name<'_> {
             type Id = $id;
         }
         $crate::__wire_definition! { $name }

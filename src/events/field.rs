@@ -107,7 +107,7 @@ use sealed::Sealed;
 /// struct Strange;
 /// impl memledger::events::Kind for Strange {
 ///     type Value<'a> = u64;
-///     const TYPE: memledger::__format::schema::FieldType = memledger::__format::schema::FieldType::U64;
+///     const TYPE: memledger::__private::format::schema::FieldType = memledger::__private::format::schema::FieldType::U64;
 ///     fn empty<'a>() -> u64 { 0 }
 /// }
 /// ```
@@ -201,7 +201,6 @@ impl<E: Definition> Kind for Reference<E> {
 }
 
 /// Integers that can identify events.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot identify events",
     note = "write `u8`, `u16`, `u32` or `u64`"

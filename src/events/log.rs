@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 /// A log site, which is a static. Its type names the type of its events, so a log site does not
 /// compile in a function that is generic over that type, whose instances would all share the
 /// static.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct LogSite<E> {
     logged: Logged,
@@ -37,7 +36,6 @@ impl<E: WireEvent> LogSite<E> {
 }
 
 /// Whether log sites write events.
-#[doc(hidden)]
 pub const IS_WRITTEN: bool = true;
 
 #[derive(Debug)]

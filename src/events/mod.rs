@@ -17,38 +17,22 @@
 
 pub(crate) mod bookmark;
 pub(crate) mod channel;
-mod declare;
-mod field;
+pub(crate) mod declare;
+pub(crate) mod field;
 pub(crate) mod important;
-mod log;
-mod site;
-mod wire;
+pub(crate) mod log;
+pub(crate) mod site;
+pub(crate) mod wire;
 mod write;
 
-#[doc(hidden)]
-pub use crate::trace::write::declared;
 #[doc(inline)]
 pub use crate::{
     __events_channel as channel, __events_channel_presets as channel_presets,
     __events_event as event, __events_log as log, __events_log_scope as log_scope,
 };
-#[doc(hidden)]
-pub use bookmark::BookmarkSite;
 pub use channel::Channel;
-#[doc(hidden)]
-pub use channel::ChannelPreset;
-#[doc(hidden)]
-pub use declare::{Loggable, check_event, check_kind, check_scope, empty};
 pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
-#[doc(hidden)]
-pub use field::{Definition, Kind};
-#[doc(hidden)]
-pub use log::{IS_WRITTEN, LogSite};
 pub use site::LogScope;
-#[doc(hidden)]
-pub use site::are_enabled;
-#[doc(hidden)]
-pub use wire::{Plain, WireDefinition, WireEvent, WireKind, field};
 
 use crate::events::channel::ChannelAnnouncer;
 use crate::trace::worker::{EventProvider, Importants};

@@ -93,7 +93,7 @@ impl Drop for LogScope {
 #[macro_export]
 macro_rules! __events_log {
     ($($channel:path)|+, $($event:ident)::+ { $($fields:tt)* } $(,)?) => {
-        if $crate::events::IS_WRITTEN && $crate::events::are_enabled([$(&$channel),+]) {
+        if $crate::__private::IS_WRITTEN && $crate::__private::are_enabled([$(&$channel),+]) {
             $crate::__log_site! { $($channel)|+, $($event)::+ { $($fields)* } }
             __MEMLEDGER_LOG_SITE.log($crate::__event!($($event)::+ { $($fields)* }));
         }
@@ -107,8 +107,8 @@ macro_rules! __log_site {
     ($($channel:path)|+, $($event:ident)::+ { $($field:ident $(: $value:expr)?),* $(,)? }) => {
         #[allow(dead_code, non_snake_case)]
         struct __MemledgerFields { $($field: ()),* }
-        static __MEMLEDGER_LOG_SITE: $crate::events::LogSite<$($event)::+<'static>> =
-            $crate::events::LogSite::new(&[$($channel.id()),+]);
+        static __MEMLEDGER_LOG_SITE: $crate::__private::LogSite<$($event)::+<'static>> =
+            $crate::__private::LogSite::new(&[$($channel.id()),+]);
     };
 }
 
@@ -143,11 +143,11 @@ macro_rules! __log_scope {
         $body
     }};
     ($timed:literal, $($channel:path)|+, $($event:ident)::+ { $($fields:tt)* } $(,)?) => {
-        const _: () = $crate::events::check_scope(
-            <$($event)::+<'static> as $crate::events::Loggable>::FLAGS,
+        const _: () = $crate::__private::check_scope(
+            <$($event)::+<'static> as $crate::__private::Loggable>::FLAGS,
         );
-        let _memledger_log_scope = if $crate::events::IS_WRITTEN
-            && $crate::events::are_enabled([$(&$channel),+])
+        let _memledger_log_scope = if $crate::__private::IS_WRITTEN
+            && $crate::__private::are_enabled([$(&$channel),+])
         {
             $crate::__log_site! { $($channel)|+, $($event)::+ { $($fields)* } }
             __MEMLEDGER_LOG_SITE.enter($crate::__event!($($event)::+ { $($fields)* }), $timed)
@@ -161,7 +161,7 @@ macro_rules! __log_scope {
 #[macro_export]
 macro_rules! __event {
     ($($event:ident)::+ { $($field:ident $(: $value:expr)?),* $(,)? }) => {
-        <$($event)::+<'_> as $crate::events::Loggable>::empty()
+        <$($event)::+<'_> as $crate::__private::Loggable>::empty()
             $(.$field($crate::__value!($field $($value)?)))*
     };
 }

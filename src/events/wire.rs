@@ -14,12 +14,11 @@ use memledger_format::arrays::Aux;
 /// # Safety
 /// Every byte is initialised: there is no padding.
 #[expect(unsafe_code, reason = "says that a type has no padding")]
-#[doc(hidden)]
 pub unsafe trait Plain: 'static {}
 
 #[expect(unsafe_code, reason = "says that types have no padding")]
 mod plain {
-    use super::Plain;
+    use crate::events::wire::Plain;
 
     // SAFETY: it has no bytes.
     unsafe impl Plain for () {}
@@ -56,7 +55,6 @@ pub trait WireKind: Kind {
 }
 
 /// The field `name` of kind `K`.
-#[doc(hidden)]
 pub const fn field<K: WireKind + ?Sized>(name: &'static str) -> DeclaredField {
     DeclaredField { name, field_type: K::TYPE, family: K::FAMILY }
 }
@@ -190,11 +188,11 @@ pub unsafe trait WireEvent: Loggable {
 #[macro_export]
 macro_rules! __wire_definition {
     ($name:ident) => {
-        impl $crate::events::WireDefinition for $name<'_> {
-            fn definition() -> &'static $crate::events::declared::Logged {
-                static LOGGED: $crate::events::declared::Logged =
-                    $crate::events::declared::Logged::new(
-                        <$name<'static> as $crate::events::WireEvent>::declared,
+        impl $crate::__private::WireDefinition for $name<'_> {
+            fn definition() -> &'static $crate::__private::declared::Logged {
+                static LOGGED: $crate::__private::declared::Logged =
+                    $crate::__private::declared::Logged::new(
+                        <$name<'static> as $crate::__private::WireEvent>::declared,
                         &[],
                     );
                 &LOGGED
@@ -214,27 +212,27 @@ macro_rules! __wire_event {
         #[allow(non_snake_case, dead_code)]
         #[repr(C, packed)]
         pub struct __Fixed {
-            $($field: <$crate::__kind!($($kind)+) as $crate::events::WireKind>::Fixed,)*
+            $($field: <$crate::__kind!($($kind)+) as $crate::__private::WireKind>::Fixed,)*
         }
         // SAFETY: it is packed, and no field has padding.
-        unsafe impl $crate::events::Plain for __Fixed {}
+        unsafe impl $crate::__private::Plain for __Fixed {}
 
         // SAFETY: the declaration and the bytes are made from the same list of fields, and each
         // field has a kind of known size.
-        unsafe impl<'event> $crate::events::WireEvent for $name<'event> {
+        unsafe impl<'event> $crate::__private::WireEvent for $name<'event> {
             type Fixed = __Fixed;
             const HAS_AUX: bool = false $(
-                || <$crate::__kind!($($kind)+) as $crate::events::Kind>::TYPE.is_array()
+                || <$crate::__kind!($($kind)+) as $crate::__private::Kind>::TYPE.is_array()
             )*;
 
-            fn declared() -> &'static $crate::events::declared::Declared {
-                static DECLARED: $crate::events::declared::Declared =
-                    $crate::events::declared::Declared::new(
+            fn declared() -> &'static $crate::__private::declared::Declared {
+                static DECLARED: $crate::__private::declared::Declared =
+                    $crate::__private::declared::Declared::new(
                         $logger,
                         $event,
-                        <$name<'static> as $crate::events::Loggable>::FLAGS,
+                        <$name<'static> as $crate::__private::Loggable>::FLAGS,
                         &[$(
-                            $crate::events::field::<$crate::__kind!($($kind)+)>(
+                            $crate::__private::field::<$crate::__kind!($($kind)+)>(
                                 ::core::stringify!($field),
                             )
                         ),*],
@@ -245,7 +243,7 @@ macro_rules! __wire_event {
             #[inline(always)]
             fn fixed(&self) -> Self::Fixed {
                 __Fixed {
-                    $($field: <$crate::__kind!($($kind)+) as $crate::events::WireKind>::fixed(
+                    $($field: <$crate::__kind!($($kind)+) as $crate::__private::WireKind>::fixed(
                         self.$field,
                     ),)*
                 }
@@ -254,10 +252,10 @@ macro_rules! __wire_event {
             #[inline]
             fn with_aux<R>(
                 &self,
-                body: impl ::core::ops::FnOnce(&[$crate::__format::arrays::Aux<'_>]) -> R,
+                body: impl ::core::ops::FnOnce(&[$crate::__private::format::arrays::Aux<'_>]) -> R,
             ) -> R {
                 body(&[$(
-                    <$crate::__kind!($($kind)+) as $crate::events::WireKind>::aux(self.$field)
+                    <$crate::__kind!($($kind)+) as $crate::__private::WireKind>::aux(self.$field)
                 ),*])
             }
         }

@@ -4,7 +4,7 @@ use super::config::{Config, Limit, OnFull, Secret, Stacks, Watch, Worker};
 use super::destinations::Target;
 use super::operations::{self, Address, ListenAddress};
 use super::{Destination, Ledger, ReportTo};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::events::channel;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -133,7 +133,10 @@ impl LedgerBuilder {
     pub fn black_box_at(self, limit: Limit) -> Self {
         let checked = match limit {
             Limit::Percent(percent) if !(1..=100).contains(&percent) => {
-                Err(Error::InvalidLimit(percent))
+                let sentence = format!(
+                    "the black box cannot be at {percent} % of the limit of the control group: 1 to 100 are allowed"
+                );
+                Err(Error::new(ErrorKind::InvalidSetting, sentence))
             }
             _ => Ok(limit),
         };
@@ -329,14 +332,11 @@ impl LedgerBuilder {
     /// they concern the recording from its start.
     ///
     /// # Errors
-    /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot
-    /// be created; [`Error::InvalidChannels`], [`Error::InvalidAddress`],
-    /// [`Error::InvalidFileMode`], [`Error::InvalidLimit`], [`Error::InvalidToken`], [`Error::TokenRequired`] and
-    /// [`Error::UnknownReportFormat`] for settings that are not allowed; [`Error::InvalidStacks`]
-    /// and [`Error::StacksUnsupported`]; [`Error::Listen`] and [`Error::ThreadNotStarted`] if the
-    /// system refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux;
-    /// [`Error::ForkedChild`] in the child of a `fork`; [`Error::ThreadInAllocator`] and
-    /// [`Error::WorkerStuck`] after 5 s.
+    /// [`ErrorKind::AlreadyStarted`], [`ErrorKind::MeasurementRunning`]; [`ErrorKind::File`] if a file cannot
+    /// be created; [`ErrorKind::InvalidSetting`], [`ErrorKind::InvalidChannels`], [`ErrorKind::TokenRequired`] and
+    /// [`ErrorKind::StacksUnsupported`] for settings that are not allowed; [`ErrorKind::Listen`] and
+    /// [`ErrorKind::ThreadNotStarted`] if the system refuses; [`ErrorKind::UnsupportedPlatform`] elsewhere than on
+    /// 64-bit Linux; [`ErrorKind::ForkedChild`] in the child of a `fork`; [`ErrorKind::TimedOut`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         match self.refused {
             Some(error) => Err(error),

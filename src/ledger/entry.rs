@@ -1,7 +1,7 @@
 //! How a call of the program enters the tracker's code: on which thread it runs, and which memory
 //! is the program's and which is the tracker's.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::platform::os;
 use crate::trace::write::{ReentrancyGuard, reserve, state, untracked};
 use std::ffi::c_void;
@@ -83,7 +83,12 @@ pub(crate) fn clone_for_caller<T>(result: Result<T, Error>) -> Result<T, Error> 
 /// worker, and a thread that does not exist in it may hold a lock.
 ///
 /// # Errors
-/// [`Error::ForkedChild`].
+/// [`ErrorKind::ForkedChild`].
 pub(crate) fn refuse_forked() -> Result<(), Error> {
-    if state::is_forked() { Err(Error::ForkedChild) } else { Ok(()) }
+    if !state::is_forked() {
+        return Ok(());
+    }
+    let sentence =
+        "this process was forked from one that was being tracked, so it cannot be tracked itself";
+    Err(Error::new(ErrorKind::ForkedChild, sentence))
 }

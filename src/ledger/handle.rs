@@ -133,9 +133,9 @@ impl Ledger {
     /// the blocks that are live then.
     ///
     /// # Errors
-    /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
-    /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
-    /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`]; [`Error::InvalidSession`] for track events
+    /// `ErrorKind::File` if the file cannot be created; `ErrorKind::InvalidSetting`;
+    /// `ErrorKind::NotRecording`; `ErrorKind::ForkedChild`; `ErrorKind::TimedOut` for 5 s;
+    /// `ErrorKind::OutOfMemory` for the copy; `ErrorKind::ThreadNotStarted`; `ErrorKind::InvalidSession` for track events
     /// whose configuration is too large, while 16 others run, or with memory that this process does not analyze.
     pub fn trace_to(
         &self,
@@ -242,9 +242,9 @@ impl Ledger {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotAnalyzed`] if nothing is being recorded, or the events are not analyzed in the
-    /// process: see [`snapshot`](Self::snapshot); [`Error::ForkedChild`]; [`Error::OutOfMemory`];
-    /// [`Error::ProfileUnderWay`] for 5 s.
+    /// `ErrorKind::NotAnalyzed` if nothing is being recorded, or the events are not analyzed in the
+    /// process: see [`snapshot`](Self::snapshot); `ErrorKind::ForkedChild`; `ErrorKind::OutOfMemory`;
+    /// `ErrorKind::TimedOut` for 5 s.
     #[cfg(feature = "pprof")]
     pub fn pprof(&self) -> Result<Vec<u8>, Error> {
         operations::profile()

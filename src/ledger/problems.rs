@@ -4,7 +4,7 @@
 
 use super::entry::for_caller;
 use super::problem::{Problem, ProblemKind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
@@ -44,28 +44,21 @@ fn has_told_command(sentence: &str) -> bool {
 
 /// Reports an error. Only with the guard set.
 pub(super) fn report(error: Error) {
-    add(kind_of(&error), error.to_string());
+    add(kind_of(error.kind()), format!("{error:#}"));
 }
 
-/// What an error is about.
-fn kind_of(error: &Error) -> ProblemKind {
-    match error {
-        Error::File { .. } | Error::Destination { .. } | Error::Listen { .. } => {
-            ProblemKind::Output
-        }
-        Error::InvalidAddress(_)
-        | Error::InvalidChannels(_)
-        | Error::InvalidFileMode(_)
-        | Error::InvalidLimit(_)
-        | Error::InvalidSession(_)
-        | Error::InvalidStacks(_)
-        | Error::InvalidToken(_)
-        | Error::ReadOnlyChannel(_)
-        | Error::StacksUnsupported
-        | Error::TokenRequired(_)
-        | Error::UnknownChannel(_)
-        | Error::UnknownReportFormat(_)
-        | Error::AlreadyStarted => ProblemKind::Setting,
+/// What an error of this kind is about.
+fn kind_of(kind: ErrorKind) -> ProblemKind {
+    match kind {
+        ErrorKind::File | ErrorKind::Destination | ErrorKind::Listen => ProblemKind::Output,
+        ErrorKind::InvalidSetting
+        | ErrorKind::InvalidChannels
+        | ErrorKind::InvalidSession
+        | ErrorKind::UnknownChannel
+        | ErrorKind::ReadOnlyChannel
+        | ErrorKind::StacksUnsupported
+        | ErrorKind::TokenRequired
+        | ErrorKind::AlreadyStarted => ProblemKind::Setting,
         _ => ProblemKind::Tracker,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::session::{MeasureSession, Outcome, Text};
 use super::{Budget, BudgetError};
-use crate::error::Unmeasured;
+use crate::error::{UnmeasuredKind, unmeasured};
 use crate::ledger::Figures;
 use crate::ledger::reports::symbols::find_functions;
 use memledger_analysis::Report;
@@ -20,7 +20,11 @@ impl MeasureSession {
             self.end(|found| budget.check(found)).map_err(BudgetError::Unmeasured)?;
         match text {
             _ if !budget.has_limit() => {
-                Err(BudgetError::Unmeasured(Unmeasured::NoLimit(budget.name.as_str())))
+                let why = format!(
+                    "the budget {:?} has no limit, so nothing can go over it",
+                    budget.name.as_str()
+                );
+                Err(BudgetError::Unmeasured(unmeasured(UnmeasuredKind::NoLimit, why)))
             }
             Some(text) => Err(BudgetError::Over { figures, text }),
             None => Ok(figures),

@@ -9,7 +9,7 @@
 //! ```
 
 use super::node::Node;
-use crate::error::{Error, Unmeasured};
+use crate::error::{Unmeasured, UnmeasuredKind, not_started, unmeasured};
 use crate::ledger::Figures;
 use crate::ledger::entry::{for_caller, refuse_forked};
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
@@ -71,7 +71,10 @@ impl MeasureSession {
     #[track_caller]
     pub(crate) fn begin(name: &'static str) -> Result<Self, Unmeasured> {
         if is_untracked() {
-            return Err(Unmeasured::TrackerCode);
+            return Err(unmeasured(
+                UnmeasuredKind::TrackerCode,
+                "this is the tracker's own code, whose memory is not recorded",
+            ));
         }
         let active = {
             let _untracked = ReentrancyGuard::enter();
@@ -103,7 +106,7 @@ impl MeasureSession {
         judge: impl FnOnce(&mut Outcome<'_>) -> Option<Text>,
     ) -> Result<(Figures, Option<String>), Unmeasured> {
         let Some(active) = self.active.take() else {
-            return Err(Unmeasured::RecordingEnded);
+            return Err(ended());
         };
         let stack = current::stack();
         let stayed = stack != OTHER && tree::is_within(stack, active.node.number());
@@ -132,7 +135,7 @@ impl Drop for MeasureSession {
 
 impl Active {
     fn new(name: &'static str) -> Result<Self, Unmeasured> {
-        refuse_forked().map_err(not_started)?;
+        refuse_forked().map_err(|error| not_started(&error))?;
         let mut current = started()?;
         let Some(recording) = current.as_mut() else { return Err(ended()) };
         let active = Self::in_recording(name, recording);
@@ -155,7 +158,11 @@ impl Active {
             return Err(stuck());
         };
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
-            return Err(Unmeasured::TableFull(tree::PROGRAM_NODES));
+            let size = tree::PROGRAM_NODES;
+            return Err(unmeasured(
+                UnmeasuredKind::TableFull,
+                format_args!("the table of scopes and names is full: all {size} are used up"),
+            ));
         };
         let before = analyzer.with_analyzer(|analyzer| analyzer.begin_measurement(node.id()));
         let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
@@ -172,7 +179,10 @@ impl Active {
             // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's
             // lock.
             std::mem::forget(self);
-            return Err(Unmeasured::Forked);
+            return Err(unmeasured(
+                UnmeasuredKind::Forked,
+                "the process was forked meanwhile, and this is the child",
+            ));
         }
         let mut current = recording::current();
         let is_same = |running: &&mut Recording| running.generation == self.generation;
@@ -180,7 +190,7 @@ impl Active {
             return Err(ended());
         };
         recording.measurements -= 1;
-        let outcome = if stayed { self.find(captured, judge) } else { Err(Unmeasured::LeftScope) };
+        let outcome = if stayed { self.find(captured, judge) } else { Err(left_scope()) };
         drop(self);
         end_if_over(&mut current);
         drop(current);
@@ -211,14 +221,28 @@ impl Active {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         if !worker::collect_everything(session, WORKER_TIMEOUT) {
-            return Err(Unmeasured::NotCollected(WORKER_TIMEOUT));
+            let seconds = WORKER_TIMEOUT.as_secs();
+            return Err(unmeasured(
+                UnmeasuredKind::TimedOut,
+                format_args!(
+                    "the tracker could not collect everything within {seconds} s; Ledger::problems may say why"
+                ),
+            ));
         }
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
-            return Err(Unmeasured::ChannelTurnedOff("scope"));
+            return Err(unmeasured(
+                UnmeasuredKind::ChannelOff,
+                "the channel \"scope\" was turned off meanwhile",
+            ));
         }
         match registry::losses().wrapping_sub(self.lost) {
             0 => Ok(()),
-            lost => Err(Unmeasured::EventsLost(lost)),
+            lost => Err(unmeasured(
+                UnmeasuredKind::EventsLost,
+                format_args!(
+                    "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
+                ),
+            )),
         }
     }
 }
@@ -252,7 +276,7 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Unmeasured> {
         if let Err(error) = start::for_measurements()
             && Instant::now() >= deadline
         {
-            return Err(not_started(error));
+            return Err(not_started(&error));
         }
     }
 }
@@ -264,14 +288,20 @@ fn end_if_over(current: &mut Option<Recording>) {
     }
 }
 
-fn not_started(error: Error) -> Unmeasured {
-    Unmeasured::NotStarted(Box::new(error))
+fn ended() -> Unmeasured {
+    let why = "the recording ended meanwhile: its ledger was dropped or finished";
+    unmeasured(UnmeasuredKind::RecordingEnded, why)
 }
 
-fn ended() -> Unmeasured {
-    Unmeasured::RecordingEnded
+fn left_scope() -> Unmeasured {
+    let why = "the measured code has left its own scope, by dropping a guard from outside it";
+    unmeasured(UnmeasuredKind::LeftScope, why)
 }
 
 fn stuck() -> Unmeasured {
-    Unmeasured::WorkerStuck(WORKER_TIMEOUT)
+    let seconds = WORKER_TIMEOUT.as_secs();
+    unmeasured(
+        UnmeasuredKind::TimedOut,
+        format_args!("the worker has been stuck in a write for {seconds} s"),
+    )
 }

@@ -14,6 +14,8 @@
 //! [shared](super::entries): the worker reads them.
 
 mod cache;
+#[cfg(feature = "containers")]
+pub(crate) mod containers;
 mod overflow;
 
 use super::tree::{self, NONE, OTHER, ROOT};
@@ -92,11 +94,6 @@ pub(crate) fn context() -> u32 {
 
 pub(crate) fn stack() -> u32 {
     current().map_or(ROOT, |current| current.stack.get())
-}
-
-/// The tag of this thread, or [`NONE`].
-pub(crate) fn tag() -> u32 {
-    current().map_or(NONE, |current| current.tag.get())
 }
 
 /// The context of this thread, to be entered later on any thread.
@@ -252,28 +249,6 @@ pub(super) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
 /// The context `ids` with another tag.
 pub(crate) fn with_tag(ids: ContextIds, group: u32, name: &'static str) -> ContextIds {
     current().map_or(ids, |current| current.with_tag(ids, group, name))
-}
-
-/// The node of a tag; [`NONE`] if the tree is full.
-#[inline]
-pub(crate) fn tag_node(group: u32, name: &'static str) -> u32 {
-    current().map_or(NONE, |current| current.cache.tag(group, name))
-}
-
-/// Runs `body`, which enters no scope, with the tag of this node.
-#[inline]
-pub(crate) fn run_with_tag<R>(tag: u32, body: impl FnOnce() -> R) -> R {
-    /// Restores the context even if the body panics.
-    struct Restore(ContextIds);
-    impl Drop for Restore {
-        #[inline]
-        fn drop(&mut self) {
-            swap(self.0);
-        }
-    }
-    let other = current().filter(|current| current.tag.get() != tag);
-    let _restore = other.map(|current| Restore(swap(current.ids_of(current.stack.get(), tag))));
-    body()
 }
 
 /// At the end of this thread: moves its entry counts to the nodes.

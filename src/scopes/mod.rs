@@ -17,7 +17,7 @@ pub(crate) mod events;
 mod future;
 mod group;
 pub(crate) mod misuse;
-mod name;
+pub(crate) mod name;
 mod scope;
 #[cfg(feature = "tracing")]
 mod span_scopes;
@@ -32,8 +32,6 @@ pub use context::{ScopeContext, spawn};
 pub use future::{AllocScope, Scoped};
 pub use group::Group;
 pub use name::Name;
-#[doc(hidden)]
-pub use name::{NameOf, literal_name};
 pub use scope::ScopeGuard;
 #[cfg(feature = "tracing")]
 pub use spans::ScopeLayer;

@@ -66,7 +66,6 @@ impl std::fmt::Display for Name {
 
 /// Lets [`tag!`](crate::tag) take a literal or a [`Name`] in a `const`, where trait methods cannot
 /// be called.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct NameOf<T>(pub T);
 
@@ -85,7 +84,6 @@ impl NameOf<Name> {
 }
 
 /// Implemented for no type: the compiler's message for what is no name says what is one.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "this is not a name",
     label = "not a name",

@@ -161,7 +161,7 @@ macro_rules! alloc_scope {
 #[macro_export]
 macro_rules! __literal_name {
     ($name:literal) => {{
-        const NAME: &::core::primitive::str = $crate::__literal_name($name);
+        const NAME: &::core::primitive::str = $crate::__private::literal_name($name);
         NAME
     }};
 }

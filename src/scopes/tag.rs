@@ -17,7 +17,7 @@ use super::{Group, Name, ScopeGuard};
 pub struct Tag {
     group: &'static Group,
     /// `None` if the tag has no name of its own; then a container is named after its type.
-    name: Option<Name>,
+    pub(crate) name: Option<Name>,
 }
 
 impl Tag {
@@ -43,11 +43,6 @@ impl Tag {
             None => Name::new("Unnamed"),
         }
     }
-
-    /// Its name, if it has one of its own.
-    pub(crate) const fn own_name(self) -> Option<Name> {
-        self.name
-    }
 }
 
 /// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
@@ -59,7 +54,7 @@ impl Tag {
 /// ```
 /// # memledger::group! { RENDERING = "Rendering"; }
 /// const UNNAMED: memledger::Tag = memledger::tag!(RENDERING);
-/// let particles = memledger::TaggedVec::from_slice(UNNAMED, &[0.0_f32; 100]);
+/// let particles = memledger::tagged(UNNAMED, || vec![0.0_f32; 100]);
 /// # drop(particles);
 /// ```
 #[macro_export]
@@ -71,7 +66,7 @@ macro_rules! tag {
         $crate::Tag::unnamed(&$group)
     };
     ($group:path, $name:expr $(,)?) => {
-        $crate::Tag::new(&$group, $crate::NameOf($name).name())
+        $crate::Tag::new(&$group, $crate::__private::NameOf($name).name())
     };
 }
 

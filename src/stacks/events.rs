@@ -7,7 +7,7 @@
 use super::capture::{self, Change, SUPPORTED};
 use super::state;
 use super::tree::{self, NewStack, Walk};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::events::channel::Channel;
 use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
 use memledger_format::encode::{Declaration, Value};
@@ -140,7 +140,7 @@ impl StackEvents {
                 self.refresh_modules();
                 state::turn_on();
             }
-            true => (self.on_problem)(Error::StacksUnsupported),
+            true => (self.on_problem)(error::stacks_unsupported()),
             false => state::turn_off(),
         }
     }
@@ -158,8 +158,8 @@ impl StackEvents {
     fn refresh_modules(&mut self) {
         self.refreshed_at = Some(Instant::now());
         if let Err(error) = capture::refresh_modules() {
-            let path = "/proc/thread-self/maps".into();
-            (self.on_problem)(Error::File { path, action: "read", source: error });
+            let path = std::path::Path::new("/proc/thread-self/maps");
+            (self.on_problem)(error::file("read", path, error));
         }
     }
 

@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 51_820),
-    ("crates/format/src", 5_340),
+    ("src", 51_570),
+    ("crates/format/src", 5_410),
     ("crates/analysis/src", 37_640),
     ("crates/export/src", 3_790),
     ("crates/store/src", 3_540),
     ("cli/src", 16_000),
     ("tests", 23_970),
-    ("crates/analysis/tests", 11_250),
+    ("crates/analysis/tests", 11_260),
     ("crates/export/tests", 620),
     ("cli/tests", 7_240),
 ];
@@ -29,7 +29,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 144;
+const MAX_FEATURE_LINES: usize = 150;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.
@@ -45,7 +45,6 @@ const LONG: &[(&str, &str)] = &[
     ("crates/analysis/src/read/merge/fast_path.rs deliver_directly", PERF),
     ("crates/format/src/compact/decode.rs fast_path", PERF),
     ("crates/format/src/compact/encode.rs fast_path", PERF),
-    ("src/error.rs fmt", TABLE),
 ];
 const TABLE: &str = "an arm for each kind";
 const PERF: &str = "one loop with its state in registers";

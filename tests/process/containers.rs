@@ -6,11 +6,11 @@ mod random;
 
 use crate::allocator::gained;
 use crate::harness::{Case, REPORT, builder, case, scope, start};
-use memledger::{
-    Ledger, Tag, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,
-    TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque, alloc_scope, group, tag, tagged,
-    tagged_box,
+use memledger::containers::{
+    TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
+    TaggedString, TaggedVec, TaggedVecDeque,
 };
+use memledger::{Ledger, Tag, alloc_scope, group, tag, tagged, tagged_box};
 use memledger_analysis::Report;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::Hash;

@@ -1,7 +1,7 @@
 //! Files that cannot be created, written or kept, pipes, and full disks.
 
 use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
-use memledger::Error;
+use memledger::ErrorKind;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -166,7 +166,7 @@ fn plain() {
 
 fn bad_path() {
     let error = builder().trace_to_file("no/such/x.utrace").start().unwrap_err();
-    assert!(matches!(&error, Error::File { path, .. } if path.ends_with("no/such/x.utrace")));
+    assert_eq!(error.kind(), ErrorKind::File);
     assert!(error.to_string().contains("cannot create no/such/x.utrace"));
     drop(error);
     let _ledger = start();

@@ -5,7 +5,7 @@ use crate::allocator::{in_arena, reserve_arena};
 use crate::exactness::{Exact, events};
 use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, kill, leave, left};
 use crate::losses::memory_events;
-use memledger::{DestinationState, Error, Ledger, OnFull, Worker};
+use memledger::{DestinationState, ErrorKind, Ledger, OnFull, Worker};
 use std::fs;
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -149,7 +149,7 @@ fn no_threads() {
     }
     for late in [ledger.trace_to_file("late.utrace"), ledger.trace_to_host("127.0.0.1:9")] {
         let error = late.unwrap_err();
-        assert!(matches!(error, Error::ThreadNotStarted { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::ThreadNotStarted, "{error}");
         assert!(error.to_string().contains("thread could not be started"), "{error}");
     }
     assert!(ledger.snapshot().unwrap().figures().live_bytes > 1_000_003);

@@ -3,7 +3,7 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
-use memledger::{Error, Ledger, measure};
+use memledger::{ErrorKind, Ledger, measure};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -242,7 +242,7 @@ fn quietly() {
 
 fn in_code() {
     let refused = builder().file_mode(0o1600).start().unwrap_err();
-    assert!(matches!(&refused, Error::InvalidFileMode(_)), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::InvalidSetting, "{refused}");
     assert!(refused.to_string().contains("0o1600"), "{refused}");
     drop(refused);
     let _ledger = builder().file_mode(0o640).start().unwrap();

@@ -196,7 +196,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         )));
     }
     let token = args.token_file.as_deref().map(control_token).transpose()?;
-    let failed = |error: memledger::Error| CliError::Failed(error.to_string());
+    let failed = |error: memledger::Error| CliError::Failed(format!("{error:#}"));
     let mut client = Client::connect(&address_of(&args.address)?).map_err(failed)?;
     if let Some(token) = token {
         client.send(&Command::Token(token)).map_err(failed)?;

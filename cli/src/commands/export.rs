@@ -25,7 +25,7 @@ use memledger_analysis::Position;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_export::FORMATS;
-use memledger_format::Error;
+use memledger_format::ErrorKind;
 use memledger_format::Transport;
 use std::io::Write;
 use std::path::Path;
@@ -92,12 +92,9 @@ fn stream(args: &ExportArgs, to: Transport, out: &mut dyn Write) -> Result<Outco
             Some(channels) => convert_channels(source, out, to, channels),
             None => convert(source, out, to),
         };
-        written.map_err(|error| match error {
-            Error::UnknownChannel(why) => {
-                CliError::Failed(format!("{}: {why}", args.trace.display()))
-            }
-            Error::Write(error) => unwritable(&args.output, error),
-            error => unreadable(&args.trace, error),
+        written.map_err(|error| match error.kind() {
+            ErrorKind::Write => unwritable(&args.output, error.into_io()),
+            _ => unreadable(&args.trace, error),
         })
     })?;
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))

@@ -73,7 +73,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         return incomplete(format!("the connection broke ({error})"));
     }
     match store.trace(trace.id) {
-        Err(error) => incomplete(error.to_string()),
+        Err(error) => incomplete(format!("{error:#}")),
         Ok(Some(now)) if now.live => incomplete("the program is still sending".to_owned()),
         Ok(Some(now)) if now.size > copied.bytes => {
             incomplete(format!("the store has {} of the trace", now.size))

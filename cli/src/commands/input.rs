@@ -51,5 +51,5 @@ fn open_sized(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), CliError> {
 
 /// The sentence for a trace that cannot be read at all.
 pub fn unreadable(path: &Path, error: memledger_format::Error) -> CliError {
-    CliError::Failed(format!("{}: {error}", display_name(path)))
+    CliError::Failed(format!("{}: {error:#}", display_name(path)))
 }

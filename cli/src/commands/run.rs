@@ -401,7 +401,7 @@ fn report_one(
     };
     let (mut report, summary, _) = needs
         .read(path, |report| symbols.find(report))
-        .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
+        .map_err(|error| CliError::Failed(traces.sentence(path, &format!("{error:#}"), None)))?;
     processes.push(Process::of(&report));
     let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
     let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));

@@ -12,7 +12,7 @@ use memledger_store::serve::{
     Access, Clients, Directory, InProcess, Limits, Listening, Settings, default_path,
     raise_file_limit,
 };
-use memledger_store::{Error, check_token};
+use memledger_store::{Error, ErrorKind, check_token};
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -166,17 +166,16 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
 
 /// Why there is no server, with the option that helps.
 fn failed(error: Error, args: &ServeArgs) -> CliError {
-    match &error {
-        Error::TokenRequired(address) => CliError::Usage(format!(
-            "--listen {address} lets other machines in, and for that they need a token: give \
-             --token-file FILE as well"
+    match error.kind() {
+        ErrorKind::TokenRequired => CliError::Usage(format!(
+            "--listen {} lets other machines in, and for that they need a token: give \
+             --token-file FILE as well",
+            args.listen
         )),
-        Error::Listen { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
-            let is_store = address.port() == args.store_port;
-            let option = if is_store { "--store-port" } else { "--recorder-port" };
-            CliError::Failed(format!("{error} with {option}"))
+        ErrorKind::PortInUse => {
+            CliError::Failed(format!("{error} with --recorder-port or --store-port"))
         }
-        _ => CliError::Failed(error.to_string()),
+        _ => CliError::Failed(format!("{error:#}")),
     }
 }
 

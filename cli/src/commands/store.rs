@@ -39,5 +39,5 @@ impl StoreArgs {
 
 /// The error for a request that a store did not fulfil.
 pub fn failed_store(error: &memledger_store::Error) -> CliError {
-    CliError::Failed(error.to_string())
+    CliError::Failed(format!("{error:#}"))
 }

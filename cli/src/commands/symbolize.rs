@@ -9,7 +9,7 @@ use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use memledger_analysis::dump::text;
 use memledger_analysis::{Report, Symbolized, add_symbols};
-use memledger_format::Error;
+use memledger_format::ErrorKind;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -53,9 +53,9 @@ pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliErro
     let source = open_watched(&args.trace)?;
     let symbolize = |report: &mut Report| symbolize(report, &args.symbols);
     let symbolized = write_to(&args.output, out, |to| {
-        add_symbols(source, to, symbolize).map_err(|error| match error {
-            Error::Write(error) => unwritable(&args.output, error),
-            error => unreadable(&args.trace, error),
+        add_symbols(source, to, symbolize).map_err(|error| match error.kind() {
+            ErrorKind::Write => unwritable(&args.output, error.into_io()),
+            _ => unreadable(&args.trace, error),
         })
     })?;
     let Symbolized { addresses, with_symbols, summary, .. } = &symbolized;

@@ -36,10 +36,10 @@ impl Visitor for Ignore {
 /// the events, plus 5 to 50 ns for the coding of each event.
 ///
 /// # Errors
-/// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace
-/// of an unsupported version, [`Error::Read`] if its start cannot be read: in these cases nothing
-/// is written. [`Error::NotConvertible`] if the trace is of a protocol below 5 (Unreal Engine 4), whose
-/// attachments no later protocol can carry; then nothing is written, either. [`Error::Write`] if
+/// `ErrorKind::NotATrace` if the input is not a trace, `ErrorKind::UnsupportedTrace` if it is a trace
+/// of an unsupported version, `ErrorKind::Read` if its start cannot be read: in these cases nothing
+/// is written. `ErrorKind::NotConvertible` if the trace is of a protocol below 5 (Unreal Engine 4), whose
+/// attachments no later protocol can carry; then nothing is written, either. `ErrorKind::Write` if
 /// `out` fails.
 ///
 /// # Examples
@@ -70,7 +70,7 @@ pub(crate) fn copy<V: Visitor>(
     let mut reader = Reader::open(source)?;
     let protocol = reader.handshake().protocol;
     if protocol < 5 {
-        return Err(Error::NotConvertible(format!(
+        return Err(Error::not_convertible(format!(
             "it is of protocol {protocol}, and no later protocol can carry its attachments and its \
              uids below 16"
         )));
@@ -84,7 +84,7 @@ pub(crate) fn copy<V: Visitor>(
         stream => packets.packet(stream, payload, &mut pending),
     }) {
         if pending.len() >= WRITE_AT {
-            out.write_all(&pending).map_err(Error::Write)?;
+            out.write_all(&pending).map_err(Error::write)?;
             pending.clear();
         }
     }
@@ -96,6 +96,6 @@ pub(crate) fn copy<V: Visitor>(
     if !appended.is_empty() {
         packets.sync(&mut pending);
     }
-    out.write_all(&pending).and_then(|()| out.flush()).map_err(Error::Write)?;
+    out.write_all(&pending).and_then(|()| out.flush()).map_err(Error::write)?;
     Ok(summary)
 }

@@ -89,7 +89,7 @@ pub use findings::{
 pub(crate) use hash::IntMap;
 pub(crate) use measured::Holder;
 pub use memledger_format as format;
-pub use memledger_format::Error;
+pub use memledger_format::{Error, ErrorKind};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use query::{
     Answer, BlockLife, BlockLives, Found, FoundBlock, IndexLimits, IndexRow, Indexed,

@@ -94,7 +94,7 @@ impl Framing {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] at the first byte that differs from the magic number, or if no type
+    /// `ErrorKind::NotATrace` at the first byte that differs from the magic number, or if no type
     /// record follows the start of a stream without one; never after the [`start`](Self::start) is complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.length += bytes.len() as u64;

@@ -144,8 +144,8 @@ impl Handshake {
     /// number, also reads its first type record, which shows that it is a stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] with the bytes found instead, [`Error::UnsupportedTrace`] with a
-    /// version that is not supported, [`Error::Read`] with the source's error.
+    /// `ErrorKind::NotATrace` with the bytes found instead, `ErrorKind::UnsupportedTrace` with a
+    /// version that is not supported, `ErrorKind::Read` with the source's error.
     pub fn decode(source: &mut impl Read) -> Result<(Self, u64), Error> {
         Self::decode_ahead(source).map(|(handshake, size, _)| (handshake, size))
     }
@@ -156,14 +156,14 @@ impl Handshake {
         let mut head = Vec::new();
         read_up_to(source, &mut head, 6)?;
         let Some(magic) = head.get(..4) else {
-            return Err(Error::NotATrace(match head.len() {
+            return Err(Error::not_a_trace(match head.len() {
                 0 => "it is empty".into(),
                 got => format!("it has only {got} bytes, fewer than the 8 of the smallest header"),
             }));
         };
         if matches!(magic, b"TRC2" | b"TRCE") {
-            return Err(Error::UnsupportedTrace(
-                "its magic is byte-swapped, so a big-endian machine wrote it".into(),
+            return Err(Error::unsupported(
+                "its magic is byte-swapped, so a big-endian machine wrote it",
             ));
         }
         let start = loop {
@@ -172,7 +172,7 @@ impl Handshake {
                 Parsed::UpTo(size) => {
                     read_up_to(source, &mut head, size)?;
                     if head.len() < size {
-                        return Err(Error::NotATrace(format!(
+                        return Err(Error::not_a_trace(format!(
                             "it ends after {} bytes, inside the header",
                             head.len()
                         )));
@@ -189,14 +189,14 @@ impl Handshake {
         let &Start { control_port, session_guid, trace_guid, transport, protocol, magic, .. } =
             start;
         let Some(known) = Transport::from_version(transport) else {
-            return Err(Error::UnsupportedTrace(format!(
+            return Err(Error::unsupported(format!(
                 "it uses transport {transport} and only transports 1 to {TRANSPORT} are \
                  supported, and our own, {COMPACT_TRANSPORT}"
             )));
         };
         let protocols = known.protocols();
         if !protocols.contains(&protocol) {
-            return Err(Error::UnsupportedTrace(format!(
+            return Err(Error::unsupported(format!(
                 "it uses protocol {protocol} and only protocols {} to {} are supported in \
                  transport {transport}",
                 protocols.start(),
@@ -237,7 +237,7 @@ pub(super) enum Parsed {
 /// The start of the stream that begins with these bytes.
 ///
 /// # Errors
-/// [`Error::NotATrace`] at the first byte that differs from the magic number, or if no type record follows the start of
+/// `ErrorKind::NotATrace` at the first byte that differs from the magic number, or if no type record follows the start of
 /// a stream without one.
 pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
     let begin = head.get(..4).unwrap_or(head);
@@ -245,7 +245,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
     let size = head.get(4..6).map(|size| usize::from(u16::from_le_bytes([size[0], size[1]])));
     let (magic, metadata) = match size {
         _ if !(is(MAGIC) || is(OLD_MAGIC) || is(NO_MAGIC)) => {
-            return Err(Error::NotATrace(foreign(head)));
+            return Err(Error::not_a_trace(foreign(head)));
         }
         None => return Ok(Parsed::UpTo(6)),
         Some(_) if is(OLD_MAGIC) => (Magic::Trce, 4..4),
@@ -254,10 +254,9 @@ pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
             None => return Ok(Parsed::UpTo(6 + size)),
             Some(record) if is_type_record(record) => (Magic::Missing, 0..0),
             Some(_) => {
-                return Err(Error::NotATrace(
+                return Err(Error::not_a_trace(
                     "it begins with 01 00 00 00, but no type record follows, as it would in a trace \
-                     of Unreal Engine 4 without a magic number"
-                        .into(),
+                     of Unreal Engine 4 without a magic number",
                 ));
             }
         },
@@ -343,12 +342,13 @@ fn is_type_record(record: &[u8]) -> bool {
 /// Reads until `bytes` has this size, or the source ends.
 fn read_up_to(source: &mut impl Read, bytes: &mut Vec<u8>, size: usize) -> Result<(), Error> {
     let missing = size.saturating_sub(bytes.len()) as u64;
-    source.by_ref().take(missing).read_to_end(bytes).map(drop).map_err(Error::Read)
+    source.by_ref().take(missing).read_to_end(bytes).map(drop).map_err(Error::read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     fn ours() -> Handshake {
         Handshake {
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(Handshake::decode(&mut &bytes[..]).unwrap(), (ours(), 48));
         for end in 0..bytes.len() {
             let error = Handshake::decode(&mut &bytes[..end]).unwrap_err();
-            assert!(matches!(error, Error::NotATrace(_)), "{end}: {error}");
+            assert!(matches!(error.kind(), ErrorKind::NotATrace), "{end}: {error}");
         }
     }
 

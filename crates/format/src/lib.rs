@@ -27,7 +27,7 @@ pub mod schema;
 #[cfg(feature = "packets")]
 pub mod unpack;
 
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 #[cfg(feature = "packets")]
 pub use handshake::Transport;
 

@@ -4,7 +4,7 @@ use super::answers::{Session, Status, StoredTrace};
 use super::connection::Connection;
 use super::message::Message;
 use super::stream::TraceStream;
-use crate::Error;
+use crate::{Error, ErrorKind};
 use memledger_format::timed_stream::CONNECT_TIMEOUT;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -56,7 +56,7 @@ impl Store {
     /// for each address of the host.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if there is no such host, or no store listens there.
+    /// [`ErrorKind::Unreachable`] if there is no such host, or no store listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         Ok(Self { connection: Connection::open(address)? })
     }
@@ -65,7 +65,7 @@ impl Store {
     /// requires it.
     ///
     /// # Errors
-    /// [`Error::InvalidToken`] if it cannot be a token.
+    /// [`ErrorKind::InvalidToken`] if it cannot be a token.
     pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
         self.connection.set_token(token)?;
         Ok(self)
@@ -79,8 +79,8 @@ impl Store {
     /// The state of the store.
     ///
     /// # Errors
-    /// The errors of every request: [`Error::NoAnswer`], [`Error::Refused`], or
-    /// [`Error::InvalidMessage`] for an answer that makes no sense.
+    /// The errors of every request: [`ErrorKind::NoAnswer`], [`ErrorKind::Refused`], or
+    /// [`ErrorKind::InvalidMessage`] for an answer that makes no sense.
     pub fn status(&mut self) -> Result<Status, Error> {
         let answer = self.connection.request(&Message::request("v1/status"))?;
         Ok(Status {
@@ -164,7 +164,7 @@ impl Store {
             Ok(stream) => Ok(TraceStream::new(stream)),
             Err(source) => {
                 let what = self.connection.sentence(&format!("does not send trace {id} on {port}"));
-                Err(Error::Unreachable { what, source })
+                Err(Error::from_io(ErrorKind::Unreachable, what, source))
             }
         }
     }
@@ -175,7 +175,10 @@ impl Store {
         let answer = self.connection.request(&Message::request(count))?;
         let count = answer.integer("count").filter(|count| (0..=MAX_TRACES).contains(count));
         let count = count.ok_or_else(|| {
-            Error::InvalidMessage(self.connection.sentence("does not say how many there are"))
+            Error::new(
+                ErrorKind::InvalidMessage,
+                self.connection.sentence("does not say how many there are"),
+            )
         })?;
         let mut answers = Vec::new();
         for index in 0..count {

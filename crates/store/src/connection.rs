@@ -2,7 +2,7 @@
 
 use super::message::{MAX_RESPONSE, Message};
 use super::{PORT, check_token};
-use crate::Error;
+use crate::{Error, ErrorKind};
 use memledger_format::timed_stream::TimedStream;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -31,7 +31,7 @@ impl Connection {
             None => address.to_owned(),
         };
         let what = format!("cannot reach a store of traces at {place}");
-        Err(Error::Unreachable { what, source })
+        Err(Error::from_io(ErrorKind::Unreachable, what, source))
     }
 
     /// Adds `token` to each later request.
@@ -75,23 +75,26 @@ impl Connection {
             // The connection is closed, because the remaining bytes of this answer would be read as
             // the answer to the next request.
             self.stream.shut_down();
-            let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
-            match error {
-                Error::NoAnswer(_) => Error::NoAnswer(sentence),
-                _ => Error::InvalidMessage(sentence),
+            let sentence = self.sentence(&format!("does not answer as a store does: {error:#}"));
+            match error.kind() {
+                ErrorKind::NoAnswer => Error::new(ErrorKind::NoAnswer, sentence),
+                _ => Error::new(ErrorKind::InvalidMessage, sentence),
             }
         })
     }
 
     fn transfer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let failed = |error: io::Error| {
-            Error::NoAnswer(match error.kind() {
-                io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
-                }
-                _ => error.to_string(),
-            })
+            Error::new(
+                ErrorKind::NoAnswer,
+                match error.kind() {
+                    io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                        format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
+                    }
+                    _ => error.to_string(),
+                },
+            )
         };
         self.stream.restart(ANSWER_TIMEOUT);
         self.stream.write_all(request).map_err(failed)?;
@@ -100,9 +103,10 @@ impl Connection {
         let size = u32::from_le_bytes(size) as usize;
         if size == 0 || size > MAX_RESPONSE {
             let most = MAX_RESPONSE;
-            return Err(Error::InvalidMessage(format!(
-                "{size} bytes are announced, and 1 to {most} can be"
-            )));
+            return Err(Error::new(
+                ErrorKind::InvalidMessage,
+                format!("{size} bytes are announced, and 1 to {most} can be"),
+            ));
         }
         let mut body = vec![0; size];
         self.stream.read_exact(&mut body).map_err(failed)?;
@@ -113,7 +117,7 @@ impl Connection {
     pub(super) fn number<T: TryFrom<i64>>(&self, answer: &Message, key: &str) -> Result<T, Error> {
         let number = answer.integer(key).and_then(|number| T::try_from(number).ok());
         let what = || self.sentence(&format!("answers without a sensible '{key}'"));
-        number.ok_or_else(|| Error::InvalidMessage(what()))
+        number.ok_or_else(|| Error::new(ErrorKind::InvalidMessage, what()))
     }
 
     fn refusal(&self, request: &Message, answer: &Message) -> Error {
@@ -121,7 +125,10 @@ impl Connection {
         let status = answer.integer("$status").unwrap_or_default();
         let reason = answer.text("reason").map(|reason| format!(": {reason}"));
         let reason = reason.unwrap_or_default();
-        Error::Refused(self.sentence(&format!("refuses {path} with status {status}{reason}")))
+        Error::new(
+            ErrorKind::Refused,
+            self.sentence(&format!("refuses {path} with status {status}{reason}")),
+        )
     }
 
     /// A sentence about this store.
@@ -140,7 +147,7 @@ fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
     };
     found.map(Iterator::collect).map_err(|source| {
         let what = format!("'{address}' is no address of a store, HOST or HOST:PORT");
-        Error::Unreachable { what, source }
+        Error::from_io(ErrorKind::Unreachable, what, source)
     })
 }
 

@@ -1,105 +1,36 @@
 //! The errors of a store and of its client, each with one English sentence.
 
-use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-
 /// Why a store cannot serve, or does not give what it was asked for.
-///
-/// [`Display`](fmt::Display) gives one sentence, with the numbers. [`Debug`](fmt::Debug), which `unwrap` prints, gives
-/// the same sentence after the name of the variant. [`source`](std::error::Error::source) is the error of the system,
-/// if there is one.
+pub type Error = memledger_format::Error<ErrorKind>;
+
+/// What a caller may want to handle of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ErrorKind {
     /// A store cannot be reached.
-    Unreachable {
-        /// What cannot be reached, as a clause.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// A store does not answer in time, or closes the connection; the text names it.
-    NoAnswer(String),
-    /// A store refuses a request; the text contains the reason.
-    Refused(String),
+    Unreachable,
+    /// A store does not answer in time, or closes the connection; the sentence names it.
+    NoAnswer,
+    /// A store refuses a request; the sentence contains the reason.
+    Refused,
     /// The bytes of a message from or to a store cannot be decoded, or the message lacks a field.
-    InvalidMessage(String),
-    /// A token has the wrong length, or characters that are not allowed; the text does not contain
+    InvalidMessage,
+    /// A token has the wrong length, or characters that are not allowed; the sentence does not contain
     /// the token.
-    InvalidToken(String),
+    InvalidToken,
     /// A time limit is 0 s.
     InvalidTimeout,
     /// The system refuses a setting of the connection that a trace comes by.
-    Connection(io::Error),
+    Connection,
 
-    /// A server would listen on this address, which other machines can reach, without a token.
-    TokenRequired(IpAddr),
-    /// A server cannot listen on this address.
-    Listen {
-        /// The requested address.
-        address: SocketAddr,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The folder of traces cannot be used; the text names it.
-    Folder(String),
-    /// The server cannot start, or has ended; the text says why.
-    NotServing(String),
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variant = match self {
-            Self::Unreachable { .. } => "Unreachable",
-            Self::NoAnswer(_) => "NoAnswer",
-            Self::Refused(_) => "Refused",
-            Self::InvalidMessage(_) => "InvalidMessage",
-            Self::InvalidToken(_) => "InvalidToken",
-            Self::InvalidTimeout => "InvalidTimeout",
-            Self::Connection(_) => "Connection",
-            Self::TokenRequired(_) => "TokenRequired",
-            Self::Listen { .. } => "Listen",
-            Self::Folder(_) => "Folder",
-            Self::NotServing(_) => "NotServing",
-        };
-        write!(f, "{variant}: {self}")
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable { what, source } => write!(f, "{what}: {source}"),
-            Self::InvalidTimeout => f.write_str("a time limit of 0 s leaves no time to read"),
-            Self::Connection(source) => write!(f, "reading the trace failed: {source}"),
-            Self::TokenRequired(address) => write!(
-                f,
-                "a server that listens on {address} lets other machines in, and for that they need a token"
-            ),
-            Self::Listen { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
-                write!(
-                    f,
-                    "cannot listen on {address}: another program does; stop it, or choose another port"
-                )
-            }
-            Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
-            Self::NoAnswer(what)
-            | Self::Refused(what)
-            | Self::InvalidMessage(what)
-            | Self::InvalidToken(what)
-            | Self::Folder(what)
-            | Self::NotServing(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unreachable { source, .. }
-            | Self::Listen { source, .. }
-            | Self::Connection(source) => Some(source),
-            _ => None,
-        }
-    }
+    /// A server would listen on an address that other machines can reach, without a token.
+    TokenRequired,
+    /// Another program listens on the port that a server was asked to listen on.
+    PortInUse,
+    /// A server cannot listen on an address.
+    Listen,
+    /// The folder of traces cannot be used; the sentence names it.
+    Folder,
+    /// The server cannot start, or has ended; the sentence says why.
+    NotServing,
 }

@@ -44,7 +44,7 @@ mod token;
 
 pub use answers::{Session, Status, StoredTrace};
 pub use client::{Store, UNIX_EPOCH_TICKS};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use message::{MAX_REQUEST, MAX_RESPONSE, Message, MessageValue};
 pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};

@@ -7,7 +7,7 @@
 //! The map is written with an indefinite length, as by Unreal. A map of definite length can be
 //! read, too.
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 use ciborium::Value;
 
 /// The maximum number of bytes of a request, without the size before it. Unreal's store has the
@@ -142,24 +142,29 @@ impl Message {
     /// Nesting deeper than 8 is an error.
     ///
     /// # Errors
-    /// [`Error::InvalidMessage`] with the reason.
+    /// [`ErrorKind::InvalidMessage`] with the reason.
     pub fn decode(body: &[u8]) -> Result<Self, Error> {
         let mut rest = body;
         let value = ciborium::de::from_reader_with_recursion_limit(&mut rest, MAX_DEPTH)
             .map_err(|error| wrong(body, error))?;
         if !rest.is_empty() {
             let (all, used) = (body.len(), body.len() - rest.len());
-            return Err(Error::InvalidMessage(format!(
-                "of its {all} bytes only {used} are one CBOR value"
-            )));
+            return Err(Error::new(
+                ErrorKind::InvalidMessage,
+                format!("of its {all} bytes only {used} are one CBOR value"),
+            ));
         }
         let Value::Map(pairs) = value else {
-            return Err(Error::InvalidMessage("it is CBOR, but not a map".to_owned()));
+            return Err(Error::new(
+                ErrorKind::InvalidMessage,
+                "it is CBOR, but not a map".to_owned(),
+            ));
         };
         let mut message = Self::default();
         for (key, value) in pairs {
             let Value::Text(key) = key else {
-                return Err(Error::InvalidMessage(
+                return Err(Error::new(
+                    ErrorKind::InvalidMessage,
                     "a key of its CBOR map is not a text".to_owned(),
                 ));
             };
@@ -167,7 +172,8 @@ impl Message {
                 Value::Integer(number) => match i64::try_from(i128::from(number)) {
                     Ok(number) => MessageValue::Integer(number),
                     Err(_) => {
-                        return Err(Error::InvalidMessage(
+                        return Err(Error::new(
+                            ErrorKind::InvalidMessage,
                             "a number has more than 63 bits".to_owned(),
                         ));
                     }
@@ -189,12 +195,15 @@ impl Message {
 
 fn wrong(body: &[u8], error: ciborium::de::Error<std::io::Error>) -> Error {
     use ciborium::de::Error::{Io, RecursionLimitExceeded, Semantic, Syntax};
-    Error::InvalidMessage(match error {
-        Io(_) => format!("its CBOR ends after {} bytes, inside a value", body.len()),
-        Syntax(offset) => format!("byte {offset} of it is no CBOR"),
-        Semantic(_, what) => format!("its CBOR makes no sense: {what}"),
-        RecursionLimitExceeded => format!("its CBOR is nested more than {MAX_DEPTH} deep"),
-    })
+    Error::new(
+        ErrorKind::InvalidMessage,
+        match error {
+            Io(_) => format!("its CBOR ends after {} bytes, inside a value", body.len()),
+            Syntax(offset) => format!("byte {offset} of it is no CBOR"),
+            Semantic(_, what) => format!("its CBOR makes no sense: {what}"),
+            RecursionLimitExceeded => format!("its CBOR is nested more than {MAX_DEPTH} deep"),
+        },
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The bytes of a stored trace.
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -25,12 +25,17 @@ impl TraceStream {
     /// zero. With `None`, the default, a read waits without limit.
     ///
     /// # Errors
-    /// [`Error::InvalidTimeout`] for zero, [`Error::Connection`] if the system refuses.
+    /// [`ErrorKind::InvalidTimeout`] for zero, [`ErrorKind::Connection`] if the system refuses.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
         if timeout == Some(Duration::ZERO) {
-            return Err(Error::InvalidTimeout);
+            return Err(Error::new(
+                ErrorKind::InvalidTimeout,
+                "a time limit of 0 s leaves no time to read",
+            ));
         }
-        self.stream.set_read_timeout(timeout).map_err(Error::Connection)
+        self.stream.set_read_timeout(timeout).map_err(|source| {
+            Error::from_io(ErrorKind::Connection, "reading the trace failed", source)
+        })
     }
 }
 

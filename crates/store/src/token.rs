@@ -1,6 +1,6 @@
 //! The secret that a client on another machine must send.
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The start of a token line. Its first bytes differ from those of every trace.
 pub const TOKEN_PREFIX: &str = "MEMLEDGER-TOKEN ";
@@ -27,23 +27,29 @@ pub fn token_line(token: &str) -> Result<String, Error> {
 /// Whether this can be a token: 16 to 256 printable ASCII characters without spaces.
 ///
 /// # Errors
-/// [`Error::InvalidToken`] with the reason, which does not contain the token.
+/// [`ErrorKind::InvalidToken`] with the reason, which does not contain the token.
 pub fn check_token(token: &str) -> Result<(), Error> {
     let length = token.chars().count();
     if !LENGTHS.contains(&length) {
-        return Err(Error::InvalidToken(format!(
-            "a token has {} to {} characters, and this one has {length}",
-            LENGTHS.start(),
-            LENGTHS.end()
-        )));
+        return Err(Error::new(
+            ErrorKind::InvalidToken,
+            format!(
+                "a token has {} to {} characters, and this one has {length}",
+                LENGTHS.start(),
+                LENGTHS.end()
+            ),
+        ));
     }
     match token.chars().position(|char| !char.is_ascii_graphic()) {
         None => Ok(()),
-        Some(position) => Err(Error::InvalidToken(format!(
-            "a token has printable ASCII characters without spaces only, and character {} of this \
+        Some(position) => Err(Error::new(
+            ErrorKind::InvalidToken,
+            format!(
+                "a token has printable ASCII characters without spaces only, and character {} of this \
              one is none",
-            position + 1
-        ))),
+                position + 1
+            ),
+        )),
     }
 }
 

@@ -21,7 +21,7 @@ impl ListenAddress {
     /// Reads `port`, `address:port` or `localhost:port`.
     ///
     /// # Errors
-    /// [`Error::InvalidAddress`] says what is allowed.
+    /// `ErrorKind::InvalidSetting` says what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let on_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let parsed = match (text.parse::<u16>(), text.strip_prefix("localhost:")) {
@@ -30,7 +30,7 @@ impl ListenAddress {
             _ => text.parse().ok(),
         };
         parsed.map(Self).ok_or_else(|| {
-            Error::InvalidAddress(format!(
+            Error::new(crate::error::ErrorKind::InvalidSetting, format!(
                 "the control server cannot listen on {text:?}; write a port, such as {DEFAULT_PORT}, or ADDRESS:PORT"
             ))
         })
@@ -63,7 +63,7 @@ impl Listener {
     /// Binds the requested port, or another one if that is taken.
     ///
     /// # Errors
-    /// [`Error::Listen`] if none of the ports can be bound.
+    /// `ErrorKind::Listen` if none of the ports can be bound.
     pub(crate) fn bind(ListenAddress(asked): ListenAddress) -> Result<Self, Error> {
         let random = RandomState::new();
         let hop = |hop| FALLBACK_PORTS.0 + (random.hash_one(hop) % FALLBACK_PORTS.1) as u16;
@@ -75,7 +75,10 @@ impl Listener {
                 break;
             }
         }
-        result.map_err(|source| Error::Listen { address: asked.to_string(), source })
+        result.map_err(|source| {
+            let sentence = format!("the control server cannot listen on {asked}");
+            Error::from_io(crate::error::ErrorKind::Listen, sentence, source)
+        })
     }
 
     fn listen(address: (IpAddr, u16)) -> io::Result<Self> {

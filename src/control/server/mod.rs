@@ -20,7 +20,7 @@ pub(crate) use listener::{ListenAddress, Listener};
 pub(crate) use rules::Rules;
 
 use super::command::{Command, too_long};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::platform::os::{self, Own};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
@@ -114,7 +114,7 @@ impl Server {
     /// Serves on a thread of its own.
     ///
     /// # Errors
-    /// [`Error::ThreadNotStarted`] if the system refuses a thread.
+    /// `ErrorKind::ThreadNotStarted` if the system refuses a thread.
     pub(crate) fn start(
         listener: Listener,
         rules: Rules,
@@ -145,7 +145,7 @@ impl Server {
     /// Starts the thread again after [`pause`](Self::pause).
     ///
     /// # Errors
-    /// [`Error::ThreadNotStarted`]
+    /// `ErrorKind::ThreadNotStarted`
     pub(crate) fn resume(&self) -> Result<(), Error> {
         let is_parked = {
             let starting = starting();
@@ -173,8 +173,8 @@ fn starting() -> MutexGuard<'static, Vec<Work>> {
 }
 
 fn spawn() -> Result<(), Error> {
-    let thread = || "the control server's thread".into();
-    os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted { thread: thread(), source })
+    let failed = |source| error::thread_not_started("the control server's thread", source);
+    os::spawn(run, 0).map_err(failed)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
@@ -212,8 +212,8 @@ impl Work {
             Ok(Served::ToEnd) => {}
             Ok(Served::Paused) => self.park(),
             Err(_) => {
-                let what = "the control server panicked and ends".into();
-                self.actions.problem(Error::Internal(what));
+                let what = "the control server panicked and ends";
+                self.actions.problem(Error::new(crate::error::ErrorKind::Internal, what));
             }
         }
     }
@@ -226,7 +226,11 @@ impl Work {
             if let Err(error) = self.round()
                 && self.shared.wanted.load(Ordering::Acquire)
             {
-                self.actions.problem(Error::ControlEnded(error));
+                self.actions.problem(Error::from_io(
+                    crate::error::ErrorKind::ControlEnded,
+                    "the control server ends",
+                    error,
+                ));
                 return Served::ToEnd;
             }
         }

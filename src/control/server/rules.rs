@@ -49,7 +49,7 @@ impl Rules {
     /// The address to which the trace may be sent if a client names `text`; otherwise the reason
     /// for the refusal.
     pub(super) fn destination(&self, text: &str) -> Result<Address, String> {
-        let address = Address::parse(text).map_err(|error| error.to_string())?;
+        let address = Address::parse(text).map_err(|error| format!("{error:#}"))?;
         let host = address.host();
         if host.eq_ignore_ascii_case("localhost") {
             // The name is not resolved, because a name server could answer with any machine.

@@ -1,6 +1,7 @@
 use super::listener::ListenAddress;
 use super::*;
 use crate::control::Client as Caller;
+use crate::error::Error;
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -349,7 +350,7 @@ fn a_client_that_drips_bytes_is_cut_off() {
         // Sends a byte of a line without end each time that nothing has arrived.
         match reader.read_line(&mut answer) {
             Ok(_) => break,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let _ = (&stream).write(b"S");
             }
             Err(error) => panic!("{error}, after {answer:?}"),
@@ -386,7 +387,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let mut served = 0;
     loop {
         match (&deaf).write(&b"Status\n".repeat(500)) {
-            Err(error) if error.kind() != ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => break,
             _ => {}
         }
         assert_eq!(other.send(&Command::Status).unwrap()[0], "pid 42");

@@ -12,7 +12,7 @@ impl OwnTag {
     #[inline]
     #[expect(clippy::extra_unused_type_parameters, reason = "as with tracking")]
     pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
-        let _ = tag.own_name();
+        let _ = tag.name;
         Self
     }
 

@@ -1,18 +1,18 @@
 //! Log sites and bookmarks that write nothing, and evaluate no argument.
 
-use super::{LogScope, Loggable};
+use super::LogScope;
+use super::declare::Loggable;
 use std::marker::PhantomData;
 
 /// Whether log sites write events.
-#[doc(hidden)]
 pub const IS_WRITTEN: bool = false;
 
 /// A log site.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct NoLogSite<E>(PhantomData<fn() -> E>);
+pub struct LogSite<E>(PhantomData<fn() -> E>);
 
-impl<E: Loggable> NoLogSite<E> {
+impl<E: Loggable> LogSite<E> {
     pub const fn new(_: &'static [u32]) -> Self {
         Self(PhantomData)
     }

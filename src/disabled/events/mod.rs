@@ -2,12 +2,12 @@
 
 pub(crate) mod channel;
 #[path = "../../events/declare.rs"]
-mod declare;
+pub(crate) mod declare;
 #[path = "../../events/field.rs"]
-mod field;
-mod log;
+pub(crate) mod field;
+pub(crate) mod log;
 #[path = "../../events/site.rs"]
-mod site;
+pub(crate) mod site;
 mod wire;
 
 #[doc(inline)]
@@ -16,7 +16,5 @@ pub use crate::{
     __events_event as event, __events_log as log, __events_log_scope as log_scope,
 };
 pub use channel::Channel;
-#[doc(hidden)]
-pub use channel::ChannelPreset;
-pub use log::{IS_WRITTEN, NoLogSite as LogSite};
-pub use {declare::*, field::*, site::*};
+pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
+pub use site::LogScope;

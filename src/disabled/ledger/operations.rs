@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::{Destination, DestinationHandle, Problem, Snapshot, Stats};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::nothing::{Nothing, does_nothing};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,7 +10,12 @@ use std::sync::Once;
 
 /// Why nothing is recorded.
 pub(crate) fn refusal() -> Error {
-    if cfg!(feature = "enable") { Error::UnsupportedPlatform } else { Error::FeatureOff }
+    if cfg!(feature = "enable") {
+        Error::new(ErrorKind::UnsupportedPlatform, "memory can be tracked on 64-bit Linux only")
+    } else {
+        let sentence = "nothing is recorded: memledger was compiled without its feature `enable`";
+        Error::new(ErrorKind::FeatureOff, sentence)
+    }
 }
 
 /// Says once that settings from outside are in vain.
@@ -28,10 +33,7 @@ fn tell_in_vain() {
 /// A program without the feature runs as with it. One for another platform can say so.
 fn begin() -> Result<Generation, Error> {
     tell_in_vain();
-    match refusal() {
-        Error::FeatureOff => Ok(Nothing),
-        error => Err(error),
-    }
+    if cfg!(feature = "enable") { Err(refusal()) } else { Ok(Nothing) }
 }
 
 pub(super) type Generation = Nothing;

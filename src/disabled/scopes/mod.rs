@@ -8,7 +8,7 @@ mod future;
 #[path = "../../scopes/group.rs"]
 mod group;
 #[path = "../../scopes/name.rs"]
-mod name;
+pub(crate) mod name;
 #[path = "../../scopes/scope.rs"]
 mod scope;
 #[cfg(feature = "tracing")]

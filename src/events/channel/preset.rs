@@ -4,7 +4,6 @@ use super::presets::Next;
 use memledger_format::channel::is_name;
 
 /// A name for a list of channels; [`channel_presets!`](crate::events::channel_presets) makes it.
-#[doc(hidden)]
 #[derive(Debug)]
 #[allow(dead_code, reason = "without a tracker, nothing looks for it")]
 pub struct ChannelPreset {

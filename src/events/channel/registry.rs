@@ -3,7 +3,7 @@
 use super::Channel;
 use super::presets::expand;
 use super::requested::RequestedStates;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::platform::static_table::StaticTable;
 use crate::trace::worker::Importants;
 use memledger_format::channel::{id, is_name, no_name};
@@ -187,7 +187,13 @@ pub(super) fn is_enabled(channel: &'static Channel) -> bool {
 
 pub(super) fn set_enabled(channel: &'static Channel, enabled: bool) -> Result<(), Error> {
     if !channel.force(enabled) && enabled {
-        return Err(Error::TooManyChannels(channel.name()));
+        return Err(Error::new(
+            ErrorKind::TooManyChannels,
+            format!(
+                "the channel {} stays off: the program has used 1024 others before it, the most that it can have",
+                channel.name()
+            ),
+        ));
     }
     Ok(())
 }
@@ -214,7 +220,7 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
         if is_name(name) {
             return Ok(name.to_owned());
         }
-        Err(Error::InvalidChannels(no_name(name)))
+        Err(Error::new(ErrorKind::InvalidChannels, no_name(name)))
     });
     names.collect::<Result<_, _>>().map(Names)
 }
@@ -306,10 +312,13 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
     let has_entry = |name: &&String| is_known(id(name)) || SWITCHED.has(id(name));
     let (old, new): (Vec<_>, Vec<_>) = names.0.iter().partition(has_entry);
     if !new.is_empty() && SWITCHED.iter().count() + new.len() > MAX_SWITCHED {
-        return Err(Error::UnknownChannel(format!(
-            "the program has no channel {:?}, and waits for {MAX_SWITCHED} others at most",
-            new[0]
-        )));
+        return Err(Error::new(
+            ErrorKind::UnknownChannel,
+            format!(
+                "the program has no channel {:?}, and waits for {MAX_SWITCHED} others at most",
+                new[0]
+            ),
+        ));
     }
     // NOTE: requests are made before the table is read again. So a channel that is added at the
     // same time either is found in the table here, or finds the request.

@@ -73,9 +73,9 @@ macro_rules! __events_channel_presets {
         $(
             const _: () = {
                 #[allow(dead_code)]
-                static PRESET: $crate::events::ChannelPreset =
-                    $crate::events::ChannelPreset::new($name, $channels);
-                $crate::__before_main! { $crate::events::ChannelPreset::add(&PRESET) }
+                static PRESET: $crate::__private::ChannelPreset =
+                    $crate::__private::ChannelPreset::new($name, $channels);
+                $crate::__before_main! { $crate::__private::ChannelPreset::add(&PRESET) }
             };
         )*
     };
@@ -123,7 +123,7 @@ impl Channel {
     /// may not be recorded. The trace has the change within 10 ms.
     ///
     /// # Errors
-    /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has 1024 others.
+    /// `ErrorKind::ReadOnlyChannel`; `ErrorKind::TooManyChannels` if the program has 1024 others.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         self.refuse_read_only()?;
         registry::set_enabled(self, enabled)
@@ -131,7 +131,13 @@ impl Channel {
 
     pub(super) fn refuse_read_only(&'static self) -> Result<(), Error> {
         if self.read_only {
-            return Err(Error::ReadOnlyChannel(self.name));
+            return Err(Error::new(
+                crate::error::ErrorKind::ReadOnlyChannel,
+                format!(
+                    "the channel {} is read-only: it can be enabled where recording starts only, by MEMLEDGER_CHANNELS, -trace= or LedgerBuilder::channels",
+                    self.name
+                ),
+            ));
         }
         Ok(())
     }
@@ -171,8 +177,8 @@ impl Channel {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     /// # Errors
-    /// [`Error::InvalidChannels`] for a text that no channel can have as its name,
-    /// [`Error::ReadOnlyChannel`], and [`Error::UnknownChannel`] for more than 1024 unknown names.
+    /// `ErrorKind::InvalidChannels` for a text that no channel can have as its name,
+    /// `ErrorKind::ReadOnlyChannel`, and `ErrorKind::UnknownChannel` for more than 1024 unknown names.
     pub fn set_enabled_by_name(names: &str, enabled: bool) -> Result<(), Error> {
         registry::switch_named(names, enabled)
     }

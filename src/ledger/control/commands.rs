@@ -149,12 +149,12 @@ impl Actions for Commands {
     }
 
     fn problem(&mut self, error: Error) {
-        problems::add(ProblemKind::Tracker, error.to_string());
+        problems::add(ProblemKind::Tracker, format!("{error:#}"));
     }
 }
 
 fn sentence(error: Error) -> String {
-    error.to_string()
+    format!("{error:#}")
 }
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.

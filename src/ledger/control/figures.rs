@@ -1,18 +1,18 @@
 //! The figures of all rows of a report, for a client that asks for them each second.
 
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
 use memledger_analysis::in_process::figures;
 
 /// Without call stacks. Only with the guard set.
 pub(super) fn of_rows() -> Result<Vec<u8>, String> {
-    make(false).map_err(|error| error.to_string())
+    make(false).map_err(|error| format!("{error:#}"))
 }
 
 /// With call stacks: modules and offsets, whose functions the client finds. Only with the guard set.
 pub(super) fn with_stacks() -> Result<Vec<u8>, String> {
-    make(true).map_err(|error| error.to_string())
+    make(true).map_err(|error| format!("{error:#}"))
 }
 
 /// The analyzer is locked only while the report is made, and neither it nor the recording is while the report
@@ -21,14 +21,17 @@ fn make(stacks: bool) -> Result<Vec<u8>, Error> {
     refuse_forked()?;
     recording::collect(true);
     let analyzer = recording::current().as_ref().and_then(|recording| recording.analyzer.clone());
-    let analyzer = analyzer.ok_or(Error::NotAnalyzed)?;
+    let analyzer = analyzer.ok_or(error::not_analyzed())?;
     // NOTE: as for the report: if memory ran out while it is made, the process would abort.
     let room = analyzer.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-        return Err(Error::OutOfMemory(format!(
-            "the system has no memory left for the figures, which take about {} KiB",
-            room >> 10
-        )));
+        return Err(Error::new(
+            ErrorKind::OutOfMemory,
+            format!(
+                "the system has no memory left for the figures, which take about {} KiB",
+                room >> 10
+            ),
+        ));
     }
     let report = analyzer.with_analyzer(|analyzer| {
         analyzer.flush();

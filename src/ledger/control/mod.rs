@@ -7,7 +7,7 @@ use super::config::{Allowed, Config, Secret};
 use super::problem::ProblemKind;
 use super::problems;
 use crate::control::{Listener, Rules, Server};
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;
@@ -50,7 +50,12 @@ pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
     };
     let rules = rules(config)?;
     if asked.is_public() && rules.token.is_none() {
-        return Err(Error::TokenRequired(asked.to_string()));
+        return Err(Error::new(
+            ErrorKind::TokenRequired,
+            format!(
+                "the control server does not listen on {asked}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
+            ),
+        ));
     }
     let listener = Listener::bind(asked)?;
     let address = listener.address();
@@ -105,9 +110,10 @@ fn check_token(token: &str) -> Result<(), String> {
 fn rules(config: &Config) -> Result<Rules, Error> {
     let Allowed { token, folder, hosts } = &config.allowed;
     let token = token.as_ref().map(|secret| secret.0.clone());
-    token.as_deref().map_or(Ok(()), check_token).map_err(Error::InvalidToken)?;
+    let refused = |why| Error::new(ErrorKind::InvalidSetting, why);
+    token.as_deref().map_or(Ok(()), check_token).map_err(refused)?;
     let folder = folder.as_ref().map(|folder| {
-        let failed = |source| Error::File { path: folder.clone(), action: "open", source };
+        let failed = |source| error::file("open", folder, source);
         std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
     });
     Ok(Rules { token, folder: folder.transpose()?, hosts: hosts.clone() })

@@ -2,7 +2,7 @@
 
 use super::destination::{Destination, Target};
 use super::handle::DestinationHandle;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::problems;
 use crate::ledger::recording::{self, WORKER_TIMEOUT, late_join};
@@ -60,15 +60,15 @@ pub(super) fn add(
     let _active = state::hook_active();
     refuse_forked()?;
     let recording = recording::current();
-    let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
+    let Some(recording) = recording.as_ref() else { return Err(error::not_recording()) };
     // PERF: before the session is locked. While it is locked, nothing is collected.
     let analyzer = recording.analyzer.as_ref().filter(|_| with_blocks);
     let room = analyzer.map(InProcessAnalyzer::reserve_blocks).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
         let action = "a destination cannot be added";
-        return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
+        return Err(error::worker_stuck(action, WORKER_TIMEOUT));
     };
-    let Some(session) = session.as_mut() else { return Err(Error::NotRecording) };
+    let Some(session) = session.as_mut() else { return Err(error::not_recording()) };
     let sink = sink(recording.analyzer.as_ref())?;
     Ok(DestinationHandle::new(join(session, sink, analyzer, room)))
 }

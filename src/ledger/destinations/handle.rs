@@ -90,7 +90,7 @@ impl DestinationHandle {
     /// emitted before this call; returns how many bytes that is.
     ///
     /// # Errors
-    /// [`Error::File`]; [`Error::InvalidSession`] if the destination has no ring; [`Error::ForkedChild`].
+    /// `ErrorKind::File`; `ErrorKind::InvalidSession` if the destination has no ring; `ErrorKind::ForkedChild`.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
         running::dump(self.number, path.as_ref())
     }

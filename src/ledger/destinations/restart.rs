@@ -2,7 +2,7 @@
 
 use super::initial::{InitialDestinations, StartedDestination};
 use super::{DestinationHandle, add};
-use crate::error::Error;
+use crate::error;
 use crate::ledger::recording;
 use crate::ledger::settings::files::expand;
 use crate::platform::os;
@@ -59,7 +59,7 @@ pub(in crate::ledger) fn start_again(
     let (generation, file, host) = {
         let recording = recording::current();
         let Some(recording) = recording.as_ref() else {
-            return Err(Error::NotRecording.to_string());
+            return Err(error::not_recording().to_string());
         };
         (recording.generation, recording.initial.file.clone(), recording.initial.host.clone())
     };
@@ -83,7 +83,7 @@ pub(in crate::ledger) fn start_again(
         let handle = add::add_created(created, &path).map_err(|error| {
             // This function has created the file, and it is empty.
             let _ = std::fs::remove_file(&path);
-            error.to_string()
+            format!("{error:#}")
         })?;
         let new = StartedDestination::new(location, handle.number, path.display().to_string());
         started.push(new.name.clone());
@@ -91,7 +91,7 @@ pub(in crate::ledger) fn start_again(
     }
     if let Some(StartedDestination { location, name, .. }) = host.filter(|host| !is_running(host)) {
         check_destination_limit()?;
-        let handle = add::add_host(&location).map_err(|error| error.to_string())?;
+        let handle = add::add_host(&location).map_err(|error| format!("{error:#}"))?;
         let new = StartedDestination::new(location, handle.number, name);
         started.push(new.name.clone());
         keep(&|initial| initial.host = Some(new.clone()));

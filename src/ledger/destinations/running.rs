@@ -1,7 +1,7 @@
 //! What handles do to destinations while the recording runs.
 
 use super::{DestinationHandle, DestinationState, DestinationStatus};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ledger::entry::{on_helper_thread, refuse_forked, request};
 use crate::ledger::problems;
 use crate::ledger::recording::WORKER_TIMEOUT;
@@ -69,7 +69,8 @@ pub(super) fn dump(number: u64, path: &Path) -> Result<u64, Error> {
         refuse_forked()?;
         let queue = queue::by_number(number);
         let shared = queue.as_ref().and_then(|queue| queue.shared());
-        let refused = || Error::InvalidSession("only track events in a ring can be dumped".into());
+        let refused =
+            || Error::new(ErrorKind::InvalidSession, "only track events in a ring can be dumped");
         shared.ok_or_else(refused)?.dump(path)
     })
 }

@@ -5,7 +5,7 @@ mod memory;
 use super::add;
 use super::{Destination, DestinationHandle};
 use crate::alloc;
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::ledger::config::Config;
 use crate::ledger::entry::request;
 use crate::ledger::problem::ProblemKind;
@@ -65,11 +65,11 @@ pub(in crate::ledger) fn of_settings(config: &Config) -> Option<TrackEvents> {
     let set = config.track_events.clone()?;
     let Some(path) = &config.perfetto_config else { return Some(set) };
     let read = std::fs::read_to_string(path);
-    let read = read.map_err(|source| Error::File { path: path.clone(), action: "read", source });
+    let read = read.map_err(|source| error::file("read", path, source));
     let (events, problem) = match read.and_then(|text| parse_trace_config(&text)) {
         Ok((events, note)) => (events, note.map(|note| format!("{}: {note}", path.display()))),
         Err(error) => {
-            let problem = format!("{error}; all categories of track events are enabled");
+            let problem = format!("{error:#}; all categories of track events are enabled");
             (Destination::track_events("", TrackEventConfig::all()), Some(problem))
         }
     };
@@ -111,7 +111,7 @@ pub(super) fn add(
             opened = Some(session);
             Ok(sink)
         })?;
-        let session = opened.ok_or(Error::NotRecording)?;
+        let session = opened.ok_or(error::not_recording())?;
         let notifications = session.enable(&events.config).inspect_err(|_| handle.stop())?;
         Ok((handle, notifications))
     })?;
@@ -141,7 +141,7 @@ fn open(
         (Some(interval), Some(analyzer)) => {
             Some(Box::new(SessionMemory::new(analyzer.clone(), interval)) as _)
         }
-        (Some(_), None) => return Err(Error::InvalidSession(NO_ANALYSIS.into())),
+        (Some(_), None) => return Err(Error::new(ErrorKind::InvalidSession, NO_ANALYSIS)),
     };
     let file = match (file, &events.file) {
         (None, Some(path)) => Some(create(path)?),

@@ -52,7 +52,7 @@ impl Destination {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     /// # Errors
-    /// [`Error::InvalidSession`], with the line.
+    /// `ErrorKind::InvalidSession`, with the line.
     pub fn from_trace_config(path: impl Into<PathBuf>, text: &str) -> Result<TrackEvents, Error> {
         running::from_trace_config(path.into(), text)
     }

@@ -2,7 +2,7 @@
 //! program is inside the hook, build the sinks and the session, publish the recording.
 
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, Names};
 use crate::ledger::config::{Config, Limit, OnFull, Watch, Worker};
@@ -67,7 +67,7 @@ pub(in crate::ledger) fn begin(
     }
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
         let action = "recording cannot start";
-        return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
+        return Err(error::worker_stuck(action, WORKER_TIMEOUT));
     };
     outputs.track_events = session::of_settings(config);
     let channels = config.channels();
@@ -135,7 +135,7 @@ fn run(
 /// Reports why there is no watcher, if one was asked for by name.
 fn note_no_watcher(config: &Config, error: &dyn std::fmt::Display) {
     if config.watch == Watch::Yes {
-        problems::add(ProblemKind::Tracker, format!("there is no watcher: {error}"));
+        problems::add(ProblemKind::Tracker, format!("there is no watcher: {error:#}"));
     }
 }
 
@@ -239,7 +239,13 @@ fn quiesce(config: &Config, channels: &Names, inherits: bool) -> Result<bool, Er
     };
     if !paused {
         state::turn_off();
-        return Err(Error::ThreadInAllocator { waited: START_TIMEOUT });
+        return Err(Error::new(
+            ErrorKind::TimedOut,
+            format!(
+                "recording cannot start: a thread has been inside the allocator for {} s",
+                START_TIMEOUT.as_secs()
+            ),
+        ));
     }
     loss::reset();
     stats::reset_failures();
@@ -361,7 +367,7 @@ fn spawn_worker() -> bool {
     let spawned = worker::spawn(stop::left_alone).map_err(|error| {
         problems::add(
             ProblemKind::Tracker,
-            format!("{error}; the program can call Ledger::collect() instead"),
+            format!("{error:#}; the program can call Ledger::collect() instead"),
         );
     });
     spawned.is_ok()

@@ -17,7 +17,7 @@ macro_rules! __define_c_identity {
                 #[unsafe(no_mangle)]
                 unsafe extern "C" fn $name($($argument: $type),*) -> i32 {
                     // SAFETY: the caller makes the promise of C's function.
-                    unsafe { $crate::__c_identity::$name($($argument),*) }
+                    unsafe { $crate::__private::c_identity::$name($($argument),*) }
                 }
             )*
         };

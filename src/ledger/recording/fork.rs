@@ -199,7 +199,7 @@ pub(in crate::ledger) fn in_child() -> bool {
     if let Some(Err(error)) = started {
         problems::add(
             ProblemKind::Tracker,
-            format!("the forked process {} is not recorded: {error}", std::process::id()),
+            format!("the forked process {} is not recorded: {error:#}", std::process::id()),
         );
         state::turn_off_in_child();
     }

@@ -11,7 +11,6 @@
 
 pub(super) mod begin;
 #[cfg(c_identity)]
-#[doc(hidden)]
 pub mod c_identity;
 pub(crate) mod environment;
 mod exit;
@@ -24,7 +23,7 @@ pub(super) mod stats;
 pub(crate) mod stop;
 mod watch;
 
-use crate::error::{Error, Unmeasured};
+use crate::error::{Error, ErrorKind, NOT_LINKED, Unmeasured, UnmeasuredKind, unmeasured};
 use crate::ledger::Stats;
 use crate::ledger::config::Config;
 use crate::ledger::control::RunningControl;
@@ -95,19 +94,31 @@ impl Recording {
     /// Why no other recording can start.
     pub(in crate::ledger) fn refusal(&self) -> Error {
         match self.started_by {
-            StartedBy::Measurement => Error::MeasurementRunning,
-            StartedBy::Code | StartedBy::Environment(_) => Error::AlreadyStarted,
+            StartedBy::Measurement => Error::new(
+                ErrorKind::MeasurementRunning,
+                "a ledger cannot start while memledger::measure or a budget runs in this process; start it before, and they share its account, or after",
+            ),
+            StartedBy::Code | StartedBy::Environment(_) => Error::new(
+                ErrorKind::AlreadyStarted,
+                "a ledger is already running in this process, and there can be only one at a time",
+            ),
         }
     }
 
     /// Refuses a measurement if this recording cannot measure, with the reason.
     pub(crate) fn refuse_measurement(&self) -> Result<(), Unmeasured> {
         if self.unlinked {
-            Err(Unmeasured::NotGlobalAllocator)
+            Err(unmeasured(UnmeasuredKind::NotGlobalAllocator, NOT_LINKED))
         } else if state::load() & state::RECORD == 0 {
-            Err(Unmeasured::ChannelOff("memory"))
+            Err(unmeasured(
+                UnmeasuredKind::ChannelOff,
+                "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)",
+            ))
         } else if scopes::CHANNEL.is_off() {
-            Err(Unmeasured::ChannelOff("scope"))
+            Err(unmeasured(
+                UnmeasuredKind::ChannelOff,
+                "the ledger that is running does not record the channel \"scope\"",
+            ))
         } else {
             Ok(())
         }

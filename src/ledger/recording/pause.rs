@@ -113,7 +113,7 @@ fn start() {
         && let Err(error) = worker::spawn(stop::left_alone)
     {
         drop(current);
-        strand(&io::Error::other(error.to_string()));
+        strand(&io::Error::other(format!("{error:#}")));
     }
 }
 

@@ -5,7 +5,7 @@
 //! calls `_exit`, in a program that has the library of `preload/`, which defines that function. The program's other threads run until then: one
 //! that is stopped could hold a lock that the report needs.
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::ledger::recording::stop;
 use crate::platform::os;
 use crate::trace::write::ReentrancyGuard;
@@ -16,14 +16,12 @@ use std::ptr;
 /// reports without a handler in the process: so signals mean what the program says.
 ///
 /// # Errors
-/// [`Error::ThreadNotStarted`]; the signals keep their actions then.
+/// `ErrorKind::ThreadNotStarted`; the signals keep their actions then.
 pub(in crate::ledger) fn prepare() -> Result<(), Error> {
     if !os::has_waiting_thread() {
         os::forget_signals();
-        os::spawn(run, 0).map_err(|source| Error::ThreadNotStarted {
-            thread: "the signals' thread".into(),
-            source,
-        })?;
+        os::spawn(run, 0)
+            .map_err(|source| error::thread_not_started("the signals' thread", source))?;
     }
     os::handle_ending_signals();
     Ok(())

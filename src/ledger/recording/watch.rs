@@ -17,7 +17,7 @@
 //! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
 #![expect(unsafe_code, reason = "shares memory")]
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::recording::Recording;
@@ -108,7 +108,7 @@ pub(in crate::ledger) struct WatchedFile {
 /// temporary files, which the system removes when both processes have ended.
 ///
 /// # Errors
-/// [`Error::File`].
+/// `ErrorKind::File`.
 pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
     if let Some(file) = file
         && let Some(descriptor) = file.set_watched()
@@ -118,7 +118,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
     let folder = std::env::temp_dir();
     let name = format!("memledger-watch-{}.memledger", os::process_id());
     let path = folder.join(&name);
-    let failed = |source| Error::File { path: path.clone(), action: "create", source };
+    let failed = |source| error::file("create", &path, source);
     let file = os::create_in(&folder, &name).map_err(failed)?;
     std::fs::remove_file(&path).map_err(failed)?;
     let mut file = FileSink::begin_unnamed(file, &path)?;
@@ -315,12 +315,15 @@ fn finish(
     let file = match file {
         Ok(file) => file,
         Err(source) => {
-            let path = "the trace".into();
-            return problems::report(Error::File { path, action: "read", source });
+            return problems::report(error::file(
+                "read",
+                std::path::Path::new("the trace"),
+                source,
+            ));
         }
     };
     match analyzer.with_analyzer(|analyzer| read(file, analyzer)) {
         Ok(_) => write_report(output, unlinked, Some(&analyzer)),
-        Err(error) => problems::add(ProblemKind::Tracker, error.to_string()),
+        Err(error) => problems::add(ProblemKind::Tracker, format!("{error:#}")),
     }
 }

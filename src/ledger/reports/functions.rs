@@ -1,6 +1,6 @@
 //! The functions of call stacks, for reports of a program that runs.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ledger::recording::WORKER_TIMEOUT;
 use crate::ledger::reports::symbols::find_functions;
 use crate::trace::worker;
@@ -30,11 +30,19 @@ pub(in crate::ledger) struct Functions(MutexGuard<'static, Known>);
 
 impl Functions {
     /// # Errors
-    /// [`Error::ProfileUnderWay`] if another caller has them for too long.
+    /// [`ErrorKind::TimedOut`] if another caller has them for too long.
     pub(in crate::ledger) fn lock() -> Result<Self, Error> {
         // NOTE: with a deadline. In a child that was forked while a profile was made, the lock stays taken.
         let known = worker::lock_within(&KNOWN, WORKER_TIMEOUT);
-        known.map(Self).ok_or(Error::ProfileUnderWay { waited: WORKER_TIMEOUT })
+        known.map(Self).ok_or_else(|| {
+            Error::new(
+                ErrorKind::TimedOut,
+                format!(
+                    "there is no profile now, because another one of this process has been under way for {} s",
+                    WORKER_TIMEOUT.as_secs()
+                ),
+            )
+        })
     }
 
     /// Adds the functions of all frames; looks for those only that are not known yet.

@@ -3,7 +3,7 @@
 //! It is a sink like any other, and gets the same bytes as a trace file that gets all channels, so
 //! its figures cannot differ from those of that file.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ledger::reports::black_box::BlackBox;
 use crate::trace::sink::Sink;
 use memledger_analysis::Analyzer;
@@ -124,7 +124,7 @@ impl InProcessAnalyzer {
     /// The report as of the last collection, with a row for each bucket and without single blocks.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the system has no memory for `what` is made of it.
+    /// [`ErrorKind::OutOfMemory`] if the system has no memory for `what` is made of it.
     #[cfg(any(feature = "pprof", feature = "perfetto"))]
     pub(in crate::ledger) fn report_by_bucket(
         &self,
@@ -134,10 +134,13 @@ impl InProcessAnalyzer {
         // report is made, the process would abort.
         let room = self.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
         if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-            return Err(Error::OutOfMemory(format!(
-                "the system has no memory left for {what}, which takes about {} KiB",
-                room >> 10
-            )));
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!(
+                    "the system has no memory left for {what}, which takes about {} KiB",
+                    room >> 10
+                ),
+            ));
         }
         Ok(self.with_analyzer(|analyzer| {
             analyzer.flush();
@@ -159,15 +162,16 @@ impl InProcessAnalyzer {
     /// already.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the system has no memory for it.
+    /// [`ErrorKind::OutOfMemory`] if the system has no memory for it.
     pub(in crate::ledger) fn reserve_blocks(&self) -> Result<Vec<InitialBlock>, Error> {
         let count = self.state().analyzer.live_block_count();
         let count = count + count / 16;
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(count).map_err(|_| {
-            Error::OutOfMemory(format!(
-                "the system has no memory left for a list of {count} live blocks"
-            ))
+            Error::new(
+                ErrorKind::OutOfMemory,
+                format!("the system has no memory left for a list of {count} live blocks"),
+            )
         })?;
         // NOTE: the blocks are not all zero: for zeroed memory the system would only reserve
         // addresses.

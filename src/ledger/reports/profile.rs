@@ -1,6 +1,6 @@
 //! A heap profile of the program while it runs.
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::recording;
 use crate::ledger::reports::functions::Functions;
@@ -19,7 +19,7 @@ pub(in crate::ledger) fn profile() -> Result<Vec<u8>, Error> {
 
 /// The same for a client of the control server, in memory of the tracker. Only with the guard set.
 pub(in crate::ledger) fn for_client() -> Result<Vec<u8>, String> {
-    refuse_forked().and_then(|()| make()).map_err(|error| error.to_string())
+    refuse_forked().and_then(|()| make()).map_err(|error| format!("{error:#}"))
 }
 
 /// Makes a profile. Neither the recording nor its analyzer is locked while functions are looked for
@@ -29,7 +29,7 @@ fn make() -> Result<Vec<u8>, Error> {
     recording::collect(true);
     let taken_at = SystemTime::now();
     let analyzer = recording::current().as_ref().and_then(|recording| recording.analyzer.clone());
-    let analyzer = analyzer.ok_or(Error::NotAnalyzed)?;
+    let analyzer = analyzer.ok_or(error::not_analyzed())?;
     let mut report = analyzer.report_by_bucket("a profile")?;
     functions.add_to(&mut report);
     Ok(heap_profile(&report, false, Some(taken_at)))

@@ -1,7 +1,7 @@
 //! Where the report goes. At the start only its name is reserved; the file is created when the
 //! report is written.
 
-use crate::error::{Error, NOT_LINKED};
+use crate::error::{self, Error, ErrorKind, NOT_LINKED};
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::report_to::ReportTo;
@@ -93,11 +93,14 @@ pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, 
     };
     let asked = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
     let Some(format) = FORMATS.by_path(&asked) else {
-        return Err(Error::UnknownReportFormat(format!(
-            "the report cannot go to {}: its name must end in {}",
-            asked.display(),
-            FORMATS.endings()
-        )));
+        return Err(Error::new(
+            ErrorKind::InvalidSetting,
+            format!(
+                "the report cannot go to {}: its name must end in {}",
+                asked.display(),
+                FORMATS.endings()
+            ),
+        ));
     };
     let (file, path) = LaterFile::prepare(&asked)?;
     if path != asked {
@@ -181,7 +184,7 @@ fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     if is_ours {
         source = io::Error::other(format!("{source}; the report follows on stderr instead"));
     }
-    problems::report(Error::File { path, action: "write", source });
+    problems::report(error::file("write", &path, source));
     if is_ours {
         let _ = os::write_to_stderr(bytes);
     }

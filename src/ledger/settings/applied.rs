@@ -1,6 +1,6 @@
 //! What the settings of a recording mean.
 
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::events::channel::Names;
 use crate::ledger::config::{Config, Stacks, Watch};
 use crate::platform::os;
@@ -43,20 +43,20 @@ impl Config {
     /// Refuses settings for stacks that are not allowed, or that this platform cannot fulfil.
     ///
     /// # Errors
-    /// [`Error::InvalidStacks`], [`Error::StacksUnsupported`].
+    /// [`ErrorKind::InvalidSetting`], [`ErrorKind::StacksUnsupported`].
     pub(in crate::ledger) fn check_stacks(&self) -> Result<(), Error> {
         if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
             let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
-            return Err(Error::InvalidStacks(why.to_owned()));
+            return Err(Error::new(ErrorKind::InvalidSetting, why));
         }
         if self.stack_frames == Some(0) {
             let why = "a call stack has 1 to 255 frames, not 0";
-            return Err(Error::InvalidStacks(why.to_owned()));
+            return Err(Error::new(ErrorKind::InvalidSetting, why));
         }
         if !self.takes_stacks() || stacks::capture::SUPPORTED {
             return Ok(());
         }
-        Err(Error::StacksUnsupported)
+        Err(error::stacks_unsupported())
     }
 
     /// Passes the settings for stacks to the hook.
@@ -73,10 +73,15 @@ impl Config {
 /// Permissions for files, if the program itself can read and write such files.
 ///
 /// # Errors
-/// [`Error::InvalidFileMode`].
+/// [`ErrorKind::InvalidSetting`].
 pub(in crate::ledger) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);
     }
-    Err(Error::InvalidFileMode(mode))
+    Err(Error::new(
+        ErrorKind::InvalidSetting,
+        format!(
+            "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
+        ),
+    ))
 }

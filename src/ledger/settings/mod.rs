@@ -259,7 +259,7 @@ fn stacks(value: &OsStr, config: &mut Config) -> Result<(), String> {
     });
     config.check_stacks().map_err(|why| {
         config.stacks = None;
-        why.to_string()
+        format!("{why:#}")
     })
 }
 

@@ -6,7 +6,7 @@
 //! its configuration from the list, and frees it when no thread reads the list any more.
 #![expect(unsafe_code, reason = "a table of pointers to boxes that are shared")]
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::events::channel::Channel;
 use crate::perfetto::category::{Category, CategoryChange, DYNAMIC, NEW};
 use crate::perfetto::config::TrackEventConfig;
@@ -102,10 +102,13 @@ impl TrackEventConfig {
         let patterns = all.map(Vec::len).iter().sum::<usize>();
         let bytes = all.into_iter().flatten().map(String::len).sum::<usize>();
         if patterns > MAX_PATTERNS || bytes > MAX_BYTES {
-            return Err(Error::InvalidSession(format!(
-                "it has {patterns} patterns of categories and tags with {bytes} bytes in all; \
+            return Err(Error::new(
+                ErrorKind::InvalidSession,
+                format!(
+                    "it has {patterns} patterns of categories and tags with {bytes} bytes in all; \
                  at most {MAX_PATTERNS} patterns with {MAX_BYTES} bytes are possible"
-            )));
+                ),
+            ));
         }
         Ok(())
     }
@@ -222,9 +225,10 @@ impl Active {
         let _changes = changes();
         let free = SESSIONS.iter().position(|entry| entry.load(Ordering::SeqCst).is_null());
         let Some(session) = free else {
-            return Err(Error::InvalidSession(format!(
-                "{MAX_SESSIONS} sessions run already, and no more can at once"
-            )));
+            return Err(Error::new(
+                ErrorKind::InvalidSession,
+                format!("{MAX_SESSIONS} sessions run already, and no more can at once"),
+            ));
         };
         let config = Box::into_raw(Box::new(config));
         SESSIONS[session].store(config, Ordering::SeqCst);

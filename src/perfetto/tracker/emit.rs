@@ -16,8 +16,8 @@
 #![expect(unsafe_code, reason = "a table of pointers to statics; types made by `event!`")]
 
 use super::active::TRACK;
-use crate::events::declared::Declared;
-use crate::events::{LogSite, Loggable, WireEvent};
+use crate::__private::declared::Declared;
+use crate::__private::{LogSite, Loggable, WireEvent};
 use crate::perfetto::site::Site;
 use crate::perfetto::value::{MAX_VALUES, Values, kind};
 use crate::platform::ticks;

@@ -4,7 +4,7 @@
 //! not exist in the child, which would wait for ever. So what is in the table is never freed.
 #![expect(unsafe_code, reason = "a table of pointers that are never freed")]
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::perfetto::track::{Track, TrackBuilder, TrackKind};
 use crate::trace::write::{state, untracked};
 use memledger_format::protobuf::Message;
@@ -67,16 +67,19 @@ impl TrackBuilder<'_> {
     /// it describes the track once.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
+    /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
     /// again.
     pub fn register(self) -> Result<Track, Error> {
         if !state::is_forked() {
             let is_kept = untracked(|| keep(self.uuid, self.descriptor()));
             if !is_kept {
-                return Err(Error::InvalidSession(format!(
-                    "the track {:?} cannot be registered: there are {MAX_TRACKS} others",
-                    self.name
-                )));
+                return Err(Error::new(
+                    ErrorKind::InvalidSession,
+                    format!(
+                        "the track {:?} cannot be registered: there are {MAX_TRACKS} others",
+                        self.name
+                    ),
+                ));
             }
         }
         Ok(Track { uuid: self.uuid })

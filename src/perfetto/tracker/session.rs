@@ -2,7 +2,7 @@
 
 use super::active::{Active, Notifications};
 use super::output::Ring;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::perfetto::config::TrackEventConfig;
 use crate::trace::sink::Shared;
 use crate::trace::write::untracked;
@@ -41,8 +41,9 @@ impl Shared for Session {
 
     fn dump(&self, path: &Path) -> Result<u64, Error> {
         let Some(ring) = &self.ring else {
-            return Err(Error::InvalidSession(
-                "only a session with a ring buffer can be dumped; this one writes to a file".into(),
+            return Err(Error::new(
+                ErrorKind::InvalidSession,
+                "only a session with a ring buffer can be dumped; this one writes to a file",
             ));
         };
         ring.dump(path)

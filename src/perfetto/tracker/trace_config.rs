@@ -10,7 +10,7 @@
 //! The syntax is that of protocol buffers as text: `name: value`, `name { .. }`, `name: [a, b]`, comments
 //! with `#`, and strings in either kind of quotes. There is no library for it without a compiled schema.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::perfetto::config::TrackEvents;
 use std::time::Duration;
 
@@ -37,23 +37,28 @@ const MESSAGES: [&str; 6] = [
 /// Reads a configuration. The sentence names the keys that have no effect here, if there are some.
 ///
 /// # Errors
-/// [`Error::InvalidSession`], with the line.
+/// [`ErrorKind::InvalidSession`], with the line.
 pub(crate) fn parse_trace_config(text: &str) -> Result<(TrackEvents, Option<String>), Error> {
     if text.len() > MAX_BYTES {
-        return Err(Error::InvalidSession(format!(
-            "the configuration has {} bytes, more than the {MAX_BYTES} that are possible",
-            text.len()
-        )));
+        return Err(Error::new(
+            ErrorKind::InvalidSession,
+            format!(
+                "the configuration has {} bytes, more than the {MAX_BYTES} that are possible",
+                text.len()
+            ),
+        ));
     }
     let mut parser = Parser { rest: text, line: 1 };
     let fields = parser.fields(0, true).map_err(|why| {
-        Error::InvalidSession(format!("line {} of the configuration: {why}", parser.line))
+        Error::new(
+            ErrorKind::InvalidSession,
+            format!("line {} of the configuration: {why}", parser.line),
+        )
     })?;
     let mut found = Found::default();
-    found
-        .take("", &fields)
-        .and_then(|()| found.take_buffer())
-        .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
+    found.take("", &fields).and_then(|()| found.take_buffer()).map_err(|why| {
+        Error::new(ErrorKind::InvalidSession, format!("the configuration: {why}"))
+    })?;
     found.events.config.check()?;
     let unsupported = found.unsupported.join(", ");
     let note = (!unsupported.is_empty()).then(|| format!("{unsupported} has no effect here"));

@@ -19,7 +19,7 @@ use super::output::Output;
 use super::process::process_track_uuid;
 use super::sequence::{Event, Sequence, Shared, Values};
 use super::session::Session;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::perfetto::config::TrackEvents;
 use crate::perfetto::value::MAX_VALUES;
 use crate::platform::os;
@@ -381,7 +381,7 @@ impl SessionWriter {
         self.events += u64::from(written.is_some());
         if !self.shared.collisions.is_empty() {
             for collision in self.shared.collisions.drain(..) {
-                (self.on_problem)(Error::InvalidSession(collision));
+                (self.on_problem)(Error::new(ErrorKind::InvalidSession, collision));
             }
         }
         if written == Some(true) || self.out.is_full() {
@@ -444,10 +444,13 @@ impl Sink for SessionWriter {
         self.types.learn(&self.shared.config);
         self.clock.compare_if_due();
         if self.out.failed.is_none() && self.events(stream, payload).is_none() {
-            self.out.failed = Some(Error::Internal(format!(
-                "the tracker cannot read {} bytes of stream {stream}, so the session ends here",
-                payload.len()
-            )));
+            self.out.failed = Some(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "the tracker cannot read {} bytes of stream {stream}, so the session ends here",
+                    payload.len()
+                ),
+            ));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The tracker works, and is tested, on Linux on 64-bit machines. Elsewhere none of this is compiled (`build.rs` does not
 //! set `tracking`), nothing is recorded, and starting a ledger returns
-//! [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform). `RUSTFLAGS="--cfg memledger_portable"` does the
+//! `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the
 //! same on Linux, so that it can be checked there.
 
 mod linux;

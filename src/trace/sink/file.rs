@@ -5,7 +5,7 @@
 //! the file is cut back to its last whole packet and closed; the program continues.
 
 use super::{Sink, start};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::platform::os::{self, Own, RawFd, TargetFile};
 use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
@@ -149,7 +149,7 @@ impl FileSink {
             // NOTE: if this fails too, the reader reports a truncated end and loses nothing else.
             let _ = self.file.cut(self.written + whole as u64);
         }
-        self.failed = Some(Error::File { path: self.path.clone(), action: "write", source });
+        self.failed = Some(error::file("write", &self.path, source));
         self.pending.clear();
     }
 }
@@ -183,7 +183,7 @@ impl Sink for FileSink {
     }
 
     fn cut(&mut self, bytes: u64) -> Result<(), Error> {
-        let failed = |source| Error::File { path: self.path.clone(), action: "continue", source };
+        let failed = |source| error::file("continue", &self.path, source);
         self.file.cut(bytes).map_err(failed)?;
         self.pending.clear();
         self.written = bytes;
@@ -237,7 +237,7 @@ impl PieceFile {
                         let _ = self.file.cut(self.written);
                     }
                     let path = self.path.clone();
-                    return Err(Error::File { path, action: "write", source });
+                    return Err(error::file("write", &path, source));
                 }
             }
         }
@@ -247,7 +247,7 @@ impl PieceFile {
 
     /// Replaces what the file holds.
     pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let failed = |source| Error::File { path: self.path.clone(), action: "write", source };
+        let failed = |source| error::file("write", &self.path, source);
         self.file.replace(bytes).map_err(failed)?;
         self.written = bytes.len() as u64;
         Ok(())
@@ -281,7 +281,7 @@ impl OwnFile {
         // On a file system without locks, another process that writes the file goes unnoticed.
         let _ = file.try_lock();
         os::set_mode(&file, MODE.load(Ordering::Relaxed));
-        let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+        let failed = |source| error::file("open", path, source);
         Self::new(file).map_err(failed)
     }
 
@@ -339,7 +339,7 @@ fn open_empty(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let (file, path) = open_alone(path)?;
     match file.empty() {
         Ok(()) => Ok((file, path)),
-        Err(source) => Err(Error::File { path, action: "empty", source }),
+        Err(source) => Err(error::file("empty", &path, source)),
     }
 }
 
@@ -352,7 +352,7 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
             let is_anothers = source.kind() == io::ErrorKind::PermissionDenied && path.exists();
             let other = if is_anothers { take_beside(path).ok() } else { None };
             let path = path.to_owned();
-            other.ok_or(Error::File { path, action: "create", source })
+            other.ok_or(error::file("create", &path, source))
         }
     }
 }
@@ -363,7 +363,7 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 /// is never harmed. A pipe must have a reader: opening one without a reader would wait
 /// indefinitely. Pipes and devices are not locked: several processes can write to them.
 fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
-    let failed = |source| Error::File { path: path.to_owned(), action: "open", source };
+    let failed = |source| error::file("open", path, source);
     let file = OwnFile::new(file).map_err(failed)?;
     if !file.is_regular() {
         return Ok((file, path.to_owned()));
@@ -385,7 +385,7 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let first = beside(path);
     let (mut path, mut number) = (first.clone(), 1);
     loop {
-        let failed = |action, source| Error::File { path: path.clone(), action, source };
+        let failed = |action, source| error::file(action, &path, source);
         let file = open(&path).map_err(|error| failed("create", error))?;
         match file.try_lock() {
             Ok(()) => {
@@ -458,9 +458,9 @@ impl LaterFile {
     /// `path`. An existing file of that name stays as it is.
     ///
     /// # Errors
-    /// [`Error::File`] if the file could not be created or written now.
+    /// `ErrorKind::File` if the file could not be created or written now.
     pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
-        let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
+        let failed = |source| error::file("create", path, source);
         let target = TargetFile::find(path).map_err(failed)?;
         let (target, path) = match target.reserve() {
             Ok(true) => (target, path.to_owned()),

@@ -14,10 +14,11 @@
 //! the locks here.
 
 use super::{Shared, Sink};
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::platform::os;
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::packet::IMPORTANTS;
+use memledger_format::words::escape;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -180,7 +181,8 @@ impl Queue {
             // NOTE: reports the problem before the sink counts as ended, because a caller that sees
             // the end looks for the problem; and without the lock, because stderr can be a pipe
             // that is never read.
-            (self.on_problem)(Error::Destination { name: self.name.clone(), what });
+            let what = format!("{} gets no more of the trace: {what}", escape(&self.name));
+            (self.on_problem)(Error::new(ErrorKind::Destination, what));
         }
         self.state().stage = Stage::Ended;
         self.changed.notify_all();
@@ -315,8 +317,7 @@ extern "C" fn run(number: *mut c_void) -> *mut c_void {
     let why = match result {
         Ok(Ok(false)) => return std::ptr::null_mut(),
         Ok(Ok(true)) => None,
-        Ok(Err(Error::Destination { what, .. })) => Some(what),
-        Ok(Err(error)) => Some(error.to_string()),
+        Ok(Err(error)) => Some(format!("{error:#}")),
         Err(_) => Some("the tracker panicked".into()),
     };
     queue.end(why);
@@ -338,7 +339,7 @@ impl Queued {
     /// Starts the thread, which first calls `open`, and reports its failures to `on_problem`.
     ///
     /// # Errors
-    /// [`Error::ThreadNotStarted`] if there can be no thread.
+    /// [`ErrorKind::ThreadNotStarted`] if there can be no thread.
     pub(crate) fn start(
         name: String,
         open: OpenSink,
@@ -377,7 +378,7 @@ impl Queued {
         if let Err(source) = os::spawn(run, queue.number as usize) {
             queue.end(None);
             let thread = format!("{}: its thread", queue.name);
-            return Err(Error::ThreadNotStarted { thread, source });
+            return Err(error::thread_not_started(&thread, source));
         }
         Ok(Self { queue, batch: Vec::new(), ended: false, count_dropped: None, dropped: None })
     }

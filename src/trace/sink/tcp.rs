@@ -5,7 +5,7 @@
 //! the system had accepted have arrived.
 
 use super::{Sink, start};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::platform::os::{self, Own};
 use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
@@ -38,13 +38,16 @@ impl Address {
     /// Reads `host`, `host:port`, an IPv4 or IPv6 address, or `[IPv6]:port`.
     ///
     /// # Errors
-    /// [`Error::InvalidAddress`] says what is wrong with it.
+    /// [`ErrorKind::InvalidSetting`] says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| {
-            Error::InvalidAddress(format!(
-                "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{}",
-                DEFAULT_PORTS[0]
-            ))
+            Error::new(
+                crate::error::ErrorKind::InvalidSetting,
+                format!(
+                    "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{}",
+                    DEFAULT_PORTS[0]
+                ),
+            )
         };
         let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
             _ if text.parse::<IpAddr>().is_ok() => (text, None),
@@ -104,7 +107,6 @@ impl fmt::Display for Address {
 /// A connection that is being written to.
 pub(crate) struct TcpSink {
     stream: Own<TcpStream>,
-    name: String,
     given_up: Arc<AtomicBool>,
     packets: PacketWriter,
     pending: Vec<u8>,
@@ -116,14 +118,11 @@ impl TcpSink {
     /// Connects within 2 s after the name is resolved, and sends the start of the stream. A blocked
     /// send ends when `given_up` is set.
     pub(crate) fn connect(address: &Address, given_up: Arc<AtomicBool>) -> Result<Self, Error> {
-        let name = address.to_string();
-        let stream = connect(address).map_err(|error| Error::Destination {
-            name: name.clone(),
-            what: format!("it cannot be connected to: {error}"),
+        let stream = connect(address).map_err(|error| {
+            Error::from_io(ErrorKind::Destination, "it cannot be connected to", error)
         })?;
         let mut sink = Self {
             stream,
-            name,
             given_up,
             packets: PacketWriter::new(Transport::Unreal, PROTOCOL),
             pending: start::handshake(Transport::Unreal),
@@ -138,13 +137,13 @@ impl TcpSink {
         let mut done = 0;
         while done < self.pending.len() && self.failed.is_none() {
             match self.send_some(done) {
-                Ok(0) => self.fail(&io::ErrorKind::WriteZero.into()),
+                Ok(0) => self.fail(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     done += count;
                     self.written += count as u64;
                 }
                 Err(error) if is_temporary(&error) && !self.given_up.load(Ordering::Acquire) => {}
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(error),
             }
         }
         self.pending.clear();
@@ -155,11 +154,9 @@ impl TcpSink {
         self.stream.opened()?.write(&self.pending[from..])
     }
 
-    fn fail(&mut self, error: &io::Error) {
-        self.failed = Some(Error::Destination {
-            name: self.name.clone(),
-            what: format!("the connection was lost after {} bytes: {error}", self.written),
-        });
+    fn fail(&mut self, error: io::Error) {
+        let what = format!("the connection was lost after {} bytes", self.written);
+        self.failed = Some(Error::from_io(ErrorKind::Destination, what, error));
     }
 
     fn close(&mut self) {

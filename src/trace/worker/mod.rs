@@ -30,7 +30,7 @@ pub(crate) use timeline::{Trailer, collected, marker_times, preamble, settled_be
 
 use super::write::quiesce::HOOK_TIMEOUT;
 use super::write::{ReentrancyGuard, backpressure};
-use crate::error::Error;
+use crate::error::{self, Error, ErrorKind};
 use crate::platform::os;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,7 +126,7 @@ pub(crate) fn spawn(left_alone: fn(i32) -> !) -> Result<(), Error> {
     // NOTE: passed to the thread, which may begin to run after its session has ended.
     let generation = GENERATION.load(Ordering::Acquire);
     os::spawn(run, generation as usize)
-        .map_err(|source| Error::ThreadNotStarted { thread: "the worker thread".into(), source })
+        .map_err(|source| error::thread_not_started("the worker thread", source))
 }
 
 /// Ends the worker of the present session, when it next wakes.
@@ -197,7 +197,10 @@ pub(crate) fn collect_everything(session: &mut Session, timeout: Duration) -> bo
 pub(crate) fn finish(session: &mut Session, trailer: &Trailer) {
     let on_problem = session.on_problem();
     if catch_unwind(AssertUnwindSafe(|| session.finish(trailer))).is_err() {
-        on_problem(Error::Internal("the tracker panicked at the end of the recording".into()));
+        on_problem(Error::new(
+            ErrorKind::Internal,
+            "the tracker panicked at the end of the recording",
+        ));
     }
 }
 

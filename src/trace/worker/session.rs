@@ -18,7 +18,7 @@ use super::threads::Threads;
 use super::timeline::{Timeline, Trailer, settled_below};
 use super::watch::Watch;
 use super::watermark::Watermark;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::platform::clock;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
@@ -283,7 +283,7 @@ impl Session {
     /// committed. `false` if there is none, because the file could not be written.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`ErrorKind::File`].
     pub(crate) fn finish_after_end(&mut self) -> Result<bool, Error> {
         let Some(watch) = self.watch.take() else { return Ok(false) };
         let Some((checkpoint, threads)) = watch.checkpoints.read() else { return Ok(false) };
@@ -367,7 +367,7 @@ impl Session {
         self.forget_watch();
         self.output.clear();
         quiesce::pause(Duration::ZERO);
-        self.output.report_problem(Error::Internal(why));
+        self.output.report_problem(Error::new(ErrorKind::Internal, why));
     }
 
     /// Ends the recording because the system has no memory for the tracker: every stream ends at a
@@ -384,7 +384,7 @@ impl Session {
         self.output.finish();
         self.output.clear();
         self.failed = true;
-        self.output.report_problem(Error::OutOfMemory(format!(
+        self.output.report_problem(Error::new(ErrorKind::OutOfMemory, format!(
             "recording ends here, after {} events: the system has no memory left for the tracker; \
              {} events are lost, and what follows is not recorded",
             self.timeline.next_serial() - self.timeline.first_serial(),

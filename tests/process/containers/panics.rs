@@ -3,7 +3,7 @@
 use super::{A, B, C, now};
 use crate::allocator::gained;
 use crate::harness::start;
-use memledger::{TaggedHashMap, TaggedVec};
+use memledger::containers::{TaggedHashMap, TaggedVec};
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::hint::black_box;

@@ -4,10 +4,11 @@
 use super::{TAGS, now};
 use crate::allocator::gained;
 use crate::harness::start;
-use memledger::{
-    Tag, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
-    TaggedString, TaggedVec, TaggedVecDeque, alloc_scope, tagged,
+use memledger::containers::{
+    TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
+    TaggedString, TaggedVec, TaggedVecDeque,
 };
+use memledger::{Tag, alloc_scope, tagged};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 

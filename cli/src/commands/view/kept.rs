@@ -135,7 +135,7 @@ pub fn save(
     identity: &Identity,
     mut body: impl FnMut(&mut dyn Write) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let failed = |error: &dyn std::fmt::Display| CliError::Failed(format!("no index: {error}"));
+    let failed = |error: &dyn std::fmt::Display| CliError::Failed(format!("no index: {error:#}"));
     let header = postcard::to_stdvec(&Header::new(kind, identity.clone(), symbols));
     let header = header.map_err(|error| failed(&error))?;
     let mut result = Ok(());

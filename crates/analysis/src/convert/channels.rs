@@ -11,7 +11,6 @@
 
 use super::WRITE_AT;
 use crate::read::{Event, Hole, Reader, Stamp, Summary, Visitor};
-use memledger_format::Error;
 use memledger_format::arrays::{PIECE_HEAD, piece_head};
 use memledger_format::channel::{id, is_name, no_name};
 use memledger_format::encode::{AUX_TERMINAL, SYNCED_HEADER};
@@ -21,6 +20,7 @@ use memledger_format::layout::{
 };
 use memledger_format::packet::{IMPORTANTS, LAST_OWN, MAX_PAYLOAD, PacketWriter, SYNC, TYPES};
 use memledger_format::schema::{DEFINITION, EventType, MAYBE_HAS_AUX};
+use memledger_format::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +51,7 @@ impl ChannelList {
     /// Parses names that are separated by commas.
     ///
     /// # Errors
-    /// [`Error::InvalidChannels`] for a text that no channel can have as its name, or without a name.
+    /// [`ErrorKind::InvalidChannels`] for a text that no channel can have as its name, or without a name.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -60,15 +60,18 @@ impl ChannelList {
                 None => (word, &mut wanted),
             };
             if !is_name(name) {
-                return Err(Error::InvalidChannels(no_name(name)));
+                return Err(Error::new(ErrorKind::InvalidChannels, no_name(name)));
             }
             let names = if name.eq_ignore_ascii_case("default") { DEFAULT } else { name };
             list.extend(names.split(',').map(str::to_owned));
         }
         if wanted.is_empty() && unwanted.is_empty() {
-            return Err(Error::InvalidChannels(format!(
-                "{text:?} names no channel; write names with commas between them, such as memory,scope, or -memory for all others"
-            )));
+            return Err(Error::new(
+                ErrorKind::InvalidChannels,
+                format!(
+                    "{text:?} names no channel; write names with commas between them, such as memory,scope, or -memory for all others"
+                ),
+            ));
         }
         Ok(Self { wanted, unwanted })
     }
@@ -93,9 +96,9 @@ impl ChannelList {
 /// Costs as much as [`read`](crate::read::read()), plus some 60 ns for each event that is written.
 ///
 /// # Errors
-/// As [`convert`](super::convert). [`Error::NotConvertible`], too, for a trace of another writer, or of an
+/// As [`convert`](super::convert). [`ErrorKind::NotConvertible`], too, for a trace of another writer, or of an
 /// earlier memledger: it does not say which of its events are on which channel.
-/// [`Error::UnknownChannel`] for a name that no channel of the trace has. After these, the output is not to be used.
+/// [`ErrorKind::UnknownChannel`] for a name that no channel of the trace has. After these, the output is not to be used.
 ///
 /// # Examples
 /// ```
@@ -135,24 +138,24 @@ pub fn convert_channels(
             writer.packets.sync(&mut writer.out);
         }
         if writer.out.len() >= WRITE_AT {
-            out.write_all(&writer.out).map_err(Error::Write)?;
+            out.write_all(&writer.out).map_err(Error::write)?;
             writer.out.clear();
         }
     }
     let summary = reader.finish(&mut writer);
     writer.end()?;
-    out.write_all(&writer.out).and_then(|()| out.flush()).map_err(Error::Write)?;
+    out.write_all(&writer.out).and_then(|()| out.flush()).map_err(Error::write)?;
     Ok(summary)
 }
 
 fn not_ours() -> Error {
-    Error::NotConvertible(
-        "it was not written by memledger, so it does not say which of its events are on which channel; export it without --channels".into(),
+    Error::not_convertible(
+        "it was not written by memledger, so it does not say which of its events are on which channel; export it without --channels",
     )
 }
 
 fn not_said(event_type: &EventType) -> Error {
-    Error::NotConvertible(format!(
+    Error::not_convertible(format!(
         "it was recorded by an earlier memledger, so it does not say on which channels its events {} are; export it without --channels",
         event_type.name()
     ))
@@ -413,10 +416,10 @@ impl<'a> ChannelWriter<'a> {
         let is_missing = |name: &&String| self.names.iter().all(|other| id(other) != id(name));
         let missing: Vec<_> = wanted.iter().chain(unwanted).filter(is_missing).collect();
         if !missing.is_empty() {
-            return Err(Error::UnknownChannel(format!(
-                "the trace has no channel {missing:?}; it has {}",
-                self.names.join(", ")
-            )));
+            return Err(Error::new(
+                ErrorKind::UnknownChannel,
+                format!("the trace has no channel {missing:?}; it has {}", self.names.join(", ")),
+            ));
         }
         // Events are missing after the last one.
         let missing = self.missing.saturating_sub(self.removed);

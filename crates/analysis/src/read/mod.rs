@@ -62,8 +62,8 @@ use std::io::Read;
 /// input, even if the input is damaged.
 ///
 /// # Errors
-/// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace
-/// of an unsupported version, [`Error::Read`] if its start cannot be read.
+/// `ErrorKind::NotATrace` if the input is not a trace, `ErrorKind::UnsupportedTrace` if it is a trace
+/// of an unsupported version, `ErrorKind::Read` if its start cannot be read.
 ///
 /// # Examples
 /// ```

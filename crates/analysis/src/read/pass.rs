@@ -3,7 +3,7 @@
 use super::event::Visitor;
 use super::packets::Reader;
 use super::summary::Summary;
-use memledger_format::Error;
+use memledger_format::{Error, ErrorKind};
 use std::io::Read;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl<V: Visitor + Send + 'static> Pass<V> {
     /// Starts a thread that reads `source` as [`read`](super::read()) does.
     ///
     /// # Errors
-    /// [`Error::ThreadNotStarted`] if the system refuses a thread.
+    /// [`ErrorKind::ThreadNotStarted`] if the system refuses a thread.
     pub fn start(source: impl Read + Send + 'static, mut visitor: V) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
@@ -46,10 +46,13 @@ impl<V: Visitor + Send + 'static> Pass<V> {
             let summary = reader.finish(&mut visitor);
             Ok((visitor, summary))
         };
-        let thread = Builder::new()
-            .name("trace reader".into())
-            .spawn(pass)
-            .map_err(Error::ThreadNotStarted)?;
+        let thread = Builder::new().name("trace reader".into()).spawn(pass).map_err(|source| {
+            Error::from_io(
+                ErrorKind::ThreadNotStarted,
+                "the thread of a pass could not be started",
+                source,
+            )
+        })?;
         Ok(Self { thread, stop })
     }
 

@@ -3,7 +3,7 @@
 
 use memledger_analysis::Analyzer;
 use memledger_analysis::read::{self, Damage, Event, Hole, Summary, Visitor};
-use memledger_format::Error;
+use memledger_format::ErrorKind;
 use memledger_test_support::wire::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -120,7 +120,7 @@ fn cut_anywhere_all_whole_packets_are_delivered() {
     let bytes = smoke();
     for end in 0..HANDSHAKE {
         let error = read::read(&bytes[..end], &mut Seen::default()).unwrap_err();
-        assert!(matches!(error, Error::NotATrace(_)), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::NotATrace), "{error}");
     }
     for (packet, _) in packets(bytes) {
         let (whole, summary) = read(&bytes[..packet.start]);
@@ -317,9 +317,10 @@ fn a_source_that_fails_gives_what_came_before() {
     assert_eq!(summary.error.unwrap().to_string(), "the cable was pulled");
     assert!(seen.events == whole.events && seen.damages.is_empty());
     let mut seen = Seen::default();
-    assert!(matches!(read::read(Torn(&bytes[..7]), &mut seen), Err(Error::Read(_))));
+    let torn = read::read(Torn(&bytes[..7]), &mut seen).unwrap_err();
+    assert_eq!(torn.kind(), ErrorKind::Read);
     let directory = std::fs::File::open("/").unwrap();
-    assert!(matches!(read::read(directory, &mut seen), Err(Error::Read(_))));
+    assert_eq!(read::read(directory, &mut seen).unwrap_err().kind(), ErrorKind::Read);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod naive;
 use memledger_analysis::Analyzer;
 use memledger_analysis::convert::convert;
 use memledger_analysis::read::{self, Damage, Event, EventAnalyzer, Hole, Summary, Value, Visitor};
-use memledger_format::Error;
+use memledger_format::ErrorKind;
 use memledger_format::Transport;
 use memledger_format::handshake::Magic;
 use memledger_format::schema::{EventType, FieldType};
@@ -342,7 +342,7 @@ fn a_trace_that_no_later_protocol_can_carry_is_not_converted() {
     for name in SAMPLES {
         let mut out = Vec::new();
         let error = convert(&sample(name)[..], &mut out, Transport::Unreal).unwrap_err();
-        assert!(matches!(error, Error::NotConvertible(_)), "{error:?}");
+        assert!(matches!(error.kind(), ErrorKind::NotConvertible), "{error:?}");
         assert!(error.to_string().contains("no later protocol can carry"), "{error}");
         assert!(out.is_empty());
     }
@@ -357,6 +357,6 @@ fn a_trace_without_a_magic_number_is_known_by_its_first_type() {
     assert_eq!(found.counts, expected.counts);
     for bytes in [&b"\x01\0\0\0\x07\0garbage"[..], b"\x01\0\0\0\x01\0\0", b"\x01\0\0\0\0\0"] {
         let error = read::read(bytes, &mut Any::default()).unwrap_err();
-        assert!(matches!(error, Error::NotATrace(_)), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::NotATrace), "{error}");
     }
 }

@@ -138,7 +138,9 @@ fn a_trace_is_read_from_the_port_that_is_told() {
     trace.set_timeout(Some(Duration::from_millis(1))).unwrap();
     let error = trace.read(&mut [0]).unwrap_err();
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
-    assert!(matches!(trace.set_timeout(Some(Duration::ZERO)), Err(Error::InvalidTimeout)));
+    assert!(
+        matches!(trace.set_timeout(Some(Duration::ZERO)), Err(error) if error.kind() == ErrorKind::InvalidTimeout)
+    );
     trace.set_timeout(None).unwrap();
     stream.write_all(b"2CRT").unwrap();
     drop(stream);

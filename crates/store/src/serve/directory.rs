@@ -4,7 +4,7 @@
 //! number. A file is created only if none has its name, and only its user can access it. Symbolic
 //! links are never followed, and pipes and devices are never read.
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 use jiff::Timestamp;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -41,10 +41,13 @@ impl Directory {
     /// Opens the folder, and creates it if its parent exists.
     ///
     /// # Errors
-    /// [`Error::Folder`] if it cannot be used, or if another server uses it.
+    /// [`ErrorKind::Folder`] if it cannot be used, or if another server uses it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |what: String| {
-            Error::Folder(format!("cannot keep traces in {}: {what}", path.display()))
+            Error::new(
+                ErrorKind::Folder,
+                format!("cannot keep traces in {}: {what}", path.display()),
+            )
         };
         match folder_builder().create(path) {
             Ok(()) => {}
@@ -164,13 +167,16 @@ pub fn stem(file: &str) -> &str {
 /// The folder for traces of this user: `memledger/traces` where programs keep data. It is created if it does not exist.
 ///
 /// # Errors
-/// [`Error::Folder`] if it cannot be created, or if there is no home directory.
+/// [`ErrorKind::Folder`] if it cannot be created, or if there is no home directory.
 pub fn default_path() -> Result<PathBuf, Error> {
     let data =
         std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.or_else(|| Some(std::env::home_dir()?.join(".local/share")));
     let Some(data) = data.filter(|path| path.is_absolute()) else {
-        return Err(Error::Folder("there is no home directory to keep traces in".to_owned()));
+        return Err(Error::new(
+            ErrorKind::Folder,
+            "there is no home directory to keep traces in".to_owned(),
+        ));
     };
     let path = data.join("memledger").join("traces");
     let mut builder = folder_builder();
@@ -179,7 +185,10 @@ pub fn default_path() -> Result<PathBuf, Error> {
         Ok(()) => Ok(path),
         Err(error) => {
             let path = path.display();
-            Err(Error::Folder(format!("cannot make {path} to keep traces in: {error}")))
+            Err(Error::new(
+                ErrorKind::Folder,
+                format!("cannot make {path} to keep traces in: {error}"),
+            ))
         }
     }
 }

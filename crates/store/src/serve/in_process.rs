@@ -1,7 +1,7 @@
 //! A recorder and a store in the process of another program, such as its tests.
 
 use super::{Access, Clients, Directory, Limits, Listening, Settings, serve};
-use crate::Error;
+use crate::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::mpsc;
@@ -44,7 +44,7 @@ impl InProcess {
     /// Returns when both the recorder and the store listen.
     ///
     /// # Errors
-    /// [`Error::Listen`] if a port is in use, [`Error::NotServing`] if the system refuses threads or the folder.
+    /// [`ErrorKind::Listen`] if a port is in use, [`ErrorKind::NotServing`] if the system refuses threads or the folder.
     pub fn start(settings: Settings) -> Result<Self, Error> {
         let (stop, stopped) = oneshot::channel();
         let (listening, listens) = mpsc::channel();
@@ -57,12 +57,16 @@ impl InProcess {
         let thread = std::thread::Builder::new()
             .name("memledger serve".into())
             .spawn(run)
-            .map_err(|error| Error::NotServing(format!("no thread can be started: {error}")))?;
+            .map_err(|error| {
+                Error::new(ErrorKind::NotServing, format!("no thread can be started: {error}"))
+            })?;
         match listens.recv() {
             Ok(ready) => Ok(Self { ready, stop: Some(stop), thread: Some(thread) }),
             Err(_) => {
                 let why = join(thread).err();
-                Err(why.unwrap_or_else(|| Error::NotServing("the server ended at once".into())))
+                Err(why.unwrap_or_else(|| {
+                    Error::new(ErrorKind::NotServing, "the server ended at once")
+                }))
             }
         }
     }
@@ -93,5 +97,5 @@ impl Drop for InProcess {
 }
 
 fn join(thread: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
-    thread.join().unwrap_or_else(|_| Err(Error::NotServing("the server panicked".into())))
+    thread.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::NotServing, "the server panicked")))
 }

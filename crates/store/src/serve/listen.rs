@@ -2,9 +2,10 @@
 
 use super::connection_limit::{ConnectionLimit, Permit};
 use super::server::Clients;
-use crate::Error;
+use crate::{Error, ErrorKind};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,15 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, Error> {
     let address = SocketAddr::new(address, port);
-    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => Error::new(
+            ErrorKind::PortInUse,
+            format!(
+                "cannot listen on {address}: another program does; stop it, or choose another port"
+            ),
+        ),
+        _ => Error::from_io(ErrorKind::Listen, format!("cannot listen on {address}"), source),
+    })
 }
 
 /// Accepts connections and passes each to `handle`, within `limit`. Ends when `stop`

@@ -28,7 +28,7 @@ pub use in_process::InProcess;
 pub use listen::raise_file_limit;
 pub use server::Clients;
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 use catalogue::{Catalogue, Totals};
 use connection_limit::ConnectionLimit;
 use server::Server;
@@ -98,10 +98,13 @@ fn serve(
         .max_blocking_threads(DISK_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Error::NotServing(format!("no threads can be started: {error}")))?;
+        .map_err(|error| {
+            Error::new(ErrorKind::NotServing, format!("no threads can be started: {error}"))
+        })?;
     let lock = settings.directory.lock();
-    let lock =
-        lock.map_err(|error| Error::NotServing(format!("no file can be opened: {error}")))?;
+    let lock = lock.map_err(|error| {
+        Error::new(ErrorKind::NotServing, format!("no file can be opened: {error}"))
+    })?;
     let result = runtime.block_on(run(settings, stopped, ready));
     runtime.shutdown_timeout(Duration::from_millis(100));
     // NOTE: a thread of the runtime may still have the folder, and so has a process that another thread has
@@ -119,7 +122,7 @@ async fn bind(settings: &Settings) -> Result<(Vec<TcpListener>, TcpListener), Er
     if let Some(port) = settings.second_port {
         match listen::bind(settings.address, port).await {
             Ok(listener) => recorders.push(listener),
-            Err(error) => (settings.note)(&format!("continuing without port {port}: {error}")),
+            Err(error) => (settings.note)(&format!("continuing without port {port}: {error:#}")),
         }
     }
     let store = listen::bind(settings.address, settings.store_port).await?;
@@ -169,14 +172,17 @@ async fn run(
 ) -> Result<(), Error> {
     let (recorders, store) = bind(&settings).await?;
     let address = |listener: &TcpListener| {
-        listener.local_addr().map_err(|error| Error::NotServing(error.to_string()))
+        listener.local_addr().map_err(|error| Error::new(ErrorKind::NotServing, error.to_string()))
     };
     let recorder = recorders.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     let store_address = address(&store)?;
 
     let path = settings.directory.path().to_owned();
     let catalogue = Catalogue::new(settings.directory, settings.limits).map_err(|error| {
-        Error::NotServing(format!("cannot list the traces in {}: {error}", path.display()))
+        Error::new(
+            ErrorKind::NotServing,
+            format!("cannot list the traces in {}: {error}", path.display()),
+        )
     })?;
     let totals = catalogue.totals();
     let note = settings.note;

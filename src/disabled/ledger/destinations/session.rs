@@ -1,6 +1,6 @@
 //! Sessions in a build without the feature `perfetto`: there are none.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ledger::DestinationHandle;
 use crate::ledger::config::Config;
 use crate::ledger::reports::in_process::InProcessAnalyzer;
@@ -30,7 +30,7 @@ pub(in crate::ledger) fn add_created(
     _: &Path,
     _: Option<&str>,
 ) -> Result<Option<String>, Error> {
-    Err(Error::InvalidSession(NOT_BUILT.into()))
+    Err(Error::new(ErrorKind::InvalidSession, NOT_BUILT))
 }
 
 pub(super) fn add(events: &TrackEvents, _: Option<()>) -> Result<DestinationHandle, Error> {

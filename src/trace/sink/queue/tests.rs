@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::{Error, ErrorKind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl Sink for Slow {
 
     fn sync(&mut self) -> Result<(), Error> {
         let _ = self.calls.send(Call::Sync);
-        if self.fail { Err(Error::Internal("it broke".into())) } else { Ok(()) }
+        if self.fail { Err(Error::new(ErrorKind::Internal, "it broke")) } else { Ok(()) }
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -147,7 +148,7 @@ fn what_cannot_be_sent_by_the_deadline_is_given_up() {
 
 #[test]
 fn one_that_cannot_be_opened_says_so() {
-    let open: OpenSink = Box::new(|_| Err(Error::Internal("it is not there".into())));
+    let open: OpenSink = Box::new(|_| Err(Error::new(ErrorKind::Internal, "it is not there")));
     let sink = Queued::start("nowhere".into(), open, tell).unwrap();
     let queue = by_number(sink.number()).unwrap();
     queue.wait_for_end(soon());

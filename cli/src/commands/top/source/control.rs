@@ -4,8 +4,8 @@ use super::{Message, Wishes};
 use crate::commands::top::document;
 use crate::commands::top::functions::Functions;
 use crate::commands::top::sample::Sample;
-use memledger::Error;
 use memledger::control::{Client, Command};
+use memledger::{Error, ErrorKind};
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Report};
 use std::fs::File;
@@ -72,10 +72,10 @@ impl Program {
         let wanted = wishes.functions();
         let report = match self.ask(wanted) {
             Ok(document) => self.report(&document),
-            Err(Error::Refused(sentence)) => Err(sentence),
+            Err(error) if error.kind() == ErrorKind::Refused => Err(error.to_string()),
             Err(error) => {
                 return to.send(Message::Interrupted(format!(
-                    "{error}. The program has ended, or has closed its port; these are its last figures"
+                    "{error:#}. The program has ended, or has closed its port; these are its last figures"
                 )));
             }
         };

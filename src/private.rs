@@ -1,0 +1,30 @@
+//! What macros of this crate expand to, and what the library of `preload/` needs. A macro's code is in the crate that calls
+//! it, so this has to be public; no other code may name it, and no version number says when it changes.
+
+#[cfg(redirects)]
+pub use crate::alloc::c_dlopen as dlopen;
+#[cfg(feature = "c-malloc")]
+pub use crate::alloc::c_malloc;
+pub use crate::events::channel::ChannelPreset;
+pub use crate::events::declare::{Loggable, check_event, check_kind, check_scope, empty};
+pub use crate::events::field::{Definition, Kind};
+pub use crate::events::log::{IS_WRITTEN, LogSite};
+pub use crate::events::site::are_enabled;
+#[cfg(c_identity)]
+pub use crate::ledger::recording::c_identity;
+pub use crate::scopes::name::{NameOf, literal_name};
+#[cfg(tracking)]
+pub use crate::{
+    events::bookmark::BookmarkSite,
+    events::wire::{Plain, WireDefinition, WireEvent, WireKind, field},
+    trace::write::declared,
+};
+pub use memledger_format as format;
+
+#[cfg(redirects)]
+pub mod start {
+    pub use crate::platform::os::exec::*;
+    pub use crate::platform::os::main_function::start_main;
+}
+#[cfg(all(feature = "__preload", c_malloc))]
+pub use crate::platform::os::next_signals::{exit_after_report, shown as signals};
