@@ -5,7 +5,7 @@
 //! cargo run --release -p memledger-examples --features perfetto --example game_loop -- game.pftrace
 //! ```
 
-use memledger::perfetto::{Track, TrackEventConfig, process_scoped, process_track_uuid};
+use memledger::perfetto::{FlowId, Track, TrackEventConfig, Unit};
 use memledger::perfetto::{counter, instant, slice, state, track_event};
 use memledger::{Destination, Ledger, TrackingAllocator};
 use std::sync::mpsc;
@@ -43,7 +43,7 @@ fn step(bodies: &mut [Body], seconds: f64) -> u64 {
 /// Loads levels on a thread of its own, one for each job that arrives.
 fn load_levels(jobs: mpsc::Receiver<(u64, u32)>, levels: mpsc::Sender<Vec<Body>>) {
     for (job, level) in jobs {
-        slice!(LOADING, "load", arg("level", level), terminating_flow(process_scoped(job)));
+        slice!(LOADING, "load", arg("level", level), terminating_flow(FlowId::process_scoped(job)));
         let bodies = (0..level * 100).map(|n| Body { position: f64::from(n), speed: 0.0 });
         if levels.send(bodies.collect()).is_err() {
             return;
@@ -56,8 +56,8 @@ fn main() -> Result<(), memledger::Error> {
     let ledger = Ledger::builder().start()?;
     let session = ledger.trace_to(Destination::track_events(&path, TrackEventConfig::all()))?;
 
-    let bodies_track = Track::counter("bodies", process_track_uuid()).unit("count").register()?;
-    let loader = Track::state("loader", process_track_uuid()).register()?;
+    let bodies_track = Track::counter("bodies").unit(Unit::Count).register()?;
+    let loader = Track::state("loader").register()?;
     let (send_job, jobs) = mpsc::channel();
     let (send_level, levels) = mpsc::channel();
     let thread = thread::Builder::new().name("loader".into());
@@ -69,7 +69,12 @@ fn main() -> Result<(), memledger::Error> {
         if frame.is_multiple_of(40) {
             let (job, level) = (u64::from(frame), frame / 40 + 1);
             state!(LOADING, track(loader), "loading");
-            instant!(LOADING, "level wanted", arg("level", level), flow(process_scoped(job)));
+            instant!(
+                LOADING,
+                "level wanted",
+                arg("level", level),
+                flow(FlowId::process_scoped(job))
+            );
             let _ = send_job.send((job, level));
             bodies = levels.recv().unwrap_or_default();
             state!(LOADING, track(loader), "");
@@ -81,7 +86,7 @@ fn main() -> Result<(), memledger::Error> {
                 GAME,
                 instant("hits"),
                 arg("count", hits),
-                named_track("sound", 0, process_track_uuid()),
+                named_track("sound", 0, Track::process()),
             );
         }
     }

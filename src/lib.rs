@@ -43,7 +43,7 @@
 //! - **Events of your own** ([`events`]): [`event!`](events::event) declares a type of events, [`channel!`](events::channel)
 //!   a set of types that are turned on and off together, [`log!`](events::log) and [`log_scope!`](events::log_scope) write events,
 //!   [`bookmark!`] names a moment.
-//! - **The figures**: [`analysis`], the crate `memledger-analysis`, reads a stream and rebuilds live
+//! - **The figures**: [`analysis`](https://docs.rs/memledger-analysis), the crate `memledger-analysis`, reads a stream and rebuilds live
 //!   blocks, peaks and totals from it, in the traced process and from a file alike; a program that
 //!   only reads traces needs only that crate. The format is Unreal Trace: Unreal Insights opens
 //!   traces of this tracker, and the crate reads traces of Unreal Engine. `memledger-export` writes
@@ -74,8 +74,8 @@
 //! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
 //! `#[cfg_attr(miri, ignore)]`.
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
-#![warn(missing_docs, clippy::unwrap_used)]
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(tracking))))]
+#![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 
 /// Whether this build can record: it has the feature `enable`, and is for 64-bit Linux and not for Miri.
 pub const ENABLED: bool = cfg!(tracking);

@@ -2,7 +2,7 @@
 //! drained. Each event has a time of its own. CPU time over bursts that fit the buffers.
 
 use criterion::{Criterion, Throughput, criterion_group};
-use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{Track, TrackEventConfig};
 use memledger::perfetto::{counter, slice, track_event};
 use memledger::{Destination, DestinationHandle, Ledger};
 use memledger_benches::bursts::{BURST, Lane, Team, compare, named};
@@ -26,8 +26,8 @@ fn events(c: &mut Criterion) {
         recording.ledger.trace_to(events).expect("a session")
     };
     let first = session("first.pftrace");
-    let process = process_track_uuid();
-    let score = Track::counter("score", process).register().expect("a track");
+    let process = Track::process();
+    let score = Track::counter("score").register().expect("a track");
     let mut figures = Figures::default();
     let mut group = c.benchmark_group("track_event");
     group.throughput(Throughput::Elements(1));

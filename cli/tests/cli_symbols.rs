@@ -90,7 +90,7 @@ impl Program {
             (functions.collect(), build_id)
         });
         let name = path.to_str().expect("UTF-8").to_owned();
-        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id, stamp: None };
+        let module = Module::new(name, 0x5555_0000, 0, build_id);
         Self { folder, path, functions, module }
     }
 
@@ -450,7 +450,8 @@ fn a_file_that_was_changed_is_refused_without_a_build_id() {
     program.module.build_id.clear();
     let file = fs::metadata(&program.path).expect("it");
     let changed_ns = (file.ctime() * 1_000_000_000 + file.ctime_nsec()) as u64;
-    let stamp = FileStamp { inode: file.ino(), changed_ns };
+    let mut stamp = FileStamp::default();
+    (stamp.inode, stamp.changed_ns) = (file.ino(), changed_ns);
     let exported = (Some("exported".to_owned()), vec![]);
     for stamp in [None, Some(stamp)] {
         program.module.stamp = stamp;
@@ -461,11 +462,10 @@ fn a_file_that_was_changed_is_refused_without_a_build_id() {
          option --build-id makes one); its frames are the module and an offset",
         program.path.display()
     );
-    for stamp in [
-        FileStamp { inode: stamp.inode + 1, ..stamp },
-        FileStamp { changed_ns: stamp.changed_ns - 1, ..stamp },
-    ] {
-        program.module.stamp = Some(stamp);
+    let changes: [fn(&mut FileStamp); 2] =
+        [|stamp| stamp.inode += 1, |stamp| stamp.changed_ns -= 1];
+    for change in changes {
+        change(program.module.stamp.insert(stamp));
         assert_eq!(name_at(&program, start), (None, vec![says.clone()]));
     }
     // A copy that the user has given is not where the program was.
@@ -594,7 +594,7 @@ fn a_symbolized_trace_has_the_names_of_code_made_at_run_time() {
     let [trace, named, again] = ["run", "named", "again"].map(|name| folder.path().join(name));
     // Both are in no module, and the second has no name.
     let base = 0x100_0000_0000;
-    let module = Module { path: "/no".into(), base, size: 0, build_id: vec![], stamp: None };
+    let module = Module::new("/no".into(), base, 0, vec![]);
     fs::write(&trace, Trace::of_process(pid, &module, &[0x7011, 0x8001])).expect("written");
     let symbolize = |from: &Path, to: &Path| {
         let (_, out, err) = memledger(&["symbolize".as_ref(), from, "-o".as_ref(), to]);

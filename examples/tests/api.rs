@@ -15,6 +15,7 @@ use memledger::{
     measure, spawn, tag, tagged, without_threads,
 };
 use std::alloc::System;
+use std::hash::BuildHasher;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -58,6 +59,18 @@ fn scopes_groups_and_tags() {
         (own.group().name(), own.name().as_str(), tag!(OUTER).name().as_str()),
         ("Inner", "own", "Unnamed")
     );
+
+    // What code generators write.
+    static MADE: Group = Group::new("Made", Some(&OUTER));
+    const TAGS: [Tag; 2] = [Tag::new(&MADE, Name::new("own")), Tag::unnamed(&MADE)];
+    assert_eq!((MADE.parent(), MADE.name()), (Some(&OUTER), "Made"));
+    assert_eq!(TAGS.map(|tag| tag.name().as_str()), ["own", "Unnamed"]);
+    // Groups are told apart by their address, not by what they are called.
+    static SAME: Group = Group::new("Made", Some(&OUTER));
+    assert_eq!((MADE == SAME, TAGS[0].group() == &MADE), (false, true));
+    let state = std::hash::RandomState::new();
+    let [made, same] = [&MADE, &SAME].map(|group| state.hash_one(group));
+    assert!(made != same && made == state.hash_one(&MADE));
 
     let _statement = ScopeGuard::enter("statement");
     drop(ScopeGuard::enter_group(&OUTER, "grouped"));
@@ -114,6 +127,10 @@ fn events() -> Result<(), Error> {
     assert_eq!(FIRST.is_enabled(), TRACKED);
     assert_eq!(Channel::all().any(|channel| channel.name() == "ApiFirst"), TRACKED);
     assert_eq!(Channel::find("apifirst").is_some(), TRACKED);
+    static MADE: Channel = Channel::new("ApiMade", false);
+    assert!(!MADE.is_enabled(), "its first use");
+    MADE.set_enabled(true)?;
+    assert_eq!((MADE.is_enabled(), Channel::find("apimade").is_some()), (TRACKED, TRACKED));
     log!(FIRST, Kind { Name: AnsiText::Bytes(b"kind"), Id: 1 });
     log!(
         FIRST,

@@ -29,7 +29,7 @@ const LOSSES: [string, string][] = [
   ["unmatched_frees", "frees of blocks that are not in the trace"],
   ["duplicate_allocations", "blocks that were allocated over others"],
   ["truncated_bytes", "bytes of the trace that could not be read"],
-  ["scope_misuses", "scopes that were closed out of order"],
+  ["scope_misuses", "scopes misused: left out of order, or never"],
   ["stacks_over_frame_limit", "stacks that are cut at the frame limit"],
   ["stacks_without_unwind_information", "stacks that end for lack of unwind information"],
   ["stacks_unreadable", "stacks that end in memory that could not be read"],

@@ -80,6 +80,16 @@ impl<A> TrackingAllocator<A> {
     /// Makes the tracker ignore the `MEMLEDGER_*` variables before `main`.
     ///
     /// [`Ledger::from_env`](crate::Ledger::from_env) still reads them.
+    ///
+    /// ```
+    /// use memledger::TrackingAllocator;
+    /// use std::alloc::System;
+    ///
+    /// // Over another allocator; only the program says what is recorded.
+    /// #[global_allocator]
+    /// static ALLOC: TrackingAllocator = TrackingAllocator::new(System).ignore_environment();
+    /// # fn main() {}
+    /// ```
     pub const fn ignore_environment(self) -> Self {
         // NOTE: a constant function cannot move out of a value whose type may have a destructor, so
         // the value is copied and forgotten.

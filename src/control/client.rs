@@ -57,14 +57,26 @@ impl Client {
         self.document(PROFILE_TIMEOUT, &Command::Profile, "profile_bytes ", "profile")
     }
 
-    /// Gets the figures of all rows of a report of the program as of now, with those of call stacks if
-    /// `stacks`: JSON of the schema `memledger.figures/1`. Waits at most 30 s for the program to make
-    /// it, and as long to receive it. The program then ends the connection.
+    /// Gets the figures of all rows of a report of the program as of now: JSON of the schema
+    /// `memledger.figures/1`. Waits at most 30 s for the program to make it, and as long to receive
+    /// it. The program then ends the connection.
     ///
     /// # Errors
     /// As [`send`](Self::send); `ErrorKind::NoAnswer` also if the document is not whole.
-    pub fn figures(&mut self, stacks: bool) -> Result<Vec<u8>, Error> {
-        self.document(ANSWER_TIMEOUT, &Command::Figures { stacks }, "figures_bytes ", "figures")
+    pub fn figures(&mut self) -> Result<Vec<u8>, Error> {
+        self.figures_of(&Command::Figures { stacks: false })
+    }
+
+    /// As [`figures`](Self::figures), with those of call stacks.
+    ///
+    /// # Errors
+    /// As [`figures`](Self::figures).
+    pub fn figures_with_stacks(&mut self) -> Result<Vec<u8>, Error> {
+        self.figures_of(&Command::Figures { stacks: true })
+    }
+
+    fn figures_of(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
+        self.document(ANSWER_TIMEOUT, command, "figures_bytes ", "figures")
     }
 
     fn document(

@@ -36,6 +36,7 @@ pub struct DefinitionId<T>(PhantomData<T>);
 /// As in Unreal, text is ASCII: only the lowest seven bits of each UTF-16 unit are written. Bytes
 /// are written unchanged, so `text.as_bytes()` writes UTF-8, which our reader decodes.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum AnsiText<'a> {
     /// Written unchanged.
     Bytes(&'a [u8]),
@@ -47,6 +48,7 @@ pub enum AnsiText<'a> {
 
 /// The value of a [`WideString`] field.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum WideText<'a> {
     /// Written as UTF-16.
     Text(&'a str),

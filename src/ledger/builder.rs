@@ -146,7 +146,7 @@ impl LedgerBuilder {
     /// Reads the resident memory of the process (RSS) at this interval. Default: 1 s; zero: never.
     ///
     /// The report says what the resident memory is, when it was at its peak and at the end
-    /// ([`Report::rss`](memledger_analysis::Report::rss)). The worker reads it, in its cycles, so 10 ms is the shortest
+    /// (`Report::rss`). The worker reads it, in its cycles, so 10 ms is the shortest
     /// interval; the program's threads do nothing for it. What the memory is takes longer (`docs/all-memory.md` has figures), and is
     /// read only when there is at least a hundredth more than ever, or when the last reading is a sixteenth of the run ago, and then at
     /// most for 1/500 of the time (for 1/20 while memory grows fast), and at the end. Works on x86-64 Linux.
@@ -223,6 +223,17 @@ impl LedgerBuilder {
     /// describes the commands and their protection. The process then analyzes its events, as with
     /// [`analyze_in_process`](Self::analyze_in_process), so that a stream that a command starts
     /// begins with the live blocks.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// let builder = Ledger::builder()
+    ///     .control("1985")
+    ///     .control_token("a word that clients send")
+    ///     .control_folder("traces")
+    ///     .control_hosts(["build", "10.0.0.7:1981"]);
+    /// # drop(builder);
+    /// ```
     pub fn control(self, address: impl Into<String>) -> Self {
         let address = address.into();
         self.set(ListenAddress::parse(&address), |config, at| config.control = Some(at))
@@ -257,6 +268,16 @@ impl LedgerBuilder {
     /// of other threads of the parent in the microseconds between the collection and the fork. This
     /// setting has no effect on a program that is started with `exec`, in a child or without a
     /// fork: such a program is recorded as the environment that it inherits says.
+    ///
+    /// ```
+    /// # use memledger::{Ledger, ReportTo};
+    /// // A server of several processes: each writes files that its group may read.
+    /// let builder = Ledger::builder()
+    ///     .trace_to_file("server-%p.memledger")
+    ///     .follow_forks(true)
+    ///     .file_mode(0o640);
+    /// # drop(builder);
+    /// ```
     pub fn follow_forks(mut self, enabled: bool) -> Self {
         self.config.follow_forks = enabled;
         self
@@ -276,6 +297,14 @@ impl LedgerBuilder {
     /// The channels to record, one or more separated by commas in each text: `memory` (every allocation, reallocation and
     /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
     /// to enable. Default: `memory,scope`.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// memledger::events::channel! { GAME = "Game"; }
+    /// let builder = Ledger::builder().channels(["memory", "scope", "game"]);
+    /// # drop((builder, &GAME));
+    /// ```
     pub fn channels(self, channels: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let channels = channels.into_iter().map(Into::into).collect::<Vec<_>>().join(",");
         self.set(channel::names(&channels), |config, names| config.channels = Some(names))
@@ -311,6 +340,14 @@ impl LedgerBuilder {
     ///
     /// Each thread may have two buffers of 4 KiB beyond the limit, so that idle threads cannot use
     /// up the limit.
+    ///
+    /// ```
+    /// use memledger::{Ledger, OnFull};
+    ///
+    /// // For threads that must not wait: more memory, and events are dropped before one waits. The report says how many.
+    /// let builder = Ledger::builder().buffer_limit(64 << 20).on_full(OnFull::Drop);
+    /// # drop(builder);
+    /// ```
     pub fn buffer_limit(mut self, bytes: usize) -> Self {
         self.config.buffer_limit = Some(bytes);
         self

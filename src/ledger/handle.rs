@@ -89,6 +89,13 @@ impl Ledger {
     ///
     /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
     /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
+    ///
+    /// ```no_run
+    /// use memledger::Ledger;
+    ///
+    /// // `game -tracefile=run.utrace level3`: `rest` is `game level3`.
+    /// let (_ledger, rest) = Ledger::from_args(std::env::args_os());
+    /// ```
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         let (generation, rest) = operations::from_args(args);
         (Self::new(generation), rest)
@@ -132,6 +139,17 @@ impl Ledger {
     /// worked. A connection that is lost stays lost: call this again, and a new stream begins with
     /// the blocks that are live then.
     ///
+    /// ```
+    /// use memledger::{Destination, Ledger};
+    ///
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// // Later, on demand:
+    /// let recorder = ledger.trace_to(Destination::host("127.0.0.1"))?;
+    /// // ...
+    /// recorder.stop();
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `ErrorKind::File` if the file cannot be created; `ErrorKind::InvalidSetting`;
     /// `ErrorKind::NotRecording`; `ErrorKind::ForkedChild`; `ErrorKind::TimedOut` for 5 s;
@@ -146,6 +164,16 @@ impl Ledger {
 
     /// Writes the whole trace to one more file: [`trace_to`](Self::trace_to) with
     /// [`Destination::file`].
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let path = std::env::temp_dir().join("memledger-doc-%p.utrace");
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// let file = ledger.trace_to_file(path)?; // with the blocks that are live now
+    /// file.stop();
+    /// # let _ = std::fs::remove_file(file.status().name);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
@@ -164,11 +192,29 @@ impl Ledger {
 
     /// All destinations of the process but the first file, oldest first; of those that have ended,
     /// the last 64.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let ledger = Ledger::builder().start()?;
+    /// for destination in ledger.destinations() {
+    ///     println!("{:?}", destination.status());
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn destinations(&self) -> Vec<DestinationHandle> {
         operations::destinations()
     }
 
     /// Where the control server listens, if there is one: [`LedgerBuilder::control`].
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// let ledger = Ledger::builder().control("0").start()?; // any free port
+    /// if let Some(address) = ledger.control_address() {
+    ///     println!("memledger control {address}");
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn control_address(&self) -> Option<std::net::SocketAddr> {
         operations::control_address()
     }
@@ -214,6 +260,8 @@ impl Ledger {
     /// [`LedgerBuilder::analyze_in_process`].
     ///
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
+    ///
+    /// [`Snapshot`] has an example.
     pub fn snapshot(&self) -> Option<Snapshot> {
         operations::snapshot()
     }
@@ -253,6 +301,17 @@ impl Ledger {
     /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
     /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`](crate::Worker::Manual) the program calls this, often enough that the
     /// buffers do not fill.
+    ///
+    /// ```
+    /// use memledger::{Ledger, Worker};
+    ///
+    /// let ledger = Ledger::builder().worker(Worker::Manual).start()?;
+    /// for _frame in 0..3 {
+    ///     // ... the work of a frame ...
+    ///     ledger.collect();
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn collect(&self) {
         operations::collect(false);
     }
@@ -263,6 +322,17 @@ impl Ledger {
     /// Costs 50 us more than [`collect`](Self::collect): it runs on a thread of its own, so that the
     /// tracker's allocations do not make the program's allocator consolidate blocks that this
     /// thread has freed.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let path = std::env::temp_dir().join(format!("memledger-flush-{}.utrace", std::process::id()));
+    /// let ledger = Ledger::builder().trace_to_file(&path).start()?;
+    /// ledger.flush(); // whatever comes now, the file has all before it
+    /// # assert!(!cfg!(tracking) || path.exists());
+    /// # drop(ledger);
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn flush(&self) {
         operations::flush();
     }
@@ -291,6 +361,15 @@ impl Ledger {
 
     /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
     /// that there were others. Each was also a line on stderr.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let ledger = Ledger::builder().start()?;
+    /// for problem in ledger.problems() {
+    ///     eprintln!("{problem}");
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn problems(&self) -> Vec<Problem> {
         operations::problems()
     }

@@ -3,6 +3,14 @@
 use std::path::PathBuf;
 
 /// Where the report goes when recording ends.
+///
+/// ```
+/// use memledger::{Ledger, ReportTo};
+///
+/// let text = Ledger::builder().report_on_exit(ReportTo::stderr().verbose(true));
+/// let page = Ledger::builder().report_on_exit(ReportTo::file("report-%p.html").largest_live(20));
+/// # drop((text, page));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it says nothing until a builder takes it"]
 pub struct ReportTo {
@@ -20,7 +28,7 @@ impl ReportTo {
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`, a page for
-    /// a browser if in `.html`. Other endings are those of [`FORMATS`](memledger_export::FORMATS).
+    /// a browser if in `.html`. Other endings are those of [`FORMATS`](https://docs.rs/memledger-export).
     ///
     /// The name may contain `%p`, `%t`, `%e` as in
     /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an

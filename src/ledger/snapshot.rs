@@ -71,7 +71,7 @@ pub struct Stats {
     pub overhead_bytes: u64,
     /// How often the allocator returned null to the program since recording started.
     pub failed_allocations: u64,
-    /// Scopes that were left out of order.
+    /// Scopes misused: left out of order, or never.
     pub scope_misuses: u64,
     /// Destinations of the trace, beside its first file, that could not be reached, were lost or
     /// were too slow, since the start of the process.

@@ -9,7 +9,7 @@ use super::operations::Paused;
 /// they end before `body` is called, and begin again from the calling thread when it has returned. What other threads allocate
 /// meanwhile is recorded; what `body` does should be short, because nothing is collected until it returns.
 ///
-/// A program with [`track_c_malloc!`](crate::track_c_malloc) does not need this for the functions of the C library: `setuid`,
+/// A program with `track_c_malloc!` does not need this for the functions of the C library: `setuid`,
 /// `setgid`, `seteuid`, `setegid`, `setreuid`, `setregid`, `setresuid`, `setresgid`, `setgroups`, `initgroups`, `unshare` and
 /// `setns`. Nor does a program under `memledger run`. It is for system calls that are made without these functions.
 ///

@@ -8,6 +8,20 @@ use std::fmt::{Debug, Display, Formatter};
 
 /// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks
 /// it.
+///
+/// ```
+/// # use memledger::{TrackingAllocator, budget};
+/// # #[global_allocator]
+/// # static ALLOC: TrackingAllocator = TrackingAllocator::system();
+/// # fn main() {
+/// let small = budget("count words").peak_bytes(1 << 10).allocated_bytes(1 << 10).allocations(1);
+/// let leaves_nothing = small.live_bytes(0).live_blocks(0).frees(1).reallocations(0);
+/// # #[cfg(tracking)]
+/// assert_eq!(leaves_nothing.run(|| "one two".split(' ').collect::<Vec<_>>().len()), 2);
+/// # #[cfg(not(tracking))]
+/// # let _ = leaves_nothing;
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a budget is checked where it is run"]
 #[allow(dead_code, reason = "without a tracker, nothing can be checked")]

@@ -74,7 +74,18 @@ pub struct CategoryChange {
 }
 
 impl Category {
-    #[doc(hidden)]
+    /// What [`categories!`](crate::perfetto::categories) declares, for generated code: a static.
+    ///
+    /// ```
+    /// use memledger::perfetto::{Category, instant};
+    ///
+    /// static STEPS: Category = Category::new("physics.steps", "Each step of the solver", &["slow"]);
+    ///
+    /// instant!(STEPS, "step");
+    /// ```
+    /// # Panics
+    /// If the name has not 1 to 255 bytes, the description more than 1023, or there are more than 4 tags: in a static, when
+    /// it is compiled.
     pub const fn new(
         name: &'static str,
         description: &'static str,

@@ -1,6 +1,7 @@
 //! Which categories a session enables.
 
 use super::category::Category;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct TrackEventConfig {
     pub(crate) enabled_tags: Vec<String>,
     pub(crate) disabled_tags: Vec<String>,
     pub(crate) absolute_timestamps: bool,
-    pub(crate) timestamp_unit_ns: u64,
+    pub(crate) timestamp_unit_ns: Option<NonZeroU64>,
 }
 
 impl TrackEventConfig {
@@ -67,8 +68,16 @@ impl TrackEventConfig {
 
     /// The unit of the times in the file, in nanoseconds (`timestamp_unit_multiplier`). Larger
     /// units make files smaller. Default: 1.
-    pub fn timestamp_unit_ns(mut self, unit: u64) -> Self {
-        self.timestamp_unit_ns = unit;
+    ///
+    /// ```
+    /// # use memledger::perfetto::TrackEventConfig;
+    /// # use std::num::NonZeroU64;
+    /// const MICROSECOND: NonZeroU64 = NonZeroU64::new(1000).unwrap();
+    /// let config = TrackEventConfig::all().timestamp_unit_ns(MICROSECOND);
+    /// # assert_ne!(config, TrackEventConfig::all());
+    /// ```
+    pub fn timestamp_unit_ns(mut self, unit: NonZeroU64) -> Self {
+        self.timestamp_unit_ns = Some(unit);
         self
     }
 

@@ -3,17 +3,21 @@
 /// Emits a track event, if its category is enabled.
 ///
 /// ```
-/// use memledger::perfetto::{Track, process_scoped, process_track_uuid};
-/// use memledger::perfetto::track_event;
+/// use memledger::perfetto::{ChildOrder, FlowId, Track, track_event};
 /// memledger::perfetto::categories! { GAME = "game"; }
 /// # let (frame, player, job) = (1_u32, "Ümit", 7);
 ///
 /// track_event!(GAME, slice_begin("frame"), arg("number", frame), arg("player", player));
-/// track_event!(GAME, instant("sent"), flow(process_scoped(job)));
-/// track_event!(GAME, instant("door"), named_track("doors", 3, process_track_uuid()));
+/// track_event!(GAME, instant("sent"), flow(FlowId::process_scoped(job)));
+/// track_event!(GAME, instant("door"), named_track("doors", 3, Track::process()));
+/// track_event!(
+///     GAME,
+///     instant("drawn"),
+///     nested_tracks[process, named("stages", 0, [child_order(ChildOrder::Explicit)]), named("draw", 0, [order(2)])],
+/// );
 /// track_event!(GAME, slice_end());
 ///
-/// let score = Track::counter("score", process_track_uuid()).register()?;
+/// let score = Track::counter("score").register()?;
 /// track_event!(GAME, counter(), count(42), track(score));
 /// # Ok::<(), memledger::Error>(())
 /// ```
@@ -35,12 +39,12 @@
 /// |---|---|
 /// | `arg("name", value)` | an argument: see [`TrackValue`](crate::perfetto::TrackValue) |
 /// | `track(track)` | the event is on a registered [`Track`](crate::perfetto::Track) |
-/// | `named_track("name", id, parent)` | on the track with this name and id, within the one whose uuid is `parent` |
-/// | `nested_tracks[..]` | on the last of several tracks, the outermost first: `process`, `thread`, `named("name", id)`, `named("name", id, [field(..), ..])`, `track(track)`, `proto(id, [field(..), ..])` |
+/// | `named_track("name", id, parent)` | on the track with this name and id, within the [`Track`](crate::perfetto::Track) `parent` |
+/// | `nested_tracks[..]` | on the last of several tracks, the outermost first: `process`, `thread`, `named("name", id)`, `named("name", id, [..])`, `track(track)`, `proto(id, [field(..), ..])`. In the list are `child_order(..)`, `order(rank)` and `merge_by("key")`, as of a [`TrackBuilder`](crate::perfetto::TrackBuilder), and fields of its `TrackDescriptor` |
 /// | `proto_track(uuid, [field(..), ..])` | on the track with this uuid, whose `TrackDescriptor` has these fields |
 /// | `timestamp(clock, time)` | at this time of a clock of Perfetto; 6: nanoseconds since the system was started |
 /// | `category("name")` | the category of this event, if the event's own is [`DYNAMIC`](crate::perfetto::DYNAMIC): each session decides |
-/// | `flow(id)`, `terminating_flow(id)` | an arrow to the next event with this id, and from the last one: [`process_scoped`](crate::perfetto::process_scoped) |
+/// | `flow(id)`, `terminating_flow(id)` | an arrow to the next event with this id, and from the last one: a [`FlowId`](crate::perfetto::FlowId) |
 /// | `correlation(id)` | events with this number or text belong together |
 /// | `count(value)` | an integer or a floating-point number |
 /// | `field(number, value)`, `interned(number, list, "text")`, `message(number, [field(..), ..])` | a field of `TrackEvent` |
@@ -79,14 +83,14 @@ macro_rules! __track_event {
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named_track($name:literal, $id:expr, $parent:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! {
             $c $k $n [$($r)* NamedTrack($name),]
-            [$($v)* (::core::convert::identity::<u64>($id)) (::core::convert::identity::<u64>($parent))]
+            [$($v)* (::core::convert::identity::<u64>($id)) ($crate::perfetto::Track::uuid($parent))]
             $($rest)*
         }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named_track($name:expr, $id:expr, $parent:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! {
             $c $k $n [$($r)* TextTrack,]
-            [$($v)* (::core::convert::identity::<&str>($name)) (::core::convert::identity::<u64>($id)) (::core::convert::identity::<u64>($parent))]
+            [$($v)* (::core::convert::identity::<&str>($name)) (::core::convert::identity::<u64>($id)) ($crate::perfetto::Track::uuid($parent))]
             $($rest)*
         }
     };
@@ -101,10 +105,10 @@ macro_rules! __track_event {
         $crate::__track_event! { $c $k $n [$($r)* DynamicCategory,] [$($v)* (::core::convert::identity::<&str>($text))] $($rest)* }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] flow($id:expr $(,)?) $($rest:tt)*) => {
-        $crate::__track_event! { $c $k $n [$($r)* Flow,] [$($v)* (::core::convert::identity::<u64>($id))] $($rest)* }
+        $crate::__track_event! { $c $k $n [$($r)* Flow,] [$($v)* ($crate::perfetto::FlowId::get($id))] $($rest)* }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] terminating_flow($id:expr $(,)?) $($rest:tt)*) => {
-        $crate::__track_event! { $c $k $n [$($r)* TerminatingFlow,] [$($v)* (::core::convert::identity::<u64>($id))] $($rest)* }
+        $crate::__track_event! { $c $k $n [$($r)* TerminatingFlow,] [$($v)* ($crate::perfetto::FlowId::get($id))] $($rest)* }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] correlation($id:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n [$($r)* Correlation,] [$($v)* ($id)] $($rest)* }
@@ -167,6 +171,16 @@ macro_rules! __track_event {
             $c $k $n [$($r)* ProtoTrack,] [$($v)* (::core::convert::identity::<u64>($id))]
             $($inner)* @end $($rest)*
         }
+    };
+    // Within a track of `nested_tracks`, or `proto_track`.
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] order($rank:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! { $c $k $n [$($r)* Order,] [$($v)* (::core::convert::identity::<i32>($rank))] $($rest)* }
+    };
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] child_order($order:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! { $c $k $n [$($r)* ChildOrder,] [$($v)* (::core::convert::identity::<$crate::perfetto::ChildOrder>($order) as u32)] $($rest)* }
+    };
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] merge_by($key:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! { $c $k $n [$($r)* MergeBy,] [$($v)* (::core::convert::identity::<&str>($key))] $($rest)* }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] $v:tt @end $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n [$($r)* End,] $v $($rest)* }
@@ -366,9 +380,9 @@ macro_rules! __perfetto_instant {
 /// The value of a counter from here on: an integer or a floating-point number.
 ///
 /// ```
-/// use memledger::perfetto::{Track, process_track_uuid};
+/// use memledger::perfetto::Track;
 /// memledger::perfetto::categories! { GAME = "game"; }
-/// let score = Track::counter("score", process_track_uuid()).register()?;
+/// let score = Track::counter("score").register()?;
 /// memledger::perfetto::counter!(GAME, track(score), 42);
 /// # Ok::<(), memledger::Error>(())
 /// ```
@@ -383,9 +397,9 @@ macro_rules! __perfetto_counter {
 /// The state of a track from here on; an empty name means none.
 ///
 /// ```
-/// use memledger::perfetto::{Track, process_track_uuid};
+/// use memledger::perfetto::Track;
 /// memledger::perfetto::categories! { GAME = "game"; }
-/// let loader = Track::state("loader", process_track_uuid()).register()?;
+/// let loader = Track::state("loader").register()?;
 /// memledger::perfetto::state!(GAME, track(loader), "reading");
 /// # Ok::<(), memledger::Error>(())
 /// ```

@@ -49,20 +49,18 @@ pub use crate::{
 };
 pub use category::{Category, CategoryChange, DYNAMIC};
 pub use config::{TrackEventConfig, TrackEvents};
+pub use memledger_format::protobuf::perfetto::track::{ChildOrder, Unit};
 pub use site::Slice;
 #[doc(hidden)]
 pub use site::{EventKind, Role, Site};
 #[cfg(feature = "tracing")]
 pub use spans::SliceLayer;
-pub use track::{
-    Track, TrackBuilder, counter_track_uuid, named_track_uuid, process_scoped, state_track_uuid,
-};
+pub use track::{FlowId, Track, TrackBuilder};
 #[cfg(tracking)]
 pub(crate) use tracker::{
     EVENT_TYPES, EventCounter, MemoryWriter, Output, Ring, Session, SessionWriter, SiteEvents,
     TRACK, parse_trace_config, refused,
 };
-pub use tracker::{process_track_uuid, thread_track_uuid};
 pub use value::{Fixed32, Fixed64, TrackValue, ZigZag};
 #[doc(hidden)]
 pub use value::{Values, many_values, value};

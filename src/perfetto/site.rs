@@ -62,6 +62,10 @@ pub enum Role {
     Named(&'static str),
     /// The same, after the name of the track.
     NamedText,
+    /// In the descriptor of a track: its rank among its siblings, the order of its children, the key that it is merged by.
+    Order,
+    ChildOrder,
+    MergeBy,
     /// In `Nested`: the track of the thread, and of the process. No value.
     Thread,
     Process,
@@ -113,8 +117,10 @@ enum Place {
     Event,
     /// `nested_tracks[..]`.
     Tracks,
-    /// The descriptor of a track, or a message in it.
+    /// The descriptor of a track.
     Descriptor,
+    /// A message in the descriptor of a track.
+    DescriptorMessage,
     /// A message in the event.
     Message,
 }
@@ -122,34 +128,55 @@ enum Place {
 /// The most messages in one another.
 const MAX_DEPTH: usize = 16;
 
+/// Whether an extra is possible at this place.
+const fn fits(place: Place, role: &Role) -> bool {
+    match place {
+        Place::Event => !matches!(
+            role,
+            Role::Named(_)
+                | Role::NamedText
+                | Role::Order
+                | Role::ChildOrder
+                | Role::MergeBy
+                | Role::Thread
+                | Role::Process
+                | Role::End
+        ),
+        Place::Tracks => matches!(
+            role,
+            Role::Track
+                | Role::Named(_)
+                | Role::NamedText
+                | Role::ProtoTrack
+                | Role::Thread
+                | Role::Process
+                | Role::End
+        ),
+        Place::Descriptor => matches!(
+            role,
+            Role::Field(_)
+                | Role::Message(_)
+                | Role::Order
+                | Role::ChildOrder
+                | Role::MergeBy
+                | Role::End
+        ),
+        Place::DescriptorMessage => {
+            matches!(role, Role::Field(_) | Role::Message(_) | Role::End)
+        }
+        Place::Message => {
+            matches!(role, Role::Field(_) | Role::InternedField(..) | Role::Message(_) | Role::End)
+        }
+    }
+}
+
 /// Panics if an extra is not possible where it is, so that a reader could not understand the event.
 const fn check(roles: &[Role]) {
     let (mut places, mut depth, mut at) = ([Place::Event; MAX_DEPTH + 1], 0, 0);
     let mut values = 0;
     while at < roles.len() {
         let (place, role) = (places[depth], &roles[at]);
-        let fits = match place {
-            Place::Event => !matches!(
-                role,
-                Role::Named(_) | Role::NamedText | Role::Thread | Role::Process | Role::End
-            ),
-            Place::Tracks => matches!(
-                role,
-                Role::Track
-                    | Role::Named(_)
-                    | Role::NamedText
-                    | Role::ProtoTrack
-                    | Role::Thread
-                    | Role::Process
-                    | Role::End
-            ),
-            Place::Descriptor => matches!(role, Role::Field(_) | Role::Message(_) | Role::End),
-            Place::Message => matches!(
-                role,
-                Role::Field(_) | Role::InternedField(..) | Role::Message(_) | Role::End
-            ),
-        };
-        assert!(fits, "an extra that is not possible here");
+        assert!(fits(place, role), "an extra that is not possible here");
         if let Role::Field(number) | Role::Message(number) | Role::InternedField(number, _) = role {
             assert!(is_field(*number), "the number of a field is 1 to 536870911");
         }
@@ -158,6 +185,7 @@ const fn check(roles: &[Role]) {
         }
         let inner = match (role, place) {
             (Role::Message(_), Place::Event) => Some(Place::Message),
+            (Role::Message(_), Place::Descriptor) => Some(Place::DescriptorMessage),
             (Role::Message(_), _) => Some(place),
             (Role::ProtoTrack | Role::Named(_) | Role::NamedText, _) => Some(Place::Descriptor),
             (Role::Nested, _) => Some(Place::Tracks),
@@ -227,6 +255,7 @@ mod tests {
             &[Arg("a"), Track, Field(1), Message(2), InternedField(3, 4), Message(5), End, End][..],
             &[Nested, Process, Named("a"), Field(1), End, ProtoTrack, Message(2), End, End, End],
             &[ProtoTrack, Message((1 << 29) - 1), Field(1), End, End, NoIntern],
+            &[Nested, Named("a"), ChildOrder, End, NamedText, Order, MergeBy, End, End],
             &[Flow; 32],
         ] {
             assert!(is_possible(roles), "{roles:?}");
@@ -242,6 +271,9 @@ mod tests {
             &[ProtoTrack, InternedField(1, 2), End],
             &[ProtoTrack, Message(1), InternedField(1, 2), End, End],
             &[Message(1), Flow, End],
+            &[Order],
+            &[Nested, MergeBy, End],
+            &[ProtoTrack, Message(1), ChildOrder, End, End],
             &[Field(0)],
             &[Message(1 << 29), End],
             &[InternedField(1, 0)],

@@ -11,37 +11,24 @@
 //! Exclusive or does not see an order, so different tracks can have one uuid: `a` in `b` has that of `b`
 //! in `a`. A session reports this.
 
-use super::tracker::process_track_uuid;
-use memledger_format::protobuf::perfetto;
+use memledger_format::protobuf::perfetto::track::{ChildOrder, Unit};
+use memledger_format::protobuf::perfetto::{
+    counter_track_uuid, named_track_uuid, state_track_uuid,
+};
 
-/// The uuid of a track with a name: `parent` is the uuid of the track around it, or 0.
-pub const fn named_track_uuid(name: &str, id: u64, parent: u64) -> u64 {
-    perfetto::named_track_uuid(name, id, parent)
-}
-
-/// The uuid of a counter: `parent` is the uuid of the track around it, or 0.
-pub const fn counter_track_uuid(name: &str, parent: u64) -> u64 {
-    perfetto::counter_track_uuid(name, parent)
-}
-
-/// The uuid of a state: `parent` is the uuid of the track around it, or 0.
-pub const fn state_track_uuid(name: &str, parent: u64) -> u64 {
-    perfetto::state_track_uuid(name, parent)
-}
-
-/// A flow's id that no other process has: for [`flow`](crate::perfetto::track_event).
-pub fn process_scoped(flow: u64) -> u64 {
-    flow ^ process_track_uuid()
-}
-
-/// A track that is registered once, and then costs nothing to name.
+/// A track of the timeline: that of the process or of a thread, or one that is registered once and then costs nothing to
+/// name.
 ///
 /// ```
-/// use memledger::perfetto::{Track, process_track_uuid};
+/// use memledger::perfetto::{Track, Unit, counter, instant};
 /// memledger::perfetto::categories! { GAME = "game"; }
 ///
-/// let score = Track::counter("score", process_track_uuid()).unit("points").register()?;
-/// memledger::perfetto::counter!(GAME, track(score), 42);
+/// let score = Track::counter("score").unit(Unit::Named("points")).register()?;
+/// counter!(GAME, track(score), 42);
+///
+/// for track in [Track::process(), Track::thread(), Track::global(), Track::from_uuid(77)] {
+///     instant!(GAME, "tick", track(track));
+/// }
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,53 +36,146 @@ pub struct Track {
     pub(crate) uuid: u64,
 }
 
-/// A track before it is registered.
+/// The id of a flow, which is an arrow from event to event: for `flow` and `terminating_flow` of
+/// [`track_event!`](crate::perfetto::track_event).
+///
+/// ```
+/// use memledger::perfetto::{FlowId, instant};
+/// memledger::perfetto::categories! { GAME = "game"; }
+///
+/// let job = FlowId::process_scoped(7);
+/// instant!(GAME, "sent", flow(job));
+/// instant!(GAME, "received", terminating_flow(job));
+/// // The two processes agree on the number.
+/// instant!(GAME, "asked", flow(FlowId::global(8)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId(u64);
+
+impl FlowId {
+    /// An id that no other process has. Costs a system call.
+    pub fn process_scoped(id: u64) -> Self {
+        Self(id ^ Track::process().uuid)
+    }
+
+    /// An id that other processes can have, too: for a flow from one to another.
+    pub const fn global(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// The number in the file.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// A track before it is registered. Without [`parent`](Self::parent), the process is around it.
+///
+/// ```
+/// use memledger::perfetto::{ChildOrder, Track};
+///
+/// let stages = Track::named("stages", 0).child_order(ChildOrder::Explicit).register()?;
+/// let second = Track::named("draw", 0).parent(stages).order(2).register()?;
+/// let first = Track::named("simulate", 0).parent(stages).order(1).register()?;
+/// # assert!(cfg!(not(feature = "enable")) || first != second);
+/// # Ok::<(), memledger::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "no session knows the track until `register`"]
 pub struct TrackBuilder<'a> {
     pub(crate) name: &'a str,
-    pub(crate) uuid: u64,
-    pub(crate) parent: u64,
-    pub(crate) kind: TrackKind,
-    pub(crate) unit: &'a str,
+    pub(crate) kind: TrackKind<'a>,
+    pub(crate) parent: Option<Track>,
+    pub(crate) order: i32,
+    pub(crate) child_order: Option<ChildOrder>,
+    pub(crate) merge_key: Option<&'a str>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrackKind {
-    Named,
-    Counter,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TrackKind<'a> {
+    /// With an id.
+    Named(u64),
+    Counter(Option<Unit<'a>>),
     State,
 }
 
 impl Track {
-    /// A track with a name, for slices and instants.
-    pub const fn named(name: &str, id: u64, parent: u64) -> TrackBuilder<'_> {
-        let uuid = named_track_uuid(name, id, parent);
-        TrackBuilder { name, uuid, parent, kind: TrackKind::Named, unit: "" }
+    /// The track around all others, which belongs to no process. Its uuid is 0.
+    pub const fn global() -> Self {
+        Self { uuid: 0 }
+    }
+
+    /// A track of the file with this uuid, for example that of a `proto_track`. No event describes it.
+    pub const fn from_uuid(uuid: u64) -> Self {
+        Self { uuid }
+    }
+
+    /// A track for slices and instants. Tracks of one name have different ids.
+    pub const fn named(name: &str, id: u64) -> TrackBuilder<'_> {
+        TrackBuilder::new(name, TrackKind::Named(id))
     }
 
     /// A counter.
-    pub const fn counter(name: &str, parent: u64) -> TrackBuilder<'_> {
-        let uuid = counter_track_uuid(name, parent);
-        TrackBuilder { name, uuid, parent, kind: TrackKind::Counter, unit: "" }
+    pub const fn counter(name: &str) -> TrackBuilder<'_> {
+        TrackBuilder::new(name, TrackKind::Counter(None))
     }
 
     /// A state.
-    pub const fn state(name: &str, parent: u64) -> TrackBuilder<'_> {
-        let uuid = state_track_uuid(name, parent);
-        TrackBuilder { name, uuid, parent, kind: TrackKind::State, unit: "" }
+    pub const fn state(name: &str) -> TrackBuilder<'_> {
+        TrackBuilder::new(name, TrackKind::State)
     }
 
-    /// Its uuid, which can be the parent of others.
+    /// Its uuid in the file.
     pub const fn uuid(self) -> u64 {
         self.uuid
     }
 }
 
 impl<'a> TrackBuilder<'a> {
-    /// The unit of a counter; `bytes`, `ns` and `count` are those that Perfetto knows.
-    pub const fn unit(mut self, unit: &'a str) -> Self {
-        self.unit = unit;
+    const fn new(name: &'a str, kind: TrackKind<'a>) -> Self {
+        Self { name, kind, parent: None, order: 0, child_order: None, merge_key: None }
+    }
+
+    /// The track around it.
+    pub const fn parent(mut self, track: Track) -> Self {
+        self.parent = Some(track);
         self
+    }
+
+    /// The unit of a counter; other tracks have none.
+    pub const fn unit(mut self, unit: Unit<'a>) -> Self {
+        if let TrackKind::Counter(counted) = &mut self.kind {
+            *counted = Some(unit);
+        }
+        self
+    }
+
+    /// Its rank among its siblings, the lowest first, if the parent has [`ChildOrder::Explicit`]. Default: 0.
+    pub const fn order(mut self, rank: i32) -> Self {
+        self.order = rank;
+        self
+    }
+
+    /// In which order the tracks in it are shown. Default: the viewer decides.
+    pub const fn child_order(mut self, order: ChildOrder) -> Self {
+        self.child_order = Some(order);
+        self
+    }
+
+    /// Shows it as one with the siblings that have the same key. Default: with those of the same name.
+    pub const fn merge_by(mut self, key: &'a str) -> Self {
+        self.merge_key = Some(key);
+        self
+    }
+
+    /// The uuids of the track, and of the one around it.
+    pub(crate) fn uuids(&self) -> (u64, u64) {
+        let parent = self.parent.unwrap_or_else(Track::process).uuid;
+        let uuid = match self.kind {
+            TrackKind::Named(id) => named_track_uuid(self.name, id, parent),
+            TrackKind::Counter(_) => counter_track_uuid(self.name, parent),
+            TrackKind::State => state_track_uuid(self.name, parent),
+        };
+        (uuid, parent)
     }
 }

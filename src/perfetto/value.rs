@@ -20,7 +20,7 @@ pub(crate) mod kind {
     pub(crate) const FIXED32: u8 = 10;
 }
 
-/// A value of a track event: an argument, a flow, a field.
+/// A value of a track event: an argument, a flow, a field. Sealed: other types cannot be values.
 ///
 /// Integers, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]` are
 /// values. In [`field`](crate::perfetto::track_event), an unsigned or signed integer is a varint, `f64` a
@@ -30,7 +30,7 @@ pub(crate) mod kind {
     label = "not a value of a track event",
     note = "the values are integers of up to 64 bits, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]`: borrow a `String`, convert others"
 )]
-pub trait TrackValue: Copy {
+pub trait TrackValue: Copy + Sealed {
     #[doc(hidden)]
     const KIND: u8;
     /// `N`, or one text more.
@@ -44,6 +44,9 @@ pub trait TrackValue: Copy {
     }
 }
 
+/// Seals [`TrackValue`]: it has no path outside of this crate.
+pub trait Sealed {}
+
 /// A signed integer as protobuf's `sint64`.
 #[derive(Clone, Copy, Debug)]
 pub struct ZigZag(pub i64);
@@ -56,6 +59,7 @@ pub struct Fixed32(pub u32);
 
 macro_rules! values {
     ($($type:ty: $kind:ident = |$value:ident| $word:expr;)*) => { $(
+        impl Sealed for $type {}
         impl TrackValue for $type {
             const KIND: u8 = kind::$kind;
             type After<N> = N;
@@ -86,6 +90,7 @@ values! {
     Fixed32: FIXED32 = |value| value.0.into();
 }
 
+impl<T: ?Sized> Sealed for *const T {}
 impl<T: ?Sized> TrackValue for *const T {
     const KIND: u8 = kind::POINTER;
     type After<N> = N;
@@ -95,6 +100,7 @@ impl<T: ?Sized> TrackValue for *const T {
     }
 }
 
+impl<T: ?Sized> Sealed for *mut T {}
 impl<T: ?Sized> TrackValue for *mut T {
     const KIND: u8 = kind::POINTER;
     type After<N> = N;
@@ -106,6 +112,7 @@ impl<T: ?Sized> TrackValue for *mut T {
 
 macro_rules! texts {
     ($($type:ty)*) => { $(
+        impl Sealed for $type {}
         impl TrackValue for $type {
             const KIND: u8 = kind::TEXT;
             type After<N> = Text<N>;

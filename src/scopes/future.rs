@@ -58,6 +58,15 @@ pub trait AllocScope: Future + Sized {
     }
 
     /// Polls and drops this future in `context`.
+    ///
+    /// ```
+    /// use memledger::{AllocScope, ScopeContext, alloc_scope};
+    ///
+    /// let context = alloc_scope!("server", { ScopeContext::current() });
+    /// // Made elsewhere, and in the scope `server` all the same.
+    /// let task = async { vec![0_u8; 16] }.in_context(context);
+    /// # drop(task);
+    /// ```
     #[track_caller]
     fn in_context(self, context: ScopeContext) -> Scoped<Self> {
         Scoped { future: ManuallyDrop::new(self), context, first: context, site: current::here() }
@@ -66,7 +75,7 @@ pub trait AllocScope: Future + Sized {
 
 impl<F: Future> AllocScope for F {}
 
-/// A future with a context of its own; the methods of [`AllocScope`] make it.
+/// A future with a context of its own; the methods of [`AllocScope`], which has an example, make it.
 ///
 /// Scopes that are open inside the future while it waits are saved with its context. So on
 /// executors of one thread, where guards across `.await` compile, such guards are correct inside

@@ -1,9 +1,16 @@
 //! Groups: the owners of memory.
 
 use super::tree::{GroupNode, NodeNumber};
+use std::hash::{Hash, Hasher};
 
 /// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes
-/// them.
+/// them. Two groups are equal if they are the same static.
+///
+/// ```
+/// memledger::group! { GAME = "Game"; LEVELS = "Levels" in GAME; }
+///
+/// assert_eq!((LEVELS.name(), LEVELS.parent()), ("Levels", Some(&GAME)));
+/// ```
 #[derive(Debug)]
 pub struct Group {
     name: &'static str,
@@ -11,8 +18,31 @@ pub struct Group {
     pub(super) node: GroupNode,
 }
 
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Group {}
+
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state);
+    }
+}
+
 impl Group {
-    #[doc(hidden)]
+    /// What [`group!`](crate::group) declares, for generated code: a static.
+    ///
+    /// ```
+    /// use memledger::Group;
+    ///
+    /// static RENDERING: Group = Group::new("Rendering", None);
+    /// static TEXTURES: Group = Group::new("Textures", Some(&RENDERING));
+    ///
+    /// assert_eq!(TEXTURES.parent(), Some(&RENDERING));
+    /// ```
     pub const fn new(name: &'static str, parent: Option<&'static Group>) -> Self {
         Self { name, parent, node: GroupNode::new() }
     }

@@ -61,6 +61,17 @@ impl ScopeGuard {
 
     /// Enters a scope. Allocations in it belong to `group`, except those in an inner scope or tag
     /// of another group.
+    ///
+    /// ```
+    /// use memledger::{ScopeGuard, group};
+    ///
+    /// group! { RENDERING = "Rendering"; }
+    ///
+    /// let scope = ScopeGuard::enter_group(&RENDERING, "frame");
+    /// let vertices = vec![0.0_f32; 1024]; // of the group Rendering, in the scope frame
+    /// drop(scope);
+    /// # drop(vertices);
+    /// ```
     #[inline]
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {

@@ -11,8 +11,11 @@ use super::{Group, Name, ScopeGuard};
 /// const COORDINATES: Tag = tag!(RENDERING, "Mesh::texture_coordinates");
 ///
 /// let coordinates = tagged(COORDINATES, || vec![0.0_f32; 1024]);
+/// assert_eq!(COORDINATES.group(), &RENDERING);
+/// assert_eq!(COORDINATES.name().as_str(), "Mesh::texture_coordinates");
 /// # drop(coordinates);
 /// ```
+/// Tags have no `==`, for the reason that names have none: compare their groups, and the texts of their names.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag {
     group: &'static Group,
@@ -21,12 +24,22 @@ pub struct Tag {
 }
 
 impl Tag {
-    #[doc(hidden)]
+    /// What [`tag!`](crate::tag) makes of a group and a name, for generated code.
+    ///
+    /// ```
+    /// use memledger::{Group, Name, Tag, tagged};
+    ///
+    /// static RENDERING: Group = Group::new("Rendering", None);
+    /// const MESH: Tag = Tag::new(&RENDERING, Name::new("mesh"));
+    ///
+    /// let mesh = tagged(MESH, || vec![0.0_f32; 1024]);
+    /// # drop(mesh);
+    /// ```
     pub const fn new(group: &'static Group, name: Name) -> Self {
         Self { group, name: Some(name) }
     }
 
-    #[doc(hidden)]
+    /// What [`tag!`](crate::tag) makes of a group alone, for generated code.
     pub const fn unnamed(group: &'static Group) -> Self {
         Self { group, name: None }
     }

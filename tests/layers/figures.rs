@@ -6,13 +6,13 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 51_570),
-    ("crates/format/src", 5_410),
-    ("crates/analysis/src", 37_640),
-    ("crates/export/src", 3_790),
+    ("src", 52_020),
+    ("crates/format/src", 5_480),
+    ("crates/analysis/src", 37_690),
+    ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
-    ("cli/src", 16_000),
-    ("tests", 23_970),
+    ("cli/src", 16_010),
+    ("tests", 24_160),
     ("crates/analysis/tests", 11_260),
     ("crates/export/tests", 620),
     ("cli/tests", 7_240),
@@ -140,7 +140,7 @@ fn none_grows() {
     assert_eq!(grown, 0, "figures above are larger than they may be");
 }
 
-fn is_field(line: &str) -> bool {
+pub(super) fn is_field(line: &str) -> bool {
     let field = line.strip_prefix("    ").unwrap_or("");
     !field.starts_with([' ', '#']) && field.contains(": ")
 }

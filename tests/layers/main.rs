@@ -6,6 +6,7 @@
 
 mod circles;
 mod figures;
+mod growth;
 mod sources;
 
 use sources::{module_of, named_paths, sources};
@@ -228,8 +229,9 @@ fn each_layer_names_only_the_ones_below() {
 }
 
 /// Names that several modules have by design: containers mirror those of the standard library, each crate has an error and
-/// its kinds, each module of a format of reports has a `Format`, and macros name the same type with a tracker and without.
-const MIRRORED: &[&str] = &["Error", "ErrorKind", "Format", "LogSite", "VacantEntry"];
+/// its kinds, each module of a format of reports has a `Format`, macros name the same type with a tracker and without, and
+/// traits are sealed where they are.
+const MIRRORED: &[&str] = &["Error", "ErrorKind", "Format", "LogSite", "Sealed", "VacantEntry"];
 
 /// What is public for other crates of memledger only.
 const HIDDEN: &[&str] = &[

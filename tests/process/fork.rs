@@ -344,7 +344,7 @@ fn forks_beside() {
 /// Without a ledger, so that nothing prepares the fork.
 fn forks_while_registering() {
     let stop = AtomicBool::new(false);
-    let register = |id| Track::named("a track with a name of some length", id, 0).register();
+    let register = |id| Track::named("a track with a name of some length", id).register();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -2,6 +2,7 @@
 
 use crate::harness::{Case, REPORT, case, churn};
 use crate::limits::limit_addresses;
+use memledger_analysis::Frames;
 use std::hint::black_box;
 use std::process::Command;
 
@@ -11,9 +12,10 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         // The report of the trace has the same functions, because it is made from the same files.
         let report = outcome.quiet().whole();
-        let row = report.by_function(false).into_iter().find(|row| row.name.contains(FUNCTION));
+        let row =
+            report.by_function(Frames::Folded).into_iter().find(|row| row.name.contains(FUNCTION));
         assert_eq!(row.unwrap().figures.live_bytes, SIZE as u64);
-        let lines = report.by_line(false);
+        let lines = report.by_line(Frames::Folded);
         let line = lines.iter().find(|row| row.figures.live_bytes == SIZE as u64).unwrap();
         assert!(line.name.ends_with(&format!("{}:{LINE}", file!())), "{}", line.name);
 
@@ -52,7 +54,7 @@ pub(crate) const CASES: &[Case] = &[
         let innermost = &report.frames[stack.frames[0] as usize];
         assert!(report.modules[innermost.module.unwrap()].path.ends_with("/program"));
         assert_eq!((largest.bytes, innermost.functions.len()), (SIZE as u64, 0));
-        assert!(report.by_function(false)[0].name.starts_with("program+0x"));
+        assert!(report.by_function(Frames::Folded)[0].name.starts_with("program+0x"));
     }),
     case(
         "separate debug information that is compressed is read in the process",
@@ -72,7 +74,7 @@ pub(crate) const CASES: &[Case] = &[
             objcopy(&["--strip-all", "--add-gnu-debuglink=program.debug", "program"]);
             let outcome = run.run();
             let report = outcome.quiet().whole();
-            let lines = report.by_line(false);
+            let lines = report.by_line(Frames::Folded);
             let line = lines.iter().find(|row| row.figures.live_bytes == SIZE as u64).unwrap();
             assert!(line.name.ends_with(&format!("{}:{LINE}", file!())), "{}", line.name);
         },
@@ -95,7 +97,7 @@ pub(crate) const CASES: &[Case] = &[
         );
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         let report = outcome.exited(0).whole();
-        assert!(report.by_function(false)[0].name.starts_with("program+0x"));
+        assert!(report.by_function(Frames::Folded)[0].name.starts_with("program+0x"));
     }),
     case("a pipe in the place of debug information is passed over", allocates, |run| {
         let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");

@@ -6,7 +6,7 @@ use memledger_analysis::convert::{ChannelList, convert, convert_channels};
 use memledger_analysis::dump;
 use memledger_analysis::read::{self, Damage, Event, Hole, Summary, Visitor};
 use memledger_analysis::{Analyzer, Binaries, Report, ScopeRow};
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::schema::EventType;
 use memledger_test_support::command::{DEADLINE, ignore_no_signal, status_within};
 use std::collections::HashMap;

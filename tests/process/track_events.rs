@@ -8,12 +8,12 @@ mod upstream;
 
 use crate::harness::{Case, Run, case};
 use memledger::perfetto::{
-    CategoryChange, DYNAMIC, Fixed64, Track, TrackEventConfig, ZigZag, counter_track_uuid,
-    named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
+    CategoryChange, DYNAMIC, Fixed64, FlowId, Track, TrackEventConfig, Unit, ZigZag,
 };
 use memledger::perfetto::{counter, instant, slice, state, track_event};
 use memledger::{Destination, DestinationHandle, DestinationState, Ledger};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
+use std::num::NonZeroU64;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -221,12 +221,12 @@ fn events() {
         arg("pointer", here),
     );
     track_event!(CAT1, slice_end());
-    let job = process_scoped(7);
-    track_event!(CAT1, instant("flow"), flow(job), flow(9));
+    let job = FlowId::process_scoped(7);
+    track_event!(CAT1, instant("flow"), flow(job), flow(FlowId::global(9)));
     track_event!(CAT1, instant("flow's end"), terminating_flow(job));
     track_event!(CAT1, instant("correlated"), correlation(11_u64));
     track_event!(CAT1, instant("correlated by text"), correlation("request 5"));
-    std::fs::write("job", job.to_string()).unwrap();
+    std::fs::write("job", job.get().to_string()).unwrap();
     session.stop();
 }
 
@@ -287,13 +287,17 @@ fn events_test(run: Run) {
 fn tracks() {
     let ledger = ledger();
     let session = session(&ledger, TrackEventConfig::all());
-    track_event!(CAT1, instant("named"), named_track("MyTrack", 1, 2));
-    track_event!(CAT1, instant("named"), named_track("MyTrack", 1, 2));
-    let bytes = Track::counter("MyCounter", 2).unit("bytes").register().unwrap();
+    track_event!(CAT1, instant("named"), named_track("MyTrack", 1, Track::from_uuid(2)));
+    track_event!(CAT1, instant("named"), named_track("MyTrack", 1, Track::from_uuid(2)));
+    let bytes = Track::counter("MyCounter")
+        .parent(Track::from_uuid(2))
+        .unit(Unit::Bytes)
+        .register()
+        .unwrap();
     counter!(CAT1, track(bytes), 42);
     counter!(CAT1, track(bytes), -1_i64);
     counter!(CAT1, track(bytes), 0.5);
-    let state = Track::state("MyState", 0).register().unwrap();
+    let state = Track::state("MyState").parent(Track::global()).register().unwrap();
     state!(CAT1, track(state), "RUNNING");
     state!(CAT1, track(state), "");
     track_event!(
@@ -312,10 +316,20 @@ fn tracks() {
         ),
     );
     // The last track counts.
-    track_event!(CAT1, instant("last"), named_track("first", 0, 0), named_track("second", 0, 0));
-    let threads = [process_track_uuid(), thread_track_uuid()];
+    track_event!(
+        CAT1,
+        instant("last"),
+        named_track("first", 0, Track::global()),
+        named_track("second", 0, Track::global())
+    );
+    let threads = [Track::process().uuid(), Track::thread().uuid()];
     std::fs::write("threads", format!("{} {}", threads[0], threads[1])).unwrap();
     session.stop();
+}
+
+/// The uuid of a track with a name.
+fn uuid_of(name: &str, id: u64, parent: u64) -> u64 {
+    Track::named(name, id).parent(Track::from_uuid(parent)).register().unwrap().uuid()
 }
 
 /// `HlNamedTrack`, `HlRegisteredCounter`, `HlRegisteredState`, `HlNestedTrack`.
@@ -325,13 +339,14 @@ fn tracks_test(run: Run) {
     let uuids = std::fs::read_to_string(outcome.path("threads")).unwrap();
     let uuids = uuids.split(' ').map(|uuid| uuid.parse::<u64>().unwrap()).collect::<Vec<_>>();
     let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
-    let uuid = named_track_uuid("MyTrack", 1, 2);
+    let uuid = uuid_of("MyTrack", 1, 2);
     assert_eq!(named(&trace, "named").track, uuid);
     let fields = |name| trace.track(name).0.iter().map(|(field, _)| *field).collect::<Vec<_>>();
     assert_eq!(trace.tracks[&uuid], *trace.track("MyTrack"));
     assert_eq!(fields("MyTrack"), [1, 5, 2]);
     let counter = trace.track("MyCounter");
-    assert_eq!(counter.number(1), Some(counter_track_uuid("MyCounter", 2)));
+    let track = Track::counter("MyCounter").parent(Track::from_uuid(2)).register().unwrap();
+    assert_eq!(counter.number(1), Some(track.uuid()));
     assert_eq!(counter.message(8).unwrap().number(3), Some(3), "its unit is bytes");
     let counts = trace.events.iter().filter(|event| event.kind == 4).collect::<Vec<_>>();
     let integers = counts.iter().filter_map(|event| event.message.number(30));
@@ -343,17 +358,17 @@ fn tracks_test(run: Run) {
     assert_eq!((states[0].name.as_deref(), states[1].name.as_deref()), (Some("RUNNING"), Some("")));
     assert_eq!(states[0].categories, ["cat1"]);
 
-    let outer = named_track_uuid("outer", 1, uuids[0]);
-    let inner = named_track_uuid("inner", 2, outer);
+    let outer = uuid_of("outer", 1, uuids[0]);
+    let inner = uuid_of("inner", 2, outer);
     assert_eq!(named(&trace, "nested").track, inner);
     assert_eq!(trace.track("inner").number(5), Some(outer));
     assert_eq!(trace.track("outer").number(5), Some(uuids[0]));
-    assert_eq!(named(&trace, "of the thread").track, named_track_uuid("below", 3, uuids[1]));
+    assert_eq!(named(&trace, "of the thread").track, uuid_of("below", 3, uuids[1]));
     assert_eq!(named(&trace, "on a registered one").track, counter.number(1).unwrap());
     let proto = &trace.tracks[&77];
     assert_eq!((proto.text(2).as_deref(), proto.number(12)), (Some("a proto track"), Some(5)));
     assert_eq!(proto.message(8).unwrap().number(3), Some(3));
-    assert_eq!(named(&trace, "last").track, named_track_uuid("second", 0, 0));
+    assert_eq!(named(&trace, "last").track, uuid_of("second", 0, 0));
 }
 
 fn dynamic() {
@@ -566,7 +581,7 @@ fn times_test(run: Run) {
 
 fn units() {
     let ledger = ledger();
-    let unit = |config: TrackEventConfig| config.timestamp_unit_ns(1000);
+    let unit = |config: TrackEventConfig| config.timestamp_unit_ns(NonZeroU64::new(1000).unwrap());
     let first = session(&ledger, unit(TrackEventConfig::all()));
     let absolute = unit(TrackEventConfig::all()).absolute_timestamps(true);
     let absolute =

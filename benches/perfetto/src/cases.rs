@@ -1,15 +1,13 @@
 //! The emissions, first through the C library, then through memledger.
 
-use memledger::perfetto::{
-    DYNAMIC, Fixed32, Fixed64, Track, ZigZag, counter_track_uuid, process_scoped,
-    process_track_uuid, thread_track_uuid,
-};
+use memledger::perfetto::{ChildOrder, DYNAMIC, Fixed32, Fixed64, FlowId, Track, ZigZag};
 use memledger::perfetto::{counter, instant, slice, state, track_event};
 use memledger_bench_perfetto::Extra::*;
 use memledger_bench_perfetto::Kind::{Begin, Counter, End, Instant, State};
 use memledger_bench_perfetto::{
     Category, Field, Nested, Registered, process_uuid, publish_categories, thread_uuid,
 };
+use memledger_format::protobuf::perfetto::counter_track_uuid;
 use std::ffi::CString;
 use std::hint::black_box;
 use std::ptr;
@@ -39,8 +37,8 @@ impl Peer {
         let track = |track: memledger::perfetto::TrackBuilder<'_>| {
             track.register().expect("few tracks are registered")
         };
-        let (theirs, ours) = (process_uuid(), process_track_uuid());
-        let row = (Registered::named("row", 3, theirs), track(Track::named("row", 3, ours)));
+        let (theirs, ours) = (process_uuid(), Track::process());
+        let row = (Registered::named("row", 3, theirs), track(Track::named("row", 3).parent(ours)));
         let peer = Self {
             golden: Category::register(c"golden", &[]),
             off: Category::register(c"off", &[]),
@@ -49,12 +47,15 @@ impl Peer {
             dynamic: Category::dynamic(),
             counter: (
                 Registered::counter("registered", theirs),
-                track(Track::counter("registered", ours)),
+                track(Track::counter("registered").parent(ours)),
             ),
-            state: (Registered::state("mood", 0), track(Track::state("mood", 0))),
+            state: (
+                Registered::state("mood", 0),
+                track(Track::state("mood").parent(Track::global())),
+            ),
             child: (
                 Registered::counter("of the row", row.0.uuid()),
-                track(Track::counter("of the row", row.1.uuid())),
+                track(Track::counter("of the row").parent(row.1)),
             ),
             row,
         };
@@ -159,11 +160,11 @@ fn named_tracks(peer: &Peer) {
     }
     peer.golden.emit(Instant, Some(c"i"), &[NamedTrack(c"MyTrack", 1, 0)]);
     peer.golden.emit(Instant, Some(c"i"), &[NamedTrack(c"", u64::MAX, 0)]);
-    for parent in [process_track_uuid(), thread_track_uuid(), 0, 77] {
+    for parent in [Track::process(), Track::thread(), Track::global(), Track::from_uuid(77)] {
         instant!(GOLDEN, "i", named_track("MyTrack", 1, parent));
     }
-    instant!(GOLDEN, "i", named_track("MyTrack", 1, 0));
-    instant!(GOLDEN, "i", named_track("", u64::MAX, 0));
+    instant!(GOLDEN, "i", named_track("MyTrack", 1, Track::global()));
+    instant!(GOLDEN, "i", named_track("", u64::MAX, Track::global()));
 }
 
 fn proto_tracks(peer: &Peer) {
@@ -225,9 +226,9 @@ fn nested_order(peer: &Peer) {
     emit(&[Nested::Process, Nested::Merged(c"by text", 1, 3, Some(c"key"), 0)]);
     emit(&[Nested::Process, Nested::Merged(c"by number", 1, 3, None, 42)]);
     emit(&[Nested::Process, Nested::Merged(c"never", 1, 2, None, 0)]);
-    instant!(GOLDEN, "i", nested_tracks[named("parent", 1, [field(11, 3)]), named("child", 2, [field(12, 7)])]);
-    instant!(GOLDEN, "i", nested_tracks[process, named("before", 1, [field(12, -5), field(11, 1)])]);
-    instant!(GOLDEN, "i", nested_tracks[process, named("by text", 1, [field(15, 3), field(16, "key")])]);
+    instant!(GOLDEN, "i", nested_tracks[named("parent", 1, [child_order(ChildOrder::Explicit)]), named("child", 2, [order(7)])]);
+    instant!(GOLDEN, "i", nested_tracks[process, named("before", 1, [order(-5), child_order(ChildOrder::Lexicographic)])]);
+    instant!(GOLDEN, "i", nested_tracks[process, named("by text", 1, [merge_by("key")])]);
     instant!(GOLDEN, "i", nested_tracks[process, named("by number", 1, [field(15, 3), field(17, 42)])]);
     instant!(GOLDEN, "i", nested_tracks[process, named("never", 1, [field(15, 2)])]);
 }
@@ -268,16 +269,21 @@ fn last_track(peer: &Peer) {
     let tracks = [Nested::Named(c"nested", 0)];
     peer.golden.emit(Instant, Some(c"i"), &[Nested(&tracks), named(c"after"), ArgUint(c"a", 1)]);
     peer.golden.emit(Instant, Some(c"i"), &[ProtoTrack(5, &[]), named(c"last")]);
-    instant!(GOLDEN, "i", named_track("first", 0, 0), named_track("last", 0, 0));
-    instant!(GOLDEN, "i", named_track("first, too", 0, 0), track(peer.row.1));
+    instant!(
+        GOLDEN,
+        "i",
+        named_track("first", 0, Track::global()),
+        named_track("last", 0, Track::global())
+    );
+    instant!(GOLDEN, "i", named_track("first, too", 0, Track::global()), track(peer.row.1));
     instant!(
         GOLDEN,
         "i",
         nested_tracks[named("nested", 0)],
-        named_track("after", 0, 0),
+        named_track("after", 0, Track::global()),
         arg("a", 1_u64),
     );
-    instant!(GOLDEN, "i", proto_track(5, []), named_track("last", 0, 0));
+    instant!(GOLDEN, "i", proto_track(5, []), named_track("last", 0, Track::global()));
 }
 
 /// Times of these events are given, so they must be the same to the unit.
@@ -469,17 +475,17 @@ fn flows(peer: &Peer) {
     let several = [Flow(1), TerminatingFlow(2), Flow(u64::MAX), Flow(0)];
     peer.golden.emit(Begin, Some(c"several"), &several);
     peer.golden.emit(End, None, &[Flow(3)]);
-    instant!(GOLDEN, "sent", flow(process_scoped(7)));
-    instant!(GOLDEN, "got", terminating_flow(process_scoped(7)));
+    instant!(GOLDEN, "sent", flow(FlowId::process_scoped(7)));
+    instant!(GOLDEN, "got", terminating_flow(FlowId::process_scoped(7)));
     track_event!(
         GOLDEN,
         slice_begin("several"),
-        flow(1),
-        terminating_flow(2),
-        flow(u64::MAX),
-        flow(0),
+        flow(FlowId::global(1)),
+        terminating_flow(FlowId::global(2)),
+        flow(FlowId::global(u64::MAX)),
+        flow(FlowId::global(0)),
     );
-    track_event!(GOLDEN, slice_end(), flow(3));
+    track_event!(GOLDEN, slice_end(), flow(FlowId::global(3)));
 }
 
 fn correlation(peer: &Peer) {
@@ -587,6 +593,6 @@ fn own_tracks(peer: &Peer) {
     let fields = [Field::Varint(11, 3)];
     peer.golden.emit(Instant, Some(c"i"), &[ProtoTrack(process_uuid(), &fields)]);
     peer.golden.emit(Instant, Some(c"i"), &[ProtoTrack(thread_uuid(), &fields)]);
-    instant!(GOLDEN, "i", proto_track(process_track_uuid(), [field(11, 3)]));
-    instant!(GOLDEN, "i", proto_track(thread_track_uuid(), [field(11, 3)]));
+    instant!(GOLDEN, "i", proto_track(Track::process().uuid(), [field(11, 3)]));
+    instant!(GOLDEN, "i", proto_track(Track::thread().uuid(), [field(11, 3)]));
 }

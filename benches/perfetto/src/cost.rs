@@ -8,7 +8,7 @@
 //! other work. `others` is the CPU time of all other threads of the process for an event.
 #![expect(unsafe_code, reason = "reads clocks that std does not offer")]
 
-use memledger::perfetto::{Track, TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{Track, TrackEventConfig};
 use memledger::perfetto::{counter, instant, slice, track_event};
 use memledger::{Destination, DestinationHandle, Ledger, TrackingAllocator};
 use memledger_bench_perfetto::{
@@ -90,8 +90,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let on = Category::register(c"bench", &[]);
     let off = Category::register(c"off", &[]);
     publish_categories();
-    let process = process_track_uuid();
-    let score = Track::counter("score", process).register()?;
+    let process = Track::process();
+    let score = Track::counter("score").register()?;
     let their_score = Registered::counter("score", process_uuid());
     let their_process = process_uuid();
 

@@ -2,7 +2,10 @@
 #![expect(unsafe_code, reason = "calls a C library")]
 
 use crate::session::{bytes, start, varint};
-use memledger::perfetto::{counter_track_uuid, named_track_uuid, state_track_uuid};
+use memledger::perfetto::Track;
+use memledger_format::protobuf::perfetto::{
+    counter_track_uuid, named_track_uuid, state_track_uuid,
+};
 use perfetto_sdk_sys as sys;
 use std::any::Any;
 use std::ffi::{CStr, c_void};
@@ -18,8 +21,7 @@ pub fn process_uuid() -> u64 {
 /// The uuid of this thread's track.
 pub fn thread_uuid() -> u64 {
     // The last part of the uuid is the id.
-    let ours = memledger::perfetto::thread_track_uuid();
-    process_uuid() ^ ours ^ memledger::perfetto::process_track_uuid()
+    process_uuid() ^ Track::thread().uuid() ^ Track::process().uuid()
 }
 
 /// What an event is.

@@ -12,6 +12,7 @@ use cases::{CASES, Peer};
 use memledger::perfetto::TrackEventConfig;
 use memledger::{Destination, Ledger, TrackingAllocator};
 use memledger_bench_perfetto::{Session, SessionConfig, start};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::thread;
 
@@ -59,9 +60,10 @@ fn run(
     peer: &Peer,
     folder: &Path,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut config = TrackEventConfig::default()
-        .absolute_timestamps(group.absolute)
-        .timestamp_unit_ns(group.unit_ns);
+    let mut config = TrackEventConfig::default().absolute_timestamps(group.absolute);
+    if let Some(unit) = NonZeroU64::new(group.unit_ns) {
+        config = config.timestamp_unit_ns(unit);
+    }
     config = ENABLED.iter().fold(config, |config, pattern| config.enable(*pattern));
     config = DISABLED.iter().fold(config, |config, pattern| config.disable(*pattern));
     config = ENABLED_TAGS.iter().fold(config, |config, pattern| config.enable_tag(*pattern));

@@ -5,7 +5,7 @@ use super::completeness::incomplete;
 use super::condition::{Condition, judge_change};
 use super::input::{display_name, is_stdin, open_watched, unreadable};
 use super::moment::{Asked, Moment, asked, positions, unanswered};
-use super::output::{unwritable, write_to};
+use super::output::{frames, unwritable, write_to};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize_both};
@@ -147,7 +147,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if args.output.is_none() {
         (options.color, options.width) = look(args.width, options.width, io::stdout());
     }
-    let diff = Diff::new(&old, &new, &by, args.all_frames);
+    let diff = Diff::new(&old, &new, &by, frames(args.all_frames));
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     write_to(path, out, |out| {
         let written = match args.format() {

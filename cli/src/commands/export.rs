@@ -16,7 +16,7 @@ mod to_tables;
 use super::completeness::{damaged, incomplete};
 use super::input::{is_stdin, open, unreadable};
 use super::needs::Needs;
-use super::output::{unwritable, write_to};
+use super::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 pub use args::ExportArgs;
@@ -24,9 +24,9 @@ use args::{To, refuse_terminal};
 use memledger_analysis::Position;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_export::FORMATS;
+use memledger_export::format_by_name;
 use memledger_format::ErrorKind;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use std::io::Write;
 use std::path::Path;
 
@@ -78,7 +78,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         Kind::Command(write) => write(args, out),
         Kind::Report(name) => {
             let no_format = || CliError::Failed(format!("this build has no format {name}"));
-            report(args, FORMATS.by_name(name).ok_or_else(no_format)?, out)
+            report(args, format_by_name(name).ok_or_else(no_format)?, out)
         }
     }
 }
@@ -109,7 +109,7 @@ fn report(
         refuse_terminal(args, "a profile")?;
     }
     let mut options = text::Options::default();
-    (options.sort, options.all_frames) = (args.column.into(), args.all_frames);
+    (options.sort, options.frames) = (args.column.into(), frames(args.all_frames));
     let needs = Needs {
         formats: &[format],
         options: &options,

@@ -14,7 +14,7 @@ pub(super) use facts::hex;
 use memledger_analysis::Analyzer;
 use memledger_analysis::dump::text::lacks;
 use memledger_analysis::read::read;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::handshake::{Handshake, Magic};
 use std::io::Write;
 use std::path::PathBuf;

@@ -2,10 +2,16 @@
 
 use super::input::is_stdin;
 use crate::error::CliError;
+use memledger_analysis::Frames;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// What `--all-frames` means.
+pub fn frames(all: bool) -> Frames {
+    if all { Frames::All } else { Frames::Folded }
+}
 
 /// Has `body` write the file `path`, or `out` if the path is `-`. Its errors of writing are to go
 /// through [`unwritable`].

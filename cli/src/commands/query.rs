@@ -3,7 +3,7 @@
 use super::completeness::{incomplete, outcome};
 use super::input::{open_watched, unreadable};
 use super::moment::{self, Moment, positions, unanswered};
-use super::output::{unwritable, write_to};
+use super::output::{frames, unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
 use super::{Format, choice};
@@ -315,7 +315,7 @@ fn write(
 ) -> Result<(), CliError> {
     let mut options = options(args, by);
     let print = |options: &text::Options, out: &mut dyn Write| {
-        let written = Written { answer, asked, options };
+        let written = Written::new(answer, asked, options);
         match args.format {
             Format::Text => written.text(out),
             Format::Json => written.json(out),
@@ -338,7 +338,7 @@ fn options(args: &QueryArgs, by: By) -> text::Options {
         Sort::Bytes => text::Sort::AtPeak,
         Sort::Blocks => text::Sort::Count,
     };
-    (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);
+    (options.bottom_up, options.frames) = (args.bottom_up, frames(args.all_frames));
     options.filter.clone_from(&args.filter);
     options.flags = true;
     options

@@ -7,7 +7,7 @@ use super::diff::DiffArgs;
 use super::input::is_stdin;
 use super::moment::{Asked, Moment, asked, positions};
 use super::needs::{Collected, Needs};
-use super::output::{unwritable, write_to};
+use super::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::{look, note};
@@ -15,8 +15,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, FromArgMatches};
 use memledger_analysis::dump::text::By;
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_analysis::{Position, Report};
-use memledger_export::FORMATS;
+use memledger_analysis::{Frames, Position, Report};
+use memledger_export::{FORMATS, default_format, format_by_name, format_by_path};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -119,7 +119,7 @@ struct OutputArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the report [default: by the ending of FILE, else text]
-    #[arg(long, value_parser = format_by_name())]
+    #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
@@ -139,10 +139,10 @@ impl fmt::Debug for Format {
     }
 }
 
-fn format_by_name() -> impl TypedValueParser<Value = Format> {
-    let value = |format: &dyn ReportFormat| PossibleValue::new(format.name()).help(format.about());
-    PossibleValuesParser::new(FORMATS.all().map(value)).try_map(|name| {
-        FORMATS.by_name(&name).map(Format).ok_or_else(|| format!("there is no format {name}"))
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let value = |format: &&dyn ReportFormat| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| {
+        format_by_name(&name).map(Format).ok_or_else(|| format!("there is no format {name}"))
     })
 }
 
@@ -150,10 +150,10 @@ impl OutputArgs {
     /// The format: as asked for, or else by the ending of the file's name.
     fn format(&self) -> &'static dyn ReportFormat {
         let name = if self.json { Some("json") } else { self.html.as_ref().map(|_| "html") };
-        let by_name = || FORMATS.by_name(name?);
-        let by_path = || FORMATS.by_path(self.output.as_ref()?);
+        let by_name = || format_by_name(name?);
+        let by_path = || format_by_path(self.output.as_ref()?);
         let format = self.format.map(|format| format.0);
-        format.or_else(by_name).or_else(by_path).unwrap_or(FORMATS.default())
+        format.or_else(by_name).or_else(by_path).unwrap_or(default_format())
     }
 
     /// The file that the report goes to, if it is not standard output.
@@ -298,13 +298,13 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
         names.extend(report.llm_tags.iter().map(|row| row.path.join(" > ")));
     }
     for (by, rows) in [
-        (By::Function, Report::by_function as fn(&Report, bool) -> _),
+        (By::Function, Report::by_function as fn(&Report, Frames) -> _),
         (By::Line, Report::by_line),
         (By::Crate, Report::by_crate),
         (By::Stack, Report::by_function),
     ] {
         if args.by == Some(by) {
-            names.extend(rows(report, args.all_frames).into_iter().map(|row| row.name));
+            names.extend(rows(report, frames(args.all_frames)).into_iter().map(|row| row.name));
         }
     }
     if is_shown(By::Thread) {
@@ -355,7 +355,7 @@ fn options(args: &ReportArgs) -> text::Options {
         (args.findings, is_file.then(|| args.trace.display().to_string()));
     options.sort = args.sort.into();
     options.inclusive = args.inclusive;
-    (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);
+    (options.bottom_up, options.frames) = (args.bottom_up, frames(args.all_frames));
     options.filter.clone_from(&args.filter);
     options.moment =
         args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());

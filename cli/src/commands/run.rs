@@ -24,7 +24,7 @@ use live::{Aside, Control, Live, Shown};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::read::{Ending, ending};
 use memledger_analysis::{Position, Report};
-use memledger_export::FORMATS;
+use memledger_export::{default_format, format_by_path, why_no_format};
 use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
@@ -132,17 +132,17 @@ impl ReportTo {
         match value.to_str() {
             Some("off") => Ok(Self::Nowhere),
             Some("stderr") => Ok(Self::Stderr),
-            _ if FORMATS.by_path(&value).is_some() => Ok(Self::File(value)),
-            _ => Err(format!(
-                "a report goes to stderr, off, or a file ending in {}",
-                FORMATS.endings()
-            )),
+            _ if format_by_path(&value).is_some() => Ok(Self::File(value)),
+            _ => {
+                let why = why_no_format(&value);
+                Err(format!("a report goes to stderr, off, or a file, and {why}"))
+            }
         }
     }
 }
 
 fn page(value: PathBuf) -> Result<PathBuf, String> {
-    match FORMATS.by_path(&value) {
+    match format_by_path(&value) {
         Some(format) if format.name() == "html" => Ok(value),
         _ => Err("the name of a page ends in .html or .htm".to_owned()),
     }
@@ -344,7 +344,7 @@ fn report_on(
 /// Whether a trace has its end, which says that no event was lost.
 fn is_whole(trace: &Trace) -> bool {
     let ending = File::open(&trace.path).and_then(|file| ending(&file));
-    matches!(ending, Ok(Some(Ending { is_there: true, lost_events: 0 })))
+    matches!(ending, Ok(Some(Ending { is_there: true, lost_events: 0, .. })))
 }
 
 /// The outcome that decides the exit status: a condition that held, a failure, what is incomplete.
@@ -383,11 +383,11 @@ fn report_one(
 ) -> Result<Outcome, CliError> {
     let path = &*trace.path;
     let format = match to {
-        ReportTo::File(path) => FORMATS.by_path(path),
-        ReportTo::Stderr => Some(FORMATS.default()),
+        ReportTo::File(path) => format_by_path(path),
+        ReportTo::Stderr => Some(default_format()),
         ReportTo::Nowhere => None,
     };
-    let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
+    let page = args.html.as_ref().and_then(|path| format_by_path(path));
     let formats: Vec<_> = format.into_iter().chain(page).collect();
     let mut options = text::Options::default();
     (options.findings, options.trace) = (args.findings, traces.kept(path));

@@ -9,8 +9,7 @@ use crate::terminal::note;
 use crate::token::read_token;
 use memledger_analysis::dump::text;
 use memledger_store::serve::{
-    Access, Clients, Directory, InProcess, Limits, Listening, Settings, default_path,
-    raise_file_limit,
+    Access, InProcess, Listening, Settings, default_path, raise_file_limit,
 };
 use memledger_store::{Error, ErrorKind, check_token};
 use serde_json::json;
@@ -130,23 +129,18 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .map_err(|error| CliError::Failed(format!("{error}; say where with --folder DIR")))?,
     };
     let (recorder_ports, second_port) = recorder_ports(&args.recorder_port)?;
-    let clients =
-        Clients { programs: args.max_programs as usize, readers: args.max_readers as usize };
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let settings = Settings {
-        directory: Directory::open(&path).map_err(failed)?,
-        access,
-        address: args.listen,
-        recorder_ports,
-        second_port,
-        store_port: args.store_port,
-        limits: Limits { trace: args.max_trace, store: args.max_store },
-        clients,
-        silence: (args.idle_timeout > 0).then(|| Duration::from_secs(args.idle_timeout.into())),
-        threads: cores.min(4),
-        note,
-    };
-    raise_file_limit(clients, note);
+    let mut settings = Settings::in_folder(&path).map_err(failed)?;
+    (settings.access, settings.address) = (access, args.listen);
+    (settings.recorder_ports, settings.second_port) = (recorder_ports, second_port);
+    settings.store_port = args.store_port;
+    (settings.limits.trace, settings.limits.store) = (args.max_trace, args.max_store);
+    settings.clients.programs = args.max_programs as usize;
+    settings.clients.readers = args.max_readers as usize;
+    settings.silence =
+        (args.idle_timeout > 0).then(|| Duration::from_secs(args.idle_timeout.into()));
+    (settings.threads, settings.note) = (cores.min(4), note);
+    raise_file_limit(settings.clients, note);
     // Signals are received before there is any output, so that a Ctrl-C after its first line stops
     // the server in order.
     let runtime = runtime()?;

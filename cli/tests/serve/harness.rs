@@ -136,12 +136,8 @@ impl Drop for Server {
 /// with a whole packet.
 pub fn stream(number: u8, size: usize) -> Vec<u8> {
     let sample = std::fs::read(SAMPLE).unwrap();
-    let (handshake, head) = Handshake::decode(&mut &sample[..]).unwrap();
-    let start = Handshake {
-        control_port: Some(40_000 + u16::from(number)),
-        trace_guid: Some([number; 16]),
-        ..handshake
-    };
+    let (mut start, head) = Handshake::decode(&mut &sample[..]).unwrap();
+    (start.control_port, start.trace_guid) = (Some(40_000 + u16::from(number)), Some([number; 16]));
     let mut stream = start.encode();
     let body = &sample[head as usize..];
     let mut framing = Framing::new();

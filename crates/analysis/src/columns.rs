@@ -37,6 +37,7 @@ pub(crate) struct Column {
 
 /// Blocks that changed their row, and their bytes then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Moves {
     /// How many.
     pub blocks: u64,

@@ -7,8 +7,7 @@ pub use channels::{ChannelList, convert_channels};
 
 use crate::read::{Reader, Summary, Visitor};
 use memledger_format::Error;
-use memledger_format::Transport;
-use memledger_format::handshake::Handshake;
+use memledger_format::handshake::Transport;
 use memledger_format::packet::{PacketWriter, SYNC};
 use std::io::{Read, Write};
 
@@ -45,7 +44,7 @@ impl Visitor for Ignore {
 /// # Examples
 /// ```
 /// use memledger_analysis::convert::convert;
-/// use memledger_format::Transport;
+/// use memledger_format::handshake::Transport;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/samples/mem-2t-40k.utrace");
 /// let (plain, mut compact) = (std::fs::read(path)?, Vec::new());
@@ -76,7 +75,8 @@ pub(crate) fn copy<V: Visitor>(
         )));
     }
     let to = to.unwrap_or(reader.handshake().transport);
-    let handshake = Handshake { transport: to, ..reader.handshake().clone() };
+    let mut handshake = reader.handshake().clone();
+    handshake.transport = to;
     let mut packets = PacketWriter::new(to, handshake.protocol);
     let mut pending = handshake.encode();
     while reader.packet_with(visitor, &mut |stream, payload| match stream {

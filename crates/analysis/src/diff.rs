@@ -9,7 +9,7 @@
 mod functions;
 
 use super::columns::Figures;
-use super::report::{Call, Calls, Report};
+use super::report::{Call, Calls, Frames, Report};
 pub use functions::stable_function;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -96,16 +96,15 @@ pub struct DiffRow {
 
 impl Report {
     /// Compares this report with a newer one, row by row. Rows are sorted by path; those that are equal in
-    /// both reports are among them. Functions are those that [`Report::symbolize`] has found; frames of the
-    /// standard library and of allocation machinery are folded, unless `all_frames` are wanted.
+    /// both reports are among them. Functions are those that [`Report::symbolize`] has found.
     ///
     /// Costs time in proportion to the rows of both, and for functions and stacks to their frames.
-    pub fn diff(&self, newer: &Report, by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
+    pub fn diff(&self, newer: &Report, by: DiffBy, frames: Frames) -> Vec<DiffRow> {
         let mut rows = BTreeMap::new();
         match by {
-            DiffBy::Function | DiffBy::Stack => return by_calls([self, newer], by, all_frames),
+            DiffBy::Function | DiffBy::Stack => return by_calls([self, newer], by, frames),
             DiffBy::Thread => by_thread([self, newer], &mut rows),
-            DiffBy::Line => by_line([self, newer], all_frames, &mut rows),
+            DiffBy::Line => by_line([self, newer], frames, &mut rows),
             DiffBy::Scope | DiffBy::Group | DiffBy::Name | DiffBy::Heap => {
                 for (at, report) in [self, newer].into_iter().enumerate() {
                     add_paths(report, by, at, &mut rows);
@@ -181,9 +180,9 @@ fn by_thread(reports: [&Report; 2], rows: &mut Rows) {
     }
 }
 
-fn by_line(reports: [&Report; 2], all_frames: bool, rows: &mut Rows) {
+fn by_line(reports: [&Report; 2], frames: Frames, rows: &mut Rows) {
     for (at, report) in reports.into_iter().enumerate() {
-        for row in report.by_line(all_frames) {
+        for row in report.by_line(frames) {
             let [own, inclusive] = match row.estimates() {
                 Some(estimates) => estimates.map(|estimates| estimates.values()),
                 None => [row.figures, row.inclusive],
@@ -211,8 +210,8 @@ fn without_numbers(name: &str) -> String {
 ///
 /// PERF: rows are found by numbers of names, which have the order of the names; texts are looked at once for each
 /// different call, and not for each of the frames of each stack.
-fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
-    let mut calls = reports.map(|report| Calls::of(report, all_frames));
+fn by_calls(reports: [&Report; 2], by: DiffBy, frames: Frames) -> Vec<DiffRow> {
+    let mut calls = reports.map(|report| Calls::of(report, frames));
     functions::name_alike(&mut calls);
     let names = Names::of(&calls);
     let mut rows = CallRows { by_name: vec![None; names.0.len()], ..CallRows::default() };

@@ -16,25 +16,6 @@
 //! [`read`] gets events from bytes, [`convert`] writes a trace in another form, [`dump`] writes a report as text, JSON, a
 //! page for a browser or a heap profile for pprof. `memledger-export` has the formats of other tools.
 //!
-//! | file | what |
-//! |---|---|
-//! | `analyzer.rs` | passes each event to the part that handles it |
-//! | `callstacks/` | call stacks: their frames, and the files these are in |
-//! | `columns.rs` | the columns of a report, in one place |
-//! | `cutoff.rs` | the positions at which counting makes a report, and at the last of which it stops (`--at`) |
-//! | `diagnostics.rs` | losses and contradictions |
-//! | `diff.rs` | what has changed from one report to another |
-//! | `estimate.rs` | figures of a whole, from a sample of it |
-//! | `findings/` | what to look at first, and why |
-//! | `facts.rs` | what a trace says about the program and about itself |
-//! | `timeline/` | the time, bookmarks, when scopes were off |
-//! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
-//! | `measured.rs` | the figures of a measurement |
-//! | `observer.rs` | what happens to single blocks, for other questions than a report's |
-//! | `query/` | questions about blocks between positions of the trace |
-//! | `symbols/` | what a symbolizer is, the symbols that a trace has, and those of the program's files |
-//! | `hash.rs` | a hash for small keys |
-//!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
 //! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
 //! *name*, so traces of other writers can be read, too; [`Analyzer`] lists the events that only our
@@ -42,7 +23,7 @@
 //!
 //! Nothing here panics on malformed input. Inconsistencies are counted in [`Losses`] or noted in
 //! [`Analyzer::problems`].
-#![warn(missing_docs, clippy::unwrap_used)]
+#![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -97,8 +78,8 @@ pub use query::{
     ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
 };
 pub use report::{
-    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow,
-    LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
+    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Frame, Frames, GroupRow,
+    HeapRow, LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report,
     ResidentHeap, ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
     ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
     UntrackedReason, Weighed, short_path,

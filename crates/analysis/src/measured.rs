@@ -52,6 +52,7 @@ pub struct Holder {
 }
 
 /// The scopes, tags and stacks of a measurement, in no order.
+#[derive(Debug)]
 pub struct Holders {
     /// Each scope.
     pub scopes: Vec<Holder>,

@@ -7,8 +7,7 @@
 
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
-use memledger_analysis::internal::Calls;
-use memledger_analysis::internal::{figures_of, scope_frames};
+use memledger_analysis::internal::{Calls, Sealed, figures_of, scope_frames};
 use memledger_analysis::{Figures, Report, StackKind};
 use memledger_format::words::escape;
 use std::borrow::Cow;
@@ -46,6 +45,7 @@ const ROOT: &str = "(all stacks)";
 /// What is not known, as valgrind calls it.
 const UNKNOWN: &str = "???";
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "callgrind"
@@ -65,7 +65,7 @@ impl ReportFormat for Format {
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         let mut graph = Graph::new();
-        let calls = Calls::of(report, options.all_frames);
+        let calls = Calls::of(report, options.frames);
         graph.add_stacks(report, &calls);
         graph.add_scopes(report);
         header(report, graph.totals, out)?;

@@ -9,13 +9,15 @@
 
 use super::stacks::{Frame, Stacks};
 use memledger_analysis::internal::pretty::{self, Json, OneLine, Value};
-use memledger_analysis::{BlockChange, BlockEvent, BlockObserver, BucketRow, Figures, Report};
+use memledger_analysis::{
+    BlockChange, BlockEvent, BlockObserver, BucketRow, Figures, Frames, Report,
+};
 use std::io::{self, Write};
 
 /// A heap profile for DHAT's viewer.
 ///
 /// ```
-/// use memledger_analysis::{Analyzer, Position};
+/// use memledger_analysis::{Analyzer, Frames, Position};
 /// use memledger_export::dhat::Profile;
 /// use memledger_analysis::read::read;
 /// use std::fs::File;
@@ -26,7 +28,7 @@ use std::io::{self, Write};
 /// let report = analyzer.report();
 /// // Up to the same event, if the trace has grown since.
 /// let until = Position::Event(report.trace.events);
-/// let mut second = Analyzer::observing(Profile::of(&report, false)).until(until);
+/// let mut second = Analyzer::observing(Profile::of(&report, Frames::Folded)).until(until);
 /// read(File::open(trace)?, &mut second)?;
 /// let mut document = Vec::new();
 /// second.observer().write(&report, &mut document)?;
@@ -72,10 +74,8 @@ fn rounded(sum: i128) -> u64 {
 
 impl Profile {
     /// The points of `report`, which has [`Report::by_bucket`]; what only an observer sees is 0.
-    /// Frames of the standard library and of allocation machinery are folded, unless `all_frames`
-    /// are wanted.
-    pub fn of(report: &Report, all_frames: bool) -> Self {
-        let stacks = Stacks::of(report, all_frames, true);
+    pub fn of(report: &Report, frames: Frames) -> Self {
+        let stacks = Stacks::of(report, frames, true);
         let points = vec![Point::default(); stacks.all.len()];
         let is_sampled = report.stack_sampling_bytes.is_some();
         let sampled = if is_sampled { report.by_bucket.clone() } else { Vec::new() };

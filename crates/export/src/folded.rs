@@ -9,12 +9,14 @@ use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
 #[cfg(doc)]
 use memledger_analysis::dump::text::Sort;
+use memledger_analysis::internal::Sealed;
 use memledger_format::words::escape;
 use std::io::{self, Write};
 
 /// As folded stacks.
 pub(super) struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "folded"
@@ -33,7 +35,7 @@ impl ReportFormat for Format {
     }
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-        let stacks = Stacks::of(report, options.all_frames, false);
+        let stacks = Stacks::of(report, options.frames, false);
         // A `;` in a name would look like the end of the name.
         let names = stacks.frames.iter().map(|frame| escape(&frame.name).replace(';', ","));
         let names: Vec<_> = names.collect();

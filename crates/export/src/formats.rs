@@ -16,16 +16,16 @@ use std::path::Path;
 ///
 /// ```
 /// use memledger_analysis::{Analyzer, dump::text::Options};
-/// use memledger_export::FORMATS;
+/// use memledger_export::format_by_path;
 /// use std::path::Path;
 ///
-/// let format = FORMATS.by_path(Path::new("run.json")).expect("JSON");
+/// let format = format_by_path(Path::new("run.json")).expect("JSON");
 /// let mut document = Vec::new();
 /// format.write(&Analyzer::new().report(), &Options::default(), &mut document)?;
 /// assert!(document.starts_with(b"{"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub static FORMATS: Formats = Formats(&[
+pub static FORMATS: &[&dyn ReportFormat] = &[
     &text::Format,
     &json::Format,
     #[cfg(feature = "html")]
@@ -37,52 +37,51 @@ pub static FORMATS: Formats = Formats(&[
     &pprof::Format,
     #[cfg(test)]
     &tests::Toy,
-]);
+];
 
-/// A table of formats.
-pub struct Formats(&'static [&'static dyn ReportFormat]);
+/// Formats that need a feature: its name, which is that of the format, and the endings.
+const OF_FEATURES: [(&str, &[&str]); 2] = [("html", &["html", "htm"]), ("pprof", &["pb.gz"])];
 
-impl Formats {
-    /// All formats.
-    pub fn all(&self) -> impl Iterator<Item = &'static dyn ReportFormat> {
-        self.0.iter().copied()
-    }
+/// The format of a report if none is given: text.
+pub fn default_format() -> &'static dyn ReportFormat {
+    FORMATS[0]
+}
 
-    /// The default: the format of a report if none is given.
-    pub fn default(&self) -> &'static dyn ReportFormat {
-        self.0[0]
-    }
+/// The format with this name.
+pub fn format_by_name(name: &str) -> Option<&'static dyn ReportFormat> {
+    FORMATS.iter().copied().find(|format| format.name() == name)
+}
 
-    /// The format with this name.
-    pub fn by_name(&self, name: &str) -> Option<&'static dyn ReportFormat> {
-        self.all().find(|format| format.name() == name)
-    }
+/// The format of a file with this name, by its longest known ending: `run.speedscope.json` is not
+/// JSON of the report.
+pub fn format_by_path(path: &Path) -> Option<&'static dyn ReportFormat> {
+    let length = |format: &&dyn ReportFormat| ending_of(path, format.endings()).map(str::len);
+    FORMATS.iter().copied().filter(|format| length(format).is_some()).max_by_key(length)
+}
 
-    /// The format of a file with this name, by its longest known ending: `run.speedscope.json` is not
-    /// JSON of the report.
-    pub fn by_path(&self, path: &Path) -> Option<&'static dyn ReportFormat> {
-        let name = path.file_name()?.to_string_lossy();
-        let is_ending = |ending: &str| {
-            let stem = name.strip_suffix(ending).and_then(|stem| stem.strip_suffix('.'));
-            stem.is_some_and(|stem| !stem.is_empty())
-        };
-        let endings =
-            self.all().flat_map(|format| format.endings().iter().map(move |end| (format, end)));
-        let of_name = endings.filter(|(_, ending)| is_ending(ending));
-        of_name.max_by_key(|(_, ending)| ending.len()).map(|(format, _)| format)
-    }
-
-    /// The endings of all formats, for a sentence: `.txt or .json`.
-    pub fn endings(&self) -> String {
-        let endings = self.all().flat_map(|format| format.endings());
-        let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
-        match endings.split_last() {
-            Some((last, others)) if !others.is_empty() => {
-                format!("{} or {last}", others.join(", "))
-            }
-            _ => endings.concat(),
+/// Why [`format_by_path`] has no format for this file, as the end of a sentence: `its name must end in .txt or
+/// .json`, or that the format needs a feature.
+pub fn why_no_format(path: &Path) -> String {
+    for (feature, endings) in OF_FEATURES {
+        let ending = ending_of(path, endings).filter(|_| format_by_path(path).is_none());
+        if let Some(ending) = ending {
+            return format!("`.{ending}` needs the feature `{feature}`");
         }
     }
+    let endings = FORMATS.iter().flat_map(|format| format.endings());
+    let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
+    let (last, others) = endings.split_last().expect("formats have endings");
+    format!("its name must end in {} or {last}", others.join(", "))
+}
+
+/// The longest of these endings that the name of the file has.
+fn ending_of(path: &Path, endings: &[&'static str]) -> Option<&'static str> {
+    let name = path.file_name()?.to_string_lossy();
+    let has = |ending: &&&str| {
+        let stem = name.strip_suffix(**ending).and_then(|stem| stem.strip_suffix('.'));
+        stem.is_some_and(|stem| !stem.is_empty())
+    };
+    endings.iter().filter(has).max_by_key(|ending| ending.len()).copied()
 }
 
 #[cfg(test)]
@@ -95,6 +94,7 @@ mod tests {
     /// A format of the tests only, in the table like any other.
     pub(super) struct Toy;
 
+    impl memledger_analysis::internal::Sealed for Toy {}
     impl ReportFormat for Toy {
         fn name(&self) -> &'static str {
             "toy"
@@ -115,33 +115,30 @@ mod tests {
 
     #[test]
     fn a_format_is_one_line_in_the_table() {
-        let toy = FORMATS.by_name("toy").unwrap();
+        let toy = format_by_name("toy").unwrap();
         for path in ["run.toy", "a.b/%e-%p.toys"] {
-            assert_eq!(FORMATS.by_path(Path::new(path)).unwrap().name(), "toy", "{path}");
+            assert_eq!(format_by_path(Path::new(path)).unwrap().name(), "toy", "{path}");
         }
-        assert_eq!(FORMATS.by_path(Path::new("run.txt")).unwrap().name(), "text");
-        assert_eq!(FORMATS.by_path(Path::new("run.json")).unwrap().name(), "json");
+        assert_eq!(format_by_path(Path::new("run.txt")).unwrap().name(), "text");
+        assert_eq!(format_by_path(Path::new("run.json")).unwrap().name(), "json");
         for path in ["run.speedscope.json", "a/b.c.speedscope.json"] {
-            assert_eq!(FORMATS.by_path(Path::new(path)).unwrap().name(), "speedscope", "{path}");
+            assert_eq!(format_by_path(Path::new(path)).unwrap().name(), "speedscope", "{path}");
         }
-        assert_eq!(FORMATS.by_path(Path::new("speedscope.json")).unwrap().name(), "json");
+        assert_eq!(format_by_path(Path::new("speedscope.json")).unwrap().name(), "json");
         for path in ["run", "run.JSON", ".toy", "toy", "run.utrace", "run.gz", ".pb.gz", "a.json/b"]
         {
-            assert!(FORMATS.by_path(Path::new(path)).is_none(), "{path}");
+            assert!(format_by_path(Path::new(path)).is_none(), "{path}");
         }
         #[cfg(feature = "pprof")]
-        assert_eq!(FORMATS.by_path(Path::new("a/run.pb.gz")).unwrap().name(), "pprof");
-        assert!(FORMATS.by_name("toys").is_none());
+        assert_eq!(format_by_path(Path::new("a/run.pb.gz")).unwrap().name(), "pprof");
+        assert!(format_by_name("toys").is_none());
         let html = if cfg!(feature = "html") { " .html, .htm," } else { "" };
         let pprof = if cfg!(feature = "pprof") { " .pb.gz," } else { "" };
-        let endings = FORMATS.endings();
+        let others = format!(".folded, .speedscope.json, .callgrind,{pprof} .toy or .toys");
         assert_eq!(
-            endings,
-            format!(
-                ".txt, .json,{html} .folded, .speedscope.json, .callgrind,{pprof} .toy or .toys"
-            )
+            why_no_format(Path::new("run.doc")),
+            format!("its name must end in .txt, .json,{html} {others}")
         );
-        assert_eq!(Formats(&[&text::Format]).endings(), ".txt");
         let mut written = Vec::new();
         toy.write(&Analyzer::new().report(), &Options::default(), &mut written).unwrap();
         assert_eq!(written, b"0 toys\n");
@@ -149,10 +146,13 @@ mod tests {
 
     #[test]
     fn names_and_endings_of_formats_differ() {
-        let all: Vec<_> = FORMATS.all().collect();
-        for (index, format) in all.iter().enumerate() {
+        for (index, format) in FORMATS.iter().enumerate() {
+            if let Some((_, endings)) = OF_FEATURES.iter().find(|(name, _)| *name == format.name())
+            {
+                assert_eq!(format.endings(), *endings);
+            }
             assert!(!format.endings().is_empty());
-            for other in &all[..index] {
+            for other in &FORMATS[..index] {
                 assert_ne!(format.name(), other.name());
                 assert!(!format.endings().iter().any(|ending| other.endings().contains(ending)));
             }

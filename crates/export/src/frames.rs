@@ -3,6 +3,7 @@
 use memledger_analysis::{BucketRow, Frame, Report, SourceFrame, StackKind};
 
 /// What takes the place of one frame.
+#[derive(Debug)]
 pub enum Shown<'a> {
     /// Code in the program.
     Frame(&'a Frame),
@@ -55,5 +56,5 @@ pub fn functions<'a>(report: &Report, frame: &'a Frame) -> std::borrow::Cow<'a, 
         Some(path) => format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path)),
         None => format!("{offset:#x}"),
     };
-    vec![SourceFrame { function, file: None, line: None }].into()
+    vec![SourceFrame::new(function, None, None)].into()
 }

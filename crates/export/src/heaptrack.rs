@@ -53,6 +53,12 @@ pub struct Spool {
     error: Option<io::Error>,
 }
 
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
 impl Spool {
     /// With an empty temporary file.
     ///

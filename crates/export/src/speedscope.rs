@@ -9,12 +9,14 @@ use super::stacks::{Frame, Stacks};
 use memledger_analysis::Report;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::{Options, Sort};
+use memledger_analysis::internal::Sealed;
 use memledger_analysis::internal::pretty::{self, Json, OneLine, Value};
 use std::io::{self, Write};
 
 /// For speedscope.
 pub(super) struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "speedscope"
@@ -33,7 +35,7 @@ impl ReportFormat for Format {
     }
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-        let stacks = Stacks::of(report, options.all_frames, true);
+        let stacks = Stacks::of(report, options.frames, true);
         pretty::write(&Document { report, options, stacks: &stacks }, out)?;
         writeln!(out)
     }

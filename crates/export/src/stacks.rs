@@ -7,10 +7,8 @@
 //!
 //! In a sampled trace, the figures are the estimates.
 
-use memledger_analysis::internal::Calls;
-use memledger_analysis::internal::Interner;
-use memledger_analysis::internal::{Weights, scope_frames};
-use memledger_analysis::{BucketRow, Figures, Report, StackKind, StackRow};
+use memledger_analysis::internal::{Calls, Interner, Weights, scope_frames};
+use memledger_analysis::{BucketRow, Figures, Frames, Report, StackKind, StackRow};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -46,8 +44,8 @@ impl Stacks {
     /// The stacks of `report`. Calls from different lines of one function are different frames only
     /// with `lines`. In a report without [`Report::by_bucket`], blocks without a call stack have
     /// only their scopes.
-    pub(super) fn of(report: &Report, all_frames: bool, lines: bool) -> Self {
-        let mut builder = Builder::new(report, all_frames, lines);
+    pub(super) fn of(report: &Report, frames: Frames, lines: bool) -> Self {
+        let mut builder = Builder::new(report, frames, lines);
         if !report.by_bucket.is_empty() {
             for row in &report.by_bucket {
                 let stack = builder.of_bucket(row);
@@ -83,8 +81,8 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(report: &'a Report, all_frames: bool, lines: bool) -> Self {
-        let calls = Calls::of(report, all_frames);
+    fn new(report: &'a Report, frames: Frames, lines: bool) -> Self {
+        let calls = Calls::of(report, frames);
         Self {
             report,
             lines,

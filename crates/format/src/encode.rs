@@ -12,6 +12,7 @@ pub const AUX_TERMINAL: u8 = 3;
 /// An event type of the tracker. The module that writes the events declares their types in its
 /// `events.rs` and passes the list to the worker, which announces every type before the first
 /// event.
+#[derive(Debug)]
 pub struct Declaration {
     pub uid: u16,
     pub logger: &'static str,
@@ -144,7 +145,7 @@ pub fn append_record<'a>(
 pub const MAX_TEXT: usize = 8 << 10;
 
 /// The value of one field.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// Any integer; negative ones as the two's complement.
     Number(u64),

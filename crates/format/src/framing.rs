@@ -149,7 +149,7 @@ impl Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Transport;
+    use crate::handshake::Transport;
     use crate::handshake::{Handshake, Magic};
     use proptest::prelude::*;
 

@@ -101,6 +101,7 @@ pub enum Magic {
 
 /// The contents of the start of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Handshake {
     /// Port of the control server, or `None` if there is none.
     pub control_port: Option<u16>,
@@ -117,6 +118,12 @@ pub struct Handshake {
 }
 
 impl Handshake {
+    /// Of the protocol that we write, without ids and without a control server.
+    pub fn new(transport: Transport) -> Self {
+        let (control_port, protocol, magic) = (None, PROTOCOL, Magic::Trc2);
+        Self { control_port, session_guid: None, trace_guid: None, transport, protocol, magic }
+    }
+
     /// The bytes that start a stream.
     pub fn encode(&self) -> Vec<u8> {
         let versions = [self.transport.version(), self.protocol];

@@ -9,7 +9,7 @@
 //! [`unpack::Unpacker`] decodes them. [`framing`] serves a recorder, which relays a stream.
 //!
 //! The format is that of Unreal Trace. `memledger-analysis` reads it, `memledger` writes it.
-#![warn(missing_docs, clippy::unwrap_used)]
+#![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "packets")]
@@ -28,8 +28,6 @@ pub mod schema;
 pub mod unpack;
 
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "packets")]
-pub use handshake::Transport;
 
 // For the other crates of memledger only: no interface.
 #[doc(hidden)]

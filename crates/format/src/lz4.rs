@@ -11,6 +11,12 @@ pub struct Compressor {
     table: block::CompressTable,
 }
 
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compressor").finish_non_exhaustive()
+    }
+}
+
 impl Compressor {
     /// With an empty table.
     #[expect(clippy::new_without_default, reason = "for memledger only")]

@@ -57,6 +57,7 @@ pub enum Coding {
 
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header {
     /// Bytes of the whole packet, header included.
     pub size: usize,
@@ -110,6 +111,7 @@ impl Header {
 
 /// Appends packets to a vector. It chooses the smallest coding, but does not try LZ4 on a packet of
 /// a thread that compact coding has halved.
+#[derive(Debug)]
 pub struct PacketWriter {
     compressor: lz4::Compressor,
     compact: Option<compact::CompactEncoder>,

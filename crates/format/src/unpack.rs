@@ -6,6 +6,7 @@ use super::lz4;
 use super::packet::{Coding, ENCODED_HEADER, HEADER, Header};
 
 /// Decodes packets, into a buffer of its own.
+#[derive(Debug)]
 pub struct Unpacker {
     /// PERF: it has the largest size from the start, so it is never resized.
     payload: Vec<u8>,

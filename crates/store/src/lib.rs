@@ -30,6 +30,7 @@
 //! it can also accept other machines. Their requests must have the token as `$token`
 //! ([`Store::with_token`]), and their programs must send [`token_line`] before the first byte of a
 //! trace.
+#![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
 mod answers;

@@ -74,7 +74,7 @@ fn ask(first: u8, trace: &[u8], report: &Report) {
         let mut options = options(first);
         options.color = false;
         let (mut out, asked) = (Vec::new(), ["x".to_owned()]);
-        let written = Written { answer: &answer, asked: &asked, options: &options };
+        let written = Written::new(&answer, &asked, &options);
         assert!(written.text(&mut out).is_ok());
         assert!(!String::from_utf8_lossy(&out).contains(|c: char| c.is_control() && c != '\n'));
         assert!(written.json(&mut Vec::new()).is_ok());

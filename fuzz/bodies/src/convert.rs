@@ -4,7 +4,7 @@
 use crate::log::read;
 use memledger_analysis::convert::{ChannelList, convert, convert_channels};
 use memledger_analysis::read::{Event, Reader, Visitor};
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 
 pub use crate::seeds::traces as seeds;
 

@@ -1,7 +1,7 @@
 //! Conditions that hold for every report.
 
 use memledger_analysis::dump::json;
-use memledger_analysis::{Estimate, Figures, Moves, Report, Totals};
+use memledger_analysis::{Estimate, Figures, Frames, Moves, Report, Totals};
 use serde_json::Value;
 
 /// Columns whose sum over each array equals the totals.
@@ -84,7 +84,11 @@ pub fn add_up(report: &Report) {
     array("by size", all, report.by_size.iter().map(|row| &row.figures));
     if !report.by_stack.is_empty() {
         array("by stack", all, report.by_stack.iter().map(|row| &row.figures));
-        for rows in [report.by_function(false), report.by_line(true), report.by_crate(false)] {
+        for rows in [
+            report.by_function(Frames::Folded),
+            report.by_line(Frames::All),
+            report.by_crate(Frames::Folded),
+        ] {
             array(CALLS, all, rows.iter().map(|row| &row.figures));
             assert!(rows.iter().all(|row| row.inclusive.allocations >= row.figures.allocations));
         }

@@ -7,7 +7,7 @@
 use crate::input::{Numbers, Slow};
 use crate::log::{Entry, Log, read};
 use crate::seeds;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::framing::Framing;
 use memledger_format::handshake::Magic;
 

@@ -3,7 +3,7 @@
 
 use memledger_analysis::convert::convert;
 use memledger_analysis::read::{Event, Reader, Visitor};
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::schema::FieldType;
 use memledger_test_support::wire::{
     self, framed, handshake, important, packet, plain, serials, synced,

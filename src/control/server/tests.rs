@@ -211,7 +211,7 @@ fn a_profile_is_sent_whole_and_delays_no_other_client() {
 #[test]
 fn figures_are_sent_to_admitted_clients_and_end_the_connection() {
     let fixture = fixture(|rules| rules.token = Some("s3cr3t".into()));
-    let refused = fixture.caller().figures(false).unwrap_err().to_string();
+    let refused = fixture.caller().figures().unwrap_err().to_string();
     assert!(refused.ends_with("refuses: the program wants a token first"), "{refused}");
     let admitted = || {
         let mut caller = fixture.caller();
@@ -221,7 +221,7 @@ fn figures_are_sent_to_admitted_clients_and_end_the_connection() {
     // NOTE: another test may be sent its profile, and one document is made at a time.
     let figures = |stacks| loop {
         let mut caller = admitted();
-        match caller.figures(stacks) {
+        match if stacks { caller.figures_with_stacks() } else { caller.figures() } {
             Err(error) if error.to_string().contains("another client") => {}
             answer => break (caller, answer),
         }

@@ -6,6 +6,19 @@ use memledger_format::channel::is_name;
 
 /// A named set of events that are recorded together or not at all.
 /// [`channel!`](crate::events::channel) makes it.
+///
+/// ```
+/// use memledger::events::Channel;
+///
+/// memledger::events::channel! { GAME = "Game"; }
+///
+/// if let Some(channel) = Channel::find("game") {
+///     channel.set_enabled(true)?;
+///     println!("{}: {}", channel.name(), channel.is_enabled());
+/// }
+/// # assert!(!GAME.is_read_only() && GAME.is_enabled() == cfg!(tracking));
+/// # Ok::<(), memledger::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Channel {
     name: &'static str,
@@ -93,8 +106,21 @@ macro_rules! __read_only {
 }
 
 impl Channel {
-    /// A channel that is off by default.
-    #[doc(hidden)]
+    /// What [`channel!`](crate::events::channel) declares, for generated code: a static, off by default. It exists from
+    /// its first use on, while one of `channel!` exists before `main`. `read_only`: only settings can enable it.
+    ///
+    /// ```
+    /// use memledger::events::Channel;
+    ///
+    /// static GAME: Channel = Channel::new("Game", false);
+    ///
+    /// GAME.set_enabled(true)?;
+    /// assert_eq!(GAME.is_enabled(), cfg!(tracking));
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    /// # Panics
+    /// If `name` is not 1 to 255 ASCII letters, digits, `_`, `.` or `-`, the last not at its start: in a static, when it is
+    /// compiled.
     pub const fn new(name: &'static str, read_only: bool) -> Self {
         assert!(
             is_name(name),

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 ///
 /// let ledger = Ledger::builder().start()?;
 /// let file = ledger.trace_to(Destination::file(&path))?;
-/// # file.stop();
+/// let recorder = ledger.trace_to(Destination::host("127.0.0.1:1981"))?;
+/// # (file.stop(), recorder.stop());
 /// # let _ = std::fs::remove_file(file.status().name);
 /// # Ok::<(), memledger::Error>(())
 /// ```

@@ -86,7 +86,7 @@ impl DestinationHandle {
         running::flush(self.number);
     }
 
-    /// Writes the [ring](super::Destination::track_event_ring) of track events to a file, with everything that was
+    /// Writes the ring (`Destination::track_event_ring`) of track events to a file, with everything that was
     /// emitted before this call; returns how many bytes that is.
     ///
     /// # Errors

@@ -32,6 +32,17 @@ impl Destination {
 
     /// A [ring](TrackEvents::ring) of track events without a file: it is written only where it is
     /// [dumped](super::DestinationHandle::dump).
+    ///
+    /// ```
+    /// use memledger::perfetto::TrackEventConfig;
+    /// use memledger::{Destination, Ledger};
+    ///
+    /// let ledger = Ledger::builder().start()?;
+    /// let last = ledger.trace_to(Destination::track_event_ring(1 << 20, TrackEventConfig::all()))?;
+    /// // ... where something went wrong: `last.dump("wrong.pftrace")` ...
+    /// last.stop();
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn track_event_ring(bytes: usize, config: TrackEventConfig) -> TrackEvents {
         TrackEvents { config, ..TrackEvents::default() }.ring(bytes)
     }

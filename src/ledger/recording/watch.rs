@@ -31,7 +31,7 @@ use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
 use crate::trace::write::{ReentrancyGuard, declared, watch};
 use memledger_analysis::read::read;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

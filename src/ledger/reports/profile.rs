@@ -5,6 +5,7 @@ use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::recording;
 use crate::ledger::reports::functions::Functions;
 use crate::trace::write::untracked;
+use memledger_analysis::Frames;
 use memledger_analysis::in_process::heap_profile;
 use std::time::SystemTime;
 
@@ -32,5 +33,5 @@ fn make() -> Result<Vec<u8>, Error> {
     let analyzer = analyzer.ok_or(error::not_analyzed())?;
     let mut report = analyzer.report_by_bucket("a profile")?;
     functions.add_to(&mut report);
-    Ok(heap_profile(&report, false, Some(taken_at)))
+    Ok(heap_profile(&report, Frames::Folded, Some(taken_at)))
 }

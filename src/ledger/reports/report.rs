@@ -14,7 +14,7 @@ use crate::trace::sink::file::LaterFile;
 use memledger_analysis::Analyzer;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
-use memledger_export::FORMATS;
+use memledger_export::{default_format, format_by_path, why_no_format};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -61,10 +61,10 @@ impl ReportOutput {
         let options = options(settings);
         if path.is_empty() {
             os::use_as_stderr(file);
-            return Some(Self { format: FORMATS.default(), options, file: None });
+            return Some(Self { format: default_format(), options, file: None });
         }
         let path = os::path_of(path);
-        let format = FORMATS.by_path(&path)?;
+        let format = format_by_path(&path)?;
         let name = (!name.is_empty()).then(|| CString::new(name)).transpose().ok()?;
         let file = LaterFile::received(file, name).ok()?;
         Some(Self { format, options, file: Some((file, path)) })
@@ -89,18 +89,13 @@ fn options(report: &ReportTo) -> Options {
 pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let options = options(report);
     let Some(path) = &report.path else {
-        return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
+        return Ok(ReportOutput { format: default_format(), options, file: None });
     };
     let asked = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
-    let Some(format) = FORMATS.by_path(&asked) else {
-        return Err(Error::new(
-            ErrorKind::InvalidSetting,
-            format!(
-                "the report cannot go to {}: its name must end in {}",
-                asked.display(),
-                FORMATS.endings()
-            ),
-        ));
+    let Some(format) = format_by_path(&asked) else {
+        let why = why_no_format(&asked);
+        let sentence = format!("the report cannot go to {}: {why}", asked.display());
+        return Err(Error::new(ErrorKind::InvalidSetting, sentence));
     };
     let (file, path) = LaterFile::prepare(&asked)?;
     if path != asked {
@@ -161,13 +156,11 @@ pub(in crate::ledger) fn write_report(
         Some((file, path)) => write_file(&file, path, &bytes),
     }
     if let Some(site) = scopes::misuse::first() {
-        problems::add(
-            ProblemKind::Incomplete,
-            format!(
-                "{} scopes were left out of order, or never; the first was entered at {site}",
-                scopes::misuse::count()
-            ),
+        let count = scopes::misuse::count();
+        let what = format!(
+            "scopes misused (left out of order, or never): {count}; the first was entered at {site}"
         );
+        problems::add(ProblemKind::Incomplete, what);
     }
 }
 
@@ -210,11 +203,17 @@ mod tests {
         }
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(open_report(&ReportTo::stderr()).unwrap().format.name(), "text");
-        let Err(error) = open_report(&ReportTo::file("run.doc")) else { panic!() };
-        let endings = FORMATS.endings();
-        let sentence = "the report cannot go to run.doc: its name must end in";
-        assert_eq!(error.to_string(), format!("{sentence} {endings}"));
-        let error = settings::report("run.doc".as_ref(), &mut Config::default()).unwrap_err();
-        assert!(error.contains(&format!("a path ending in {endings} are allowed")), "{error}");
+        let mut names = vec![("run.doc", "its name must end in .txt, .json, ")];
+        if cfg!(not(feature = "html")) {
+            names.push(("run.html", "`.html` needs the feature `html`"));
+        }
+        for (name, why) in names {
+            let Err(error) = open_report(&ReportTo::file(name)) else { panic!() };
+            let sentence = format!("the report cannot go to {name}: {why}");
+            assert!(error.to_string().starts_with(&sentence), "{error}");
+            let error = settings::report(name.as_ref(), &mut Config::default()).unwrap_err();
+            assert!(error.starts_with("only stderr, off, or a file are allowed, and "), "{error}");
+            assert!(error.contains(why) && error.ends_with("; the default is used"), "{error}");
+        }
     }
 }

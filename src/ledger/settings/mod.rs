@@ -17,7 +17,7 @@ use crate::ledger::report_to::ReportTo;
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
-use memledger_export::FORMATS;
+use memledger_export::{format_by_path, why_no_format};
 use memledger_format::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
@@ -434,11 +434,11 @@ pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<()
     config.report = match value.to_str() {
         Some("off") => None,
         Some("stderr") => Some(ReportTo::stderr()),
-        _ if FORMATS.by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
+        _ if format_by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
         _ => {
+            let why = why_no_format(value.as_ref());
             return Err(format!(
-                "only stderr, off, or a path ending in {} are allowed; the default is used",
-                FORMATS.endings()
+                "only stderr, off, or a file are allowed, and {why}; the default is used"
             ));
         }
     };

@@ -109,6 +109,9 @@ fn roles_of(site: &Site) -> Vec<u8> {
             Role::NamedArg => bytes.push(22),
             Role::TextTrack => bytes.push(23),
             Role::NamedText => bytes.push(24),
+            Role::Order => bytes.push(25),
+            Role::ChildOrder => bytes.push(26),
+            Role::MergeBy => bytes.push(27),
         }
     }
     bytes.truncate(32 << 10);

@@ -18,7 +18,6 @@ pub(crate) use active::{TRACK, refused};
 pub(crate) use events::{EVENT_TYPES, SiteEvents};
 pub(crate) use memory::MemoryWriter;
 pub(crate) use output::{Output, Ring};
-pub use process::{process_track_uuid, thread_track_uuid};
 pub(crate) use session::Session;
 pub(crate) use trace_config::parse_trace_config;
 pub(crate) use writer::{EventCounter, SessionWriter};

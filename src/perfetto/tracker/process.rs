@@ -1,17 +1,19 @@
-//! The uuids of this process's and its threads' tracks.
+//! The tracks of this process and its threads.
 
+use crate::perfetto::Track;
 use crate::platform::{clock, os};
 use memledger_format::protobuf::perfetto::fnv1a;
 
-/// The uuid of the track of this process. Costs a system call.
-pub fn process_track_uuid() -> u64 {
-    let start = clock::process_start().to_le_bytes();
-    let [a, b, c, d] = std::process::id().to_le_bytes();
-    let [e, f, g, h, i, j, k, l] = start;
-    fnv1a(&[e, f, g, h, i, j, k, l, a, b, c, d])
-}
+impl Track {
+    /// The track of this process. Costs a system call.
+    pub fn process() -> Self {
+        let [a, b, c, d] = std::process::id().to_le_bytes();
+        let [e, f, g, h, i, j, k, l] = clock::process_start().to_le_bytes();
+        Self { uuid: fnv1a(&[e, f, g, h, i, j, k, l, a, b, c, d]) }
+    }
 
-/// The uuid of the track of the calling thread. Costs two system calls.
-pub fn thread_track_uuid() -> u64 {
-    process_track_uuid() ^ u64::from(os::thread_id())
+    /// The track of the calling thread, where its events are that name no other. Costs two system calls.
+    pub fn thread() -> Self {
+        Self { uuid: Self::process().uuid ^ u64::from(os::thread_id()) }
+    }
 }

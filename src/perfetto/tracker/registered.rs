@@ -67,11 +67,12 @@ impl TrackBuilder<'_> {
     /// it describes the track once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
-    /// again.
+    /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit or
+    /// order, counts again.
     pub fn register(self) -> Result<Track, Error> {
+        let (uuid, parent) = self.uuids();
         if !state::is_forked() {
-            let is_kept = untracked(|| keep(self.uuid, self.descriptor()));
+            let is_kept = untracked(|| keep(uuid, self.descriptor(uuid, parent)));
             if !is_kept {
                 return Err(Error::new(
                     ErrorKind::InvalidSession,
@@ -82,17 +83,26 @@ impl TrackBuilder<'_> {
                 ));
             }
         }
-        Ok(Track { uuid: self.uuid })
+        Ok(Track { uuid })
     }
 
     /// The fields of its `TrackDescriptor`.
-    fn descriptor(&self) -> Vec<u8> {
+    fn descriptor(&self, uuid: u64, parent: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
-        track::named(&mut message, self.uuid, self.parent, self.name);
+        track::named(&mut message, uuid, parent, self.name);
+        if self.order != 0 {
+            message.int(track_descriptor::SIBLING_ORDER_RANK, self.order.into());
+        }
+        if let Some(order) = self.child_order {
+            message.uint(track_descriptor::CHILD_ORDERING, order as u64);
+        }
+        if let Some(key) = self.merge_key {
+            track::merge_by(&mut message, key.as_bytes());
+        }
         match self.kind {
-            TrackKind::Named => {}
-            TrackKind::Counter => track::counter(&mut message, self.unit),
+            TrackKind::Named(_) => {}
+            TrackKind::Counter(unit) => track::counter(&mut message, unit),
             TrackKind::State => message.nested(track_descriptor::STATE, |_| {}),
         }
         bytes
@@ -110,19 +120,37 @@ pub(super) fn descriptor_of(uuid: u64) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perfetto::counter_track_uuid;
+    use crate::perfetto::{ChildOrder, Unit};
+    use memledger_format::protobuf::perfetto::counter_track_uuid;
 
     #[test]
-    fn a_counter_is_described_with_its_unit() {
-        let bytes = Track::counter("a", 2).unit("bytes").descriptor();
-        let mut expected = vec![0x08];
-        let mut uuid = counter_track_uuid("a", 2);
-        while uuid >= 0x80 {
-            expected.push(uuid as u8 | 0x80);
-            uuid >>= 7;
+    fn a_track_is_described_with_all_that_is_said_of_it() {
+        let described = |track: TrackBuilder<'_>| {
+            let (uuid, parent) = track.uuids();
+            let (bytes, mut begin) = (track.descriptor(uuid, parent), Vec::new());
+            Message::new(&mut begin).uint(track_descriptor::UUID, uuid);
+            bytes.strip_prefix(&*begin).expect("a uuid").to_vec()
+        };
+        let parent = Track::from_uuid(2);
+        let counter = Track::counter("a").parent(parent);
+        assert_eq!(counter.uuids(), (counter_track_uuid("a", 2), 2));
+        assert_eq!(described(counter), [0x28, 2, 0x12, 1, b'a', 0x42, 0]);
+        for (unit, value) in [(Unit::TimeNs, 1), (Unit::Count, 2), (Unit::Bytes, 3)] {
+            let bytes = described(counter.unit(unit));
+            assert_eq!(bytes, [0x28, 2, 0x12, 1, b'a', 0x42, 2, 0x18, value]);
         }
-        expected.push(uuid as u8);
-        expected.extend([0x28, 2, 0x12, 1, b'a', 0x42, 2, 0x18, 3]);
-        assert_eq!(bytes, expected);
+        let named = described(counter.unit(Unit::Named("m")));
+        assert_eq!(named, [0x28, 2, 0x12, 1, b'a', 0x42, 3, 0x32, 1, b'm']);
+        let global = Track::state("a").parent(Track::global());
+        let global = global.order(3).child_order(ChildOrder::Chronological).merge_by("k");
+        let expected = [0x12, 1, b'a', 0x60, 3, 0x58, 2, 0x78, 3, 0x82, 1, 1, b'k', 0x92, 1, 0];
+        assert_eq!(described(global.unit(Unit::Bytes)), expected);
+    }
+
+    #[test]
+    fn the_process_is_around_a_track_without_a_parent() {
+        let named = Track::named("a", 1);
+        assert_eq!(named.uuids(), named.parent(Track::process()).uuids());
+        assert_ne!(named.uuids(), named.parent(Track::global()).uuids());
     }
 }

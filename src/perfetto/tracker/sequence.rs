@@ -34,6 +34,7 @@ use memledger_format::protobuf::{Message, Prepared};
 use plain::Plain;
 pub(super) use shared::Shared;
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 use values::Value;
 pub(super) use values::Values;
 
@@ -349,7 +350,7 @@ impl TrackEventConfig {
 
     /// The unit of times, in nanoseconds.
     fn unit_ns(&self) -> u64 {
-        self.timestamp_unit_ns.max(1)
+        self.timestamp_unit_ns.map_or(1, NonZeroU64::get)
     }
 }
 

@@ -12,6 +12,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::perfetto::config::TrackEvents;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// The most bytes of a configuration.
@@ -115,7 +116,9 @@ impl Found {
                         matches!(value, Value::Text(text) if text == "true" || text == "1");
                 }
                 ("track_event/track_event_config/timestamp_unit_multiplier", value) => {
-                    config.timestamp_unit_ns = value.number(field)?;
+                    let unit = NonZeroU64::new(value.number(field)?);
+                    let none = || format!("line {}: {} is at least 1", field.line, field.name);
+                    config.timestamp_unit_ns = Some(unit.ok_or_else(none)?);
                 }
                 ("heapprofd/heapprofd_config/continuous_dump_config/dump_interval_ms", value) => {
                     events.memory = Some(Duration::from_millis(value.number(field)?))
@@ -381,7 +384,7 @@ mod tests {
             .enable("network")
             .disable("*")
             .enable_tag("a\"b")
-            .timestamp_unit_ns(1000)
+            .timestamp_unit_ns(NonZeroU64::new(1000).unwrap())
             .absolute_timestamps(true);
         let expected = TrackEvents { config: expected, ..TrackEvents::default() }
             .ring(4 << 20)
@@ -418,6 +421,10 @@ mod tests {
             (
                 "buffers { size_kb: many }",
                 "the configuration: line 1: size_kb is a number below 4294967296",
+            ),
+            (
+                "data_sources { config { name: 'track_event' track_event_config {\ntimestamp_unit_multiplier: 0 } } }",
+                "the configuration: line 2: timestamp_unit_multiplier is at least 1",
             ),
             (
                 "buffers { size_kb: 4000000000 fill_policy: RING_BUFFER }",

@@ -16,7 +16,6 @@ use super::clock::Clock;
 use super::emit::{self, Form, MAX_SHORT, MAX_TEXTS};
 use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
-use super::process::process_track_uuid;
 use super::sequence::{Event, Sequence, Shared, Values};
 use super::session::Session;
 use crate::error::{Error, ErrorKind};
@@ -517,7 +516,7 @@ fn this_process() -> Process {
     let command = command.take(64).collect::<Vec<_>>();
     Process {
         pid: std::process::id(),
-        uuid: process_track_uuid(),
+        uuid: crate::perfetto::Track::process().uuid,
         name: command.first().cloned().unwrap_or_default(),
         command,
     }

@@ -7,8 +7,8 @@
 use super::{Sink, start};
 use crate::error::{self, Error};
 use crate::platform::os::{self, Own, RawFd, TargetFile};
-use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
+use memledger_format::handshake::Transport;
 use memledger_format::packet::{HEADER, Header, PacketWriter};
 use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};

@@ -1,8 +1,7 @@
 //! The bytes a stream starts with.
 
 use crate::platform::os;
-use memledger_format::Transport;
-use memledger_format::handshake::{Handshake, Magic, PROTOCOL};
+use memledger_format::handshake::{Handshake, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,14 +23,10 @@ pub(super) fn handshake(transport: Transport) -> Vec<u8> {
     for (byte, id) in process.iter_mut().zip(os::process_id().to_le_bytes()) {
         *byte ^= id;
     }
-    let handshake = Handshake {
-        control_port: u16::try_from(CONTROL_PORT.load(Ordering::Acquire)).ok().filter(|&p| p != 0),
-        session_guid: Some(process),
-        trace_guid: Some(guid()),
-        transport,
-        protocol: PROTOCOL,
-        magic: Magic::Trc2,
-    };
+    let mut handshake = Handshake::new(transport);
+    let port = u16::try_from(CONTROL_PORT.load(Ordering::Acquire)).ok();
+    handshake.control_port = port.filter(|&port| port != 0);
+    (handshake.session_guid, handshake.trace_guid) = (Some(process), Some(guid()));
     handshake.encode()
 }
 

@@ -7,8 +7,8 @@
 use super::{Sink, start};
 use crate::error::{Error, ErrorKind};
 use crate::platform::os::{self, Own};
-use memledger_format::Transport;
 use memledger_format::handshake::PROTOCOL;
+use memledger_format::handshake::Transport;
 use memledger_format::packet::PacketWriter;
 use std::fmt;
 use std::io::{self, Write};

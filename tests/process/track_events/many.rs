@@ -3,7 +3,7 @@
 use super::{CAT1, CAT2, CAT3, COUNTED, FILE, ledger, read, session};
 use crate::harness::Run;
 use memledger::events::{log, log_scope};
-use memledger::perfetto::{TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{Track, TrackEventConfig};
 use memledger::perfetto::{instant, slice, track_event};
 use memledger::{Ledger, alloc_scope, bookmark};
 use memledger_test_support::packets::{Field, Trace};
@@ -19,7 +19,7 @@ pub(super) fn ring() {
             CAT1,
             instant("event"),
             arg("n", n),
-            named_track("t", u64::from(n % 7), process_track_uuid()),
+            named_track("t", u64::from(n % 7), Track::process()),
         );
     }
     let bytes = session.dump(FILE).unwrap();
@@ -129,10 +129,11 @@ pub(super) fn crowd() {
         let sessions = sessions.collect::<Vec<_>>();
         let threads = (0..THREADS).map(|thread| {
             scope.spawn(move || {
+                let around = Track::from_uuid(thread);
                 for n in 0..EACH {
                     instant!(COUNTED, "counted", arg("thread", thread), arg("n", n));
                     slice!(CAT1, "first", arg("text", "some text"));
-                    track_event!(CAT2, instant("second"), named_track("t", n % 5, thread));
+                    track_event!(CAT2, instant("second"), named_track("t", n % 5, around));
                 }
                 EMITTED.fetch_add(EACH, Ordering::Relaxed);
             })

@@ -4,7 +4,7 @@ use super::{CAT1, CAT2, FILE, ledger, named, read, ring, session, since_boot, un
 use crate::harness::Run;
 use memledger::control::{Client, Command};
 use memledger::events::Channel;
-use memledger::perfetto::{TrackEventConfig, process_track_uuid};
+use memledger::perfetto::{Track, TrackEventConfig};
 use memledger::perfetto::{instant, track_event};
 use memledger::{Destination, DestinationHandle, DestinationState, Ledger};
 use memledger_test_support::packets::{Field, Trace};
@@ -183,7 +183,7 @@ pub(super) fn runtime_names() {
             instant("event"),
             arg(&argument, n),
             arg("fixed", "text"),
-            named_track(&track, 7, process_track_uuid()),
+            named_track(&track, 7, Track::process()),
         );
         let inner = format!("inner {n}");
         track_event!(
@@ -257,7 +257,7 @@ pub(super) fn clear_period() {
     let events = Destination::track_events(FILE, TrackEventConfig::all());
     let session = ledger.trace_to(events.clear_period(Duration::from_nanos(1))).unwrap();
     for n in 0..3 {
-        track_event!(CAT1, instant("again"), arg("n", n), named_track("t", 0, 0));
+        track_event!(CAT1, instant("again"), arg("n", n), named_track("t", 0, Track::global()));
         session.flush();
     }
     session.stop();

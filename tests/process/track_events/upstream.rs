@@ -3,7 +3,7 @@
 
 use super::{CAT1, FILE, ledger, named, read, session};
 use crate::harness::Run;
-use memledger::perfetto::{CategoryChange, Fixed64, Track, TrackEventConfig};
+use memledger::perfetto::{CategoryChange, ChildOrder, Fixed64, FlowId, Track, TrackEventConfig};
 use memledger::perfetto::{counter, instant, track_event};
 use memledger::{Destination, DestinationState};
 use memledger_test_support::packets::{Field, Trace, TrackEvent};
@@ -17,14 +17,14 @@ pub(super) fn nested() {
         instant("ordered"),
         nested_tracks[
             process,
-            named("parent", 1, [field(11, 3)]),
-            named("child", 2, [field(12, 7)]),
+            named("parent", 1, [child_order(ChildOrder::Explicit)]),
+            named("child", 2, [order(7)]),
         ],
     );
     track_event!(
         CAT1,
         instant("merged by text"),
-        nested_tracks[process, named("text", 1, [field(15, 3), field(16, "key")])],
+        nested_tracks[process, named("text", 1, [merge_by("key")])],
     );
     track_event!(
         CAT1,
@@ -111,8 +111,8 @@ const ROUNDS: usize = 3;
 pub(super) fn again() {
     let ledger = ledger();
     let session = session(&ledger, TrackEventConfig::all());
-    let bytes = Track::counter("bytes", 0).register().unwrap();
-    let row = Track::named("row", 1, 0).register().unwrap();
+    let bytes = Track::counter("bytes").parent(Track::global()).register().unwrap();
+    let row = Track::named("row", 1).parent(Track::global()).register().unwrap();
     for _ in 0..ROUNDS {
         instant!(
             CAT1,
@@ -130,12 +130,25 @@ pub(super) fn again() {
             arg("n", 300),
             arg("pointer", std::ptr::null::<u8>())
         );
-        instant!(CAT1, "flows", flow(7), terminating_flow(u64::MAX), arg("n", 0));
+        instant!(
+            CAT1,
+            "flows",
+            flow(FlowId::global(7)),
+            terminating_flow(FlowId::global(u64::MAX)),
+            arg("n", 0)
+        );
         counter!(CAT1, track(bytes), i64::MIN);
         counter!(CAT1, track(bytes), 300);
         counter!(CAT1, track(bytes), 0.25);
         instant!(CAT1, "registered", arg("before", 1), track(row), arg("after", 2));
-        instant!(CAT1, "named", named_track("first", 1, 2), named_track("last", 3, 4), arg("n", 5));
+        let [two, four] = [2, 4].map(Track::from_uuid);
+        instant!(
+            CAT1,
+            "named",
+            named_track("first", 1, two),
+            named_track("last", 3, four),
+            arg("n", 5)
+        );
         instant!(CAT1, "fields", field(1000, 300_u32), arg("n", 1), field(1001, Fixed64(9)));
     }
     // A place in a generic function has values of several kinds.
@@ -174,7 +187,7 @@ pub(super) fn again_test(run: Run) {
     assert_eq!(each[2].message.numbers(47), [7]);
     assert_eq!(each[2].message.numbers(48), [u64::MAX]);
     assert_eq!(each[3].message.number(30), Some(i64::MIN as u64));
-    assert_eq!(each[7].track, memledger::perfetto::named_track_uuid("last", 3, 4));
+    assert_eq!(each[7].track, super::uuid_of("last", 3, 4));
     assert_eq!((trace.starts, generic.len()), (1, 4 * ROUNDS));
     for values in generic.chunks(4) {
         let values =

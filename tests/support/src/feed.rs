@@ -1,6 +1,6 @@
 //! Makes events by hand and gives them to an analyzer.
 
-use memledger_analysis::read::{Event, Visitor};
+use memledger_analysis::read::{Event, Hole, Visitor};
 use memledger_analysis::{
     Analyzer, BlockObserver, Module, NoObserver, Report, SourceFrame, Symbolizer,
 };
@@ -256,15 +256,16 @@ impl<O: BlockObserver> Feed<O> {
         self.events += 1;
         let enters_scope =
             matches!(name, "Memory.MemoryScope" | "Memory.MemoryScopePtr" | "Other.Scope");
-        self.analyzer.event(&Event {
-            event_type,
-            type_index,
-            stream,
-            serial,
-            enters_scope,
-            fixed: &fixed,
-            aux: &aux,
-        });
+        let mut event = Event::new(event_type, type_index, stream, &fixed);
+        (event.serial, event.enters_scope, event.aux) = (serial, enters_scope, &aux);
+        self.analyzer.event(&event);
+    }
+
+    /// Events that are missing, as the reader says it.
+    pub fn lose(&mut self, first: u64, count: u64) {
+        let mut hole = Hole::default();
+        (hole.first, hole.count) = (first, count);
+        self.analyzer.hole(hole);
     }
 
     fn sized(&mut self, name: &str, stream: u16, address: u64, size: u64, stack: u32) {
@@ -383,11 +384,10 @@ impl Symbolizer for Names {
         assert_eq!(module.path, "/bin/program");
         self.1.push(offset);
         let found = self.0.iter().find(|(at, _)| *at == offset).map_or(&[][..], |(_, all)| all);
-        let frame = |&(function, line): &(&str, u32)| SourceFrame {
-            function: function.to_owned(),
-            file: (line > 0)
-                .then(|| format!("src/{}.rs", function.split(':').next().unwrap_or(""))),
-            line: (line > 0).then_some(line),
+        let file = |function: &str| format!("src/{}.rs", function.split(':').next().unwrap_or(""));
+        let frame = |&(function, line): &(&str, u32)| {
+            let line = (line > 0).then_some(line);
+            SourceFrame::new(function, line.map(|_| file(function)), line)
         };
         found.iter().map(frame).collect()
     }

@@ -116,7 +116,8 @@ pub fn row_figure(row: &Value, key: &str) -> Option<u64> {
 /// A report with one row of each kind, and with every optional key.
 static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     let mut report = Report::default();
-    let moved = Moves { blocks: 1, bytes: 1 };
+    let mut moved = Moves::default();
+    (moved.blocks, moved.bytes) = (1, 1);
     report.by_scope.push(Default::default());
     report.by_group.push(Default::default());
     report.by_name.push(Default::default());

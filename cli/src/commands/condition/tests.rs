@@ -1,4 +1,4 @@
-use super::figures::Figures;
+use super::figures::{Figures, known_figures};
 use super::*;
 use memledger_analysis::Report;
 
@@ -200,4 +200,29 @@ fn conditions_on_rows() {
     let none = "live_blocks{function='x'} > 1".parse::<Condition>().expect("an expression");
     let error = none.check(&Figures::of(&Report::default())).expect_err("no stacks");
     assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
+}
+
+/// The table of docs/report.md has the columns that the code declares, with their words in the text. Rows in JSON,
+/// conditions, and where they are measured figures and budgets, have them by the same name.
+#[test]
+fn each_figure_has_one_name_in_all_places() {
+    let read = |file| std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR")));
+    let places = ["crates/analysis/src/columns.rs", "docs/report.md", "src/ledger/snapshot.rs"];
+    let [declared, docs, figures] = places.map(|file| read(file).expect("text"));
+    let budget = read("src/measure/budget.rs").expect("text");
+    let declared = declared.rsplit("\ncolumns! {\n").next().expect("it");
+    let columns = declared.lines().take_while(|line| *line != "}").map(str::trim);
+    let columns = columns.filter(|line| line.ends_with(',') && !line.starts_with("toy"));
+    let columns: Vec<_> = columns.filter_map(|line| line.split_once(": ")).collect();
+    assert_eq!(columns.len(), 10);
+    for (name, shown) in columns {
+        let word = shown.split('"').nth(1).map_or("-".to_owned(), |word| format!("*{word}*"));
+        let row = docs.lines().find(|row| row.starts_with(&format!("| `{name}` | {word} | ")));
+        let is_measured =
+            row.unwrap_or_else(|| panic!("docs: {name} {word}")).contains("| measured |");
+        assert!(known_figures(Some(By::Scope)).iter().any(|(key, _)| key == name), "JSON: {name}");
+        assert!(format!("{name}{{scope=\"a\"}} > 1").parse::<Condition>().is_ok(), "{name}");
+        assert_eq!(figures.contains(&format!("    pub {name}: u64,")), is_measured, "{name}");
+        assert_eq!(budget.contains(&format!("    pub fn {name}(self, ")), is_measured, "{name}");
+    }
 }

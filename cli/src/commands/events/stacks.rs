@@ -2,17 +2,18 @@
 
 use super::EventsArgs;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
+use crate::commands::output::frames;
 use crate::error::CliError;
 use crate::symbols::symbolizer;
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Symbolizer};
+use memledger_analysis::{Analyzer, Frames, Symbolizer};
 use std::collections::HashMap;
 
 /// The stacks of a trace, by id.
 pub struct Stacks {
     analyzer: Analyzer,
     symbolizer: Box<dyn Symbolizer>,
-    all_frames: bool,
+    frames: Frames,
     known: HashMap<u32, Option<Vec<String>>>,
 }
 
@@ -30,16 +31,16 @@ impl Stacks {
         read(open_watched(&args.trace)?, &mut analyzer)
             .map_err(|error| unreadable(&args.trace, error))?;
         let symbolizer = Box::new(symbolizer(&args.symbols));
-        Ok(Self { analyzer, symbolizer, all_frames: args.all_frames, known: HashMap::new() })
+        Ok(Self { analyzer, symbolizer, frames: frames(args.all_frames), known: HashMap::new() })
     }
 
     /// The functions of a stack, innermost first; `None` if the trace does not describe it.
     pub fn functions(&mut self, id: u32) -> Option<&[String]> {
-        let Self { analyzer, symbolizer, all_frames, known } = self;
+        let Self { analyzer, symbolizer, frames, known } = self;
         let find = || {
             let mut report = analyzer.callstack(id)?;
             report.symbolize(&mut **symbolizer);
-            Some(report.functions_of(0, *all_frames))
+            Some(report.functions_of(0, *frames))
         };
         known.entry(id).or_insert_with(find).as_deref()
     }

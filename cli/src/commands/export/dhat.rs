@@ -3,7 +3,7 @@
 use super::args::ExportArgs;
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
-use crate::commands::output::{unwritable, write_to};
+use crate::commands::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 use memledger_analysis::read::read;
@@ -27,7 +27,7 @@ pub(super) fn write(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, C
     symbols::symbolize(&mut report, &args.symbols);
     // Up to the same event, if the trace has grown since.
     let until = Position::Event(report.trace.events);
-    let profile = Profile::of(&report, args.all_frames);
+    let profile = Profile::of(&report, frames(args.all_frames));
     let mut analyzer = Analyzer::observing(profile).until(until).largest_live(0);
     read(open_watched(&args.trace)?, &mut analyzer).map_err(failed)?;
     write_to(&args.output, out, |out| {

@@ -3,7 +3,7 @@
 use super::args::{ExportArgs, refuse_terminal};
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
-use crate::commands::output::{unwritable, write_to};
+use crate::commands::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 use memledger_analysis::read::{Reader, read};
@@ -28,7 +28,7 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, Cli
     drop(analyzer);
     symbols::symbolize(&mut report, &args.symbols);
     let mut options = ExportOptions::default();
-    (options.all_frames, options.interval_ns) = (args.all_frames, args.interval);
+    (options.frames, options.interval_ns) = (frames(args.all_frames), args.interval);
     // Up to the same event, if the trace has grown since.
     let until = Position::Event(report.trace.events);
     let mut analyzer = Analyzer::observing(Events::default()).until(until).largest_live(0);

@@ -5,8 +5,8 @@ use super::facts::{Facts, ThreadFacts, hex};
 use super::layout::{shown, wrapped};
 use memledger_analysis::dump::text::escape;
 use memledger_analysis::read::{Hole, Summary};
-use memledger_format::Transport;
 use memledger_format::handshake::Magic;
+use memledger_format::handshake::Transport;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 

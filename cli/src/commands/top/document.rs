@@ -75,13 +75,9 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
         let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         let id = text(&module["build_id"]);
         let byte = |at: usize| u8::from_str_radix(id.get(at..at + 2)?, 16).ok();
-        Module {
-            path: text(&module["path"]),
-            base: module["base"].as_str().and_then(hex).unwrap_or(0),
-            size: number(&module["size"]),
-            build_id: (0..id.len()).step_by(2).filter_map(byte).collect(),
-            stamp: None,
-        }
+        let build_id = (0..id.len()).step_by(2).filter_map(byte).collect();
+        let base = module["base"].as_str().and_then(hex).unwrap_or(0);
+        Module::new(text(&module["path"]), base, number(&module["size"]), build_id)
     });
     report.frames = all(&document["frames"], |row| {
         let mut frame = Frame::default();

@@ -2,7 +2,7 @@
 
 use crate::commands::by::By;
 use memledger_analysis::dump::text::{apart, shown_heap, shown_scope, tag};
-use memledger_analysis::{CallRow, Figures, Report};
+use memledger_analysis::{CallRow, Figures, Frames, Report};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.
@@ -162,7 +162,7 @@ impl Sample {
 
 /// The rows by function.
 fn functions(report: &Report) -> Vec<Row> {
-    let functions = report.by_function(false);
+    let functions = report.by_function(Frames::Folded);
     // By name, so that a number stays with its function.
     let mut names: Vec<_> = functions.iter().map(|row| &*row.name).collect();
     names.sort_unstable();

@@ -14,7 +14,7 @@ use crate::read::{Event, Hole, Reader, Stamp, Summary, Visitor};
 use memledger_format::arrays::{PIECE_HEAD, piece_head};
 use memledger_format::channel::{id, is_name, no_name};
 use memledger_format::encode::{AUX_TERMINAL, SYNCED_HEADER};
-use memledger_format::handshake::{Handshake, PROTOCOL, Transport};
+use memledger_format::handshake::{PROTOCOL, Transport};
 use memledger_format::layout::{
     ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, SERIAL_SIZE,
 };
@@ -103,7 +103,7 @@ impl ChannelList {
 /// # Examples
 /// ```
 /// use memledger_analysis::convert::{ChannelList, convert_channels};
-/// use memledger_format::Transport;
+/// use memledger_format::handshake::Transport;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/samples/memledger-small.utrace");
 /// let (trace, mut out) = (std::fs::read(path)?, Vec::new());
@@ -122,7 +122,8 @@ pub fn convert_channels(
     if reader.handshake().protocol != PROTOCOL {
         return Err(not_ours());
     }
-    let handshake = Handshake { transport: to, ..reader.handshake().clone() };
+    let mut handshake = reader.handshake().clone();
+    handshake.transport = to;
     let records = RefCell::new(Vec::new());
     let mut writer = ChannelWriter::new(channels, PacketWriter::new(to, PROTOCOL), &records);
     writer.out = handshake.encode();

@@ -44,7 +44,7 @@ fn threads_of_a_pool_are_one_row() {
     };
     let old = threads(&["main", "pool-1", "pool-2", "", "io", "x 3"]);
     let new = threads(&["main", "pool-1", "pool-12", "pool-3", "", "", "x 3"]);
-    let rows = old.diff(&new, DiffBy::Thread, false);
+    let rows = old.diff(&new, DiffBy::Thread, Frames::Folded);
     let count = |side: &Option<DiffSide>| side.map(|side| side.own.allocations);
     let found: Vec<_> =
         rows.iter().map(|row| (&*row.path[0], count(&row.old), count(&row.new))).collect();
@@ -163,11 +163,11 @@ fn a_short_name_is_the_function_that_has_it() {
         &[("a::lines::C::get", "lines")],
     ]);
     for by in [DiffBy::Function, DiffBy::Stack] {
-        let rows = old.diff(&new, by, false);
+        let rows = old.diff(&new, by, Frames::Folded);
         let different: Vec<_> = rows.iter().filter(|row| row.old != row.new).collect();
         assert!(different.is_empty(), "{different:#?}");
     }
-    let rows = old.diff(&new, DiffBy::Function, false);
+    let rows = old.diff(&new, DiffBy::Function, Frames::Folded);
     let names: Vec<_> = rows.iter().map(|row| &*row.path[0]).collect();
     let expected = [
         "<a::words::Words as core::ops::Drop>::drop",
@@ -181,7 +181,7 @@ fn a_short_name_is_the_function_that_has_it() {
     assert_eq!(names, expected, "a name that is two functions is one row");
     assert_eq!(rows[6].new.map(|side| side.own.allocations), Some(2));
     // Where no name is short, those that could be mistaken are rows of their own.
-    let rows = old.diff(&old, DiffBy::Function, false);
+    let rows = old.diff(&old, DiffBy::Function, Frames::Folded);
     assert!(rows.iter().any(|row| row.path == ["a::words::A::get".into()]), "{rows:#?}");
 }
 
@@ -191,7 +191,7 @@ proptest! {
     fn functions_and_stacks_equal_a_naive_sum(old in stacks(), new in stacks()) {
         let (old_report, new_report) = (report_of(&old, 2), report_of(&new, 5));
         for by in [DiffBy::Function, DiffBy::Stack] {
-            let rows = old_report.diff(&new_report, by, false);
+            let rows = old_report.diff(&new_report, by, Frames::Folded);
             let mut total = [[0_u64; 3]; 2];
             for row in &rows {
                 let sides = [(&row.old, &old), (&row.new, &new)];
@@ -211,7 +211,7 @@ proptest! {
                 }
                 prop_assert_eq!(sum, total);
             }
-            let equal = old_report.diff(&report_of(&old, 9), by, false);
+            let equal = old_report.diff(&report_of(&old, 9), by, Frames::Folded);
             prop_assert!(equal.iter().all(|row| row.old == row.new));
         }
     }
@@ -237,7 +237,7 @@ proptest! {
             report
         };
         for by in [DiffBy::Scope, DiffBy::Group, DiffBy::Name] {
-            let rows = report(&old).diff(&report(&new), by, false);
+            let rows = report(&old).diff(&report(&new), by, Frames::Folded);
             let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
             prop_assert_eq!(rows.len(), keys.len());
             for key in keys {

@@ -1,12 +1,4 @@
 //! Writes what has changed between two reports: as text, as Markdown for a pull request, as JSON.
-//!
-//! | file | what |
-//! |---|---|
-//! | `diff/compared.rs` | what is compared, and how that is shown |
-//! | `diff/rows.rs` | which rows have changed, and how they are called |
-//! | `diff/markdown.rs` | tables that GitHub and others render |
-//! | `diff/json.rs` | schema `memledger.diff/1` |
-//! | `text/diff.rs` | tables for a terminal |
 
 mod compared;
 mod json;

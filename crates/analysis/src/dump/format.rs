@@ -4,8 +4,11 @@ use super::options::Options;
 use crate::Report;
 use std::io::{self, Write};
 
-/// A form in which a report is written.
-pub trait ReportFormat: Sync {
+/// Seals [`ReportFormat`].
+pub trait Sealed {}
+
+/// A form in which a report is written. Sealed: the formats are those of the crates of memledger.
+pub trait ReportFormat: Sync + Sealed {
     /// Its name, for `--format`.
     fn name(&self) -> &'static str;
 

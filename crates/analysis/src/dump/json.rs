@@ -3,7 +3,7 @@
 //! The order of keys is part of the format, so that two reports can be compared as text. Keys
 //! may be added; none is renamed or dropped within `/1`.
 
-use super::format::ReportFormat;
+use super::format::{ReportFormat, Sealed};
 use super::json_stacks;
 use super::options::Options;
 use super::pretty::{self, Json, List, Object, OneLine, Value, objects};
@@ -22,8 +22,10 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// As JSON.
+#[derive(Debug)]
 pub struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "json"

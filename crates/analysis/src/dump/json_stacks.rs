@@ -13,7 +13,7 @@
 use super::json::{columns, entries as figures, moves};
 use super::pretty::{Json, Object, Value, objects};
 use crate::{
-    COLUMNS, CallKind, CallRow, Calls, Estimate, Estimates, Figures, Frame, Module, Report,
+    COLUMNS, CallKind, CallRow, Calls, Estimate, Estimates, Figures, Frame, Frames, Module, Report,
     SourceFrame, StackEnd, StackKind, StackRow, column,
 };
 use std::io;
@@ -24,7 +24,7 @@ pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Resul
     object.entry("modules", &report.modules)?;
     object.entry("frames", &report.frames)?;
     object.entry("by_stack", &report.by_stack)?;
-    let calls = Calls::of(report, false);
+    let calls = Calls::of(report, Frames::Folded);
     for (key, name, kind) in [
         ("by_function", "function", CallKind::Function),
         ("by_line", "line", CallKind::Line),

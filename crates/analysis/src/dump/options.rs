@@ -1,7 +1,7 @@
 //! The options of a report, for formats that have options.
 
 use super::text::Column;
-use crate::Figures;
+use crate::{Figures, Frames};
 
 /// What the tables divide the memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,8 @@ pub struct Options {
     /// Whether the tree of stacks begins with the functions that allocate and has their callers below
     /// them, instead of the reverse.
     pub bottom_up: bool,
-    /// Whether frames of the standard library and of allocation machinery are shown, too.
-    pub all_frames: bool,
+    /// Which frames of call stacks are shown.
+    pub frames: Frames,
     /// Only rows with this text in their name, in upper or lower case.
     pub filter: Option<String>,
     /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
@@ -168,7 +168,7 @@ impl Default for Options {
             sort: Sort::AtPeak,
             inclusive: true,
             bottom_up: false,
-            all_frames: false,
+            frames: Frames::Folded,
             filter: None,
             moment: None,
             findings: false,

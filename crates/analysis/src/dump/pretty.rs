@@ -49,10 +49,22 @@ struct Writer<'a> {
 /// Where one value is written.
 pub struct Value<'w, 'a>(&'w mut Writer<'a>);
 
+impl std::fmt::Debug for Value<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Value").finish_non_exhaustive()
+    }
+}
+
 /// An object that is being written.
 pub struct Object<'w, 'a> {
     writer: &'w mut Writer<'a>,
     any: bool,
+}
+
+impl std::fmt::Debug for Object<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Value<'_, 'a> {
@@ -187,6 +199,7 @@ impl<T: Json> Json for Vec<T> {
 }
 
 /// A list of elements that are made while they are written.
+#[derive(Debug)]
 pub struct List<I>(pub I);
 
 impl<T: Json, I: Iterator<Item = T> + Clone> Json for List<I> {
@@ -204,6 +217,7 @@ impl<T: Json, I: Iterator<Item = T> + Clone> Json for List<I> {
 }
 
 /// A value that is written on one line, because there are many such values in a document.
+#[derive(Debug)]
 pub struct OneLine<T>(pub T);
 
 impl<T: Json> Json for OneLine<T> {

@@ -23,7 +23,7 @@ use super::options::{By, Options, Sort};
 use super::pretty::{self, Json, Object, Value, objects};
 use super::text::{query, tag};
 use crate::{
-    Answer, CallKind, Calls, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns,
+    Answer, CallKind, Calls, Found, FoundBlock, Frames, Reached, Report, Rule, ScopeRun, ScopeRuns,
 };
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -55,7 +55,7 @@ fn all_rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
         ..AnswerRow::default()
     };
     let calls = |kind| {
-        let rows = report.by_call(kind, options.all_frames);
+        let rows = report.by_call(kind, options.frames);
         rows.into_iter().map(|row| one(vec![row.name], &row.figures, &row.inclusive)).collect()
     };
     match by {
@@ -92,7 +92,7 @@ fn all_rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
             });
             rows.collect()
         }
-        By::Stack => stacks(report, options.all_frames),
+        By::Stack => stacks(report, options.frames),
         By::Function => calls(CallKind::Function),
         By::Line => calls(CallKind::Line),
         By::Crate => calls(CallKind::Crate),
@@ -127,8 +127,8 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
 }
 
 /// Stacks with the same functions share a row.
-fn stacks(report: &Report, all_frames: bool) -> Vec<AnswerRow> {
-    let calls = Calls::of(report, all_frames);
+fn stacks(report: &Report, frames: Frames) -> Vec<AnswerRow> {
+    let calls = Calls::of(report, frames);
     let mut rows = Vec::<AnswerRow>::new();
     let mut index = std::collections::HashMap::new();
     for (number, row) in report.by_stack.iter().enumerate() {
@@ -147,6 +147,7 @@ fn stacks(report: &Report, all_frames: bool) -> Vec<AnswerRow> {
 
 /// An answer, with what it takes to write it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Written<'a> {
     /// The answer.
     pub answer: &'a Answer,
@@ -157,7 +158,12 @@ pub struct Written<'a> {
     pub options: &'a Options,
 }
 
-impl Written<'_> {
+impl<'a> Written<'a> {
+    /// The answer, the positions as they were asked for, and how it is shaped.
+    pub fn new(answer: &'a Answer, asked: &'a [String], options: &'a Options) -> Self {
+        Self { answer, asked, options }
+    }
+
     fn by(&self) -> By {
         self.options.by.unwrap_or(By::Scope)
     }
@@ -326,7 +332,8 @@ impl Json for Block<'_> {
             object.entry("group", &block.group)?;
             object.entry("name", &block.name)?;
             if self.with_stacks {
-                let functions = block.stack.map(|stack| self.report.functions_of(stack, false));
+                let functions =
+                    block.stack.map(|stack| self.report.functions_of(stack, Frames::Folded));
                 object.entry("stack", &functions)?;
             }
             Ok(())

@@ -33,7 +33,7 @@ pub use types::{
 };
 
 use super::analyzer::Analyzer;
-use super::report::{Calls, Report};
+use super::report::{Calls, Frames, Report};
 use matrix::Matrix;
 use places::{Places, is_in};
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ impl Analyzer<FindingsObserver> {
     /// Costs time in proportion to buckets, stacks and sizes, as a report does. The figures are
     /// explained with each [`FindingKind`]; `docs/findings.md` has the thresholds.
     pub fn find(&self, report: &Report, scope: Option<&str>) -> Vec<Finding> {
-        let calls = &Calls::of(report, false);
+        let calls = &Calls::of(report, Frames::Folded);
         let mut places = Places::of(self, calls, scope);
         rules::add_ages(&mut places, self);
         let left = left::find(self, report, &places);

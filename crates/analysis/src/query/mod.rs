@@ -1,15 +1,6 @@
 //! Questions about blocks and up to four positions of a trace: which were allocated between A and B
 //! and are still live, and the like.
 //!
-//! | file | what |
-//! |---|---|
-//! | `lives.rs` | every block, from when it began until it ended |
-//! | `rules.rs` | the rules, and which blocks each finds |
-//! | `runs.rs` | the blocks that each run of a scope has allocated |
-//! | `observer.rs` | finds the blocks of a query while the trace is read |
-//! | `answer.rs` | sums them into rows |
-//! | `index/` | what answers any query after one pass |
-//!
 //! One pass over the trace answers a query. It takes some 50 bytes for each live block more than a report.
 
 mod answer;

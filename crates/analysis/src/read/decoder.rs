@@ -45,6 +45,12 @@ pub struct Decoder {
     tally: Tally,
 }
 
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
 /// The counts of a decoder so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -11,6 +11,7 @@ const PART: u64 = 256 << 10;
 
 /// What a trace that no longer grows says of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ending {
     /// The program has written it.
     pub is_there: bool,

@@ -9,6 +9,7 @@ pub const ATTACHMENT: u8 = 0x80;
 
 /// One event, borrowed from the reader's buffers for the length of one call.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Event<'a> {
     /// Its type, with the names of its fields.
     pub event_type: &'a EventType,
@@ -73,6 +74,11 @@ pub enum Value<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// An event without a serial and without pieces, which opens no scope.
+    pub fn new(event_type: &'a EventType, type_index: usize, stream: u16, fixed: &'a [u8]) -> Self {
+        Self { event_type, type_index, stream, serial: None, enters_scope: false, fixed, aux: &[] }
+    }
+
     /// The integer at byte `offset` of the fixed part: 1, 2, 4 or 8 bytes, zero-extended. 0 if it
     /// is outside the fixed part, which is impossible for declared fields, because the reader
     /// checks their offsets.
@@ -256,7 +262,8 @@ impl From<Scalar> for Value<'_> {
 }
 
 /// A range of serials that no event carries, because their events were lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hole {
     /// The first missing serial.
     pub first: u64,
@@ -265,7 +272,8 @@ pub struct Hole {
 }
 
 /// A part of the input that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Damage {
     /// The offset in the input of the packet with the damage; `None` inside a process.
     pub offset: Option<u64>,

@@ -13,7 +13,7 @@
 mod analyzer;
 mod decoder;
 mod ending;
-pub mod event;
+pub(crate) mod event;
 mod fan_out;
 mod merge;
 mod packets;

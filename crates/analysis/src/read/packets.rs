@@ -9,12 +9,13 @@ use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use batch::Batch;
 use memledger_format::Error;
+use memledger_format::compact;
 use memledger_format::handshake::Handshake;
+use memledger_format::handshake::Transport;
 use memledger_format::packet::{
     Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, MAX_PAYLOAD, TYPES,
 };
 use memledger_format::unpack::Unpacker;
-use memledger_format::{Transport, compact};
 use std::io::Read;
 
 /// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
@@ -44,6 +45,12 @@ pub struct Reader<R> {
     stopped: bool,
     /// The packets of transport 2 that are not decoded yet.
     batch: Batch,
+}
+
+impl<R> std::fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("handshake", &self.handshake).finish_non_exhaustive()
+    }
 }
 
 impl<R: Read> Reader<R> {

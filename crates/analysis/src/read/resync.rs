@@ -11,7 +11,7 @@
 pub(super) mod payload;
 
 use super::decoder::Decoder;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::packet::{Coding, HEADER, Header, LAST_THREAD};
 use memledger_format::unpack::Unpacker;
 use std::ops::Range;

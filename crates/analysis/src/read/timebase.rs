@@ -2,6 +2,7 @@
 
 /// The clock of a trace, as `$Trace.NewTrace` declares it. Its frequency is 0 before that event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timebase {
     /// The cycle at which the trace starts.
     pub start: u64,

@@ -26,6 +26,17 @@ const LOADER: &str = "ld-";
 const LIBSTDCXX: &str = "libstdc++.so";
 const RESERVE: &str = "(libstdc++ reserve)";
 
+/// Which frames of call stacks are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Frames {
+    /// Those of the standard library and of allocation machinery are folded into their callers.
+    #[default]
+    Folded,
+    /// All.
+    All,
+}
+
 /// What calls are summed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
@@ -217,13 +228,18 @@ pub struct Calls<'a> {
     by_frame: Vec<Range<u32>>,
     /// The number of the first text: they follow the calls.
     texts: u32,
-    /// Whether none is folded.
-    all_frames: bool,
+    frames: Frames,
+}
+
+impl std::fmt::Debug for Calls<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Calls<'a> {
-    /// The calls of `report`; folded ones are shown only if `all_frames` are wanted.
-    pub fn of(report: &'a Report, all_frames: bool) -> Self {
+    /// The calls of `report`.
+    pub fn of(report: &'a Report, frames: Frames) -> Self {
         let (mut different, mut of_number) = (Vec::<Call<'_>>::new(), Vec::new());
         let mut known = HashMap::new();
         let mut by_frame = Vec::with_capacity(report.frames.len());
@@ -249,7 +265,7 @@ impl<'a> Calls<'a> {
             texts: of_number.len() as u32,
             of_number,
             by_frame,
-            all_frames,
+            frames,
         };
         calls.name_reserves();
         calls.marks = calls.different.iter().map(|call| call.marks).collect();
@@ -372,7 +388,7 @@ impl<'a> Calls<'a> {
             let numbers = self.by_frame.get(frame as usize).cloned().unwrap_or_default();
             all.extend(numbers.map(|number| (number, false)));
         }
-        if !self.all_frames {
+        if self.frames == Frames::Folded {
             self.fold(&mut all);
         }
         let text = row.label(self.report).or(row.missing());
@@ -413,7 +429,7 @@ impl<'a> Calls<'a> {
     pub fn shown_from_own(&self, row: usize) -> impl Iterator<Item = u32> {
         let shown = self.shown(row);
         let own = shown.clone().position(|number| self.is_own(number));
-        shown.skip(own.filter(|_| !self.all_frames).unwrap_or(0))
+        shown.skip(own.filter(|_| self.frames == Frames::Folded).unwrap_or(0))
     }
 
     /// Whether the call with this number is of the program's own code.
@@ -473,37 +489,36 @@ impl StackRow {
 }
 
 impl Report {
-    /// By function; empty in a trace without stacks. Frames of the standard library and of
-    /// allocation machinery are folded, unless `all_frames` are wanted.
-    pub fn by_function(&self, all_frames: bool) -> Vec<CallRow> {
-        self.by_call(CallKind::Function, all_frames)
+    /// By function; empty in a trace without stacks.
+    pub fn by_function(&self, frames: Frames) -> Vec<CallRow> {
+        self.by_call(CallKind::Function, frames)
     }
 
     /// By source line, as [`by_function`](Self::by_function). Of each stack: the innermost line of the program's own code, or
     /// of any code if there is none, and the lines that it was called from.
-    pub fn by_line(&self, all_frames: bool) -> Vec<CallRow> {
-        self.by_call(CallKind::Line, all_frames)
+    pub fn by_line(&self, frames: Frames) -> Vec<CallRow> {
+        self.by_call(CallKind::Line, frames)
     }
 
     /// By crate, as [`by_function`](Self::by_function).
-    pub fn by_crate(&self, all_frames: bool) -> Vec<CallRow> {
-        self.by_call(CallKind::Crate, all_frames)
+    pub fn by_crate(&self, frames: Frames) -> Vec<CallRow> {
+        self.by_call(CallKind::Crate, frames)
     }
 
     /// The functions of a stack, innermost first: `stack` is an index of
-    /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
-    pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
-        let calls = Calls::of(self, all_frames);
+    /// [`by_stack`](Self::by_stack).
+    pub fn functions_of(&self, stack: usize, frames: Frames) -> Vec<String> {
+        let calls = Calls::of(self, frames);
         calls.shown(stack).map(|call| calls.function(call).to_owned()).collect()
     }
 
     /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
     pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
-        Calls::of(self, false).summed(CallKind::Function, true)
+        Calls::of(self, Frames::Folded).summed(CallKind::Function, true)
     }
 
-    pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
-        Calls::of(self, all_frames).rows(kind)
+    pub(crate) fn by_call(&self, kind: CallKind, frames: Frames) -> Vec<CallRow> {
+        Calls::of(self, frames).rows(kind)
     }
 }
 

@@ -27,6 +27,7 @@ pub struct LlmTagRow {
 
 /// The value of a tag at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LlmValue {
     /// Nanoseconds since the trace began.
     pub at_ns: u64,

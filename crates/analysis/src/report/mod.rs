@@ -31,8 +31,8 @@ mod types;
 mod untracked;
 
 pub use calls::CallRow;
-pub use calls::Calls;
 pub(crate) use calls::{Call, CallKind};
+pub use calls::{Calls, Frames};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
 pub use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};

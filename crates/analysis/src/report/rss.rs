@@ -42,6 +42,7 @@ impl Rss {
 
 /// The resident memory at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RssPoint {
     /// Nanoseconds since the trace began.
     pub at_ns: u64,

@@ -114,6 +114,12 @@ pub struct TopHolder<'a> {
     number: u32,
 }
 
+impl std::fmt::Debug for TopHolder<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TopHolder").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
 impl<'a> TopHolder<'a> {
     /// The frames of a stack, the innermost first: the number of the file, and bytes from the base of that, or an
     /// address in no file.

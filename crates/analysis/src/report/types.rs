@@ -215,7 +215,7 @@ pub struct Losses {
     pub duplicate_allocations: u64,
     /// Bytes of the trace that could not be read.
     pub truncated_bytes: u64,
-    /// Scopes that were left in another order than they were entered, as counted by the writer.
+    /// Scopes misused, as counted by the writer: left in another order than they were entered, or never.
     pub scope_misuses: u64,
     /// Allocations and reallocations whose stack has more frames than the program's limit. This and
     /// the next four count those in [`Report::by_stack`].

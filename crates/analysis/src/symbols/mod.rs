@@ -13,6 +13,7 @@ pub(super) use stored::StoredSymbols;
 
 /// A binary file that was loaded into the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Module {
     /// The path of the file, as the program loaded it.
     pub path: String,
@@ -28,6 +29,7 @@ pub struct Module {
 
 /// What is different after a file was changed or replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct FileStamp {
     /// Its inode.
     pub inode: u64,
@@ -36,6 +38,11 @@ pub struct FileStamp {
 }
 
 impl Module {
+    /// A module without a [stamp](Self::stamp).
+    pub fn new(path: String, base: u64, size: u64, build_id: Vec<u8>) -> Self {
+        Self { path, base, size, build_id, stamp: None }
+    }
+
     /// The last part of its path.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
@@ -49,6 +56,7 @@ impl Module {
 
 /// One function on a call stack, inlined or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct SourceFrame {
     /// The demangled name of the function.
     pub function: String,
@@ -56,6 +64,13 @@ pub struct SourceFrame {
     pub file: Option<String>,
     /// The line in `file`, counted from 1, if known.
     pub line: Option<u32>,
+}
+
+impl SourceFrame {
+    /// A function, and where its code is, if that is known.
+    pub fn new(function: impl Into<String>, file: Option<String>, line: Option<u32>) -> Self {
+        Self { function: function.into(), file, line }
+    }
 }
 
 /// Finds the functions at an address.
@@ -80,6 +95,7 @@ pub trait Symbolizer {
 
 /// A part of a file that is loaded as code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct CodeRange {
     /// Where it begins in memory: bytes from the base of the module.
     pub offset: u64,
@@ -87,4 +103,11 @@ pub struct CodeRange {
     pub size: u64,
     /// Where it begins in the file, in bytes.
     pub file_offset: u64,
+}
+
+impl CodeRange {
+    /// A range that begins `offset` bytes after the base of the module.
+    pub fn new(offset: u64, size: u64, file_offset: u64) -> Self {
+        Self { offset, size, file_offset }
+    }
 }

@@ -72,15 +72,9 @@ fn nanoseconds_per_event_on_a_churn_of_100_000_live_blocks() {
     let give = |analyzer: &mut Analyzer, fixed: &[u8; 17], free_it: bool| {
         let (event_type, type_index, fixed) =
             if free_it { (&free, 101, &fixed[..8]) } else { (&alloc, 100, &fixed[..]) };
-        analyzer.event(&Event {
-            event_type,
-            type_index,
-            stream: 2,
-            serial: Some(0),
-            enters_scope: false,
-            fixed,
-            aux: &[],
-        });
+        let mut event = Event::new(event_type, type_index, 2, fixed);
+        event.serial = Some(0);
+        analyzer.event(&event);
     };
     for fixed in &events[..LIVE] {
         give(&mut analyzer, fixed, false);

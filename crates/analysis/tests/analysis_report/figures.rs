@@ -427,12 +427,14 @@ fn what_does_not_match_is_counted_and_the_rows_still_add_up() {
 
 #[test]
 fn losses_are_added_up_from_all_who_noticed_them() {
-    use memledger_analysis::read::{Damage, Hole, Visitor};
+    use memledger_analysis::read::{Damage, Visitor};
     let mut feed = Feed::new();
     feed.emit("Memledger.Lost", 2, &[N(1), N(5)]);
     feed.emit("Memledger.Lost", 3, &[N(2), N(2)]);
-    feed.analyzer.hole(Hole { first: 10, count: 100 });
-    feed.analyzer.damage(&Damage { offset: Some(3), skipped: 40, what: "Bad.".into() });
+    feed.lose(10, 100);
+    let mut damage = Damage::default();
+    (damage.offset, damage.skipped, damage.what) = (Some(3), 40, "Bad.".into());
+    feed.analyzer.damage(&damage);
     let values = [N(0), N(0), N(0), N(9), N(3), N(0)];
     feed.emit("Memledger.Report", 2, &values);
     let report = feed.report();

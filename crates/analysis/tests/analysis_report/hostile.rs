@@ -171,15 +171,8 @@ fn random_values_in_every_field_do_no_harm() {
         let name = &name[..(next() as usize % (name.len() + 1)).max(1)];
         let enters_scope = next() % 8 != 0;
         let aux: Vec<_> = arrays.iter().map(|&index| (index, name)).collect();
-        let event = Event {
-            event_type,
-            type_index,
-            stream,
-            serial: None,
-            enters_scope,
-            fixed: &fixed,
-            aux: &aux,
-        };
+        let mut event = Event::new(event_type, type_index, stream, &fixed);
+        (event.enters_scope, event.aux) = (enters_scope, &aux);
         analyzer.event(&event);
         if next() % 3 == 0 {
             analyzer.leave_scope(stream);
@@ -191,15 +184,7 @@ fn random_values_in_every_field_do_no_harm() {
     // A type index that was never announced, and an event shorter than its type.
     let event_type = &types[0];
     for (type_index, fixed) in [(1000, &[0; 4][..]), (0, &[0; 4][..]), (0, &[][..])] {
-        analyzer.event(&Event {
-            event_type,
-            type_index,
-            stream: 2,
-            serial: None,
-            enters_scope: false,
-            fixed,
-            aux: &[],
-        });
+        analyzer.event(&Event::new(event_type, type_index, 2, fixed));
     }
     reports(&mut analyzer);
 }

@@ -1,11 +1,12 @@
 //! Call stacks: which stack a block counts in, and the tables made of it.
 
+use memledger_analysis::Frames::{All, Folded};
 use memledger_analysis::dump::html::Page;
 use memledger_analysis::dump::{json, text};
 use memledger_analysis::read::read;
 use memledger_analysis::{
-    Analyzer, CallRow, Figures, Module, Moves, Report, SourceFrame, StackEnd, StackKind, StackRow,
-    Symbolizer,
+    Analyzer, CallRow, Figures, Frames, Module, Moves, Report, SourceFrame, StackEnd, StackKind,
+    StackRow, Symbolizer,
 };
 use memledger_test_support::feed::{Feed, Names, PROGRAM, V::N, program};
 use serde_json::Value;
@@ -69,7 +70,7 @@ fn lines_and_findings_are_of_the_programs_own_code() {
             };
             let (file, line) = (Some(file.to_owned()), Some(offset as u32));
             let (file, line) = if self.0 { (file, line) } else { (None, None) };
-            vec![SourceFrame { function: function.to_owned(), file, line }]
+            vec![SourceFrame::new(function, file, line)]
         }
     }
     let mut feed = Feed::ours(Analyzer::new());
@@ -86,18 +87,22 @@ fn lines_and_findings_are_of_the_programs_own_code() {
     let mut without = report.clone();
     report.symbolize(&mut OfProgram(true));
     without.symbolize(&mut OfProgram(false));
-    let first = |all_frames: bool| {
-        let rows = report.by_line(all_frames).into_iter();
+    let first = |frames: Frames| {
+        let rows = report.by_line(frames).into_iter();
         let mut rows = rows.filter(|row| row.figures.allocations > 0);
         (rows.next().expect("a line"), rows.next())
     };
-    let (own, rest) = first(false);
+    let (own, rest) = first(Folded);
     assert_eq!(
         (own.file.as_deref(), own.line, rest),
         (Some("/home/a/demo/src/store/save.rs"), Some(0x1f), None)
     );
-    assert!(first(true).0.name.contains("serde_json"), "all frames");
-    assert_eq!(report.by_function(false)[0].name, "serde_json::to_vec", "functions are all code's");
+    assert!(first(All).0.name.contains("serde_json"), "all frames");
+    assert_eq!(
+        report.by_function(Folded)[0].name,
+        "serde_json::to_vec",
+        "functions are all code's"
+    );
     assert_eq!(report.brief_findings()[0].place.function.as_deref(), Some("demo::save"));
 
     let lines = printed(&report, |options| options.by = Some(text::By::Line));
@@ -125,13 +130,13 @@ fn an_interpreter_is_folded_where_its_scripts_have_names() {
                 0x1f => "unicode_format",
                 _ => "_PyEval_EvalFrameDefault",
             };
-            vec![SourceFrame { function: function.into(), file: None, line: None }]
+            vec![SourceFrame::new(function, None, None)]
         }
 
         fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
             assert_eq!((pid, address), (77, 0x9_ffff));
             let file = Some("/home/a/keep.py".to_owned());
-            let script = SourceFrame { function: "keep.load".into(), file, line: None };
+            let script = SourceFrame::new("keep.load", file, None);
             self.0.then_some(script).into_iter().collect()
         }
     }
@@ -144,8 +149,8 @@ fn an_interpreter_is_folded_where_its_scripts_have_names() {
         let mut report = feed.report();
         report.trace.pid = Some(77);
         report.symbolize(&mut Python(has_scripts));
-        assert_eq!(report.by_function(false)[0].name, function);
-        assert_eq!(report.by_line(false)[0].name, function);
+        assert_eq!(report.by_function(Folded)[0].name, function);
+        assert_eq!(report.by_line(Folded)[0].name, function);
         let lines = printed(&report, |options| options.by = Some(text::By::Line));
         let is_said = lines.contains("Python's own functions are not named");
         assert_eq!((is_said, lines.contains("no line numbers")), (!has_scripts, false), "{lines}");
@@ -158,7 +163,7 @@ fn a_library_without_names_does_not_hide_its_caller() {
     struct OfProgram;
     impl Symbolizer for OfProgram {
         fn frames(&mut self, module: &Module, _: u64) -> Vec<SourceFrame> {
-            let function = || SourceFrame { function: "demo".into(), file: None, line: None };
+            let function = || SourceFrame::new("demo", None, None);
             (module.path == "/bin/demo").then(function).into_iter().collect()
         }
     }
@@ -173,17 +178,17 @@ fn a_library_without_names_does_not_hide_its_caller() {
     }
     let mut report = feed.report();
     report.symbolize(&mut OfProgram);
-    let own = |all_frames| {
-        let rows = report.by_function(all_frames).into_iter();
+    let own = |frames| {
+        let rows = report.by_function(frames).into_iter();
         let rows = rows.filter(|row| row.figures.allocations > 0);
         rows.map(|row| (row.name, row.figures.live_bytes)).collect::<Vec<_>>()
     };
     let row = |name: &str, bytes| (name.to_owned(), bytes);
     let unnamed = "libstdc++.so.6+0xf";
-    assert_eq!(own(false), [row("jit+0xf", 1000), row(unnamed, 100), row("demo", 10)]);
-    assert_eq!(own(true), [row("jit+0xf", 1000), row(unnamed, 110)]);
+    assert_eq!(own(Folded), [row("jit+0xf", 1000), row(unnamed, 100), row("demo", 10)]);
+    assert_eq!(own(All), [row("jit+0xf", 1000), row(unnamed, 110)]);
     // Findings name functions in the same way.
-    assert_eq!(report.functions_of(2, false), ["demo"]);
+    assert_eq!(report.functions_of(2, Folded), ["demo"]);
 }
 
 /// As templates of C++ make them.
@@ -194,7 +199,7 @@ fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
     impl Symbolizer for Long {
         fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
             let function = self.0[offset as usize / 16 % 2].clone();
-            vec![SourceFrame { function, file: None, line: None }]
+            vec![SourceFrame::new(function, None, None)]
         }
     }
     let mut feed = Feed::ours(Analyzer::new().by_bucket());
@@ -241,7 +246,7 @@ fn a_trace_without_stacks_has_no_rows_of_them() {
     feed.alloc(2, 0x10, 8);
     let report = feed.report();
     assert!(report.by_stack.is_empty() && report.frames.is_empty() && report.modules.is_empty());
-    assert!(report.by_function(true).is_empty());
+    assert!(report.by_function(All).is_empty());
     let mut document = Vec::new();
     json::write(&report, &mut document).expect("memory takes everything");
     let document: Value = serde_json::from_slice(&document).expect("JSON");
@@ -303,11 +308,11 @@ fn an_address_belongs_to_the_module_that_was_loaded_at_the_time_of_its_spec() {
         feed.alloc_at(2, 0x10 * u64::from(id), size, id);
     }
     let report = feed.report();
-    let rows = report.by_function(false);
+    let rows = report.by_function(Folded);
     assert_eq!(rows.len(), 2);
     assert_eq!(called(&rows, "first.so+0xf").figures.live_bytes, 101);
     assert_eq!(called(&rows, "second.so+0xf").figures.live_bytes, 10);
-    let rows = report.by_crate(false);
+    let rows = report.by_crate(Folded);
     assert_eq!(called(&rows, "first.so").inclusive.live_bytes, 101);
 }
 
@@ -325,7 +330,7 @@ fn an_id_may_be_used_before_its_spec() {
     let report = feed.report();
     assert_eq!(report.by_stack.len(), 2, "{:?}", report.by_stack);
     assert_eq!(row(&report, &[0xf]).figures.live_bytes, 18);
-    let rows = report.by_function(false);
+    let rows = report.by_function(Folded);
     assert_eq!(called(&rows, "(unknown stack)").figures.live_bytes, 8);
     assert_eq!(called(&rows, "late+0xf").figures.live_bytes, 18);
 }
@@ -346,7 +351,7 @@ fn a_stack_says_why_it_ends() {
     feed.emit("Memledger.CallstackEnd", 1, &[N(8), N(4)]);
     feed.alloc_at(2, 0x200, 1000, 8);
     let report = feed.report();
-    let functions = report.by_function(false);
+    let functions = report.by_function(Folded);
     assert_eq!(called(&functions, "(a library that came or went)").figures.live_bytes, 1000);
     let ends: Vec<_> =
         report.by_stack.iter().map(|row| (row.kind, row.end, row.figures.live_bytes)).collect();
@@ -421,7 +426,7 @@ fn what_the_run_time_of_cpp_allocates_when_it_is_loaded_is_named() {
     feed.alloc_at(2, 0x10, 72_704, 1);
     feed.alloc_at(2, 0x20, 100, 2);
     let report = feed.report();
-    for rows in [report.by_function(false), report.by_line(false)] {
+    for rows in [report.by_function(Folded), report.by_line(Folded)] {
         let rows = rows.iter().map(|row| (&*row.name, row.figures.live_bytes));
         assert_eq!(
             rows.collect::<Vec<_>>(),
@@ -442,7 +447,7 @@ fn what_is_inlined_into_the_allocators_entry_is_folded() {
     let calls: &[(&str, u32)] = &[("alloc<System>", 1), ("__rust_alloc", 2), ("demo::define", 3)];
     let program: &[(u64, &[(&str, u32)])] = Box::leak(Box::new([(0x0f, calls)]));
     report.symbolize(&mut Names(program, Vec::new()));
-    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    let names: Vec<_> = report.by_function(Folded).into_iter().map(|row| row.name).collect();
     assert_eq!(names[0], "demo::define", "{names:?}");
     assert!(!names.contains(&"alloc<System>".to_owned()), "{names:?}");
 }
@@ -456,11 +461,7 @@ impl Symbolizer for MainOfExample {
             0x0f => ("std::io::stdio::_print", "library/std/src/io/stdio.rs"),
             _ => ("main", "examples/show.rs"),
         };
-        vec![SourceFrame {
-            function: function.to_owned(),
-            file: Some(file.to_owned()),
-            line: Some(1),
-        }]
+        vec![SourceFrame::new(function, Some(file.to_owned()), Some(1))]
     }
 }
 
@@ -473,7 +474,7 @@ fn main_of_the_program_is_shown_where_it_calls_std() {
     feed.alloc_at(2, 0x10, 100, 1);
     let mut report = feed.report();
     report.symbolize(&mut MainOfExample);
-    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    let names: Vec<_> = report.by_function(Folded).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["show::main"]);
 }
 
@@ -493,9 +494,9 @@ fn what_an_allocator_calls_is_folded() {
         (0x3f, &[("demo::define", 1)]),
     ];
     report.symbolize(&mut Names(program, Vec::new()));
-    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    let names: Vec<_> = report.by_function(Folded).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["demo::define"]);
-    assert_eq!(report.by_function(true).len(), 6);
+    assert_eq!(report.by_function(All).len(), 6);
 }
 
 #[test]
@@ -505,7 +506,7 @@ fn functions_are_named_by_the_first_frame_that_is_not_folded() {
     report.symbolize(&mut names);
     names.1.sort_unstable();
     assert_eq!(names.1, [0x0f, 0x1f, 0x2f, 0x3f, 0x4f, 0x5f], "each is asked for once");
-    let rows = report.by_function(false);
+    let rows = report.by_function(Folded);
     let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["demo::inlined", "demo::main", "(no stack)", "demo::parse"]);
     let of = |name: &str| {
@@ -516,16 +517,16 @@ fn functions_are_named_by_the_first_frame_that_is_not_folded() {
     assert_eq!(of("demo::parse"), (0, 1200, 2), "recursion counts once");
     assert_eq!(of("demo::main"), (30, 1230, 3));
 
-    let all = report.by_function(true);
+    let all = report.by_function(All);
     assert_eq!(called(&all, "alloc::raw_vec::finish_grow").figures.live_bytes, 1200);
     assert_eq!(called(&all, "main").inclusive.live_bytes, 1230);
 
-    let lines = report.by_line(false);
+    let lines = report.by_line(Folded);
     let line = called(&lines, "src/demo.rs:7");
     assert_eq!((line.file.as_deref(), line.line), (Some("src/demo.rs"), Some(7)));
     assert_eq!((line.figures.live_bytes, line.inclusive.live_bytes), (1200, 1200));
     assert_eq!(called(&lines, "src/demo.rs:31").inclusive.live_bytes, 1200);
-    let crates = report.by_crate(false);
+    let crates = report.by_crate(Folded);
     assert_eq!(called(&crates, "demo").figures.live_bytes, 1230);
     assert_eq!(crates.len(), 2);
     for rows in [rows, all, lines, crates] {
@@ -543,8 +544,8 @@ fn a_stack_without_the_programs_own_code_has_the_functions_of_std() {
     let mut report = feed.report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
     let stack = report.by_stack.iter().position(|row| row.figures.live_bytes == 5).expect("a row");
-    assert_eq!(report.functions_of(stack, false), ["std::rt::lang_start", "main"]);
-    assert_eq!(called(&report.by_function(false), "std::rt::lang_start").figures.live_bytes, 5);
+    assert_eq!(report.functions_of(stack, Folded), ["std::rt::lang_start", "main"]);
+    assert_eq!(called(&report.by_function(Folded), "std::rt::lang_start").figures.live_bytes, 5);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The text report: a golden file, and its width under all options.
 
 use memledger_analysis::dump::text::{self, By, Options, Sort};
-use memledger_analysis::read::{Damage, Hole, Visitor};
+use memledger_analysis::read::{Damage, Visitor};
 use memledger_analysis::{Analyzer, Report};
 use memledger_test_support::feed::{
     Feed,
@@ -117,8 +117,10 @@ fn cases() -> Vec<(&'static str, String)> {
     let mut no_memory = Feed::new();
     no_memory.channel("Memory", false);
     let mut lossy = feed();
-    lossy.analyzer.hole(Hole { first: 1, count: 7 });
-    lossy.analyzer.damage(&Damage { offset: None, skipped: 100, what: "strange".into() });
+    lossy.lose(1, 7);
+    let mut damage = Damage::default();
+    (damage.skipped, damage.what) = (100, "strange".into());
+    lossy.analyzer.damage(&damage);
     vec![
         ("as wide as a file", with(&report, |_| {})),
         ("60 columns", with(&report, |options| options.width = 60)),
@@ -161,7 +163,7 @@ fn the_report_reads_as_in_the_golden_file() {
 fn no_line_is_wider_than_asked_and_no_name_is_cut() {
     let mut feed = feed();
     feed.free(2, 0x77);
-    feed.analyzer.hole(Hole { first: 1, count: u64::MAX / 3 });
+    feed.lose(1, u64::MAX / 3);
     let report = feed.report();
     let letters = |text: &str| text.replace([' ', '\n'], "");
     let name = letters("decode the textures of everything that is in sight of the player");
@@ -194,7 +196,7 @@ fn losses_are_loud_and_their_absence_is_quiet() {
     let mut feed = feed();
     let cut = text(&feed.report(), &Options::default());
     assert!(cut.contains("INCOMPLETE\n  LOSSES       the trace has no end: "), "{cut}");
-    feed.analyzer.hole(Hole { first: 1, count: 7 });
+    feed.lose(1, 7);
     let mut options = Options::default();
     options.color = true;
     let lost = text(&feed.report(), &options);

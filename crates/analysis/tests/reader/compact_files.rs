@@ -6,7 +6,7 @@ use memledger_analysis::convert::convert;
 use memledger_analysis::dump;
 use memledger_analysis::read::{self, Damage, Event, Reader, Summary, Visitor};
 use memledger_format::ErrorKind;
-use memledger_format::Transport;
+use memledger_format::handshake::Transport;
 use memledger_format::schema::FieldType::{U8, U32, U64};
 use memledger_test_support::wire::{
     ENTER, LEAVE, NO_SYNC, SYNC, handshake, packet, plain, synced, type_record,

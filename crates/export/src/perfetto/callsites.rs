@@ -1,9 +1,7 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use memledger_analysis::internal::Calls;
-use memledger_analysis::internal::Interner;
-use memledger_analysis::internal::{figures_of, scope_frames};
-use memledger_analysis::{BucketRow, CodeRange, Module, Report};
+use memledger_analysis::internal::{Calls, Interner, figures_of, scope_frames};
+use memledger_analysis::{BucketRow, CodeRange, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::intern;
 use memledger_format::protobuf::perfetto::{callstack, frame, interned_data, mapping};
@@ -37,9 +35,9 @@ impl Callsites {
         &mut self,
         report: &Report,
         buckets: &[BucketRow],
-        all_frames: bool,
+        frames: Frames,
     ) -> Vec<Option<u32>> {
-        let calls = Calls::of(report, all_frames);
+        let calls = Calls::of(report, frames);
         let mappings = self.mappings(report);
         // PERF: many buckets can have the same stack.
         let mut of_row = vec![None; report.by_stack.len()];
@@ -115,7 +113,7 @@ impl Callsites {
             };
             report.code.iter().filter(|(of, _)| *of == number).for_each(|(_, range)| add(*range));
             if mappings.len() == before {
-                let range = CodeRange { offset: 0, size: module.size, file_offset: 0 };
+                let range = CodeRange::new(0, module.size, 0);
                 mappings.push((number, range, self.mappings.number((known, range))));
             }
         }

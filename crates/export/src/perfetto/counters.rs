@@ -8,6 +8,7 @@ use super::START_NS;
 use super::tracks::{Tracks, point};
 use memledger_analysis::{BlockChange, BlockEvent, Figures, Report, RssPoint};
 use memledger_format::protobuf::perfetto::sequence::Sequence;
+use memledger_format::protobuf::perfetto::track::Unit;
 use std::collections::HashMap;
 
 /// The number of points of a counter, at most one more for the peak and one for the end.
@@ -54,9 +55,11 @@ impl Counters {
             counters.push(Counter { track, value: 0, written: None });
             counters.len() as u32 - 1
         };
-        for (name, unit) in
-            [("live bytes", "bytes"), ("live blocks", "count"), ("allocated bytes", "bytes")]
-        {
+        for (name, unit) in [
+            ("live bytes", Unit::Bytes),
+            ("live blocks", Unit::Count),
+            ("allocated bytes", Unit::Bytes),
+        ] {
             add(tracks.counter(name, unit, process, sequence, out));
         }
         let groups = report.by_group.iter().map(|row| (&*row.group, &row.inclusive));
@@ -75,12 +78,12 @@ impl Counters {
             order.sort_unstable();
             for (path, counter) in order {
                 let name = path.join(" > ");
-                *counter = add(tracks.counter(&name, "bytes", parent, sequence, out));
+                *counter = add(tracks.counter(&name, Unit::Bytes, parent, sequence, out));
             }
         }
         let mut rss = (0, Vec::new());
         if let Some(found) = &report.rss {
-            let track = tracks.counter("RSS", "bytes", process, sequence, out);
+            let track = tracks.counter("RSS", Unit::Bytes, process, sequence, out);
             rss = (track, found.timeline.iter().rev().copied().collect());
         }
         let (of_bucket, of_row) = of_buckets(report, &by_group, &by_scope);

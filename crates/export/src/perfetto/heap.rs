@@ -10,7 +10,7 @@
 
 use super::START_NS;
 use super::callsites::{Callsites, Interned};
-use memledger_analysis::{BlockChange, BlockEvent, Report};
+use memledger_analysis::{BlockChange, BlockEvent, Frames, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::{Moment, Sequence};
 use memledger_format::protobuf::perfetto::{
@@ -87,9 +87,9 @@ pub(super) struct HeapProfile<'a> {
 }
 
 impl<'a> HeapProfile<'a> {
-    pub(super) fn new(report: &'a Report, all_frames: bool, pid: u32, first_sequence: u32) -> Self {
+    pub(super) fn new(report: &'a Report, frames: Frames, pid: u32, first_sequence: u32) -> Self {
         let mut callsites = Callsites::default();
-        let of_bucket = callsites.add(report, &report.by_bucket, all_frames);
+        let of_bucket = callsites.add(report, &report.by_bucket, frames);
         let heaps = BTreeMap::new();
         Self { report, pid, callsites, of_bucket, heaps, first_sequence, dumped_ns: START_NS }
     }

@@ -11,11 +11,11 @@ use super::slices::{Slices, ThreadTrack};
 use super::totals;
 use super::tracks::{Tracks, point};
 use memledger_analysis::internal::{figures_of, notes};
-use memledger_analysis::{BucketRow, Figures, Report};
+use memledger_analysis::{BucketRow, Figures, Frames, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::named_track_uuid;
 use memledger_format::protobuf::perfetto::sequence::{Moment, Sequence};
-use memledger_format::protobuf::perfetto::track::{self, Process};
+use memledger_format::protobuf::perfetto::track::{self, Process, Unit};
 use std::collections::HashMap;
 
 /// The numbers of the sequences, above those that 16 bits have.
@@ -92,9 +92,9 @@ impl LiveMemory {
             written: None,
         };
         let totals = [
-            counter("live bytes", "bytes"),
-            counter("live blocks", "count"),
-            counter("allocated bytes", "bytes"),
+            counter("live bytes", Unit::Bytes),
+            counter("live blocks", Unit::Count),
+            counter("allocated bytes", Unit::Bytes),
         ];
         let mut slices = Slices::new(THREAD_SEQUENCES, STEP_NS);
         slices.step(now.at_ns, out);
@@ -216,7 +216,7 @@ impl LiveMemory {
     pub fn learn(&mut self, report: &Report) {
         let new = self.new_buckets(report);
         if !new.is_empty() {
-            let found = self.callsites.add(report, new, false);
+            let found = self.callsites.add(report, new, Frames::Folded);
             self.of_bucket.extend(found);
         }
     }
@@ -311,7 +311,7 @@ impl Rows {
             let parent =
                 *self.parent.get_or_insert_with(|| tracks.named(title, memory, sequence, out));
             let name = path.join(" > ");
-            let track = tracks.counter(&name, "bytes", parent, sequence, out);
+            let track = tracks.counter(&name, Unit::Bytes, parent, sequence, out);
             self.counters.insert(path.to_vec(), Counter { track, written: None });
         }
     }

@@ -35,7 +35,7 @@ use counters::{Counters, POINTS};
 use heap::HeapProfile;
 use memledger_analysis::internal::notes;
 use memledger_analysis::{
-    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report, ScopeRow,
+    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, Report, ScopeRow,
 };
 use memledger_format::protobuf::perfetto::sequence::{Sequence, clocks};
 use memledger_format::protobuf::perfetto::track::{Argument, instant};
@@ -60,8 +60,8 @@ const THREAD_SEQUENCES: u32 = HEAP_SEQUENCES + 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportOptions {
-    /// Whether frames of the standard library and of allocation machinery are shown, too.
-    pub all_frames: bool,
+    /// Which frames of call stacks are shown.
+    pub frames: Frames,
     /// The time from one dump of the heap profile to the next, in nanoseconds. `None`: a hundredth of the
     /// trace.
     pub interval_ns: Option<u64>,
@@ -146,8 +146,7 @@ impl<'a> Export<'a> {
         });
         let mut tracks = Tracks::new(report, &mut sequence, &mut buffer);
         let counters = Counters::new(report, &mut tracks, &mut sequence, &mut buffer);
-        let heaps =
-            HeapProfile::new(report, options.all_frames, tracks.process.pid, HEAP_SEQUENCES);
+        let heaps = HeapProfile::new(report, options.frames, tracks.process.pid, HEAP_SEQUENCES);
         let since_ns = report.trace.recording_since_ns.unwrap_or(0);
         let duration_ns = report.trace.duration_ns.saturating_sub(since_ns);
         let since_ns = START_NS.saturating_add(since_ns);

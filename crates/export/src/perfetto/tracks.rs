@@ -7,7 +7,7 @@ use super::slices::ThreadTrack;
 use memledger_analysis::{Report, ThreadRow};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::Sequence;
-use memledger_format::protobuf::perfetto::track::{self, Process};
+use memledger_format::protobuf::perfetto::track::{self, Process, Unit};
 use memledger_format::protobuf::perfetto::{
     counter_track_uuid, fnv1a, named_track_uuid, packet, track_event,
 };
@@ -69,7 +69,7 @@ impl Tracks {
     pub(super) fn counter(
         &mut self,
         name: &str,
-        unit: &str,
+        unit: Unit<'_>,
         parent: u64,
         sequence: &mut Sequence,
         out: &mut Vec<u8>,
@@ -78,7 +78,7 @@ impl Tracks {
         let mut descriptor = Vec::new();
         let message = &mut Message::new(&mut descriptor);
         track::named(message, uuid, parent, name);
-        track::counter(message, unit);
+        track::counter(message, Some(unit));
         self.write(descriptor, sequence, out);
         uuid
     }

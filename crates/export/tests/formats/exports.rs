@@ -1,9 +1,9 @@
 //! Formats of other tools that are made from a report: folded stacks, speedscope.
 
 use memledger_analysis::dump::text;
-use memledger_analysis::{Analyzer, BlockObserver, Position, Report};
-use memledger_export::FORMATS;
+use memledger_analysis::{Analyzer, BlockObserver, Frames, Position, Report};
 use memledger_export::dhat::Profile;
+use memledger_export::format_by_name;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use proptest::collection::vec;
@@ -14,7 +14,7 @@ fn written(report: &Report, format: &str, sort: text::Sort) -> String {
     let mut options = text::Options::default();
     options.sort = sort;
     let mut out = Vec::new();
-    let format = FORMATS.by_name(format).expect("it");
+    let format = format_by_name(format).expect("it");
     format.write(report, &options, &mut out).expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }
@@ -271,7 +271,8 @@ fn dhat(events: &impl Events) -> (Report, Value) {
     let mut report = first.report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
     let until = Position::Event(report.trace.events);
-    let mut second = Feed::ours(Analyzer::observing(Profile::of(&report, false)).until(until));
+    let mut second =
+        Feed::ours(Analyzer::observing(Profile::of(&report, Frames::Folded)).until(until));
     events.emit(&mut second);
     second.analyzer.flush();
     let mut document = Vec::new();

@@ -2,25 +2,25 @@
 
 use memledger_analysis::dump::text;
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Module, Report, SourceFrame, Symbolizer};
-use memledger_export::FORMATS;
+use memledger_analysis::{Analyzer, Frames, Module, Report, SourceFrame, Symbolizer};
+use memledger_export::format_by_name;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use memledger_test_support::page::Page;
 
 fn html(report: &Report) -> Vec<u8> {
     let mut out = Vec::new();
-    let format = FORMATS.by_name("html").expect("it");
+    let format = format_by_name("html").expect("it");
     format.write(report, &text::Options::default(), &mut out).expect("memory takes everything");
     out
 }
 
 /// The stacks of a report as lines: outermost function first.
-fn folded(report: &Report, all_frames: bool) -> Vec<(Option<String>, u64)> {
+fn folded(report: &Report, frames: Frames) -> Vec<(Option<String>, u64)> {
     let mut options = text::Options::default();
-    (options.sort, options.all_frames) = (text::Sort::Allocated, all_frames);
+    (options.sort, options.frames) = (text::Sort::Allocated, frames);
     let mut out = Vec::new();
-    let format = FORMATS.by_name("folded").expect("it");
+    let format = format_by_name("folded").expect("it");
     format.write(report, &options, &mut out).expect("memory takes everything");
     let lines = String::from_utf8(out).expect("UTF-8");
     let mut stacks: Vec<_> = lines
@@ -47,10 +47,10 @@ fn stacks_are_those_of_the_report_with_and_without_folded_calls() {
     let mut report = feed.report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
     let page = Page::of_report(&report);
-    for all_frames in [false, true] {
-        let mut stacks = page.stacks("allocated_bytes", all_frames);
+    for frames in [Frames::Folded, Frames::All] {
+        let mut stacks = page.stacks("allocated_bytes", frames == Frames::All);
         assert_eq!(stacks.remove(&None), Some(4), "without a stack");
-        assert_eq!(stacks.into_iter().collect::<Vec<_>>(), folded(&report, all_frames));
+        assert_eq!(stacks.into_iter().collect::<Vec<_>>(), folded(&report, frames));
     }
     // The inlined function is a frame of its own, with its line.
     let document = &page.0;
@@ -187,14 +187,10 @@ impl Symbolizer for Many {
     fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
         let krate = ["server", "serde_json::de", "tokio::runtime::task", "hyper::proto::h1"];
         let krate = krate[offset as usize % 4];
-        vec![SourceFrame {
-            function: format!(
-                "{krate}::part_{}::function_{offset}<alloc::vec::Vec<u8>>",
-                offset / 64
-            ),
-            file: Some(format!("src/{}/part_{}.rs", krate.replace("::", "/"), offset / 64)),
-            line: Some(1 + (offset * 7 % 900) as u32),
-        }]
+        let function =
+            format!("{krate}::part_{}::function_{offset}<alloc::vec::Vec<u8>>", offset / 64);
+        let file = Some(format!("src/{}/part_{}.rs", krate.replace("::", "/"), offset / 64));
+        vec![SourceFrame::new(function, file, Some(1 + (offset * 7 % 900) as u32))]
     }
 }
 

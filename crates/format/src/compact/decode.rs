@@ -38,6 +38,12 @@ pub struct CompactDecoder {
     payload: Box<Buffer>,
 }
 
+impl std::fmt::Debug for CompactDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompactDecoder").finish_non_exhaustive()
+    }
+}
+
 impl Default for CompactDecoder {
     fn default() -> Self {
         Self::new()

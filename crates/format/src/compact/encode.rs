@@ -45,6 +45,12 @@ pub struct CompactEncoder {
     shift: u32,
 }
 
+impl std::fmt::Debug for CompactEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompactEncoder").finish_non_exhaustive()
+    }
+}
+
 impl CompactEncoder {
     /// An encoder for the payloads of a trace of this protocol, 5 to 7.
     pub fn new(protocol: u8) -> Self {

@@ -29,6 +29,7 @@ const FIXED32: u64 = 5;
 ///
 /// A field is written even if it is 0 or empty, because that differs from a field that is missing; only
 /// [`nonzero`](Self::nonzero) leaves zeros out.
+#[derive(Debug)]
 pub struct Message<'a>(&'a mut Vec<u8>);
 
 // Each of the two formats that use it needs only some kinds of fields.

@@ -113,7 +113,14 @@ pub mod track_descriptor {
     pub const THREAD: u32 = 4;
     pub const PARENT_UUID: u32 = 5;
     pub const COUNTER: u32 = 8;
+    pub const CHILD_ORDERING: u32 = 11;
+    pub const SIBLING_ORDER_RANK: u32 = 12;
+    pub const SIBLING_MERGE_BEHAVIOR: u32 = 15;
+    pub const SIBLING_MERGE_KEY: u32 = 16;
     pub const STATE: u32 = 18;
+
+    /// In [`SIBLING_MERGE_BEHAVIOR`].
+    pub const BY_SIBLING_MERGE_KEY: u64 = 3;
 }
 pub mod process_descriptor {
     pub const PID: u32 = 1;

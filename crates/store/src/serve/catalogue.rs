@@ -4,8 +4,8 @@ use super::directory::{Directory, stem};
 use super::recording::Recording;
 use memledger_analysis::dump::text;
 use memledger_analysis::read::ending;
-use memledger_format::Transport;
 use memledger_format::framing::Start;
+use memledger_format::handshake::Transport;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -22,6 +22,7 @@ const MIN_ROOM_BYTES: u64 = 128 << 10;
 
 /// The limits for the size of traces, in bytes.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Limits {
     /// The limit for one trace.
     pub trace: u64,
@@ -79,6 +80,7 @@ pub struct SendingProgram {
 
 /// Sums over all traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Totals {
     pub traces: usize,
     pub sessions: usize,

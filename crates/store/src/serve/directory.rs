@@ -99,7 +99,7 @@ impl Directory {
     }
 
     /// The traces in it, in the order of their names.
-    pub fn list(&self) -> io::Result<Vec<TraceFile>> {
+    pub(super) fn list(&self) -> io::Result<Vec<TraceFile>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -119,7 +119,7 @@ impl Directory {
     }
 
     /// A new, empty file for a trace, and its name.
-    pub fn create(&self, compact: bool) -> io::Result<(String, File)> {
+    pub(super) fn create(&self, compact: bool) -> io::Result<(String, File)> {
         let time = Timestamp::now().strftime("%Y%m%d_%H%M%S").to_string();
         let [ending, other] = if compact { [1, 0] } else { [0, 1] }.map(|kind| ENDINGS[kind]);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +145,7 @@ impl Directory {
     }
 
     /// Opens a trace by a name that [`list`](Self::list) or [`create`](Self::create) returned.
-    pub fn read(&self, file: &str) -> io::Result<File> {
+    pub(super) fn read(&self, file: &str) -> io::Result<File> {
         let file = options().read(true).open(self.path.join(file))?;
         match file.metadata()?.is_file() {
             true => Ok(file),
@@ -154,7 +154,7 @@ impl Directory {
     }
 
     /// Removes an empty trace.
-    pub fn remove(&self, file: &str) -> io::Result<()> {
+    pub(super) fn remove(&self, file: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(file))
     }
 }

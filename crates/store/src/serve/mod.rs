@@ -49,6 +49,7 @@ const DISK_THREADS: usize = 16;
 
 /// What a recorder and its store are allowed, and where they listen.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Settings {
     /// The folder with the traces.
     pub directory: Directory,
@@ -76,6 +77,7 @@ pub struct Settings {
 
 /// The addresses that the server listens at, and the traces that it found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Listening {
     /// The addresses that programs send to, one for each port; empty if the recorder is off.
     pub recorder: Vec<SocketAddr>,

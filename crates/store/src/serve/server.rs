@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 /// How many clients may be connected at once.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Clients {
     /// Programs that send; each costs 64 KiB of memory.
     pub programs: usize,

@@ -31,17 +31,19 @@ impl TrackBuilder<'_> {
     /// # Errors
     /// None without the tracker.
     pub fn register(self) -> Result<Track, Error> {
-        let _ = (self.name, self.parent, self.kind, self.unit);
-        Ok(Track { uuid: self.uuid })
+        let _ = (self.order, self.child_order, self.merge_key);
+        Ok(Track { uuid: self.uuids().0 })
     }
 }
 
-/// The uuid of the track of this process: 0 without the tracker.
-pub fn process_track_uuid() -> u64 {
-    0
-}
+impl Track {
+    /// The track of this process: its uuid is 0 without the tracker.
+    pub const fn process() -> Self {
+        Self { uuid: 0 }
+    }
 
-/// The uuid of the track of the calling thread: 0 without the tracker.
-pub fn thread_track_uuid() -> u64 {
-    0
+    /// The track of the calling thread: its uuid is 0 without the tracker.
+    pub const fn thread() -> Self {
+        Self { uuid: 0 }
+    }
 }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ledger::problems;
 use crate::ledger::reports::functions::Functions;
 use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::perfetto::{MemoryWriter, process_track_uuid};
+use crate::perfetto::{MemoryWriter, Track};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;
 use memledger_export::perfetto::{LiveMemory, Moment, Process};
@@ -57,7 +57,7 @@ impl SessionMemory {
         self.live.take().unwrap_or_else(|| {
             let name = std::env::args_os().next().unwrap_or_default();
             let name = name.to_string_lossy().into_owned();
-            let (uuid, pid) = (process_track_uuid(), std::process::id());
+            let (uuid, pid) = (Track::process().uuid(), std::process::id());
             LiveMemory::new(Process { pid, uuid, name, command: Vec::new() }, now, out)
         })
     }

@@ -331,8 +331,7 @@ mod tests {
         let at = known as fn() as usize as u64;
         let file = files.into_iter().find(|f| (f.base..f.base + f.size).contains(&at)).unwrap();
         let offset = at - file.base;
-        let (path, base, size, build_id) = (file.path, file.base, file.size, file.build_id);
-        (Module { path, base, size, build_id, stamp: None }, offset)
+        (Module::new(file.path, file.base, file.size, file.build_id), offset)
     }
 
     fn names(module: &Module, offsets: &[u64]) -> Vec<Option<String>> {
@@ -349,29 +348,29 @@ mod tests {
 
     #[test]
     fn an_offset_is_in_a_function() {
-        let (module, offset) = program();
+        let (mut module, offset) = program();
         let expected = concat!(module_path!(), "::known");
         assert_eq!(
             names(&module, &[offset, u64::MAX, 0, offset]),
             [Some(expected.to_owned()), None, None, Some(expected.to_owned())]
         );
-        let other = Module { build_id: vec![1; 20], ..module.clone() };
+        let mut other = module.clone();
+        other.build_id = vec![1; 20];
         assert_eq!(names(&other, &[offset]), [None]);
-        let missing = Module { path: "/no/such/file".into(), ..module.clone() };
-        assert_eq!(names(&missing, &[offset]), [None]);
+        module.path = "/no/such/file".into();
+        assert_eq!(names(&module, &[offset]), [None]);
         // A folder whose name is no UTF-8.
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join(system_text(b"d\xff".to_vec()));
         std::fs::create_dir(&folder).unwrap();
         std::fs::copy(std::env::current_exe().unwrap(), folder.join("copy")).unwrap();
-        let path = text_of(folder.join("copy").as_os_str().as_encoded_bytes()).into_owned();
-        assert_eq!(names(&Module { path, ..module }, &[offset]), [Some(expected.to_owned())]);
+        module.path = text_of(folder.join("copy").as_os_str().as_encoded_bytes()).into_owned();
+        assert_eq!(names(&module, &[offset]), [Some(expected.to_owned())]);
         // Functions of a library without symbols, that other files can call.
         let (files, _) = os::loaded_files(&os::Memory::open().unwrap(), |_, _| false).unwrap();
         let libc = files.into_iter().find(|file| file.path.contains("libc.so")).unwrap();
         let at = libc::getpid as *const () as u64 - libc.base;
-        let (path, base, size, build_id) = (libc.path, libc.base, libc.size, libc.build_id);
-        let found = names(&Module { path, base, size, build_id, stamp: None }, &[at]);
+        let found = names(&Module::new(libc.path, libc.base, libc.size, libc.build_id), &[at]);
         assert!(found[0].as_ref().unwrap().ends_with("getpid"), "{found:?}");
     }
 
@@ -405,8 +404,7 @@ mod tests {
         put(symbols + SYMBOL + 8, &0x1500_u64.to_le_bytes());
         put(symbols + SYMBOL + 16, &0x10_u64.to_le_bytes());
         put(text + 1, b"_ZN1a1bE");
-        let module =
-            Module { path: name(&path), base: 0, size: 0, build_id: Vec::new(), stamp: None };
+        let mut module = Module::new(name(&path), 0, 0, Vec::new());
         std::fs::write(&path, &good).unwrap();
         let found = names(&module, &[0x4ff, 0x500, 0x50f, 0x510]);
         assert_eq!(found, [None, Some("a::b".to_owned()), Some("a::b".to_owned()), None]);
@@ -423,7 +421,8 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             names(&module, &[0x500, u64::MAX, 0]);
         }
-        assert_eq!(names(&Module { path: name(folder.path()), ..module }, &[0x500]), [None]);
+        module.path = name(folder.path());
+        assert_eq!(names(&module, &[0x500]), [None]);
     }
 
     #[test]

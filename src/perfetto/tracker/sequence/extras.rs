@@ -8,7 +8,7 @@ use crate::perfetto::site::{EventKind, Role};
 use crate::perfetto::tracker::registered;
 use crate::perfetto::value::kind;
 use memledger_format::protobuf::Message;
-use memledger_format::protobuf::perfetto::track::named;
+use memledger_format::protobuf::perfetto::track::{merge_by, named};
 use memledger_format::protobuf::perfetto::{named_track_uuid, track_descriptor, track_event};
 use std::borrow::Cow;
 
@@ -108,6 +108,9 @@ pub(super) fn fields(
                 roles = fields(*role, roles, values, interner, message);
             }
         }),
+        Role::Order => values.next().field(out, track_descriptor::SIBLING_ORDER_RANK),
+        Role::ChildOrder => values.next().field(out, track_descriptor::CHILD_ORDERING),
+        Role::MergeBy => merge_by(out, values.next().text),
         _ => values.skip(role.values()),
     }
     roles

@@ -308,11 +308,7 @@ fn the_largest_figures_do_not_overflow() {
 /// Figures with functions, each with its own live bytes and those with callees.
 fn with_functions(seconds: u64, scopes: &[(&str, u64, u64)], functions: &[(&str, u64)]) -> Sample {
     let mut report = Report::default();
-    let calls = functions.iter().map(|(name, _)| SourceFrame {
-        function: (*name).to_owned(),
-        file: None,
-        line: None,
-    });
+    let calls = functions.iter().map(|(name, _)| SourceFrame::new(*name, None, None));
     for (number, (call, (_, live))) in calls.zip(functions).enumerate() {
         let mut frame = Frame::default();
         frame.functions.push(call);

@@ -46,7 +46,7 @@ impl Program {
         if let Some(token) = &self.token {
             client.send(&Command::Token(token.clone()))?;
         }
-        client.figures(functions)
+        if functions { client.figures_with_stacks() } else { client.figures() }
     }
 
     /// Gets the first figures, without functions.

@@ -2,6 +2,7 @@ use super::*;
 use crate::convert::convert;
 use crate::read::read;
 use memledger_format::encode::{Declaration, Value};
+use memledger_format::handshake::Handshake;
 use memledger_format::layout::ARRAYS_END;
 use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64};
 use memledger_format::schema::NO_SYNC;

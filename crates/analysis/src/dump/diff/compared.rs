@@ -1,16 +1,16 @@
 //! What is compared, and how that is shown.
 
 use crate::dump::options::Sort;
-use crate::{DiffBy, DiffRow, Report};
+use crate::{DiffBy, DiffRow, Frames, Report};
 
 /// Two reports, and what they are compared by.
 ///
 /// ```
-/// use memledger_analysis::{DiffBy, Report};
+/// use memledger_analysis::{DiffBy, Frames, Report};
 /// use memledger_analysis::dump::diff::{Diff, DiffOptions};
 ///
 /// let (old, new) = (Report::default(), Report::default());
-/// let diff = Diff::new(&old, &new, &[DiffBy::Scope], false);
+/// let diff = Diff::new(&old, &new, &[DiffBy::Scope], Frames::Folded);
 /// let mut text = Vec::new();
 /// diff.write_markdown(&DiffOptions::default(), &mut text)?;
 /// # Ok::<(), std::io::Error>(())
@@ -57,9 +57,9 @@ impl Default for DiffOptions {
 }
 
 impl<'a> Diff<'a> {
-    /// Compares `old` with `new` by each of these. Stacks are folded as in [`Report::diff`].
-    pub fn new(old: &'a Report, new: &'a Report, by: &[DiffBy], all_frames: bool) -> Self {
-        let table = |&by: &DiffBy| (by, old.diff(new, by, all_frames));
+    /// Compares `old` with `new` by each of these.
+    pub fn new(old: &'a Report, new: &'a Report, by: &[DiffBy], frames: Frames) -> Self {
+        let table = |&by: &DiffBy| (by, old.diff(new, by, frames));
         Self { old, new, tables: by.iter().map(table).collect() }
     }
 }

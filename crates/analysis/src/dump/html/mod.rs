@@ -45,20 +45,13 @@
 //!   where reports do not show it unless `--all-frames` is given. File and line are 0 where they are not known.
 //!   Nodes are in the order in which their buckets were first used.
 //! - For `timeline` see [`TimeSeries`](crate::TimeSeries).
-//!
-//! | file | what |
-//! |---|---|
-//! | `document.rs` | the document |
-//! | `tree.rs` | the tree of stacks, and what it refers to |
-//! | `notes.rs` | what a reader should know of the figures |
-//! | `page.html` | the template, built from `page/` |
 
 mod document;
 mod notes;
 mod tree;
 
 use super::diff::{Diff, DiffOptions};
-use super::format::ReportFormat;
+use super::format::{ReportFormat, Sealed};
 use super::options::Options;
 use super::pretty::{self, OneLine};
 use crate::Report;
@@ -83,8 +76,10 @@ const LEVEL: u32 = 6;
 const PIECE: usize = 32 << 10;
 
 /// As a page.
+#[derive(Debug)]
 pub struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "html"

@@ -1,7 +1,7 @@
 //! The page of a report, read back.
 
 use super::*;
-use crate::Analyzer;
+use crate::{Analyzer, Frames};
 use base64::prelude::Engine;
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -52,7 +52,7 @@ fn a_page_of_a_difference_has_both_timelines() {
     let point = |live_bytes| crate::TimePoint { live_bytes, ..Default::default() };
     old.timeline.points = vec![point(7)];
     new.timeline.points = vec![point(9)];
-    let diff = Diff::new(&old, &new, &[], false);
+    let diff = Diff::new(&old, &new, &[], Frames::Folded);
     let (options, diff_options) = (Options::default(), DiffOptions::default());
     let document = |page: Page<'_>| -> Value {
         let mut json = Vec::new();

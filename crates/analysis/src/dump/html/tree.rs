@@ -2,7 +2,7 @@
 
 use crate::dump::interner::Interner;
 use crate::dump::text::page::InTable;
-use crate::{Calls, IntMap, Report, StackKind, StackRow};
+use crate::{Calls, Frames, IntMap, Report, StackKind, StackRow};
 use std::collections::BTreeSet;
 
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some
@@ -36,7 +36,7 @@ pub(super) struct Tree {
 impl Tree {
     /// The tree of the stacks that buckets have: calls of one line of a function are one frame, wherever they are.
     pub(super) fn of(report: &Report) -> Self {
-        let calls = Calls::of(report, false);
+        let calls = Calls::of(report, Frames::Folded);
         let mut tree = Self { of_row: vec![None; report.by_stack.len()], ..Self::default() };
         tree.strings.text("");
         // PERF: by call: its frame where it is shown, and where it is folded.

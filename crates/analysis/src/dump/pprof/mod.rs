@@ -4,24 +4,22 @@
 //! reports. NOTE: `drop_frames` of the format, which Go uses, is not: it removes all frames below the
 //! outermost one that fits, so a closure that an iterator of `core` calls would be gone; and Parca
 //! and Pyroscope do not follow it.
-//!
-//! | file | what |
-//! |---|---|
-//! | `profile.rs` | the samples, and what they refer to |
 
 mod profile;
 
-use super::format::ReportFormat;
+use super::format::{ReportFormat, Sealed};
 use super::options::Options;
-use crate::Report;
+use crate::{Frames, Report};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
 /// As a heap profile.
+#[derive(Debug)]
 pub struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "pprof"
@@ -44,13 +42,13 @@ impl ReportFormat for Format {
     }
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(&heap_profile(report, options.all_frames, None))
+        out.write_all(&heap_profile(report, options.frames, None))
     }
 }
 
 /// The profile of a report with buckets. `taken_at`: when, if the program still runs.
-pub fn heap_profile(report: &Report, all_frames: bool, taken_at: Option<SystemTime>) -> Vec<u8> {
-    let profile = profile::encode(report, all_frames, taken_at);
+pub fn heap_profile(report: &Report, frames: Frames, taken_at: Option<SystemTime>) -> Vec<u8> {
+    let profile = profile::encode(report, frames, taken_at);
     // The level that Go's runtime takes.
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     // Writing to memory does not fail.

@@ -1,7 +1,7 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
 use crate::dump::buckets::{figures_of, notes, scope_frames};
-use crate::{BucketRow, Calls, CodeRange, Figures, Module, Report};
+use crate::{BucketRow, Calls, CodeRange, Figures, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -86,8 +86,8 @@ const DEFAULT_SAMPLE_TYPE: &str = "inuse_space";
 type Values = [u64; SAMPLE_TYPES.len()];
 
 /// The profile of a report, not compressed.
-pub(super) fn encode(report: &Report, all_frames: bool, taken_at: Option<SystemTime>) -> Vec<u8> {
-    let mut encoder = Encoder::new(report, all_frames);
+pub(super) fn encode(report: &Report, frames: Frames, taken_at: Option<SystemTime>) -> Vec<u8> {
+    let mut encoder = Encoder::new(report, frames);
     encoder.header(taken_at);
     encoder.mappings();
     encoder.samples();
@@ -119,10 +119,10 @@ struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    fn new(report: &'a Report, all_frames: bool) -> Self {
+    fn new(report: &'a Report, frames: Frames) -> Self {
         Self {
             report,
-            calls: Calls::of(report, all_frames),
+            calls: Calls::of(report, frames),
             profile: Vec::new(),
             strings: Strings::new(),
             functions: HashMap::new(),

@@ -11,7 +11,9 @@ use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use crate::dump::interner::Interner;
 use crate::dump::options::{Options, Sort};
-use crate::{CallKind, CallRow, Calls, Estimates, Figures, Report, Weights, column, short_path};
+use crate::{
+    CallKind, CallRow, Calls, Estimates, Figures, Frames, Report, Weights, column, short_path,
+};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -29,10 +31,10 @@ const ROWS: &[Column] = &[
     ALLOCATED,
     COUNT,
     Column::Inclusive(&column::live_bytes_at_peak),
-    Column::AtOnce,
+    Column::ShortLived,
 ];
 /// The columns of a node of the tree.
-const TREE: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT, Column::AtOnce];
+const TREE: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT, Column::ShortLived];
 
 /// The order of rows. A sum over stacks has no peak of its own.
 fn sort(options: &Options) -> Sort {
@@ -54,7 +56,7 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
         CallKind::Crate => "By crate",
     };
     let sort = sort(options);
-    let rows = report.by_call(kind, options.all_frames);
+    let rows = report.by_call(kind, options.frames);
     let rows = rows.iter().map(|row| {
         let estimates = row.estimates();
         let figures = match &estimates {
@@ -123,7 +125,7 @@ fn lines<'a>(rows: impl Iterator<Item = &'a CallRow> + Clone) -> Vec<String> {
 
 /// What call stacks do not say of the program's own code, and how it can be had.
 pub(in crate::dump) fn unnamed(report: &Report) -> impl Iterator<Item = &'static str> {
-    let unnamed = Calls::of(report, false).unnamed();
+    let unnamed = Calls::of(report, Frames::Folded).unnamed();
     let sentences = [
         (
             unnamed.lines,
@@ -204,7 +206,7 @@ const ROOT: usize = 0;
 
 impl Tree {
     fn of(report: &Report, options: &Options) -> Self {
-        let calls = Calls::of(report, options.all_frames);
+        let calls = Calls::of(report, options.frames);
         let mut tree = Self { nodes: Vec::new(), names: Interner::default() };
         tree.add(ROOT, 0);
         // PERF: by call: its name, which is made once.

@@ -18,8 +18,8 @@ pub(crate) enum Column {
     Share,
     /// The largest live block.
     Largest,
-    /// The share of blocks that were freed at once.
-    AtOnce,
+    /// The share of short-lived blocks.
+    ShortLived,
     /// How often the scope was entered.
     Entries,
     /// Bytes allocated per entry.
@@ -59,7 +59,7 @@ impl Column {
             Self::Change => "change",
             Self::Share => "share",
             Self::Largest => "largest",
-            Self::AtOnce => "short-lived",
+            Self::ShortLived => "short-lived",
             Self::Entries => "entries",
             Self::Each => "each",
             Self::Inclusive(_) => "with callees",
@@ -93,7 +93,7 @@ impl Column {
             },
             Self::Share => share(figures.live_bytes_at_peak, peak),
             Self::Largest => size(largest),
-            Self::AtOnce => share(figures.short_lived, figures.allocations),
+            Self::ShortLived => share(figures.short_lived, figures.allocations),
             Self::Entries => number(entries.unwrap_or(0)),
             Self::Each => match figures.allocated_bytes.checked_div(entries.unwrap_or(0)) {
                 Some(each) => size(each),

@@ -5,7 +5,7 @@ use super::calls::briefly;
 use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
-use crate::{Calls, Holder, Report};
+use crate::{Calls, Frames, Holder, Report};
 use std::cmp::Reverse;
 
 /// How many of each kind are shown.
@@ -18,7 +18,7 @@ pub type Column = (&'static str, fn(&Holder) -> u64);
 
 /// The innermost functions of each stack of a report.
 pub fn functions(stacks: &Report) -> Vec<String> {
-    let calls = Calls::of(stacks, false);
+    let calls = Calls::of(stacks, Frames::Folded);
     (0..stacks.by_stack.len()).map(|stack| briefly(&calls, stack)).collect()
 }
 

@@ -53,7 +53,7 @@ pub use units::Bytes;
 pub(super) use units::percent;
 pub use units::{bytes, bytes_briefly, count, counted, duration};
 
-use super::format::ReportFormat;
+use super::format::{ReportFormat, Sealed};
 use crate::Report;
 use std::io::{self, Write};
 use style::Style;
@@ -102,8 +102,10 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
 }
 
 /// As text.
+#[derive(Debug)]
 pub struct Format;
 
+impl Sealed for Format {}
 impl ReportFormat for Format {
     fn name(&self) -> &'static str {
         "text"

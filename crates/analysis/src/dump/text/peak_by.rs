@@ -3,7 +3,7 @@
 use super::names::short;
 use super::units::percent;
 use crate::dump::findings::at_line;
-use crate::{Calls, Report};
+use crate::{Calls, Frames, Report};
 use memledger_format::words::escape;
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) fn line(report: &Report) -> Option<String> {
         return None;
     }
     let peak = report.totals.peak_bytes;
-    let calls = Calls::of(report, false);
+    let calls = Calls::of(report, Frames::Folded);
     let functions = functions(&calls);
     let own = functions.iter().find(|function| function.name.ends_with("::main"));
     let own = own.map(|main| main.owner).filter(|_| calls.unnamed().lines);

@@ -224,16 +224,17 @@ fn where_live(report: &Report) -> String {
 /// Figures that do not match.
 fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
-    let mut odd = |number, one: &str, many: &str| match number {
+    let mut line = |title, number, one: &str, many: &str| match number {
         0 => Ok(()),
-        _ => lines.write("odd", &counted(number, one, many)),
+        _ => lines.write(title, &counted(number, one, many)),
     };
-    odd(
+    line(
+        "odd",
         losses.frees_of_earlier_blocks,
         "free of a block from before tracking began",
         "frees of blocks from before tracking began",
     )?;
-    odd(losses.scope_misuses, "scope left in the wrong order", "scopes left in the wrong order")?;
+    line("misuse", losses.scope_misuses, "scope misused", "scopes misused")?;
     match &report.trace.scopes_off[..] {
         _ if report.trace.memory_recorded == Some(false) => Ok(()),
         [] => Ok(()),

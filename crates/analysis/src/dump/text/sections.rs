@@ -25,7 +25,7 @@ const REALLOCATIONS: Column = Column::Of(&column::reallocations);
 const HELD: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT];
 const HELD_BY_ENTERED: &[Column] =
     &[AT_PEAK, Column::Share, LIVE, ALLOCATED, Column::Entries, Column::Each];
-const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::AtOnce];
+const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::ShortLived];
 const LEFT: &[Column] = &[LIVE, Column::Of(&column::live_blocks), Column::Largest];
 /// Columns of a table that was asked for. The report's columns that are in no other table follow
 /// them.
@@ -411,7 +411,7 @@ fn block_cells(block: &LiveBlock) -> Vec<String> {
 /// The single blocks that a query has found.
 pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
     let report = answer.report();
-    let names = BlockNames(Calls::of(report, options.all_frames));
+    let names = BlockNames(Calls::of(report, options.frames));
     let any_freed = answer.blocks.iter().any(|found| found.single.freed().is_some());
     let rows = answer.blocks.iter().map(|found| {
         let mut cells = block_cells(&found.block);
@@ -436,7 +436,7 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
 }
 
 fn largest(report: &Report, options: &Options, count: usize) -> Table {
-    let names = BlockNames(Calls::of(report, options.all_frames));
+    let names = BlockNames(Calls::of(report, options.frames));
     let shown = |block: &&LiveBlock| options.shows(&names.name(block));
     let row =
         |block: &LiveBlock| Row { level: 0, name: names.name(block), cells: block_cells(block) };

@@ -8,6 +8,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// The same, which allocates nothing.
+#[derive(Debug)]
 pub struct Bytes(pub u64);
 
 impl Display for Bytes {

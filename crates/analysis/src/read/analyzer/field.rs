@@ -26,6 +26,7 @@ pub struct FieldValue<'e> {
 /// (`DefinitionId`), and the value of that field. The `DefinitionRef` of a reference equals that of
 /// its definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct DefinitionRef {
     /// The uid of the type of the definition.
     pub uid: u16,

@@ -1,7 +1,7 @@
 //! The rows of a report, as the model has them.
 
 use super::{Key, LAST_CLASS, Path};
-use memledger_analysis::{Figures, Report};
+use memledger_analysis::{Figures, Frames, Report};
 use std::collections::BTreeMap;
 /// The rows of a report under the keys of the model.
 pub(super) fn rows(report: &Report) -> BTreeMap<Key, Figures> {
@@ -58,7 +58,11 @@ pub(super) fn columns_add_up(report: &Report) {
     ];
     if !report.by_stack.is_empty() {
         lists.push(report.by_stack.iter().map(|row| row.figures).collect());
-        for rows in [report.by_function(false), report.by_line(true), report.by_crate(false)] {
+        for rows in [
+            report.by_function(Frames::Folded),
+            report.by_line(Frames::All),
+            report.by_crate(Frames::Folded),
+        ] {
             lists.push(rows.iter().map(|row| row.figures).collect());
         }
     }

@@ -50,15 +50,47 @@ pub fn named(track: &mut Message<'_>, uuid: u64, parent: u64, name: &str) {
     track.text(track_descriptor::NAME, name);
 }
 
-/// What makes a track that of a counter. The units `bytes`, `ns` and `count` are those that Perfetto knows.
-pub fn counter(track: &mut Message<'_>, unit: &str) {
+/// The unit of a counter's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit<'a> {
+    /// Nanoseconds.
+    TimeNs,
+    /// A number of things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// A unit that Perfetto does not know: its name.
+    Named(&'a str),
+}
+
+/// In which order the tracks in a track are shown. The numbers are those of Perfetto's `ChildTracksOrdering`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChildOrder {
+    /// By their names.
+    Lexicographic = 1,
+    /// By the times of their first events.
+    Chronological = 2,
+    /// By the ranks that they have.
+    Explicit = 3,
+}
+
+/// What makes a track that of a counter.
+pub fn counter(track: &mut Message<'_>, unit: Option<Unit<'_>>) {
     track.nested(track_descriptor::COUNTER, |counter| match unit {
-        "" => {}
-        "ns" => counter.uint(counter_descriptor::UNIT, counter_descriptor::TIME_NS),
-        "count" => counter.uint(counter_descriptor::UNIT, counter_descriptor::COUNT),
-        "bytes" => counter.uint(counter_descriptor::UNIT, counter_descriptor::SIZE_BYTES),
-        unit => counter.text(counter_descriptor::UNIT_NAME, unit),
+        None => {}
+        Some(Unit::TimeNs) => counter.uint(counter_descriptor::UNIT, counter_descriptor::TIME_NS),
+        Some(Unit::Count) => counter.uint(counter_descriptor::UNIT, counter_descriptor::COUNT),
+        Some(Unit::Bytes) => counter.uint(counter_descriptor::UNIT, counter_descriptor::SIZE_BYTES),
+        Some(Unit::Named(name)) => counter.text(counter_descriptor::UNIT_NAME, name),
     });
+}
+
+/// Has a track be shown as one with its siblings of this key.
+pub fn merge_by(track: &mut Message<'_>, key: &[u8]) {
+    track.uint(track_descriptor::SIBLING_MERGE_BEHAVIOR, track_descriptor::BY_SIBLING_MERGE_KEY);
+    track.bytes(track_descriptor::SIBLING_MERGE_KEY, key);
 }
 
 /// The value of an argument.

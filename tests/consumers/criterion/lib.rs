@@ -1,0 +1,1 @@
+//! A crate with a bench.
