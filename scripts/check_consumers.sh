@@ -2,7 +2,7 @@
 # Lints programs of every form that use memledger (tests/consumers): macros in odd places, in each edition, renamed, without the
 # prelude, under the strictest lints, in a procedure macro, as tests with budgets and as a bench of criterion; with the feature
 # `enable` and without. Runs the tests with budgets in parallel, and each in a process of its own, as nextest does (with nextest
-# itself where `cargo nextest` is installed). Then an example library and its application (examples/library),
+# itself where `cargo nextest` is installed); and that such a build names the feature of a format that it lacks. Then an example library and its application (examples/library),
 # each as its users build it.
 #
 #     scripts/check_consumers.sh [--bench]
@@ -29,6 +29,9 @@ for name in $names; do
     [[ $(cargo test --quiet "${budgets[@]}" -- --exact "$name") == *"1 passed"* ]] || { echo "$name fails in a process of its own"; exit 1; }
 done
 echo "budgets, in parallel and $(wc -w <<<"$names") in processes of their own: ok"
+# A build without a format of a report says which feature it needs.
+printed=$(MEMLEDGER_REPORT=run.html cargo test --quiet "${budgets[@]}" 2>&1)
+[[ $printed == *'`.html` needs the feature `html`'* ]] || { echo "$printed"; exit 1; }
 if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run "${budgets[@]}"
     echo "budgets, under nextest: ok"

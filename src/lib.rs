@@ -59,7 +59,7 @@
 //! | `pprof` (default) | the report, and `Ledger::pprof`, as a heap profile for pprof |
 //! | `c-malloc` | the memory of C: `track_c_malloc!` |
 //! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
-//! | `containers` | `TaggedVec`, `TaggedHashMap` and others, which keep their tag wherever they grow |
+//! | `containers` | `TaggedVec`, `TaggedHashMap` and others, which keep their tag wherever they grow; `Tag::boxed`, `Tag::block` and their like |
 //! | `serde` | tagged containers are written and read as the plain ones |
 //! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing; tagged containers are plain ones |

@@ -23,6 +23,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::new(System).ignore_environment();
 const _: TrackingAllocator = TrackingAllocator::system();
+const _: &System = ALLOC.inner();
 
 /// Whether this program has a tracker.
 const TRACKED: bool = cfg!(all(

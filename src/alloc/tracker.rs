@@ -7,6 +7,16 @@ use super::hook::{self, FreeMode, Mode};
 use crate::stacks::capture::Registers;
 use std::alloc::{GlobalAlloc, Layout};
 
+/// Whether `A` is a tracker.
+///
+/// PERF: few types have a tracker's alignment, so a build without optimisation, too, compares no names for any other.
+#[inline(always)]
+fn is_tracker<A>() -> bool {
+    align_of::<A>() == align_of::<TrackingAllocator>()
+        && std::any::type_name::<A>()
+            .starts_with("memledger::alloc::tracking_allocator::TrackingAllocator")
+}
+
 // SAFETY: each call is forwarded to the inner allocator with its arguments unchanged, and the
 // result is returned unchanged. The hook does not unwind or allocate.
 //
@@ -16,7 +26,7 @@ use std::alloc::{GlobalAlloc, Layout};
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match hook::mode() {
+        match Self::mode() {
             Mode::Off => {}
             // SAFETY: the caller makes the same promise, here and below.
             Mode::Recorded => return unsafe { Self::alloc_recorded(layout, self) },
@@ -29,7 +39,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match hook::mode() {
+        match Self::mode() {
             Mode::Off => {}
             // SAFETY: the caller makes the same promise, here and below.
             Mode::Recorded => return unsafe { Self::alloc_zeroed_recorded(layout, self) },
@@ -42,7 +52,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        match hook::free_mode() {
+        match Self::free_mode() {
             FreeMode::Off => {}
             // SAFETY: the caller makes the same promise, here and below.
             FreeMode::Recorded => return unsafe { Self::dealloc_recorded(pointer, layout, self) },
@@ -57,7 +67,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        match hook::mode() {
+        match Self::mode() {
             Mode::Off => {}
             Mode::Recorded => {
                 // SAFETY: the caller makes the same promise.
@@ -76,6 +86,17 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
 /// The methods of the allocator while something is recorded. Arguments precede the allocator, as in
 /// `malloc` and `free`, so a tail call keeps them in their registers.
 impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
+    /// A tracker around a tracker leaves each block to that one.
+    #[inline(always)]
+    fn mode() -> Mode {
+        if is_tracker::<A>() { Mode::Off } else { hook::mode() }
+    }
+
+    #[inline(always)]
+    fn free_mode() -> FreeMode {
+        if is_tracker::<A>() { FreeMode::Off } else { hook::free_mode() }
+    }
+
     #[inline(never)]
     unsafe fn alloc_recorded(layout: Layout, this: &Self) -> *mut u8 {
         // SAFETY: the caller makes the same promise.

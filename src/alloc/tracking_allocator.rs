@@ -32,7 +32,7 @@ use std::alloc::System;
 /// 6. Three stores for an allocation (22 bytes), two for a free (13 bytes).
 /// 7. One release store that publishes them, and one that clears the guard.
 ///
-/// That is 113 instructions for an allocation and its free beyond those of `System`
+/// That is 114 instructions for an allocation and its free beyond those of `System`
 /// (`scripts/hook_instructions.sh` counts them), none of them locked: 2 to 4 ns each if the program's
 /// memory is in the caches (`cargo bench -p memledger-benches --bench hook` measures it). If the
 /// program waits for memory, each additional instruction costs more; for comparison, the bench also
@@ -54,10 +54,14 @@ use std::alloc::System;
 /// cannot link the library with `-z nodelete`, which has the same effect: `cargo:rustc-link-arg`
 /// does not reach dependent crates.)
 ///
+/// A tracker around a tracker (`TrackingAllocator::new(TrackingAllocator::system())`) records nothing itself: each block is
+/// counted once, by the inner one, whose [`ignore_environment`](Self::ignore_environment) counts.
+///
 /// Recording begins with the first call, before `main`. Up to 1 MiB of events are kept for a
 /// [`Ledger`](crate::Ledger) that starts later; if there are more before one has started, all of
 /// them are dropped.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct TrackingAllocator<A = System> {
     pub(super) inner: Below<A>,
     #[allow(dead_code, reason = "without a tracker, nothing starts")]
@@ -75,6 +79,19 @@ impl<A> TrackingAllocator<A> {
     /// Records calls, and forwards them to `inner`.
     pub const fn new(inner: A) -> Self {
         Self { inner: Below(inner), ignore_environment: false }
+    }
+
+    /// The allocator that calls are forwarded to.
+    ///
+    /// ```
+    /// use memledger::TrackingAllocator;
+    /// use std::alloc::System;
+    ///
+    /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
+    /// let System = ALLOC.inner();
+    /// ```
+    pub const fn inner(&self) -> &A {
+        &self.inner.0
     }
 
     /// Makes the tracker ignore the `MEMLEDGER_*` variables before `main`.

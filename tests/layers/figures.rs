@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 52_020),
+    ("src", 52_050),
     ("crates/format/src", 5_480),
     ("crates/analysis/src", 37_690),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
     ("cli/src", 16_010),
-    ("tests", 24_160),
-    ("crates/analysis/tests", 11_260),
+    ("tests", 24_190),
+    ("crates/analysis/tests", 11_240),
     ("crates/export/tests", 620),
     ("cli/tests", 7_240),
 ];
