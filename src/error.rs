@@ -4,10 +4,10 @@
 mod sentences;
 mod unmeasured;
 
-pub(crate) use unmeasured::not_started;
-pub use unmeasured::{Unmeasured, UnmeasuredKind};
 #[cfg(tracking)]
-pub(crate) use {sentences::*, unmeasured::*};
+pub(crate) use sentences::*;
+pub(crate) use unmeasured::*;
+pub use unmeasured::{Unmeasured, UnmeasuredKind};
 
 /// Why an operation failed: a kind, one sentence with the numbers, and the error of the system, if there is one.
 ///

@@ -66,7 +66,7 @@ fn scopes_groups_and_tags() {
     const TAGS: [Tag; 2] = [Tag::new(&MADE, Name::new("own")), Tag::unnamed(&MADE)];
     assert_eq!((MADE.parent(), MADE.name()), (Some(&OUTER), "Made"));
     assert_eq!(TAGS.map(|tag| tag.name().as_str()), ["own", "Unnamed"]);
-    // Groups are told apart by their address, not by what they are called.
+    // Two groups of one name are different: groups are compared by address.
     static SAME: Group = Group::new("Made", Some(&OUTER));
     assert_eq!((MADE == SAME, TAGS[0].group() == &MADE), (false, true));
     let state = std::hash::RandomState::new();

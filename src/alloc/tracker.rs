@@ -6,6 +6,7 @@ use super::events::RUST;
 use super::hook::{self, FreeMode, Mode};
 use crate::stacks::capture::Registers;
 use std::alloc::{GlobalAlloc, Layout};
+use std::any::type_name;
 
 /// Whether `A` is a tracker.
 ///
@@ -13,8 +14,7 @@ use std::alloc::{GlobalAlloc, Layout};
 #[inline(always)]
 fn is_tracker<A>() -> bool {
     align_of::<A>() == align_of::<TrackingAllocator>()
-        && std::any::type_name::<A>()
-            .starts_with("memledger::alloc::tracking_allocator::TrackingAllocator")
+        && type_name::<A>().split('<').next() == type_name::<TrackingAllocator>().split('<').next()
 }
 
 // SAFETY: each call is forwarded to the inner allocator with its arguments unchanged, and the

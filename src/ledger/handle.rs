@@ -106,7 +106,8 @@ impl Ledger {
         Self { generation }
     }
 
-    /// Another handle to the recording that runs, whoever has started it. Dropping or finishing it ends nothing. `None` if nothing is being recorded.
+    /// A handle to the recording that is running, also if the environment started it; `None` if none is running. Dropping or
+    /// finishing this handle does not end the recording.
     ///
     /// ```
     /// use memledger::Ledger;

@@ -11,6 +11,7 @@ fn main() {
             let size = 100 + round % 50;
             let layout = Layout::from_size_align(size, align).unwrap();
             let large = Layout::from_size_align(200_000 + round, align).unwrap();
+            // SAFETY: each layout has bytes, and each block is used and freed with its own.
             unsafe {
                 black_box(alloc(layout));
                 let zeroed = black_box(alloc_zeroed(layout));

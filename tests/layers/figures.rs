@@ -6,7 +6,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 52_050),
+    ("src", 52_040),
     ("crates/format/src", 5_480),
     ("crates/analysis/src", 37_690),
     ("crates/export/src", 3_800),
@@ -29,7 +29,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 150;
+const MAX_FEATURE_LINES: usize = 149;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.

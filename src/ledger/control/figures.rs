@@ -1,6 +1,6 @@
 //! The figures of all rows of a report, for a client that asks for them each second.
 
-use crate::error::{self, Error, ErrorKind};
+use crate::error::{self, Error};
 use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
 use memledger_analysis::in_process::figures;
@@ -22,21 +22,8 @@ fn make(stacks: bool) -> Result<Vec<u8>, Error> {
     recording::collect(true);
     let analyzer = recording::current().as_ref().and_then(|recording| recording.analyzer.clone());
     let analyzer = analyzer.ok_or(error::not_analyzed())?;
-    // NOTE: as for the report: if memory ran out while it is made, the process would abort.
-    let room = analyzer.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
-    if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-        return Err(Error::new(
-            ErrorKind::OutOfMemory,
-            format!(
-                "the system has no memory left for the figures, which take about {} KiB",
-                room >> 10
-            ),
-        ));
-    }
-    let report = analyzer.with_analyzer(|analyzer| {
-        analyzer.flush();
-        analyzer.report_of_rows(stacks)
-    });
+    let report =
+        analyzer.report_of("a list of figures", |analyzer| analyzer.report_of_rows(stacks))?;
     let mut document = Vec::new();
     // Writing to memory does not fail.
     let _ = figures::write(&report, &mut document);

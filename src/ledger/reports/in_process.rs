@@ -121,30 +121,27 @@ impl InProcessAnalyzer {
         })
     }
 
-    /// The report as of the last collection, with a row for each bucket and without single blocks.
+    /// A report without single blocks as of the last collection, as `make` makes it.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if the system has no memory for `what` is made of it.
-    #[cfg(any(feature = "pprof", feature = "perfetto"))]
-    pub(in crate::ledger) fn report_by_bucket(
+    pub(in crate::ledger) fn report_of(
         &self,
         what: &str,
+        make: impl FnOnce(&mut Analyzer) -> memledger_analysis::Report,
     ) -> Result<memledger_analysis::Report, Error> {
         // NOTE: checks first that there is enough memory, as for the report: if memory ran out while the
         // report is made, the process would abort.
         let room = self.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
         if Vec::<u8>::new().try_reserve_exact(room).is_err() {
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!(
-                    "the system has no memory left for {what}, which takes about {} KiB",
-                    room >> 10
-                ),
-            ));
+            let room = room >> 10;
+            let why =
+                format!("the system has no memory left for {what}: it takes about {room} KiB");
+            return Err(Error::new(ErrorKind::OutOfMemory, why));
         }
         Ok(self.with_analyzer(|analyzer| {
             analyzer.flush();
-            analyzer.report_by_bucket()
+            make(analyzer)
         }))
     }
 

@@ -31,7 +31,7 @@ fn make() -> Result<Vec<u8>, Error> {
     let taken_at = SystemTime::now();
     let analyzer = recording::current().as_ref().and_then(|recording| recording.analyzer.clone());
     let analyzer = analyzer.ok_or(error::not_analyzed())?;
-    let mut report = analyzer.report_by_bucket("a profile")?;
+    let mut report = analyzer.report_of("a profile", |analyzer| analyzer.report_by_bucket())?;
     functions.add_to(&mut report);
     Ok(heap_profile(&report, Frames::Folded, Some(taken_at)))
 }

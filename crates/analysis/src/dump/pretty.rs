@@ -47,24 +47,14 @@ struct Writer<'a> {
 }
 
 /// Where one value is written.
+#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Value<'w, 'a>(&'w mut Writer<'a>);
 
-impl std::fmt::Debug for Value<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Value").finish_non_exhaustive()
-    }
-}
-
 /// An object that is being written.
+#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Object<'w, 'a> {
     writer: &'w mut Writer<'a>,
     any: bool,
-}
-
-impl std::fmt::Debug for Object<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Object").finish_non_exhaustive()
-    }
 }
 
 impl<'a> Value<'_, 'a> {

@@ -213,6 +213,7 @@ impl<'a> Call<'a> {
 
 /// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands for
 /// calls which are not known, such as `(no stack)`.
+#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Calls<'a> {
     /// The report that they are of.
     pub report: &'a Report,
@@ -229,12 +230,6 @@ pub struct Calls<'a> {
     /// The number of the first text: they follow the calls.
     texts: u32,
     frames: Frames,
-}
-
-impl std::fmt::Debug for Calls<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls").finish_non_exhaustive()
-    }
 }
 
 impl<'a> Calls<'a> {

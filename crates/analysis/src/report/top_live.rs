@@ -108,16 +108,11 @@ fn row_of(model: &Model, bucket: &Bucket, by: HeldBy) -> u32 {
 }
 
 /// A scope, a thread or a stack.
+#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct TopHolder<'a> {
     model: &'a Model,
     by: HeldBy,
     number: u32,
-}
-
-impl std::fmt::Debug for TopHolder<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TopHolder").field("number", &self.number).finish_non_exhaustive()
-    }
 }
 
 impl<'a> TopHolder<'a> {

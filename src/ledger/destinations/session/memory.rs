@@ -44,7 +44,9 @@ impl SessionMemory {
 
     /// The report, and the functions of callstacks that are new.
     fn report(&mut self, live: &mut LiveMemory) -> Result<Report, Error> {
-        let mut report = self.analyzer.report_by_bucket("a dump of the heap")?;
+        let mut report = self
+            .analyzer
+            .report_of("a dump of the heap", |analyzer| analyzer.report_by_bucket())?;
         let has_new_stacks = live.new_buckets(&report).iter().any(|bucket| bucket.stack.is_some());
         if cfg!(feature = "symbols") && has_new_stacks {
             Functions::lock()?.add_to(&mut report);
