@@ -7,3 +7,5 @@ if [ -z "${memledger:-}" ] || [ -z "${examples:-}" ]; then
     memledger=${memledger:-$(realpath "${CARGO_TARGET_DIR:-target}/debug/memledger")}
     examples=$(realpath "${CARGO_TARGET_DIR:-target}/debug/examples")
 fi
+# No check keeps symbols in the user's cache folder, or finds those of an earlier one.
+export MEMLEDGER_SYMBOL_CACHE=off

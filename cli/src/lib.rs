@@ -2,6 +2,7 @@
 //! tested from outside. This is not a public interface: anything here may change.
 #![deny(unsafe_code)]
 
+mod cache_folder;
 #[doc(hidden)]
 pub mod commands;
 #[doc(hidden)]

@@ -8,14 +8,14 @@ use super::sources::{code_only, every};
 const LINES: &[(&str, usize)] = &[
     ("src", 52_040),
     ("crates/format/src", 5_480),
-    ("crates/analysis/src", 37_690),
+    ("crates/analysis/src", 37_780),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
-    ("cli/src", 16_010),
-    ("tests", 24_190),
+    ("cli/src", 16_500),
+    ("tests", 24_200),
     ("crates/analysis/tests", 11_240),
     ("crates/export/tests", 620),
-    ("cli/tests", 7_240),
+    ("cli/tests", 7_460),
 ];
 
 /// The crates whose code is looked at.

@@ -14,7 +14,7 @@ mod tables;
 mod to_tables;
 
 use super::completeness::{damaged, incomplete};
-use super::input::{is_stdin, open, unreadable};
+use super::input::{is_stdin, open_watched, unreadable};
 use super::needs::Needs;
 use super::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome};
@@ -86,7 +86,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 /// Writes the same stream of events.
 fn stream(args: &ExportArgs, to: Transport, out: &mut dyn Write) -> Result<Outcome, CliError> {
     refuse_terminal(args, "a trace")?;
-    let source = open(&args.trace)?;
+    let source = open_watched(&args.trace)?;
     let summary = write_to(&args.output, out, |out| {
         let written = match &args.channels {
             Some(channels) => convert_channels(source, out, to, channels),

@@ -8,7 +8,7 @@ use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
 use super::{Format, choice};
 use crate::error::{CliError, Outcome, usage_sentence};
-use crate::symbols::{SymbolArgs, symbolizer};
+use crate::symbols::{SymbolArgs, WithProgress};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
@@ -288,7 +288,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let mut answer = analyzer.answer().map_err(|why| unanswered(why, &asked))?;
     let by = args.by.unwrap_or_else(|| by_of(answer.report()));
     if by.is_of_calls() || args.blocks > 0 {
-        answer.symbolize(&mut symbolizer(&args.symbols));
+        answer.symbolize(&mut WithProgress::new(&args.symbols));
     }
     write(args, by, &answer, &asked, out)?;
     for problem in analyzer.problems() {

@@ -1,13 +1,16 @@
-//! The functions of addresses: the library's `Binaries`, with `--symbols`, debuginfod and a progress
-//! bar.
+//! The functions of addresses: the library's `Binaries`, with `--symbols`, debuginfod, a progress bar, and a folder in
+//! which functions are kept for the next command.
 
 mod debuginfod;
+mod kept;
+mod table;
+
+pub use kept::Kept;
 
 use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
 use memledger_analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symbolizer};
-use rustc_hash::FxHashMap;
 use std::path::PathBuf;
 
 /// What the progress is counted in.
@@ -46,7 +49,7 @@ impl<'a> Symbols<'a> {
             let symbolizer = self.symbolizer.get_or_insert_with(|| WithProgress::new(self.args));
             symbolizer.progress.expect(missing);
             report.symbolize(symbolizer);
-            symbolizer.progress = Steps::new(UNIT);
+            symbolizer.end_report();
         }
     }
 }
@@ -60,9 +63,9 @@ pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
 pub fn symbolize_both([old, new]: [&mut Report; 2], args: &SymbolArgs) {
     if missing(old) + missing(new) > 0 {
         let mut symbolizer = WithProgress::new(args);
-        symbolizer.progress.expect(missing(old).max(missing(new)));
+        symbolizer.progress.expect(missing(old) + missing(new));
         new.symbolize(&mut symbolizer);
-        old.symbolize(&mut Known::of(new, symbolizer));
+        old.symbolize(&mut symbolizer);
     }
 }
 
@@ -71,79 +74,51 @@ fn missing(report: &Report) -> u64 {
     report.frames.iter().filter(|frame| frame.functions.is_empty()).count() as u64
 }
 
-/// Knows the functions of a report, and asks another symbolizer for those of other addresses.
-struct Known<'a, S> {
-    report: &'a Report,
-    /// By module and offset, the index of a frame.
-    frames: FxHashMap<(usize, u64), usize>,
-    other: S,
-}
-
-impl<'a, S> Known<'a, S> {
-    fn of(report: &'a Report, other: S) -> Self {
-        let frames = report.frames.iter().enumerate();
-        let frames = frames.filter_map(|(at, frame)| Some(((frame.module?, frame.offset), at)));
-        Self { report, frames: frames.collect(), other }
-    }
-}
-
-impl<S: Symbolizer> Symbolizer for Known<'_, S> {
-    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
-        let is_same = |of: &Module| (&of.path, &of.build_id) == (&module.path, &module.build_id);
-        let number = self.report.modules.iter().position(is_same);
-        match number.and_then(|number| self.frames.get(&(number, offset))) {
-            Some(&frame) => self.report.frames[frame].functions.clone(),
-            None => self.other.frames(module, offset),
-        }
-    }
-
-    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
-        self.other.made_at_run_time(pid, address)
-    }
-
-    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
-        self.other.code(module)
-    }
-}
-
-/// The symbolizer of a command, which does not know how many addresses it will be asked for.
-pub fn symbolizer(args: &SymbolArgs) -> impl Symbolizer + use<> {
-    WithProgress::new(args)
-}
-
 /// The symbolizer of a command.
-struct WithProgress {
-    binaries: Binaries,
+pub struct WithProgress {
+    symbols: Kept,
     progress: Steps,
 }
 
 impl WithProgress {
-    fn new(args: &SymbolArgs) -> Self {
+    /// It does not know how many addresses it will be asked for.
+    pub fn new(args: &SymbolArgs) -> Self {
         let mut binaries = Binaries::new(&args.folders);
         let servers = (!args.no_debuginfod).then(Debuginfod::from_environment).flatten();
         if let Some(mut servers) = servers {
             binaries = binaries.fetch_with(move |id, kind| servers.fetch(id, kind));
         }
-        Self { binaries, progress: Steps::new(UNIT) }
+        Self { symbols: Kept::new(binaries), progress: Steps::new(UNIT) }
+    }
+
+    /// No more addresses come for now: removes the progress, and keeps what was found.
+    pub fn end_report(&mut self) {
+        self.progress = Steps::new(UNIT);
+        self.symbols.save();
+        self.print_notes();
+    }
+
+    fn print_notes(&mut self) {
+        for sentence in self.symbols.take_notes() {
+            self.progress.hidden(|| note(&sentence));
+        }
     }
 }
 
 impl Symbolizer for WithProgress {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
-        self.progress.step();
-        let frames = self.binaries.frames(module, offset);
-        for sentence in self.binaries.take_notes() {
-            self.progress.hidden(|| note(&sentence));
-        }
+        self.progress.step(&module.path);
+        let frames = self.symbols.frames(module, offset);
+        self.print_notes();
         frames
     }
 
     fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
-        self.progress.step();
-        self.binaries.made_at_run_time(pid, address)
+        self.progress.step("code made at run time");
+        self.symbols.made_at_run_time(pid, address)
     }
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
-        self.binaries.code(module)
+        self.symbols.code(module)
     }
 }

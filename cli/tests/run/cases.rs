@@ -1,6 +1,6 @@
 //! The tests.
 
-use crate::harness::{Run, left};
+use crate::harness::{Run, left, memledger};
 use crate::scenarios::{LEFT, LEFT_IN_CHILD, SCENARIO};
 use libtest_mimic::Trial;
 use memledger_test_support::page::Page;
@@ -237,7 +237,7 @@ fn names_that_are_no_utf8_are_written_and_read() {
     let copied =
         Command::new("cp").arg(std::env::current_exe().expect("it")).arg(&program).status();
     assert!(copied.expect("cp runs").success());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    let mut command = memledger();
     command.args(["run", "--follow-children", "--stacks"]);
     for (flag, file) in
         [("--trace", "%p.memledger"), ("--report", "%p.json"), ("--html", "%p.html")]
@@ -437,7 +437,7 @@ fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
     for (number, left_in_child) in [("", 1), (&*format!(".{pid}"), 0)] {
         let report = ended.report(&format!("r{number}.json"));
         assert_eq!((left(&report, LEFT), left(&report, LEFT_IN_CHILD)), (1, left_in_child));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let mut command = memledger();
         let trace = ended.path(&format!("t{number}.utrace"));
         let output = command.arg("report").arg(trace).args(["--format", "json"]).output();
         let of_trace = output.expect("the command runs").stdout;
@@ -540,7 +540,7 @@ fn what_is_written_is_its_owners_only() {
     let ended = run.run();
     ended.exited(0);
     let tables = ended.path("tables");
-    let mut export = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    let mut export = memledger();
     export.arg("export").arg(ended.path("t.utrace")).args(["--to", "csv", "-o"]).arg(&tables);
     assert!(export.status().expect("the command runs").success());
     let mut paths = ["r.json", "p.html", "t.utrace"].map(|name| ended.path(name)).to_vec();
@@ -611,7 +611,7 @@ fn runs_differ_by_what_has_changed() {
     let without = traced("before", &[]);
     let path = |ended: &crate::harness::Ended| ended.path("t.memledger").display().to_string();
     let diff = |old: &str, new: &str, options: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let mut command = memledger();
         let output = command.args(["diff", old, new]).args(options).output().expect("it runs");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         (output.status.code(), text(output.stdout), text(output.stderr))
@@ -730,7 +730,7 @@ fn findings_say_what_to_look_at_first() {
         let run = Run::tracked("defects", &["--report=off", "--trace=t.memledger"]);
         let ended = run.env("MEMLEDGER_CHANNELS", channels).run();
         assert_eq!(ended.exited(0).stderr, "");
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let mut command = memledger();
         command.arg("report").arg(ended.path("t.memledger")).arg("--findings").args(options);
         let output = command.output().expect("it runs");
         assert!(output.status.success(), "{output:?}");
@@ -808,7 +808,7 @@ fn wrong_options_are_one_sentence() {
     assert_eq!(ended.exited(2).stderr, expected);
     Run::of(&[], &["-x"]).run().exited(127);
     let mut run = Run::tracked("succeed", &[]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    let mut command = memledger();
     let program = std::env::current_exe().expect("a path");
     command.args(["run", "-o", "r.json"]).arg(program).args(["--report=x.txt", "-x"]);
     command.env(SCENARIO, "succeed").current_dir(run.folder.path()).stdin(Stdio::null());
@@ -820,7 +820,7 @@ fn wrong_options_are_one_sentence() {
 fn findings_of_a_run_are_those_of_its_trace() {
     let ended = Run::tracked("defects", &["--findings", "--trace=t.memledger"]).run();
     ended.exited(0);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    let mut command = memledger();
     command.arg("report").arg(ended.path("t.memledger")).args(["--findings", "--width=80"]);
     let output = command.output().expect("it runs");
     assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), ended.stderr);

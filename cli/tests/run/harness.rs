@@ -12,6 +12,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
+/// The command, without settings of the user of the tests. It keeps no symbols in the user's cache folder.
+pub fn memledger() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MEMLEDGER_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("MEMLEDGER_SYMBOL_CACHE", "off");
+    command
+}
+
 /// `memledger run` about to be started.
 pub struct Run {
     pub folder: TempDir,
@@ -31,13 +43,8 @@ impl Run {
     pub fn of(options: &[&str], program: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("memledger-").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("tmp")).expect("a folder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let mut command = memledger();
         command.arg("run").args(options).arg("--").args(program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("MEMLEDGER_") {
-                command.env_remove(name);
-            }
-        }
         command
             .current_dir(folder.path())
             .env("TMPDIR", folder.path().join("tmp"))

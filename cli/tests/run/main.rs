@@ -7,6 +7,8 @@ mod cases;
 #[cfg(target_os = "linux")]
 mod harness;
 #[cfg(target_os = "linux")]
+mod progress;
+#[cfg(target_os = "linux")]
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod screen;
@@ -24,7 +26,7 @@ fn main() {
         }
         memledger_test_support::command::ignore_no_signal();
         let arguments = libtest_mimic::Arguments::from_args();
-        let all = cases::all().into_iter().chain(top::all()).collect();
+        let all = cases::all().into_iter().chain(progress::all()).chain(top::all()).collect();
         libtest_mimic::run(&arguments, all).exit();
     }
 }

@@ -1,5 +1,6 @@
 //! `memledger top`, on a terminal and without one.
 
+use crate::harness::memledger;
 use crate::scenarios::SCENARIO;
 use crate::screen::Screen;
 use libtest_mimic::Trial;
@@ -38,12 +39,7 @@ pub fn all() -> Vec<Trial> {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("MEMLEDGER_") {
-            command.env_remove(name);
-        }
-    }
+    let mut command = memledger();
     command.args(arguments).env("RUST_BACKTRACE", "0").env_remove("NO_COLOR");
     command
 }

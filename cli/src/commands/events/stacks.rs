@@ -4,15 +4,15 @@ use super::EventsArgs;
 use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::commands::output::frames;
 use crate::error::CliError;
-use crate::symbols::symbolizer;
+use crate::symbols::WithProgress;
 use memledger_analysis::read::read;
-use memledger_analysis::{Analyzer, Frames, Symbolizer};
+use memledger_analysis::{Analyzer, Frames};
 use std::collections::HashMap;
 
 /// The stacks of a trace, by id.
 pub struct Stacks {
     analyzer: Analyzer,
-    symbolizer: Box<dyn Symbolizer>,
+    symbolizer: WithProgress,
     frames: Frames,
     known: HashMap<u32, Option<Vec<String>>>,
 }
@@ -30,7 +30,7 @@ impl Stacks {
         let mut analyzer = Analyzer::new().largest_live(0);
         read(open_watched(&args.trace)?, &mut analyzer)
             .map_err(|error| unreadable(&args.trace, error))?;
-        let symbolizer = Box::new(symbolizer(&args.symbols));
+        let symbolizer = WithProgress::new(&args.symbols);
         Ok(Self { analyzer, symbolizer, frames: frames(args.all_frames), known: HashMap::new() })
     }
 
@@ -39,7 +39,7 @@ impl Stacks {
         let Self { analyzer, symbolizer, frames, known } = self;
         let find = || {
             let mut report = analyzer.callstack(id)?;
-            report.symbolize(&mut **symbolizer);
+            report.symbolize(symbolizer);
             Some(report.functions_of(0, *frames))
         };
         known.entry(id).or_insert_with(find).as_deref()

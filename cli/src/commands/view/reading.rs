@@ -18,10 +18,10 @@ use crate::commands::input::{open, unreadable};
 use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
 use crate::progress;
-use crate::symbols::{SymbolArgs, symbolizer};
+use crate::symbols::{SymbolArgs, WithProgress};
 use crate::terminal::note;
+use memledger_analysis::Analyzer;
 use memledger_analysis::read::Reader;
-use memledger_analysis::{Analyzer, Symbolizer};
 use memledger_format::handshake::Handshake;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -146,7 +146,7 @@ impl Follower {
     }
 
     fn follow(&self) -> Result<(), CliError> {
-        let mut symbolizer = symbolizer(&self.symbols);
+        let mut symbolizer = WithProgress::new(&self.symbols);
         loop {
             let file = File::open(&self.trace).map_err(|error| self.gone(&error.to_string()))?;
             let before = file.metadata().map_err(|error| self.gone(&error.to_string()))?;
@@ -188,7 +188,7 @@ impl Follower {
         &self,
         file: File,
         before: &Metadata,
-        symbolizer: &mut dyn Symbolizer,
+        symbolizer: &mut WithProgress,
     ) -> Result<Ended, CliError> {
         let mut identity = Identity::of(&self.trace);
         let Some(mut reader) = self.open_reader(file, before)? else { return Ok(Ended::Stopped) };
@@ -214,6 +214,7 @@ impl Follower {
             }
             if packets > 0 && pictures.is_due() {
                 let picture = Picture::of_growing(&mut analyzer, symbolizer)?;
+                symbolizer.end_report();
                 self.publish(Arc::new(picture));
                 pictures.made();
             }
@@ -229,6 +230,7 @@ impl Follower {
         while reader.packet(&mut analyzer) {}
         let summary = reader.finish(&mut analyzer);
         let (mut picture, report, problems) = Picture::of_whole(analyzer, symbolizer)?;
+        symbolizer.end_report();
         picture.notes.extend(incomplete(&self.trace, &report, &summary));
         picture.notes.extend(problems);
         let picture = Arc::new(picture);

@@ -33,7 +33,7 @@ use symbol_table::SymbolTable;
 /// [docs/stacks.md](https://github.com/memledger/memledger/blob/main/docs/stacks.md#symbols) says. A
 /// file of another build is refused.
 ///
-/// A module's files are searched for when the first of its addresses is asked for. The sections that
+/// A module's files are searched for and read when the first of its addresses is asked for. The sections that
 /// are needed are read into memory, and stay there: up to the size of the file, and again as much.
 ///
 /// # Examples
@@ -63,13 +63,25 @@ fn key(module: &Module) -> Key {
     (module.path.clone(), module.build_id.clone(), module.stamp)
 }
 
-/// The symbols of one module.
+/// The files of one module.
 struct Binary {
     file: ObjectFile,
-    dwarf: Option<Dwarf>,
-    symbols: SymbolTable,
+    alt: Option<ObjectFile>,
+    package: Option<ObjectFile>,
+    /// Why files were not used.
+    refused: Vec<String>,
+    /// What is in them, once an address was asked for; `None` if it cannot be read.
+    tables: Option<Option<Tables>>,
+    /// See [`Binaries::fingerprint`].
+    fingerprint: Option<String>,
     /// A sentence has said that some of the debug information is damaged.
     is_damaged: bool,
+}
+
+/// What the files of a module say of its addresses.
+struct Tables {
+    dwarf: Option<Dwarf>,
+    symbols: SymbolTable,
 }
 
 impl Binaries {
@@ -89,6 +101,18 @@ impl Binaries {
         self
     }
 
+    /// What decides which functions a module has: the files that were found for it, with their sizes and times. As long
+    /// as it is the same, each offset has the same functions, so they can be kept. `None` if they are not to be kept:
+    /// there is no debug information, which alone takes long to read, or no build id; it is in parts (`.dwo`), of which
+    /// each is searched for when it is needed; or a sentence has said that something is missing.
+    ///
+    /// Costs a search for the files, of which only the headers are read.
+    pub fn fingerprint(&mut self, module: &Module) -> Option<String> {
+        let Self { search, modules, notes, .. } = self;
+        let binary = binary(modules, search, module, notes).as_ref()?;
+        binary.fingerprint.clone().filter(|_| !module.build_id.is_empty())
+    }
+
     /// The sentences since the last call: why modules have no symbols, or not all.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -105,9 +129,8 @@ impl std::fmt::Debug for Binaries {
 impl Symbolizer for Binaries {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
         let Self { search, modules, notes, .. } = self;
-        let binary =
-            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
-        binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
+        let binary = binary(modules, search, module, notes);
+        binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, module, offset, notes))
     }
 
     fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
@@ -122,14 +145,23 @@ impl Symbolizer for Binaries {
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
         let Self { search, modules, notes, .. } = self;
-        let binary =
-            modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes));
+        let binary = binary(modules, search, module, notes);
         binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
     }
 }
 
+/// The files of a module, which are searched for at the first call.
+fn binary<'a>(
+    modules: &'a mut HashMap<Key, Option<Binary>>,
+    search: &mut Search,
+    module: &Module,
+    notes: &mut Vec<String>,
+) -> &'a mut Option<Binary> {
+    modules.entry(key(module)).or_insert_with(|| Binary::open(search, module, notes))
+}
+
 impl Binary {
-    /// Finds and reads the files of a module. If there is none, says why in one sentence.
+    /// Finds the files of a module. If there is none, says why in one sentence.
     fn open(search: &mut Search, module: &Module, notes: &mut Vec<String>) -> Option<Self> {
         let Found { file, alt, package, refused } = search.find(module);
         let Some(file) = file else {
@@ -144,9 +176,25 @@ impl Binary {
             }
             return None;
         };
+        let files = [Some(&file), alt.as_ref(), package.as_ref()].into_iter().flatten();
+        let states = files.map(ObjectFile::state).collect::<Option<Vec<_>>>();
+        // NOTE: before they are read. A file that changes meanwhile has another state the next time.
+        let fingerprint = states.filter(|_| file.has_dwarf()).map(|states| states.join("\n"));
+        let (tables, is_damaged) = (None, false);
+        Some(Self { file, alt, package, refused, tables, fingerprint, is_damaged })
+    }
+
+    /// Reads the files. Says in one sentence what is not there.
+    fn read(
+        &self,
+        search: &mut Search,
+        module: &Module,
+        notes: &mut Vec<String>,
+    ) -> Option<Tables> {
+        let Self { file, alt, package, refused, .. } = self;
         // NOTE: the process would abort if memory ran out while they are read: the sections that are needed,
         // and as much again for the indices of them.
-        let bytes = [Some(&file), alt.as_ref(), package.as_ref()].into_iter().flatten();
+        let bytes = [Some(file), alt.as_ref(), package.as_ref()].into_iter().flatten();
         let bytes = bytes.fold(0_u64, |sum, file| sum.saturating_add(file.bytes()));
         let room = usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(room).is_err() {
@@ -160,11 +208,11 @@ impl Binary {
             }
             return None;
         }
-        let dwarf = file.has_dwarf().then(|| Dwarf::open(&file, alt.as_ref(), package.as_ref()));
+        let dwarf = file.has_dwarf().then(|| Dwarf::open(file, alt.as_ref(), package.as_ref()));
         let dwarf = dwarf.and_then(|dwarf| {
             dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
         });
-        let symbols = SymbolTable::read(&file, notes);
+        let symbols = SymbolTable::read(file, notes);
         if dwarf.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
@@ -183,18 +231,31 @@ impl Binary {
                 None => {}
             }
         }
-        Some(Self { file, dwarf, symbols, is_damaged: false })
+        Some(Tables { dwarf, symbols })
     }
 
     fn frames(
         &mut self,
-        search: &Search,
+        search: &mut Search,
+        module: &Module,
         offset: u64,
         notes: &mut Vec<String>,
     ) -> Vec<SourceFrame> {
         let Some(address) = self.file.linked_address(offset) else { return Vec::new() };
-        let part = |written: PathBuf| search.part(&written, &self.file.path);
-        let found = self.dwarf.as_ref().map(|dwarf| dwarf.frames(address, part));
+        let notes_before = notes.len();
+        if self.tables.is_none() {
+            self.tables = Some(self.read(search, module, notes));
+        }
+        let Some(Some(Tables { dwarf, symbols })) = &self.tables else {
+            self.fingerprint = None;
+            return Vec::new();
+        };
+        let mut is_in_parts = false;
+        let part = |written: PathBuf| {
+            is_in_parts = true;
+            search.part(&written, &self.file.path)
+        };
+        let found = dwarf.as_ref().map(|dwarf| dwarf.frames(address, part));
         let frames = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.is_damaged, true) {
                 notes.push(format!(
@@ -205,17 +266,20 @@ impl Binary {
             }
             Vec::new()
         });
+        if is_in_parts || notes.len() > notes_before {
+            self.fingerprint = None;
+        }
         let last = frames.len().saturating_sub(1);
         let mut frames: Vec<_> = (frames.into_iter().enumerate())
             .filter_map(|(at, frame)| {
                 // Only the outermost function has a symbol of its own.
-                let by_symbol = || (at == last).then(|| self.symbols.name(address)).flatten();
+                let by_symbol = || (at == last).then(|| symbols.name(address)).flatten();
                 let function = frame.function.or_else(by_symbol)?;
                 Some(SourceFrame { function, file: frame.file, line: frame.line })
             })
             .collect();
         if frames.is_empty() {
-            let function = self.symbols.name(address);
+            let function = symbols.name(address);
             frames.extend(function.map(|function| SourceFrame {
                 function,
                 file: None,

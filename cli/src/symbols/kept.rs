@@ -1,0 +1,249 @@
+//! The functions that were found, kept: in memory for all modules, and in a folder for the next command for those with a
+//! build id and debug information.
+//!
+//! Addresses are kept, not all functions of a binary: what is kept is small, and the first command does not wait for
+//! functions that none has asked for. A program that runs again allocates at the same places, so nearly all addresses
+//! are known the second time.
+
+use super::table::{Found, Table};
+use crate::cache_folder::cache_folder;
+use memledger_analysis::{Binaries, CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where functions are kept: a folder, or `off`.
+const VARIABLE: &str = "MEMLEDGER_SYMBOL_CACHE";
+/// The end of the name of a file.
+const SUFFIX: &str = ".functions";
+/// The largest file, which takes some million addresses.
+const MOST_BYTES: u64 = 64 << 20;
+/// The most that all files take together: those that were not used for the longest time are removed.
+const MOST_BYTES_OF_ALL: u64 = 256 << 20;
+
+/// Finds each function once.
+pub struct Kept {
+    binaries: Binaries,
+    modules: HashMap<Key, Known>,
+    folder: Option<Folder>,
+    notes: Vec<String>,
+}
+
+/// What identifies a file: its path, and its build id or its stamp.
+type Key = (String, Vec<u8>, Option<FileStamp>);
+
+/// What is known of a module.
+#[derive(Default)]
+struct Known {
+    /// From the folder.
+    table: Option<Table>,
+    /// Found since.
+    found: Found,
+}
+
+impl Known {
+    fn get(&self, offset: u64) -> Option<Vec<SourceFrame>> {
+        self.found.get(&offset).cloned().or_else(|| self.table.as_ref()?.get(offset))
+    }
+}
+
+impl Kept {
+    /// Keeps what `binaries` finds in the folder that the environment names, or in the user's cache folder.
+    pub fn new(binaries: Binaries) -> Self {
+        let folder = Folder::from_environment();
+        Self { binaries, modules: HashMap::new(), folder, notes: Vec::new() }
+    }
+
+    /// Writes what was found since the last call into the folder.
+    pub fn save(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        for ((path, build_id, stamp), known) in &mut self.modules {
+            if known.found.is_empty() {
+                continue;
+            }
+            let mut module = Module::new(path.clone(), 0, 0, build_id.clone());
+            module.stamp = *stamp;
+            let Some(fingerprint) = self.binaries.fingerprint(&module) else { continue };
+            match folder.add(build_id, &fingerprint, &known.found) {
+                Ok(table) => *known = Known { table: Some(table), found: Found::new() },
+                Err(error) => {
+                    if folder.is_named {
+                        let path = folder.path.display();
+                        let sentence =
+                            format!("{VARIABLE} names {path}, where nothing can be kept: {error}");
+                        self.notes.push(sentence);
+                    }
+                    self.folder = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The sentences since the last call: why modules have no symbols, or why none are kept.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        let mut notes = self.binaries.take_notes();
+        notes.append(&mut self.notes);
+        notes
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.save();
+    }
+}
+
+impl Symbolizer for Kept {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        let Self { binaries, modules, folder, .. } = self;
+        let key = (module.path.clone(), module.build_id.clone(), module.stamp);
+        let known = modules.entry(key).or_insert_with(|| {
+            let load =
+                |folder: &Folder| folder.load(&module.build_id, &binaries.fingerprint(module)?);
+            Known { table: folder.as_ref().and_then(load), found: Found::new() }
+        });
+        known.get(offset).unwrap_or_else(|| {
+            let frames = binaries.frames(module, offset);
+            known.found.insert(offset, frames.clone());
+            frames
+        })
+    }
+
+    fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
+        self.binaries.made_at_run_time(pid, address)
+    }
+
+    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
+        self.binaries.code(module)
+    }
+}
+
+/// A folder with a file for each build id.
+struct Folder {
+    path: PathBuf,
+    /// The user has named it, so it matters whether it can be used.
+    is_named: bool,
+}
+
+impl Folder {
+    fn from_environment() -> Option<Self> {
+        match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) if value == "off" => None,
+            Some(value) => Some(Self { path: value.into(), is_named: true }),
+            None => Some(Self { path: cache_folder()?.join("symbols"), is_named: false }),
+        }
+    }
+
+    fn file(&self, build_id: &[u8]) -> PathBuf {
+        let mut name = String::new();
+        for byte in build_id {
+            let _ = write!(name, "{byte:02x}");
+        }
+        self.path.join(name + SUFFIX)
+    }
+
+    /// What is kept of the binary with this build id.
+    fn load(&self, build_id: &[u8], fingerprint: &str) -> Option<Table> {
+        let path = self.file(build_id);
+        // NOTE: before it is opened. To open a pipe would wait for a writer.
+        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let file = File::open(path).ok()?;
+        let mut bytes = Vec::new();
+        (&file).take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+        let table = Table::open(bytes, fingerprint)?;
+        // The files that were not used for the longest time are removed first. Without it, the oldest are.
+        let _ = file.set_modified(SystemTime::now());
+        Some(table)
+    }
+
+    /// Adds functions to those that are kept. What another command adds at the same time can be lost, and is
+    /// found again.
+    fn add(&self, build_id: &[u8], fingerprint: &str, found: &Found) -> io::Result<Table> {
+        let mut all = self.load(build_id, fingerprint).map(|table| table.all()).unwrap_or_default();
+        all.extend(found.iter().map(|(offset, frames)| (*offset, frames.clone())));
+        let table = Table::new(fingerprint, &all).ok_or(io::ErrorKind::FileTooLarge)?;
+        let size = table.bytes().len() as u64;
+        if size >= MOST_BYTES {
+            return Ok(table);
+        }
+        fs::create_dir_all(&self.path)?;
+        // It has the suffix, so that it is removed with the others if this process is killed.
+        let mut file =
+            tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(&self.path)?;
+        file.write_all(table.bytes())?;
+        file.persist(self.file(build_id)).map_err(|error| error.error)?;
+        remove_oldest(&self.path, MOST_BYTES_OF_ALL);
+        Ok(table)
+    }
+}
+
+/// Removes files of this kind from a folder until the others have no more than this number of bytes.
+fn remove_oldest(folder: &Path, most: u64) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().ends_with(SUFFIX.as_bytes()))
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    let mut bytes: u64 = 0;
+    for (_, size, path) in files.into_iter().rev() {
+        bytes = bytes.saturating_add(size);
+        if bytes > most {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_files_that_were_not_used_for_the_longest_time_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (age, name) in
+            [(1, "b.functions"), (2, ".a.functions"), (3, "c.functions"), (9, "another file")]
+        {
+            let file = File::create(folder.path().join(name)).unwrap();
+            file.set_len(100).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(60 * age)).unwrap();
+        }
+        let names = || {
+            let entries = fs::read_dir(folder.path()).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            names
+        };
+        remove_oldest(folder.path(), 300);
+        assert_eq!(names(), [".a.functions", "another file", "b.functions", "c.functions"]);
+        remove_oldest(folder.path(), 299);
+        assert_eq!(names(), [".a.functions", "another file", "b.functions"]);
+        remove_oldest(folder.path(), 0);
+        assert_eq!(names(), ["another file"]);
+    }
+
+    #[test]
+    fn what_is_added_stays_with_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder { path: folder.path().join("new"), is_named: true };
+        let found =
+            |offset, name: &str| Found::from([(offset, vec![SourceFrame::new(name, None, None)])]);
+        folder.add(&[1], "files", &found(1, "one")).unwrap();
+        folder.add(&[1], "files", &found(2, "two")).unwrap();
+        folder.add(&[2], "files", &found(3, "three")).unwrap();
+        let all = |id: u8, files| folder.load(&[id], files).map(|table| table.all());
+        assert_eq!(all(1, "files").unwrap().into_keys().collect::<Vec<_>>(), [1, 2]);
+        assert!(all(1, "other files").is_none() && all(3, "files").is_none());
+        folder.add(&[1], "other files", &found(4, "four")).unwrap();
+        assert_eq!(all(1, "other files").unwrap(), found(4, "four"));
+    }
+}
