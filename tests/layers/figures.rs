@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 52_040),
+    ("src", 52_800),
     ("crates/format/src", 5_480),
-    ("crates/analysis/src", 37_780),
+    ("crates/analysis/src", 39_200),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
     ("cli/src", 16_500),
-    ("tests", 24_200),
-    ("crates/analysis/tests", 11_240),
+    ("tests", 24_300),
+    ("crates/analysis/tests", 11_250),
     ("crates/export/tests", 620),
     ("cli/tests", 7_460),
 ];

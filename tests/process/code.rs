@@ -79,8 +79,8 @@ pub(crate) const CASES: &[Case] = &[
         };
         let (first, second) = (row_of(&report, FIRST), row_of(&report, SECOND));
         assert_eq!((first.figures.allocations, second.figures.allocations), (100, 100));
-        assert_eq!((has(first, "inside"), has(first, "outside")), (6, 0), "{first:#?}");
-        assert_eq!((has(second, "inside"), has(second, "outside")), (0, 1), "{second:#?}");
+        assert_eq!((has(&first, "inside"), has(&first, "outside")), (6, 0), "{first:#?}");
+        assert_eq!((has(&second, "inside"), has(&second, "outside")), (0, 1), "{second:#?}");
         // The library says how its first function leads to the thread's own stack.
         assert_eq!((first.end, second.end), (StackEnd::Complete, StackEnd::Complete));
         assert_eq!(first.frames.last(), second.frames.last());
@@ -103,14 +103,14 @@ extern "C" fn allocate(bytes: usize) {
 
 /// The only stack that blocks of this size have.
 #[track_caller]
-fn row_of(report: &Report, bytes: usize) -> &StackRow {
-    let is_of = |row: &&StackRow| {
+fn row_of(report: &Report, bytes: usize) -> StackRow {
+    let is_of = |row: &StackRow| {
         let figures = &row.figures;
         figures.allocated_bytes > 0 && figures.allocated_bytes == figures.allocations * bytes as u64
     };
-    let rows = report.by_stack.iter().filter(is_of).collect::<Vec<_>>();
+    let mut rows = report.by_stack.iter().filter(is_of).collect::<Vec<_>>();
     assert_eq!(rows.len(), 1, "{bytes}: {rows:#?}");
-    rows[0]
+    rows.remove(0)
 }
 
 struct Library {

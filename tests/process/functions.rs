@@ -50,7 +50,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         let report = outcome.exited(0).whole();
         let largest = &report.largest_live[0];
-        let stack = &report.by_stack[largest.stack.unwrap()];
+        let stack = report.by_stack.get(largest.stack.unwrap()).unwrap();
         let innermost = &report.frames[stack.frames[0] as usize];
         assert!(report.modules[innermost.module.unwrap()].path.ends_with("/program"));
         assert_eq!((largest.bytes, innermost.functions.len()), (SIZE as u64, 0));

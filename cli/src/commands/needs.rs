@@ -58,6 +58,9 @@ impl Needs<'_> {
         if let Some(scope) = self.scope {
             analyzer = analyzer.stacks_in_scope(scope);
         }
+        if !self.functions && !self.any(|format| format.shows_stacks(self.options)) {
+            analyzer = analyzer.without_stacks();
+        }
         if self.any(|format| format.needs_buckets()) {
             analyzer = analyzer.by_bucket();
         }

@@ -14,7 +14,7 @@ use super::live_set::HEAPS;
 use super::llm_tags::LlmTags;
 use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
-use super::report::build::{Parts, Sources};
+use super::report::build::Sources;
 use super::rss::RssHistory;
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
@@ -68,7 +68,8 @@ pub struct Analyzer<O = NoObserver> {
     largest_live: usize,
     /// Stacks count only blocks of scopes with this in their path, in lower case.
     scope: Option<String>,
-    /// Whether reports have a row for each bucket.
+    /// Whether reports have a row for each stack, and one for each bucket.
+    by_stack: bool,
     by_bucket: bool,
     symbols: StoredSymbols,
     observer: O,
@@ -103,6 +104,7 @@ impl<O: BlockObserver> Analyzer<O> {
             cutoff: Cutoff::default(),
             largest_live: 100,
             scope: None,
+            by_stack: true,
             by_bucket: false,
             symbols: StoredSymbols::default(),
             observer,
@@ -141,6 +143,7 @@ impl<O: BlockObserver> Analyzer<O> {
             cutoff: self.cutoff,
             largest_live: self.largest_live,
             scope: self.scope,
+            by_stack: self.by_stack,
             by_bucket: self.by_bucket,
             symbols: self.symbols,
             observer: of(self.observer),
@@ -209,6 +212,13 @@ impl<O: BlockObserver> Analyzer<O> {
     /// path, in upper or lower case. These rows then have no peaks of their own.
     pub fn stacks_in_scope(mut self, text: &str) -> Self {
         self.scope = Some(text.to_lowercase());
+        self
+    }
+
+    /// Has reports have no rows in [`Report::by_stack`], and so none by function, line and crate. The losses
+    /// of stacks are counted all the same.
+    pub fn without_stacks(mut self) -> Self {
+        self.by_stack = false;
         self
     }
 
@@ -324,8 +334,9 @@ impl<O: BlockObserver> Analyzer<O> {
             cutoff: &self.cutoff,
             largest_live: self.largest_live,
             scope: self.scope.as_deref(),
+            by_stack: self.by_stack,
             by_bucket: self.by_bucket,
-            parts: Parts::All,
+            by_block: true,
         }
     }
 

@@ -53,6 +53,16 @@ impl Moves {
     }
 }
 
+/// Adds `change` to a number of which only the lower 32 bits are here; `upper` and the result are
+/// what its upper bits change by.
+#[inline(always)]
+pub(crate) fn add_low(low: &mut u32, change: u64, upper: &mut u64) -> u64 {
+    let sum = u64::from(*low).wrapping_add(change);
+    *low = sum as u32;
+    *upper = sum & !u64::from(u32::MAX);
+    *upper
+}
+
 /// Declares the columns, in the order of the JSON. The sections of the declaration:
 /// - `counted`: the sum of what each event adds, in [`Tally`];
 /// - `live`: what is live, in each row and in the totals;
@@ -175,6 +185,33 @@ macro_rules! columns {
             }
         }
 
+        /// The lower 32 bits of a [`Tally`].
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct LowTally {
+            $($(#[cfg($cfg_a)])? $a: u32,)+
+            $($(#[cfg($cfg_e)])? $e: u32,)+
+        }
+
+        impl LowTally {
+            /// Adds `tally`. Returns what the upper bits change by, if they do.
+            #[inline(always)]
+            pub(crate) fn add(&mut self, tally: &Tally) -> Option<Tally> {
+                let mut upper = Tally::default();
+                let mut any = 0;
+                $($(#[cfg($cfg_a)])? { any |= add_low(&mut self.$a, tally.$a, &mut upper.$a); })+
+                $($(#[cfg($cfg_e)])? { any |= add_low(&mut self.$e, tally.$e, &mut upper.$e); })+
+                (any != 0).then_some(upper)
+            }
+
+            /// The whole columns, with these upper bits.
+            pub(crate) fn with(&self, upper: &Tally) -> Tally {
+                Tally {
+                    $($(#[cfg($cfg_a)])? $a: upper.$a.wrapping_add(self.$a.into()),)+
+                    $($(#[cfg($cfg_e)])? $e: upper.$e.wrapping_add(self.$e.into()),)+
+                }
+            }
+        }
+
         /// The columns of one row.
         ///
         /// `live_blocks = allocations - frees + moved_in.blocks - moved_out.blocks`.
@@ -198,6 +235,20 @@ macro_rules! columns {
             pub(crate) fn add_tally(&mut self, tally: &Tally) {
                 $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(tally.$a); })+
                 $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
+            }
+
+            /// All columns, and the moves.
+            pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+                let moves = [&mut self.moved_in, &mut self.moved_out];
+                [
+                    $($(#[cfg($cfg_a)])? &mut self.$a,)+
+                    $(&mut self.$b,)+
+                    $(&mut self.$c,)+
+                    $(&mut self.$d,)+
+                    $($(#[cfg($cfg_e)])? &mut self.$e,)+
+                ]
+                .into_iter()
+                .chain(moves.into_iter().flat_map(|moves| [&mut moves.blocks, &mut moves.bytes]))
             }
 
             /// Adds what moved. NOTE: moves between the two rows stay in it.

@@ -137,7 +137,7 @@ impl Model {
         let being_reallocated = being_reallocated.collect();
         let ids = Ids::new(self.contexts());
         let stacks = self.callstacks().ids();
-        let owners = self.accounts().buckets().iter().map(|bucket| {
+        let owners = self.accounts().buckets().map(|bucket| {
             let (tag, renamed) = ids.of(bucket.context);
             let callstack = stacks[bucket.stack as usize];
             let heap = self.contexts().get(bucket.context).heap;

@@ -86,7 +86,7 @@ impl Model {
     /// Whether a block is live that was allocated in the measurement `id`.
     pub(super) fn is_measurement_live(&self, id: i32) -> bool {
         let Some(measurement) = self.contexts().measurements().by_id(id) else { return false };
-        self.buckets_of(measurement).any(|(_, bucket)| bucket.counts.live_blocks != 0)
+        self.buckets_of(measurement).any(|bucket| bucket.counts.live_blocks != 0)
             || self.being_reallocated_in(measurement).next().is_some()
     }
 
@@ -97,7 +97,7 @@ impl Model {
         let (foreign, measured) =
             (measurements.foreign(measurement), measurements.measured(measurement));
         let buckets = self.buckets_of(measurement);
-        let buckets = buckets.map(|(number, bucket)| (number, bucket.counts)).collect();
+        let buckets = buckets.map(|bucket| (bucket.number, bucket.counts)).collect();
         if let Some(measured) = measured {
             self.accounts_mut().measured_mut().reset(measured);
         }
@@ -143,7 +143,7 @@ impl Model {
         let mut stacks = BTreeMap::new();
         for (bucket, counts) in self.counts_since(measurement, before) {
             let Context { scope, name, .. } = contexts.get(bucket.context);
-            let at_peak = self.accounts().held_at_peak(bucket, measured);
+            let at_peak = self.accounts().held_at_peak(&bucket, measured);
             scopes.entry(scope).or_insert_with(Holder::default).add(&counts, at_peak);
             names.entry(name).or_insert_with(Holder::default).add(&counts, at_peak);
             if bucket.stack != NO_STACK {
@@ -165,16 +165,16 @@ impl Model {
         (scopes, names.into_iter().map(tag).collect(), stacks.into_iter().collect())
     }
 
-    /// The buckets of a measurement and of those within it, with their numbers.
-    fn buckets_of(&self, measurement: u32) -> impl Iterator<Item = (u32, &Bucket)> {
+    /// The buckets of a measurement and of those within it.
+    fn buckets_of(&self, measurement: u32) -> impl Iterator<Item = Bucket> {
         let is_of = self.is_of(measurement);
-        (0..).zip(self.accounts().buckets()).filter(move |(_, bucket)| is_of(bucket))
+        self.accounts().buckets().filter(move |bucket| is_of(bucket.context))
     }
 
-    /// Returns a test for whether a bucket is of `measurement` or of a measurement within it.
-    fn is_of(&self, measurement: u32) -> impl Fn(&Bucket) -> bool {
+    /// Returns a test for whether a context is of `measurement` or of a measurement within it.
+    fn is_of(&self, measurement: u32) -> impl Fn(u32) -> bool {
         let is_within = self.contexts().measurements().is_within(measurement);
-        move |bucket| is_within(self.contexts().get(bucket.context).measurement)
+        move |context| is_within(self.contexts().get(context).measurement)
     }
 
     /// The sizes of a measurement's blocks that are between the two halves of a reallocation, which
@@ -183,7 +183,7 @@ impl Model {
         let is_of = self.is_of(measurement);
         let blocks = self.streams().all().iter().flat_map(Stream::being_reallocated);
         blocks
-            .filter(move |block| is_of(self.accounts().bucket(block.bucket)))
+            .filter(move |block| is_of(self.accounts().owner(block.bucket).context))
             .map(|block| block.size())
     }
 
@@ -192,9 +192,9 @@ impl Model {
         &'a self,
         measurement: u32,
         before: &'a Baseline,
-    ) -> impl Iterator<Item = (&'a Bucket, Counts)> {
-        self.buckets_of(measurement).map(|(number, bucket)| {
-            let found = before.buckets.binary_search_by_key(&number, |(number, _)| *number);
+    ) -> impl Iterator<Item = (Bucket, Counts)> {
+        self.buckets_of(measurement).map(|bucket| {
+            let found = before.buckets.binary_search_by_key(&bucket.number, |(number, _)| *number);
             let before = found.ok().map_or(Counts::default(), |index| before.buckets[index].1);
             (bucket, bucket.counts.since(&before))
         })

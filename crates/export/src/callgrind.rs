@@ -189,8 +189,8 @@ impl<'a> Graph<'a> {
     /// Adds what has no call stack, by scope and name.
     fn add_scopes(&mut self, report: &'a Report) {
         for bucket in &report.by_bucket {
-            let stack = bucket.stack.and_then(|stack| report.by_stack.get(stack));
-            if stack.is_none_or(|stack| stack.kind == StackKind::NotTaken)
+            let kind = bucket.stack.and_then(|stack| report.by_stack.kind(stack));
+            if kind.is_none_or(|kind| kind == StackKind::NotTaken)
                 && let Some(figures) = figures_of(report, bucket)
             {
                 let places = scope_frames(report, bucket).map(label_place);

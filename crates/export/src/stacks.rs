@@ -54,7 +54,7 @@ impl Stacks {
             }
         } else if !report.by_stack.is_empty() {
             for (index, row) in report.by_stack.iter().enumerate() {
-                let stack = builder.of_row(index, row, None);
+                let stack = builder.of_row(index, &row, None);
                 builder.add(stack, &row.figures, row.weights());
             }
         } else {
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
         let by_stack = &self.report.by_stack;
         let row = bucket.stack.and_then(|index| Some((index, by_stack.get(index)?)));
         match row {
-            Some((index, row)) => self.of_row(index, row, Some(bucket)),
+            Some((index, row)) => self.of_row(index, &row, Some(bucket)),
             None => self.of_context(None, scope_frames(self.report, bucket)),
         }
     }

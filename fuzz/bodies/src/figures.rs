@@ -83,7 +83,8 @@ pub fn add_up(report: &Report) {
     array("by thread", all, report.by_thread.iter().map(|row| &row.figures));
     array("by size", all, report.by_size.iter().map(|row| &row.figures));
     if !report.by_stack.is_empty() {
-        array("by stack", all, report.by_stack.iter().map(|row| &row.figures));
+        let stacks: Vec<_> = report.by_stack.iter().map(|row| row.figures).collect();
+        array("by stack", all, stacks.iter());
         for rows in [
             report.by_function(Frames::Folded),
             report.by_line(Frames::All),

@@ -86,7 +86,7 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
         frame.offset = number(&row["offset"]);
         frame
     });
-    report.by_stack = all(&document["by_stack"], |row| {
+    let stacks = all(&document["by_stack"], |row| {
         let mut stack = StackRow::default();
         stack.kind = match row["kind"].as_str() {
             Some("known") => StackKind::Known,
@@ -105,6 +105,7 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
         stack.figures = columns.figures(&row["figures"]);
         stack
     });
+    report.by_stack = stacks.into_iter().collect();
 }
 
 /// Where each figure is in a row.

@@ -1,12 +1,13 @@
 //! What changes when a block is allocated, freed, resized or moved.
 
-use super::bucket::{Bucket, Counts};
+use super::bucket::{Bucket, Counts, Owner, PackedBucket};
 use super::combined::Combined;
 use super::measured::MeasuredPeaks;
 use super::moves::{BucketMoves, Moved};
 use super::peaks::{Moment, NO_TRACKER, Peaks, Total};
 use super::size_class::{CLASSES, SizeClassFigures, class_of};
 use super::stacks::StackBuckets;
+use crate::callstacks::NO_STACK;
 use crate::columns::{Tally, Weights};
 use crate::hash::IntMap;
 
@@ -22,7 +23,11 @@ pub(crate) struct AccountKey {
 /// All buckets, size classes and peaks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
-    buckets: Vec<Bucket>,
+    buckets: Vec<PackedBucket>,
+    /// By bucket.
+    owners: Vec<Owner>,
+    /// By bucket: the upper bits of its counts and blocks, if they are not 0.
+    upper: IntMap<u32, Counts>,
     /// The buckets without a stack, by context and thread.
     index: IntMap<(u32, u32), u32>,
     stacks: StackBuckets,
@@ -32,8 +37,16 @@ pub(crate) struct Accounts {
     combined: Combined,
     total: Total,
     moves: BucketMoves,
-    /// By thread: all bytes that it has allocated.
-    allocated_by_thread: Vec<u64>,
+    threads: Vec<ThreadAccount>,
+}
+
+/// What a thread has done, in all buckets.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadAccount {
+    /// All bytes that it has allocated.
+    allocated: u64,
+    /// The number of its peak tracker.
+    peak: u32,
 }
 
 impl Accounts {
@@ -50,7 +63,7 @@ impl Accounts {
     /// Adds a peak tracker for all blocks so far; returns its number.
     pub(crate) fn add_peak_of_total(&mut self) -> u32 {
         self.flush();
-        self.peaks.add_total(&self.total)
+        self.peaks.add_live(self.total.live_bytes, self.total.peak_bytes)
     }
 
     /// See [`Peaks::set_list`].
@@ -71,22 +84,19 @@ impl Accounts {
         within: impl Iterator<Item = u32>,
     ) -> u32 {
         *self.index.entry((context, thread)).or_insert_with(|| {
-            let counts = Counts::since_peak(self.total.generation);
-            let held = self.measured.add_bucket(within);
-            let (stack, stack_peak) = (0, self.stacks.tracker(0));
-            let rows = self.buckets.len() as u32;
-            self.buckets.push(Bucket {
-                counts,
-                rows,
-                context,
-                thread,
-                stack,
-                thread_peak,
-                stack_peak,
-                rate: 0,
-                held,
-            });
-            rows
+            let number = self.buckets.len() as u32;
+            self.measured.add_bucket(number, within);
+            let mut bucket = PackedBucket::new(number);
+            if let Some(first) = self.stacks.first(NO_STACK) {
+                bucket.tracker = self.buckets[first as usize].tracker;
+            }
+            self.buckets.push(bucket);
+            self.owners.push(Owner { context, thread, ..Owner::default() });
+            if thread as usize >= self.threads.len() {
+                self.threads.resize(thread as usize + 1, ThreadAccount::default());
+            }
+            self.threads[thread as usize].peak = thread_peak;
+            number
         })
     }
 
@@ -100,34 +110,44 @@ impl Accounts {
         within: impl Iterator<Item = u32>,
     ) -> u32 {
         let key = (without, stack, rate);
-        if let Some(&bucket) = self.stacks.index.get(&key) {
-            return bucket;
+        let first = self.stacks.first(stack);
+        if let Some(first) = first {
+            let rows = self.buckets[first as usize].rows;
+            if (rows, self.owners[first as usize].rate) == (without, rate) {
+                return first;
+            }
+            if let Some(&bucket) = self.stacks.further.get(&key) {
+                return bucket;
+            }
         }
         if self.stacks.is_empty() {
             // So far, all blocks are without a stack.
-            self.flush();
-            let tracker = self.peaks.add_total(&self.total);
-            self.stacks.set_tracker(0, tracker);
-            self.buckets.iter_mut().for_each(|bucket| bucket.stack_peak = tracker);
-        }
-        if self.stacks.tracker(stack) == NO_TRACKER {
-            let tracker = self.peaks.add();
-            self.stacks.set_tracker(stack, tracker);
+            let tracker = self.add_peak_of_total();
+            self.stacks.set_first(NO_STACK, without);
+            self.buckets.iter_mut().for_each(|bucket| bucket.tracker = tracker);
         }
         let number = self.buckets.len() as u32;
-        let generation = self.total.generation;
-        self.stacks.add_sampled(number, rate, generation);
-        let with = Bucket {
-            counts: Counts::since_peak(generation),
-            stack,
-            stack_peak: self.stacks.tracker(stack),
-            rate,
-            held: self.measured.add_bucket(within),
-            ..self.buckets[without as usize]
-        };
-        self.buckets.push(with);
-        self.stacks.index.insert(key, number);
+        let mut bucket = PackedBucket::new(without);
+        if let Some(first) = first {
+            bucket.tracker = self.shared_tracker(first);
+            self.stacks.further.insert(key, number);
+        } else {
+            self.stacks.set_first(stack, number);
+        }
+        self.stacks.add_sampled(number, rate, self.total.generation);
+        self.measured.add_bucket(number, within);
+        self.buckets.push(bucket);
+        self.owners.push(Owner { stack, rate, ..self.owners[without as usize] });
         number
+    }
+
+    /// The peak tracker of the stack of a bucket. The bucket may be its only one so far.
+    fn shared_tracker(&mut self, bucket: u32) -> u32 {
+        let bucket = &mut self.buckets[bucket as usize];
+        if bucket.tracker == NO_TRACKER {
+            bucket.tracker = self.peaks.add_live(bucket.live_bytes, bucket.peak);
+        }
+        bucket.tracker
     }
 
     /// See [`StackBuckets::set_mean`].
@@ -137,11 +157,10 @@ impl Accounts {
 
     /// Changes the counts of the bucket and size class of a block of `bytes`, not the live figures.
     pub(crate) fn count(&mut self, key: AccountKey, bytes: u64, change: impl Fn(&mut Tally)) {
-        let bucket = &mut self.buckets[key.bucket as usize];
-        change(&mut bucket.counts.tally);
         let mut tally = Tally::default();
         change(&mut tally);
-        add_allocated(&mut self.allocated_by_thread, bucket.thread, &tally);
+        self.add_allocated(key.bucket, &tally);
+        self.change_counts(key.bucket, (0, 0), &tally, self.total.generation);
         change(&mut self.size_classes[key.class].counts.tally);
         self.count_sampled(key.bucket, bytes, 0, change);
     }
@@ -149,7 +168,7 @@ impl Accounts {
     /// Counts a change in a bucket of a sample, if this is one.
     #[inline(always)]
     fn count_sampled(&mut self, bucket: u32, size: u64, blocks: i64, change: impl Fn(&mut Tally)) {
-        if self.stacks.rate() != 0 && self.buckets[bucket as usize].rate != 0 {
+        if self.stacks.rate() != 0 && self.owners[bucket as usize].rate != 0 {
             let mut tally = Tally::default();
             change(&mut tally);
             self.stacks.change(bucket, size, blocks, &tally, self.total.generation);
@@ -210,7 +229,7 @@ impl Accounts {
         change(&mut class.counts.tally);
         self.count_sampled(key.bucket, bytes.unsigned_abs(), blocks, change);
         if is_peak {
-            self.total.generation += 1;
+            self.begin_generation();
             (self.total.peak_at_ns, self.total.peak_at_event) = (moment.time, moment.event);
         }
     }
@@ -225,12 +244,54 @@ impl Accounts {
         bytes: i64,
         change: &impl Fn(&mut Tally),
     ) {
-        let bucket = &mut self.buckets[bucket as usize];
-        let (before, most) = (bucket.counts.live_bytes, bytes.max(0));
-        bucket.counts.change(blocks, bytes, self.total.generation);
-        change(&mut bucket.counts.tally);
-        self.peaks.apply_to_stack(bucket, bytes, most);
-        self.measured.apply(bucket.held, before, bytes, most);
+        let mut tally = Tally::default();
+        change(&mut tally);
+        let before = self.change_counts(bucket, (blocks, bytes), &tally, self.total.generation);
+        let most = bytes.max(0);
+        let packed = &mut self.buckets[bucket as usize];
+        if packed.tracker == NO_TRACKER {
+            packed.peak = packed.peak.max(before.wrapping_add_signed(most));
+        } else {
+            self.peaks.apply_to(packed.tracker, bytes, most);
+        }
+        self.measured.apply(bucket, before, bytes, most);
+    }
+
+    /// Changes the figures of a bucket, in the peak generation `generation`; returns the live bytes
+    /// that it had.
+    #[inline(always)]
+    fn change_counts(
+        &mut self,
+        bucket: u32,
+        (blocks, bytes): (i64, i64),
+        tally: &Tally,
+        generation: u64,
+    ) -> u64 {
+        let packed = &mut self.buckets[bucket as usize];
+        let before = packed.live_bytes;
+        if let Some(upper) = packed.change(blocks, bytes, tally, generation) {
+            self.change_upper(bucket, upper, generation);
+        }
+        before
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_upper(&mut self, bucket: u32, (tally, blocks): (Tally, i64), generation: u64) {
+        let upper = self.upper.entry(bucket).or_default();
+        upper.change(blocks, 0, generation);
+        upper.tally.add(&tally);
+    }
+
+    /// The total has a new maximum. Numbers of generations whose lower 32 bits are 0 are left out,
+    /// and a bucket that was last changed before one is of no later generation.
+    #[inline(always)]
+    fn begin_generation(&mut self) {
+        self.total.generation += 1;
+        if self.total.generation as u32 == 0 {
+            self.total.generation += 1;
+            self.buckets.iter_mut().for_each(|bucket| bucket.generation = 0);
+        }
     }
 
     /// Combines events for these rows from here on.
@@ -245,8 +306,9 @@ impl Accounts {
     /// no block has a stack.
     pub(crate) fn flush(&mut self) {
         let combined = std::mem::take(&mut self.combined);
-        let bucket = self.buckets.get_mut(combined.rows as usize);
-        let Some(bucket) = bucket.filter(|_| combined.any) else { return };
+        if !combined.any {
+            return;
+        }
         let total = &mut self.total;
         if let Some((blocks, bytes)) = combined.at_peak {
             total.peak_bytes = total.live_bytes.wrapping_add_signed(bytes);
@@ -259,18 +321,36 @@ impl Accounts {
         total.live_blocks = total.live_blocks.wrapping_add_signed(combined.blocks);
         total.live_bytes = total.live_bytes.wrapping_add_signed(combined.bytes);
         let (bytes, most) = (combined.bytes, combined.most_bytes);
-        self.peaks.apply(bucket, bytes, most);
-        add_allocated(&mut self.allocated_by_thread, bucket.thread, &combined.tally);
+        let Owner { context, thread, .. } = self.owners[combined.rows as usize];
+        self.peaks.apply_to(self.threads[thread as usize].peak, bytes, most);
+        self.peaks.apply(context, bytes, most);
+        self.add_allocated(combined.rows, &combined.tally);
         if self.stacks.is_empty() {
-            let counts = &mut bucket.counts;
-            let before = counts.live_bytes;
-            if let Some((blocks, bytes)) = combined.at_peak {
-                counts.begin_generation(blocks, bytes, total.generation);
+            let bucket = combined.rows;
+            let before = self.buckets[bucket as usize].live_bytes;
+            let generation = self.total.generation;
+            let (at_peak, rest) = match combined.at_peak {
+                // Up to the peak, the events are of an earlier generation.
+                Some((blocks, bytes)) => (
+                    (blocks, bytes),
+                    (combined.blocks - blocks, combined.bytes.wrapping_sub(bytes)),
+                ),
+                None => ((0, 0), (combined.blocks, combined.bytes)),
+            };
+            if combined.at_peak.is_some() {
+                self.change_counts(bucket, at_peak, &Tally::default(), generation - 1);
             }
-            counts.change(combined.blocks, bytes, total.generation);
-            counts.tally.add(&combined.tally);
-            self.measured.apply(bucket.held, before, bytes, most);
+            self.change_counts(bucket, rest, &combined.tally, generation);
+            self.measured.apply(bucket, before, bytes, most);
         }
+    }
+
+    /// Adds what a tally has of allocated bytes to those of the thread of a bucket.
+    #[inline]
+    fn add_allocated(&mut self, bucket: u32, tally: &Tally) {
+        let thread = self.thread_of(bucket);
+        let allocated = &mut self.threads[thread as usize].allocated;
+        *allocated = allocated.wrapping_add(tally.allocated_bytes);
     }
 
     /// Whether there are no combined events that are not applied yet.
@@ -290,11 +370,10 @@ impl Accounts {
         for (index, (bucket, blocks, bytes)) in
             [(from, -1, minus), (to, 1, plus)].into_iter().enumerate()
         {
-            let bucket = &mut self.buckets[bucket as usize];
-            let before = bucket.counts.live_bytes;
-            bucket.counts.change(blocks, bytes, generation);
-            self.measured.apply(bucket.held, before, bytes, bytes.max(0));
-            contexts[index] = bucket.context;
+            let change = (blocks, bytes);
+            let before = self.change_counts(bucket, change, &Tally::default(), generation);
+            self.measured.apply(bucket, before, bytes, bytes.max(0));
+            contexts[index] = self.owners[bucket as usize].context;
         }
         self.peaks.transfer(contexts[0], contexts[1], bytes);
         self.stacks.change(from, bytes, -1, &Tally::default(), generation);
@@ -317,9 +396,10 @@ impl Accounts {
     /// A block between the halves of its reallocation gets another stack, and so another bucket of
     /// the same context and thread. The free that the first half was counted as moves with it.
     pub(crate) fn change_stack(&mut self, from: u32, to: u32, old: u64, new: u64) {
-        if let Ok([left, entered]) = self.buckets.get_disjoint_mut([from as usize, to as usize]) {
-            left.counts.tally.move_free(&mut entered.counts.tally);
-        }
+        let (mut left, mut entered) = (Tally::default(), Tally::default());
+        left.move_free(&mut entered);
+        self.change_counts(from, (0, 0), &left, self.total.generation);
+        self.change_counts(to, (0, 0), &entered, self.total.generation);
         self.count_sampled(from, old, 0, Tally::take_free);
         self.count_sampled(to, new, 0, |tally| tally.freed(false));
         self.moves.resized_between(from, to, old, new);
@@ -340,14 +420,29 @@ impl Accounts {
 
 /// What reports are made from.
 impl Accounts {
+    /// What a bucket is the bucket of.
     #[inline]
-    pub(crate) fn bucket(&self, number: u32) -> &Bucket {
-        &self.buckets[number as usize]
+    pub(crate) fn owner(&self, bucket: u32) -> &Owner {
+        &self.owners[bucket as usize]
+    }
+
+    /// The thread of a bucket. PERF: the bucket changes too, so its line is fetched anyway; those of
+    /// buckets without a stack are few.
+    #[inline]
+    pub(crate) fn thread_of(&self, bucket: u32) -> u32 {
+        self.owners[self.buckets[bucket as usize].rows as usize].thread
+    }
+
+    pub(crate) fn bucket(&self, number: u32) -> Bucket {
+        let upper = self.upper.get(&number).copied().unwrap_or_default();
+        let counts = self.buckets[number as usize].counts(&upper, self.total.generation);
+        let Owner { context, thread, stack, .. } = self.owners[number as usize];
+        Bucket { number, counts, context, thread, stack }
     }
 
     /// All buckets, by their numbers.
-    pub(crate) fn buckets(&self) -> &[Bucket] {
-        &self.buckets
+    pub(crate) fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + ExactSizeIterator {
+        (0..self.buckets.len() as u32).map(|number| self.bucket(number))
     }
 
     pub(crate) fn size_classes(&self) -> &[SizeClassFigures] {
@@ -365,7 +460,7 @@ impl Accounts {
 
     /// The live bytes of a tracker, and all bytes that a thread has allocated.
     pub(crate) fn of_thread(&self, thread: u32, tracker: u32) -> (u64, u64) {
-        let allocated = self.allocated_by_thread.get(thread as usize).copied();
+        let allocated = self.threads.get(thread as usize).map(|thread| thread.allocated);
         (self.peaks.live(tracker).unwrap_or(0), allocated.unwrap_or(0))
     }
 
@@ -374,8 +469,8 @@ impl Accounts {
     /// NOTE: in an order that differs from run to run.
     pub(crate) fn moves(
         &self,
-    ) -> impl Iterator<Item = (Option<&Bucket>, Option<&Bucket>, [Moved; 2])> {
-        let bucket = |number: Option<u32>| self.buckets.get(number? as usize);
+    ) -> impl Iterator<Item = (Option<Bucket>, Option<Bucket>, [Moved; 2])> {
+        let bucket = |number: Option<u32>| Some(self.bucket(number?));
         self.moves.iter().map(move |(from, to, moved)| (bucket(from), bucket(to), moved))
     }
 
@@ -412,7 +507,8 @@ impl Accounts {
 
     /// The peak of a stack; 0 if no block has it.
     pub(crate) fn stack_peak(&self, stack: u32) -> u64 {
-        self.peaks.peak(self.stacks.tracker(stack)).unwrap_or(0)
+        let first = self.stacks.first(stack).map(|first| &self.buckets[first as usize]);
+        first.map_or(0, |first| self.peaks.peak(first.tracker).unwrap_or(first.peak))
     }
 
     /// The peak of a row; that of the total if no tracker has this number.
@@ -426,19 +522,9 @@ impl Accounts {
 
     /// The bytes that `bucket` held when a measurement around it reached its peak.
     pub(crate) fn held_at_peak(&self, bucket: &Bucket, measured: u32) -> u64 {
-        let kept = self.measured.held_at_peak(bucket.held, measured);
+        let kept = self.measured.held_at_peak(bucket.number, measured);
         kept.unwrap_or(bucket.counts.live_bytes)
     }
-}
-
-/// Adds what a tally has of allocated bytes to those of a thread.
-#[inline]
-fn add_allocated(allocated: &mut Vec<u64>, thread: u32, tally: &Tally) {
-    let thread = thread as usize;
-    if thread >= allocated.len() {
-        allocated.resize(thread + 1, 0);
-    }
-    allocated[thread] = allocated[thread].wrapping_add(tally.allocated_bytes);
 }
 
 #[cfg(test)]

@@ -18,9 +18,6 @@ struct BucketHeld {
     bytes: u64,
 }
 
-/// The range of a bucket's own entries: start and end.
-pub(super) type HeldRange = (u32, u32);
-
 /// The peaks of all measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeasuredPeaks {
@@ -31,6 +28,8 @@ pub(crate) struct MeasuredPeaks {
     measured: Vec<MeasurementPeak>,
     /// The figures that buckets keep for their measurements, one bucket after another.
     held: Vec<BucketHeld>,
+    /// By bucket, up to the last one in a measurement: the range of its entries, start and end.
+    ranges: Vec<(u32, u32)>,
 }
 
 impl MeasuredPeaks {
@@ -45,14 +44,18 @@ impl MeasuredPeaks {
         self.measured.len() as u32 - 1
     }
 
-    /// The entries of a new bucket that is within these measurements.
-    pub(super) fn add_bucket(&mut self, within: impl Iterator<Item = u32>) -> HeldRange {
+    /// Adds the entries of a new bucket that is within these measurements.
+    pub(super) fn add_bucket(&mut self, bucket: u32, within: impl Iterator<Item = u32>) {
         let start = self.held.len() as u32;
         for measured in within.filter(|_| self.enabled) {
             let generation = self.measured[measured as usize].generation;
             self.held.push(BucketHeld { measured, generation, bytes: 0 });
         }
-        (start, self.held.len() as u32)
+        let end = self.held.len() as u32;
+        if start < end {
+            self.ranges.resize(bucket as usize, (0, 0));
+            self.ranges.push((start, end));
+        }
     }
 
     /// Resets the peak of a measurement.
@@ -69,7 +72,8 @@ impl MeasuredPeaks {
 
     /// The bytes that a bucket held at the last peak of a measurement; `None` if it has not changed
     /// since.
-    pub(super) fn held_at_peak(&self, (start, end): HeldRange, measured: u32) -> Option<u64> {
+    pub(super) fn held_at_peak(&self, bucket: u32, measured: u32) -> Option<u64> {
+        let &(start, end) = self.ranges.get(bucket as usize)?;
         let mut all = self.held[start as usize..end as usize].iter();
         let generation = self.measured[measured as usize].generation;
         let kept = all.find(|held| held.measured == measured && held.generation == generation);
@@ -79,11 +83,8 @@ impl MeasuredPeaks {
     /// Adds `bytes`, which may be negative, to the measurements around a bucket that held `before`
     /// bytes; `most` is the highest intermediate sum.
     #[inline(always)]
-    pub(super) fn apply(&mut self, (start, end): HeldRange, before: u64, bytes: i64, most: i64) {
-        // PERF: a compare, where the loop below has more; nearly all buckets are in no measurement.
-        if start == end {
-            return;
-        }
+    pub(super) fn apply(&mut self, bucket: u32, before: u64, bytes: i64, most: i64) {
+        let Some(&(start, end)) = self.ranges.get(bucket as usize) else { return };
         for held in &mut self.held[start as usize..end as usize] {
             let measured = &mut self.measured[held.measured as usize];
             let peak = measured.tracker.peak;

@@ -22,10 +22,14 @@
 //! intermediate sums. Each event changes its size class, and in a trace with stacks its bucket and its
 //! stack.
 //!
+//! A bucket is one cache line, because a trace with stacks has many. Its counts have 32 bits; the upper
+//! bits of the few that need more are in a map, and so are buckets of a stack after its first. The peak
+//! of a stack is in its bucket, and in a peak tracker from its second bucket on.
+//!
 //! | file | what |
 //! |---|---|
 //! | `accounts.rs` | what changes when a block is allocated, freed, resized or moved |
-//! | `bucket.rs` | the columns that add up, of one bucket or size class |
+//! | `bucket.rs` | the columns that add up, of one bucket or size class, and buckets in memory |
 //! | `combined.rs` | the events of one context and thread that are not applied yet |
 //! | `measured.rs` | the peaks of measurements |
 //! | `moves.rs` | what moved from one bucket to another |
@@ -46,7 +50,7 @@ mod stacks;
 mod tally;
 
 pub(super) use accounts::{AccountKey, Accounts};
-pub(super) use bucket::{Bucket, Counts};
+pub(super) use bucket::{Bucket, Counts, Owner};
 pub(super) use moves::Moved;
 pub(super) use peaks::Moment;
 pub(super) use size_class::{CLASSES, LAST_CLASS, class_bounds, class_of};

@@ -1,7 +1,5 @@
 //! The peaks of rows and of the total.
 
-use super::bucket::Bucket;
-
 /// The moment of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -74,9 +72,9 @@ impl Peaks {
         self.trackers.len() as u32 - 1
     }
 
-    /// A new tracker for the live bytes of `total`; its number.
-    pub(super) fn add_total(&mut self, total: &Total) -> u32 {
-        self.trackers.push(PeakTracker { live: total.live_bytes, peak: total.peak_bytes });
+    /// A new tracker for these bytes; its number.
+    pub(super) fn add_live(&mut self, live: u64, peak: u64) -> u32 {
+        self.trackers.push(PeakTracker { live, peak });
         self.trackers.len() as u32 - 1
     }
 
@@ -102,20 +100,16 @@ impl Peaks {
         self.ranges[context] = (start, self.lists.len() as u32);
     }
 
-    /// Adds `bytes`, which may be negative, to the tracker of a stack, if the trace has stacks; `most`
-    /// is the highest intermediate sum.
+    /// Adds `bytes`, which may be negative, to a tracker; `most` is the highest intermediate sum.
     #[inline(always)]
-    pub(super) fn apply_to_stack(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
-        if bucket.stack_peak != NO_TRACKER {
-            self.trackers[bucket.stack_peak as usize].apply(bytes, most);
-        }
+    pub(super) fn apply_to(&mut self, tracker: u32, bytes: i64, most: i64) {
+        self.trackers[tracker as usize].apply(bytes, most);
     }
 
-    /// Does the same to the trackers of a context and a thread.
+    /// Does the same to the trackers of a context.
     #[inline]
-    pub(super) fn apply(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
-        self.trackers[bucket.thread_peak as usize].apply(bytes, most);
-        let (start, end) = self.ranges[bucket.context as usize];
+    pub(super) fn apply(&mut self, context: u32, bytes: i64, most: i64) {
+        let (start, end) = self.ranges[context as usize];
         for &tracker in &self.lists[start as usize..end as usize] {
             self.trackers[tracker as usize].apply(bytes, most);
         }

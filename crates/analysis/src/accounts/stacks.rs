@@ -1,18 +1,20 @@
 //! Buckets with a stack, and what a sample of stacks says.
 
-use super::peaks::NO_TRACKER;
 use crate::columns::{Tally, Weights};
 use crate::estimate::Sample;
 use crate::hash::IntMap;
 
+/// In place of a bucket: the stack has none.
+const NO_BUCKET: u32 = u32::MAX;
+
 /// What is kept of the stacks in the accounts. Nothing, in a trace without stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StackBuckets {
-    /// The buckets by the bucket without a stack that they belong to, their stack, and the rate of
-    /// sampling.
-    pub(super) index: IntMap<(u32, u32, u32), u32>,
-    /// By stack: its peak tracker. Empty before the first bucket with a stack.
-    trackers: Vec<u32>,
+    /// By stack: its first bucket. Empty before the first bucket with a stack.
+    first: Vec<u32>,
+    /// The further buckets of stacks, by the bucket without a stack that they belong to, their stack,
+    /// and the rate of sampling.
+    pub(super) further: IntMap<(u32, u32, u32), u32>,
     /// The mean distance of samples after each change, in bytes; 0 if each block has a stack. Before
     /// the first one, each has.
     means: Vec<u64>,
@@ -50,20 +52,20 @@ impl StackBuckets {
 
     /// Whether there is no bucket with a stack.
     pub(super) fn is_empty(&self) -> bool {
-        self.trackers.is_empty()
+        self.first.is_empty()
     }
 
-    /// The peak tracker of a stack, if it has one.
-    pub(super) fn tracker(&self, stack: u32) -> u32 {
-        self.trackers.get(stack as usize).copied().unwrap_or(NO_TRACKER)
+    /// The first bucket of a stack, if it has one.
+    pub(super) fn first(&self, stack: u32) -> Option<u32> {
+        self.first.get(stack as usize).copied().filter(|&bucket| bucket != NO_BUCKET)
     }
 
-    pub(super) fn set_tracker(&mut self, stack: u32, tracker: u32) {
+    pub(super) fn set_first(&mut self, stack: u32, bucket: u32) {
         let index = stack as usize;
-        if index >= self.trackers.len() {
-            self.trackers.resize(index + 1, NO_TRACKER);
+        if index >= self.first.len() {
+            self.first.resize(index + 1, NO_BUCKET);
         }
-        self.trackers[index] = tracker;
+        self.first[index] = bucket;
     }
 
     /// A bucket counts blocks that were sampled at this rate.

@@ -4,7 +4,7 @@ use super::Analyzer;
 use crate::initial_live_set::{InitialBlock, InitialLiveSet};
 use crate::measured::{Baseline, Holders, MeasuredFigures};
 use crate::report::Report;
-use crate::report::build::{Parts, Sources};
+use crate::report::build::Sources;
 
 #[doc(hidden)]
 impl Analyzer {
@@ -34,7 +34,7 @@ impl Analyzer {
     /// The [`report`](Self::report) with a row for each bucket, and without single blocks and sizes: the time
     /// is in proportion to rows, not to live blocks.
     pub fn report_by_bucket(&self) -> Report {
-        Sources { parts: Parts::RowsAndStacks, by_bucket: true, ..self.sources() }.report()
+        Sources { by_block: false, by_bucket: true, ..self.sources() }.report()
     }
 
     /// The start of the trace, in cycles.
@@ -45,8 +45,8 @@ impl Analyzer {
     /// The [`report`](Self::report) without single blocks, sizes and, unless `stacks`, call stacks: the
     /// time is in proportion to rows, not to live blocks.
     pub fn report_of_rows(&self, stacks: bool) -> Report {
-        let parts = if stacks { Parts::RowsAndStacks } else { Parts::Rows };
-        Sources { parts, by_bucket: false, ..self.sources() }.report()
+        let by_stack = stacks;
+        Sources { by_stack, by_block: false, by_bucket: false, ..self.sources() }.report()
     }
 
     /// An upper estimate of the bytes needed to make the report and to write it, with
@@ -55,17 +55,19 @@ impl Analyzer {
     pub fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
-        /// Bytes of a frame of the tree of stacks: it is a function, a line, or a part of some rows.
-        const FRAME: usize = 512;
+        /// Bytes of a stack: it is 20 bytes and its figures, and a row of text or JSON is made when it is written.
+        const STACK: usize = 512;
+        /// Bytes of a frame of the tree of stacks: sums up the tree, and its function, which most share with others.
+        const FRAME: usize = 128;
         let stacks = self.model.callstacks();
         // Each stack has a bucket for each context and thread; these are summed into its row.
         let rows = self.model.accounts().buckets_without_stack()
             + self.model.contexts().len()
-            + self.model.threads().all().len()
-            + stacks.len();
+            + self.model.threads().all().len();
         let blocks = largest_live.unwrap_or(self.largest_live).min(self.live_block_count());
         let timeline = self.timeline.series().report_bytes();
-        (64 << 10) + timeline + ROW * (rows + blocks) + FRAME * stacks.nodes()
+        let of_stacks = STACK * stacks.len() + FRAME * stacks.tree().len();
+        (64 << 10) + timeline + ROW * (rows + blocks) + of_stacks
     }
 
     /// See [`Model::live_block_count`].

@@ -129,7 +129,7 @@ impl Model {
     /// The stream opens a scope with the context of the block at an address.
     pub(crate) fn enter_of_block(&mut self, stream: u16, heap: usize, address: u64) {
         let block = usable_heap(heap).and_then(|heap| self.heaps.get(heap, address));
-        let context = block.map_or(OUTERMOST, |block| self.accounts.bucket(block.bucket).context);
+        let context = block.map_or(OUTERMOST, |block| self.accounts.owner(block.bucket).context);
         // The scope is that of the block, whichever heap the block is in.
         let context = self.contexts.in_heap(context, 0, &mut self.accounts);
         self.stream(stream).enter(context);

@@ -17,6 +17,15 @@ pub(crate) struct Location {
     pub(crate) offset: u64,
 }
 
+impl Location {
+    const NOT_KEPT: Self = Self { file: NO_FILE, offset: u64::MAX };
+
+    /// Whether it stands for the inner frames of a stack that were not kept.
+    pub(crate) fn is_not_kept(self) -> bool {
+        self == Self::NOT_KEPT
+    }
+}
+
 /// How wide the field `Base` of a module is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BaseField {
@@ -116,6 +125,11 @@ impl Modules {
         let location = self.intern(location);
         self.by_address.insert(address, location);
         location
+    }
+
+    /// The number of the location that stands for the inner frames of a stack that were not kept.
+    pub(super) fn not_kept(&mut self) -> u32 {
+        self.intern(Location::NOT_KEPT)
     }
 
     fn find(&self, address: u64) -> Option<Location> {

@@ -1,53 +1,14 @@
-//! The tree of stacks, and the stack of each id.
+//! The stack of each id.
 
 use super::modules::{BaseField, Location, Modules};
 use super::spec::{SpecForm, read_frames};
+use super::tree::{StackEnd, StackTree};
 use crate::hash::IntMap;
 use crate::symbols::Module;
+use std::sync::Arc;
 
 /// The stack of a block that was allocated without one. Its id is 0, too.
 pub(crate) const NO_STACK: u32 = 0;
-
-/// How a stack ends at its outermost frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum StackEnd {
-    /// With the thread's first frame, as far as the trace says.
-    #[default]
-    Complete,
-    /// There are more frames, above the limit of the program.
-    FrameLimit,
-    /// There are more frames: the outermost one is in code without unwind information.
-    NoUnwindInformation,
-    /// There are more frames, in memory that could not be read.
-    UnreadableMemory,
-    /// There are more frames, from one in a library on, and not which: a library had just been unloaded.
-    LibraryChanged,
-}
-
-impl StackEnd {
-    /// All ends, by the number of their root.
-    const ALL: [Self; 5] = [
-        Self::Complete,
-        Self::FrameLimit,
-        Self::NoUnwindInformation,
-        Self::UnreadableMemory,
-        Self::LibraryChanged,
-    ];
-
-    /// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
-    fn from_reason(reason: u8) -> Self {
-        *Self::ALL.get(usize::from(reason)).unwrap_or(&Self::FrameLimit)
-    }
-}
-
-/// One frame, in its caller.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    /// Its caller, or the root; a root's is itself.
-    parent: u32,
-    location: u32,
-}
 
 /// In place of a node: the spec of the stack is not known.
 const NO_NODE: u32 = u32::MAX;
@@ -77,7 +38,8 @@ const SPARE_IDS: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Callstacks {
     modules: Modules,
-    nodes: Vec<Node>,
+    /// Reports share it: what is added while one is kept goes to a copy.
+    tree: Arc<StackTree>,
     children: IntMap<(u32, u32), u32>,
     /// By stack: its node. The first is [`NO_STACK`].
     stacks: Vec<u32>,
@@ -95,10 +57,9 @@ pub(crate) struct Callstacks {
 
 impl Default for Callstacks {
     fn default() -> Self {
-        let root = |number| Node { parent: number, location: 0 };
         Self {
             modules: Modules::default(),
-            nodes: (0..StackEnd::ALL.len() as u32).map(root).collect(),
+            tree: Arc::default(),
             children: IntMap::default(),
             stacks: vec![NO_NODE],
             by_node: IntMap::default(),
@@ -168,24 +129,27 @@ impl Callstacks {
         whole
     }
 
-    /// The stack of an id ends for this reason; its spec came before.
+    /// The stack of an id is not whole for this reason; its spec came before.
     pub(crate) fn end_spec(&mut self, id: u32, reason: u8) {
-        let end = StackEnd::from_reason(reason);
+        const INNER_FRAMES: u8 = 5;
         let node = self.known(id).map_or(NO_NODE, |known| self.stacks[known.stack as usize]);
         if node == NO_NODE || id == 0 {
             return;
         }
-        let (locations, _) = self.locations(node);
-        let node = locations.iter().rev().fold(end as u32, |node, &at| self.child(node, at));
+        let node = if reason == INNER_FRAMES {
+            let not_kept = self.modules.not_kept();
+            self.child(node, not_kept)
+        } else {
+            let end = StackEnd::from_reason(reason);
+            let locations = self.locations(node).collect::<Vec<_>>();
+            locations.iter().rev().fold(end as u32, |node, &at| self.child(node, at))
+        };
         self.set_node(id, node);
     }
 
     fn child(&mut self, parent: u32, location: u32) -> u32 {
-        let next = self.nodes.len() as u32;
-        *self.children.entry((parent, location)).or_insert_with(|| {
-            self.nodes.push(Node { parent, location });
-            next
-        })
+        let add = || Arc::make_mut(&mut self.tree).add(parent, location);
+        *self.children.entry((parent, location)).or_insert_with(add)
     }
 
     fn set_node(&mut self, id: u32, node: u32) {
@@ -265,9 +229,15 @@ impl Callstacks {
         self.stacks.len()
     }
 
-    /// The number of frames in the tree.
-    pub(crate) fn nodes(&self) -> usize {
-        self.nodes.len()
+    /// The tree that stacks are nodes of.
+    pub(crate) fn tree(&self) -> &Arc<StackTree> {
+        &self.tree
+    }
+
+    /// Whether a node stands for the inner frames of a stack that were not kept.
+    pub(crate) fn is_cut(&self, node: u32) -> bool {
+        let is_not_kept = |number| self.modules.location(number).is_not_kept();
+        StackTree::root(node).is_none() && is_not_kept(self.tree.location(node))
     }
 
     /// The number of the node of a stack: equal for stacks with the same frames. `None` if no spec
@@ -282,25 +252,9 @@ impl Callstacks {
         self.node(stack).map(|_| stack)
     }
 
-    /// The numbers of the locations of a node's frames, innermost first, and how they end.
-    pub(crate) fn locations(&self, node: u32) -> (Vec<u32>, StackEnd) {
-        let mut locations = Vec::new();
-        let mut at = node;
-        while at as usize >= StackEnd::ALL.len() {
-            let Node { parent, location } = self.nodes[at as usize];
-            locations.push(location);
-            at = parent;
-        }
-        (locations, StackEnd::ALL[at as usize])
-    }
-
     /// The numbers of the locations of a node's frames, innermost first. Allocates nothing.
-    pub(crate) fn locations_of(&self, node: u32) -> impl Iterator<Item = u32> {
-        let is_frame = |at: &u32| *at as usize >= StackEnd::ALL.len();
-        let nodes = std::iter::successors(Some(node).filter(is_frame), move |at| {
-            Some(self.nodes[*at as usize].parent).filter(is_frame)
-        });
-        nodes.map(|at| self.nodes[at as usize].location)
+    pub(crate) fn locations(&self, node: u32) -> impl Iterator<Item = u32> {
+        self.tree.path(node).map(|node| self.tree.location(node))
     }
 
     /// See [`Modules::location`].

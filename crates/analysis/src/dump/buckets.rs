@@ -8,9 +8,9 @@ use std::borrow::Cow;
 /// The figures of a bucket, in a sampled trace their estimates; `None` if the blocks of the sample
 /// represent those of the bucket.
 pub fn figures_of(report: &Report, bucket: &BucketRow) -> Option<Figures> {
-    let stack = bucket.stack.and_then(|stack| report.by_stack.get(stack));
+    let kind = bucket.stack.and_then(|stack| report.by_stack.kind(stack));
     let is_sampled = report.stack_sampling_bytes.is_some();
-    if is_sampled && stack.is_none_or(|stack| stack.kind == StackKind::NotTaken) {
+    if is_sampled && kind.is_none_or(|kind| kind == StackKind::NotTaken) {
         return None;
     }
     Some(bucket.estimates().map_or(bucket.figures, |estimates| estimates.values()))

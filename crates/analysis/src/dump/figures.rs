@@ -19,7 +19,7 @@
 //! report of 1,000 scopes is a third as long as in `memledger.report/1`.
 
 use super::json_stacks::{end_of, kind_of};
-use super::pretty::{self, Json, OneLine, Value, objects};
+use super::pretty::{self, Json, List, OneLine, Value, objects};
 use crate::{
     COLUMNS, Column, Figures, Frame, GroupRow, HeapRow, NameRow, Report, ScopeRow, StackRow,
     ThreadRow, column,
@@ -64,7 +64,8 @@ impl Json for Document<'_> {
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             object.entry("modules", &report.modules)?;
             object.entry("frames", &rows(&report.frames))?;
-            object.entry("by_stack", &rows(&report.by_stack))
+            let stacks = report.by_stack.iter().map(|row| OneLine(BriefStack(row)));
+            object.entry("by_stack", &List(stacks))
         })
     }
 }
@@ -115,7 +116,10 @@ objects! {
     }
 }
 
-impl Json for Brief<'_, StackRow> {
+/// A stack as this document has it.
+struct BriefStack(StackRow);
+
+impl Json for BriefStack {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         let Self(row) = self;
         let figures = row.estimates().map_or(row.figures, |estimates| estimates.values());

@@ -11,7 +11,7 @@
 //! ```
 
 use super::json::{columns, entries as figures, moves};
-use super::pretty::{Json, Object, Value, objects};
+use super::pretty::{Json, List, Object, Value, objects};
 use crate::{
     COLUMNS, CallKind, CallRow, Calls, Estimate, Estimates, Figures, Frame, Frames, Module, Report,
     SourceFrame, StackEnd, StackKind, StackRow, column,
@@ -23,7 +23,7 @@ pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Resul
     object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
     object.entry("modules", &report.modules)?;
     object.entry("frames", &report.frames)?;
-    object.entry("by_stack", &report.by_stack)?;
+    object.entry("by_stack", &List(report.by_stack.iter()))?;
     let calls = Calls::of(report, Frames::Folded);
     for (key, name, kind) in [
         ("by_function", "function", CallKind::Function),

@@ -131,14 +131,14 @@ fn stacks(report: &Report, frames: Frames) -> Vec<AnswerRow> {
     let calls = Calls::of(report, frames);
     let mut rows = Vec::<AnswerRow>::new();
     let mut index = std::collections::HashMap::new();
-    for (number, row) in report.by_stack.iter().enumerate() {
+    for (number, figures) in report.by_stack.all_figures().enumerate() {
         let functions = calls.shown(number).map(|call| calls.function(call).to_owned());
         let path: Vec<_> = functions.collect();
         let at = *index.entry(path.clone()).or_insert_with(|| {
             rows.push(AnswerRow { path, ..AnswerRow::default() });
             rows.len() - 1
         });
-        let found = Found::of(&row.figures);
+        let found = Found::of(&figures);
         rows[at].found.add_found(found);
         rows[at].inclusive.add_found(found);
     }

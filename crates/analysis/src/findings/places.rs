@@ -193,8 +193,7 @@ pub(super) fn is_in(path: &[String], scope: Option<&str>) -> bool {
 }
 
 fn has_stack(report: &Report, row: &BucketRow) -> bool {
-    let stack = row.stack.and_then(|stack| report.by_stack.get(stack));
-    stack.is_some_and(|stack| stack.kind == StackKind::Known)
+    row.stack.and_then(|stack| report.by_stack.kind(stack)) == Some(StackKind::Known)
 }
 
 impl Builder<'_> {

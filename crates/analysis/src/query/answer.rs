@@ -179,19 +179,19 @@ impl Answer {
         report.by_name.iter_mut().for_each(|row| row.figures = none);
         report.by_thread.iter_mut().for_each(|row| row.figures = none);
         report.by_heap.iter_mut().for_each(|row| row.figures = none);
-        for row in &mut report.by_stack {
-            (row.figures, row.weights) = (none, None);
-        }
+        let mut by_stack = HashMap::<usize, Figures>::new();
         for (bucket, found) in report.by_bucket.iter().zip(found) {
             let figures = found.figures();
             report.by_scope[bucket.scope].figures.add(&figures);
             report.by_name[bucket.name].figures.add(&figures);
             report.by_thread[bucket.thread].figures.add(&figures);
             report.by_heap[bucket.heap].figures.add(&figures);
-            if let Some(stack) = bucket.stack {
-                report.by_stack[stack].figures.add(&figures);
+            if let Some(stack) = bucket.stack.filter(|_| figures != none) {
+                by_stack.entry(stack).or_default().add(&figures);
             }
         }
+        let found = |row| by_stack.get(&row).copied().unwrap_or_default();
+        report.by_stack.set_figures((0..report.by_stack.len()).map(found));
         let groups: HashMap<_, _> =
             report.by_group.iter().enumerate().map(|(at, row)| (row.group.clone(), at)).collect();
         for row in &report.by_name {

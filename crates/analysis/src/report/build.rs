@@ -3,7 +3,7 @@
 use super::largest::Largest;
 use super::rows::{BucketRow, GroupRow, HeapRow, NameRow, ScopeRow, SizeRow, ThreadRow};
 use super::series::{TimePoint, TimeSeries};
-use super::stacks::StackTable;
+use super::stack_table::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 use super::types::{PeakMoment, Report, TraceInfo};
 use crate::accounts::{Bucket, class_bounds};
@@ -34,19 +34,12 @@ pub(crate) struct Sources<'a> {
     pub(crate) largest_live: usize,
     /// Stacks count only blocks of scopes with this in their path, in lower case.
     pub(crate) scope: Option<&'a str>,
+    /// Whether the report has a row for each stack.
+    pub(crate) by_stack: bool,
     /// Whether the report has a row for each bucket.
     pub(crate) by_bucket: bool,
-    pub(crate) parts: Parts,
-}
-
-/// Which parts a report has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parts {
-    All,
-    /// Not what is made from single blocks, nor sizes, nor figures over time.
-    RowsAndStacks,
-    /// Nor stacks.
-    Rows,
+    /// Whether the report has what is made from single blocks, and the figures over time.
+    pub(crate) by_block: bool,
 }
 
 impl Sources<'_> {
@@ -72,24 +65,21 @@ impl Sources<'_> {
     /// The report of the current state, without losses.
     pub(crate) fn build(&self) -> Report {
         let trace = self.trace();
-        let stacks = match self.parts {
-            Parts::Rows => StackTable::default(),
-            _ => StackTable::of(self),
-        };
-        let largest = match self.parts {
-            Parts::All => Largest::of(self.model, self.largest_live, &stacks.row_of),
-            _ => Largest::default(),
+        let stacks = StackTable::of(self, self.by_stack);
+        let largest = match self.by_block {
+            true => Largest::of(self.model, self.largest_live, |stack| stacks.row(stack)),
+            false => Largest::default(),
         };
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
         let (by_name, names) = self.name_rows();
         let (by_thread, threads) = self.thread_rows();
         let (by_heap, heaps) = self.heap_rows();
-        let timeline = match self.parts {
-            Parts::All => self.series(trace.duration_ns, &threads),
-            _ => TimeSeries::default(),
+        let timeline = match self.by_block {
+            true => self.series(trace.duration_ns, &threads),
+            false => TimeSeries::default(),
         };
         let by_bucket = if self.by_bucket {
-            self.bucket_rows([&scopes, &names, &threads, &heaps], &stacks.row_of)
+            self.bucket_rows([&scopes, &names, &threads, &heaps], &stacks)
         } else {
             Vec::new()
         };
@@ -105,7 +95,7 @@ impl Sources<'_> {
             by_thread,
             by_heap,
             by_size: self.size_rows(),
-            by_stack: stacks.rows,
+            by_stack: stacks.stacks,
             by_bucket,
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
@@ -206,7 +196,7 @@ impl Sources<'_> {
         let generation = accounts.total().generation;
         let contexts = self.model.contexts();
         let outermost = contexts.get(OUTERMOST);
-        let unnamed = accounts.buckets().iter().filter(|bucket| {
+        let unnamed = accounts.buckets().filter(|bucket| {
             let context = contexts.get(bucket.context);
             (context.scope, context.name) == (outermost.scope, outermost.name)
         });
@@ -220,7 +210,7 @@ impl Sources<'_> {
         let scope_of = |context: u32| contexts.get(context).scope;
         let figures = by_node(accounts, contexts.scopes(), scope_of);
         let mut largest = vec![0; figures.len()];
-        for (bucket, &bytes) in accounts.buckets().iter().zip(largest_by_bucket) {
+        for (bucket, &bytes) in accounts.buckets().zip(largest_by_bucket) {
             let largest: &mut u64 = &mut largest[scope_of(bucket.context) as usize];
             *largest = bytes.max(*largest);
         }
@@ -317,11 +307,11 @@ impl Sources<'_> {
     fn bucket_rows(
         &self,
         [scopes, names, threads, heaps]: [&[usize]; 4],
-        stacks: &[Option<usize>],
+        stacks: &StackTable,
     ) -> Vec<BucketRow> {
         let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
         let generation = accounts.total().generation;
-        let row = |(number, bucket): (usize, &Bucket)| {
+        let row = |(number, bucket): (usize, Bucket)| {
             let Context { scope, name, heap, .. } = contexts.get(bucket.context);
             let figures = bucket.figures(generation);
             let weights = accounts.weights(number as u32).map(Box::new);
@@ -330,13 +320,13 @@ impl Sources<'_> {
                 name: names[name as usize],
                 thread: threads[bucket.thread as usize],
                 heap: heaps[usize::from(heap)],
-                stack: stacks.get(bucket.stack as usize).copied().flatten(),
+                stack: stacks.row(bucket.stack),
                 figures,
                 weights,
                 sampling: accounts.sampling_of(number as u32),
             }
         };
-        accounts.buckets().iter().enumerate().map(row).collect()
+        accounts.buckets().enumerate().map(row).collect()
     }
 
     fn size_rows(&self) -> Vec<SizeRow> {

@@ -1,20 +1,17 @@
-//! Functions, lines and crates, made from stacks.
+//! The calls of stacks, and which of them are shown.
 //!
 //! A frame is one call, or several where functions were inlined. Calls of the standard library and of
 //! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. So are those of an
 //! interpreter in a stack that has its scripts. A row is named by the first call of a stack that is shown, from the innermost one; a line, by
 //! the first one of the program's own code, if there is one.
 
-use super::build::order;
 use super::crates::{
     crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
     with_module,
 };
 use super::own::Whose;
-use super::rows::{BucketRow, Frame, StackKind, StackRow};
+use super::rows::Frame;
 use super::types::Report;
-use crate::callstacks::StackEnd;
-use crate::columns::{Estimates, Figures, Weights};
 use crate::symbols::{Module, SourceFrame};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,50 +42,6 @@ pub enum CallKind {
     Crate,
 }
 
-/// One function, line or crate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallRow {
-    /// The function, `file:line`, or the crate. Without symbols, and without a line, `module+0xoffset`;
-    /// for a crate, the name of the module's file. `(no stack)`, `(other)` and `(unknown stack)` for
-    /// blocks without a stack.
-    pub name: String,
-    /// The source file of a line.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
-    /// Blocks that this function, line or crate allocated itself, or by folded calls. NOTE: without
-    /// the row's own peak, which the accounts do not have.
-    pub figures: Figures,
-    /// The same with all that it called. A stack counts once, however often it recurs in it.
-    pub inclusive: Figures,
-    weights: Option<Box<[Weights; 2]>>,
-}
-
-impl CallRow {
-    /// Estimates for [`figures`](Self::figures) and for [`inclusive`](Self::inclusive), if the trace
-    /// has only a sample of stacks.
-    pub fn estimates(&self) -> Option<[Estimates; 2]> {
-        self.weights.as_ref().map(|weights| weights.each_ref().map(Weights::estimates))
-    }
-
-    fn add(&mut self, of: &StackRow, is_own: bool) {
-        if is_own {
-            self.figures.add(&of.figures);
-            self.figures.add_moves(&of.figures);
-        }
-        self.inclusive.add(&of.figures);
-        self.inclusive.add_moves(&of.figures);
-        if let Some(weights) = &of.weights {
-            let [own, inclusive] = &mut **self.weights.get_or_insert_default();
-            inclusive.add(weights);
-            if is_own {
-                own.add(weights);
-            }
-        }
-    }
-}
-
 /// What call stacks do not say of the program's own code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unnamed {
@@ -111,14 +64,14 @@ pub struct Call<'a> {
 
 /// What folding asks of a call.
 #[derive(Clone, Copy, Debug)]
-struct Marks {
-    folded: bool,
-    whose: Whose,
+pub(super) struct Marks {
+    pub(super) folded: bool,
+    pub(super) whose: Whose,
     /// Whether all calls that it makes are the allocator's.
-    is_entry: bool,
+    pub(super) is_entry: bool,
     /// Whether it is a function `main`, which the compiler makes where it calls the runtime of std.
-    is_main: bool,
-    is_in_std: bool,
+    pub(super) is_main: bool,
+    pub(super) is_in_std: bool,
 }
 
 impl<'a> Call<'a> {
@@ -220,7 +173,7 @@ pub struct Calls<'a> {
     /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
     different: Vec<Call<'a>>,
     /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
-    marks: Vec<Marks>,
+    pub(super) marks: Vec<Marks>,
     /// Whether a call of a script is among them.
     has_scripts: bool,
     /// By number: its call, an index of `different`.
@@ -229,7 +182,7 @@ pub struct Calls<'a> {
     by_frame: Vec<Range<u32>>,
     /// The number of the first text: they follow the calls.
     texts: u32,
-    frames: Frames,
+    pub(super) frames: Frames,
 }
 
 impl<'a> Calls<'a> {
@@ -284,9 +237,10 @@ impl<'a> Calls<'a> {
             let frame = report.frames.get(frame as usize);
             frame.and_then(|frame| modules.get(frame.module?)).is_some_and(|is| *is)
         };
-        for row in &report.by_stack {
-            let [inner, caller, ..] = row.frames[..] else { continue };
-            if is_in(inner, &libraries)
+        for row in 0..report.by_stack.len() {
+            let mut frames = report.by_stack.frames(row);
+            if let (Some(inner), Some(caller)) = (frames.next(), frames.next())
+                && is_in(inner, &libraries)
                 && is_in(caller, &loaders)
                 && let Some(calls) = self.by_frame.get(inner as usize)
             {
@@ -352,8 +306,8 @@ impl<'a> Calls<'a> {
 
     /// Adds the texts that stacks have in place of calls.
     fn add_texts(&mut self) {
-        for row in &self.report.by_stack {
-            if let Some(text) = row.label(self.report).or(row.missing())
+        for row in 0..self.report.by_stack.len() {
+            if let Some(text) = self.text(row)
                 && self.number_of(text).is_none()
             {
                 self.of_number.push(self.different.len() as u32);
@@ -362,6 +316,16 @@ impl<'a> Calls<'a> {
                 self.different.push(call);
             }
         }
+    }
+
+    /// The text that a stack has in place of calls.
+    fn text(&self, row: usize) -> Option<&'static str> {
+        self.report.by_stack.text(row, self.report)
+    }
+
+    /// The number of this text.
+    pub(super) fn text_of(&self, row: usize) -> Option<u32> {
+        self.number_of(self.text(row)?)
     }
 
     fn number_of(&self, text: &str) -> Option<u32> {
@@ -377,18 +341,20 @@ impl<'a> Calls<'a> {
     /// and whether it is folded. If all would be: none from the innermost of std on, or none at all. `row` is an index
     /// of [`Report::by_stack`].
     pub fn of_stack(&self, row: usize) -> Vec<(u32, bool)> {
-        let Some(row) = self.report.by_stack.get(row) else { return Vec::new() };
-        let mut all = Vec::with_capacity(2 * row.frames.len() + 1);
-        for &frame in &row.frames {
-            let numbers = self.by_frame.get(frame as usize).cloned().unwrap_or_default();
-            all.extend(numbers.map(|number| (number, false)));
+        let mut all = Vec::with_capacity(64);
+        for frame in self.report.by_stack.frames(row) {
+            all.extend(self.of_frame(frame).map(|number| (number, false)));
         }
         if self.frames == Frames::Folded {
             self.fold(&mut all);
         }
-        let text = row.label(self.report).or(row.missing());
-        all.extend(text.and_then(|text| Some((self.number_of(text)?, false))));
+        all.extend(self.text_of(row).map(|number| (number, false)));
         all
+    }
+
+    /// The numbers of the calls of a frame, innermost first.
+    pub(super) fn of_frame(&self, frame: u32) -> Range<u32> {
+        self.by_frame.get(frame as usize).cloned().unwrap_or_default()
     }
 
     fn fold(&self, all: &mut [(u32, bool)]) {
@@ -438,146 +404,11 @@ fn file_of<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
     Some(report.modules.get(frame.module?)?.name())
 }
 
-#[doc(hidden)]
-impl BucketRow {
-    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.weights.as_deref()
-    }
-}
-
-#[doc(hidden)]
-impl StackRow {
-    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.weights.as_deref()
-    }
-}
-
-impl StackRow {
-    /// The text in place of the calls of a stack that has none, such as `(no stack)`.
-    pub fn label(&self, report: &Report) -> Option<&'static str> {
-        match self.kind {
-            // One that ends before its first frame is called by its end.
-            StackKind::Known if self.frames.is_empty() => self.missing(),
-            StackKind::Known => None,
-            StackKind::NotTaken if report.stack_sampling_bytes.is_some() => {
-                Some("(not in the sample)")
-            }
-            StackKind::NotTaken => Some("(no stack)"),
-            StackKind::Other => Some("(other)"),
-            StackKind::Unknown => Some("(unknown stack)"),
-        }
-    }
-
-    /// The text in place of the frames that are missing above the outermost one, such as
-    /// `(above the frame limit)`.
-    pub fn missing(&self) -> Option<&'static str> {
-        match self.end {
-            StackEnd::Complete => None,
-            StackEnd::FrameLimit => Some("(above the frame limit)"),
-            StackEnd::NoUnwindInformation => Some("(no unwind information)"),
-            StackEnd::UnreadableMemory => Some("(unreadable memory)"),
-            StackEnd::LibraryChanged => Some("(a library that came or went)"),
-        }
-    }
-}
-
 impl Report {
-    /// By function; empty in a trace without stacks.
-    pub fn by_function(&self, frames: Frames) -> Vec<CallRow> {
-        self.by_call(CallKind::Function, frames)
-    }
-
-    /// By source line, as [`by_function`](Self::by_function). Of each stack: the innermost line of the program's own code, or
-    /// of any code if there is none, and the lines that it was called from.
-    pub fn by_line(&self, frames: Frames) -> Vec<CallRow> {
-        self.by_call(CallKind::Line, frames)
-    }
-
-    /// By crate, as [`by_function`](Self::by_function).
-    pub fn by_crate(&self, frames: Frames) -> Vec<CallRow> {
-        self.by_call(CallKind::Crate, frames)
-    }
-
     /// The functions of a stack, innermost first: `stack` is an index of
     /// [`by_stack`](Self::by_stack).
     pub fn functions_of(&self, stack: usize, frames: Frames) -> Vec<String> {
         let calls = Calls::of(self, frames);
         calls.shown(stack).map(|call| calls.function(call).to_owned()).collect()
-    }
-
-    /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
-    pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
-        Calls::of(self, Frames::Folded).summed(CallKind::Function, true)
-    }
-
-    pub(crate) fn by_call(&self, kind: CallKind, frames: Frames) -> Vec<CallRow> {
-        Calls::of(self, frames).rows(kind)
-    }
-}
-
-impl Calls<'_> {
-    /// The rows of all stacks.
-    pub fn rows(&self, kind: CallKind) -> Vec<CallRow> {
-        self.summed(kind, kind == CallKind::Line)
-    }
-
-    /// `from_own`: from the innermost call of the program's own code on.
-    fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
-        let mut table = CallTable::default();
-        // PERF: by call: its row. A name is made once for each call, not for each stack.
-        let mut row_of = vec![None; self.different.len()];
-        for (number, stack) in self.report.by_stack.iter().enumerate() {
-            let mut add = |(depth, call): (usize, u32)| {
-                // A text has a row only where there is no call.
-                if depth > 0 && self.is_text(call) {
-                    return;
-                }
-                let row = *row_of[self.index(call)].get_or_insert_with(|| {
-                    let call = self.get(call);
-                    table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))
-                });
-                table.add(row, number, stack, depth == 0);
-            };
-            match from_own {
-                true => self.shown_from_own(number).enumerate().for_each(&mut add),
-                false => self.shown(number).enumerate().for_each(&mut add),
-            }
-        }
-        let mut rows = table.rows;
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)));
-        rows
-    }
-}
-
-/// The rows of functions, lines or crates.
-#[derive(Default)]
-struct CallTable {
-    rows: Vec<CallRow>,
-    by_name: HashMap<String, usize>,
-    /// By row: the last stack that was counted in it.
-    counted: Vec<usize>,
-}
-
-impl CallTable {
-    /// The row with this name, new if need be.
-    fn row(&mut self, name: &str, source: Option<(&str, u32)>) -> usize {
-        if let Some(&row) = self.by_name.get(name) {
-            return row;
-        }
-        let row = self.rows.len();
-        let (file, line) = (source.map(|(file, _)| file.to_owned()), source.map(|(_, line)| line));
-        self.rows.push(CallRow { name: name.to_owned(), file, line, ..CallRow::default() });
-        self.counted.push(usize::MAX);
-        self.by_name.insert(name.to_owned(), row);
-        row
-    }
-
-    /// Adds the figures of a stack to a row, once.
-    fn add(&mut self, row: usize, number: usize, stack: &StackRow, is_own: bool) {
-        if std::mem::replace(&mut self.counted[row], number) != number {
-            self.rows[row].add(stack, is_own);
-        }
     }
 }

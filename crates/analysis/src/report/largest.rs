@@ -13,8 +13,8 @@ pub(super) struct Largest {
 
 impl Largest {
     /// The `count` largest live blocks: by size, then the older, then by address.
-    /// `row_of` has the row of each stack.
-    pub(super) fn of(model: &Model, count: usize, row_of: &[Option<usize>]) -> Self {
+    /// `row_of` is the row of a stack.
+    pub(super) fn of(model: &Model, count: usize, row_of: impl Fn(u32) -> Option<usize>) -> Self {
         let mut best = Vec::new();
         let mut by_bucket = vec![0; model.accounts().buckets().len()];
         for (heap, address, block) in model.heaps().iter() {
@@ -44,7 +44,7 @@ impl Largest {
                 name: name.text.to_string(),
                 path: contexts.scopes().path(context.scope),
                 allocated_at_ns,
-                stack: row_of.get(bucket.stack as usize).copied().flatten(),
+                stack: row_of(bucket.stack),
             }
         };
         Self { blocks: best.into_iter().map(block).collect(), by_bucket }

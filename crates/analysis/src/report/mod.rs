@@ -6,31 +6,39 @@
 //! | `build.rs` | makes a report: sums, and sorts |
 //! | `largest.rs` | the largest live blocks |
 //! | `rows.rs` | the rows |
-//! | `calls.rs` | functions, lines and crates, made from stacks |
+//! | `call_sums.rs` | the figures of functions, lines and crates, summed up the tree of stacks |
+//! | `calls.rs` | the calls of stacks, and which of them are shown |
 //! | `crates.rs` | the crate of a function, and which functions are folded |
 //! | `rss.rs` | the resident memory |
 //! | `series.rs` | how the figures of all blocks went |
-//! | `stacks.rs` | the rows of stacks, and their frames |
+//! | `packed.rs` | the figures of many rows in few bytes |
+//! | `labels.rs` | the texts in place of frames that a stack does not have |
+//! | `stacks.rs` | the rows of stacks, as they are kept |
+//! | `stack_table.rs` | makes the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
 //! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
 //! | `types.rs` | all else in a report |
 
 pub(super) mod build;
+mod call_sums;
 mod calls;
 mod crates;
+mod labels;
 mod largest;
 mod llm;
 mod own;
+mod packed;
 mod rows;
 mod rss;
 mod series;
+mod stack_table;
 mod stacks;
 mod sums;
 mod top_live;
 mod types;
 mod untracked;
 
-pub use calls::CallRow;
+pub use call_sums::CallRow;
 pub(crate) use calls::{Call, CallKind};
 pub use calls::{Calls, Frames};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
@@ -43,6 +51,7 @@ pub use rows::{
 };
 pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
+pub use stacks::StackRows;
 pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
 pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

@@ -126,6 +126,14 @@ impl StackRow {
     }
 }
 
+#[doc(hidden)]
+impl StackRow {
+    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
+    pub fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
+    }
+}
+
 /// One combination of scope stack, group and name, thread, root heap and call stack.
 ///
 /// The five are indices of the report's lists. Its own peak and moves are not kept: these columns are 0.
@@ -160,6 +168,14 @@ impl BucketRow {
     /// trace has only a sample of them.
     pub fn estimates(&self) -> Option<Estimates> {
         self.weights.as_ref().map(|weights| weights.estimates())
+    }
+}
+
+#[doc(hidden)]
+impl BucketRow {
+    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
+    pub fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
     }
 }
 

@@ -1,211 +1,252 @@
-//! The rows of stacks, and the frames that they consist of.
+//! The rows of stacks, kept in few bytes: each is made when it is asked for.
 
-use super::build::{Sources, order};
-use super::rows::{Frame, StackKind, StackRow};
-use super::sums::by_row;
-use super::types::Report;
-use crate::accounts::Bucket;
-use crate::callstacks::{Location, NO_FILE, NO_STACK, StackEnd};
+use super::packed::PackedFigures;
+use super::rows::{StackKind, StackRow};
+use crate::callstacks::{StackEnd, StackTree};
 use crate::columns::{Figures, Weights};
-use crate::hash::{FoldHash, IntMap};
-use crate::symbols::Module;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
-/// The rows of stacks, with what they refer to. All are empty in a trace without stacks.
+/// The rows of all stacks, in their order.
+///
+/// A stack takes about 20 bytes here, whatever its number of frames: these are in a tree, which the report shares with
+/// the analyzer that it is of.
 #[derive(Default)]
-pub(super) struct StackTable {
-    pub(super) rows: Vec<StackRow>,
-    pub(super) frames: Vec<Frame>,
-    pub(super) modules: Vec<Module>,
-    /// By stack: its row.
-    pub(super) row_of: Vec<Option<usize>>,
+pub struct StackRows {
+    tree: Arc<StackTree>,
+    /// By location of the tree: its frame, an index of [`Report::frames`](super::Report::frames).
+    frame_of: Vec<u32>,
+    rows: Vec<Row>,
+    figures: PackedFigures,
+    /// Empty unless stacks are sampled.
+    weights: Vec<Option<Weights>>,
+    taken: TakenStacks,
 }
 
-/// The key of a row: no two rows have the same.
-type Key = (StackKind, Vec<u32>, StackEnd);
+#[derive(Clone, Copy)]
+struct Row {
+    node: u32,
+    kind: StackKind,
+    end: StackEnd,
+}
 
-impl StackTable {
-    pub(super) fn of(sources: &Sources<'_>) -> Self {
-        let (accounts, stacks) = (sources.model.accounts(), sources.model.callstacks());
-        if !accounts.has_stacks() {
-            return Self::default();
+/// How many stacks were taken, by what is known of them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct TakenStacks {
+    /// Whether any block counts in a stack, if only that of blocks without one.
+    pub(super) any: bool,
+    known: u64,
+    pub(super) other: u64,
+    /// Those without their inner frames, and the bytes that they have allocated.
+    pub(super) cut: (u64, u64),
+    /// By end.
+    pub(super) by_end: [u64; StackEnd::ALL.len()],
+}
+
+impl TakenStacks {
+    /// Adds the blocks of a stack.
+    pub(super) fn add(&mut self, kind: StackKind, end: StackEnd, figures: &Figures) {
+        let taken = figures.allocations.wrapping_add(figures.reallocations);
+        self.any = true;
+        match kind {
+            StackKind::Known => self.known = self.known.wrapping_add(taken),
+            StackKind::Other => self.other = self.other.wrapping_add(taken),
+            StackKind::NotTaken | StackKind::Unknown => {}
         }
-        let contexts = sources.model.contexts();
-        let is_in_scope = sources.scope.as_ref().map(|scope| {
-            let all = contexts.scopes();
-            let shows = |node| all.path(node).join(" > ").to_lowercase().contains(scope);
-            (0..all.nodes().len() as u32).map(shows).collect::<Vec<_>>()
+        if kind != StackKind::Other {
+            let sum = &mut self.by_end[end as usize];
+            *sum = sum.wrapping_add(taken);
+        }
+    }
+
+    /// Adds the blocks of a stack that lacks its inner frames.
+    pub(super) fn add_cut(&mut self, figures: &Figures) {
+        let (stacks, bytes) = &mut self.cut;
+        *stacks = stacks.wrapping_add(figures.allocations.wrapping_add(figures.reallocations));
+        *bytes = bytes.wrapping_add(figures.allocated_bytes);
+    }
+}
+
+/// NOTE: a copy shares nothing, because it can be the program's, which drops it with its own allocator.
+impl Clone for StackRows {
+    fn clone(&self) -> Self {
+        Self {
+            tree: Arc::new(StackTree::clone(&self.tree)),
+            frame_of: self.frame_of.clone(),
+            rows: self.rows.clone(),
+            figures: self.figures.clone(),
+            weights: self.weights.clone(),
+            taken: self.taken,
+        }
+    }
+}
+
+/// For reports that are made of parts, as a test or a reader of JSON does.
+impl StackRows {
+    /// Adds a row. It does not share frames with other rows, so it takes 12 bytes for each of them.
+    pub fn push(&mut self, row: StackRow) {
+        let StackRow { kind, frames, end, figures, weights } = row;
+        let tree = Arc::make_mut(&mut self.tree);
+        let node = frames.iter().rev().fold(end as u32, |node, &frame| {
+            self.frame_of.push(frame);
+            tree.add(node, self.frame_of.len() as u32 - 1)
         });
-        let stack_of = |bucket: &Bucket| {
-            let scope = contexts.get(bucket.context).scope as usize;
-            is_in_scope.as_ref().is_none_or(|shows| shows[scope]).then_some(bucket.stack)
-        };
-        let figures = by_row(accounts, stacks.len(), stack_of);
-        let mut weights = vec![None; stacks.len()];
-        if accounts.sampling() > 0 {
-            for (number, bucket) in accounts.buckets().iter().enumerate() {
-                let Some(stack) = stack_of(bucket).filter(|&stack| stack != NO_STACK) else {
-                    continue;
-                };
-                let sum: &mut Weights = weights[stack as usize].get_or_insert_default();
-                match accounts.weights(number as u32) {
-                    Some(sampled) => sum.add(&sampled),
-                    None => sum.add_exact(&bucket.figures(accounts.total().generation)),
-                }
-            }
-        }
-        let mut builder = Builder { table: Self::default(), sources, numbers: Numbers::default() };
-        for (stack, (figures, weights)) in figures.into_iter().zip(weights).enumerate() {
-            builder.add(stack as u32, figures, weights, is_in_scope.is_some());
-        }
-        builder.finish(stacks.len())
+        self.taken.add(kind, end, &figures);
+        self.push_node(node, (kind, end), &figures, weights.map(|weights| *weights));
     }
 }
 
-impl Sources<'_> {
-    /// A report of these stacks only, in their order and without figures.
-    pub(crate) fn stacks(&self, stacks: &[u32]) -> Report {
-        let numbers = Numbers::default();
-        let mut builder = Builder { table: StackTable::default(), sources: self, numbers };
-        let row = |&stack| {
-            let (kind, frames, end) = builder.key(stack);
-            StackRow { kind, frames, end, ..StackRow::default() }
-        };
-        let by_stack = stacks.iter().map(row).collect();
-        let StackTable { frames, modules, .. } = builder.table;
-        let accounts = self.model.accounts();
-        let stack_sampling_bytes = Some(accounts.sampling()).filter(|&mean| mean > 0);
-        Report { by_stack, frames, modules, stack_sampling_bytes, ..Report::default() }
+impl FromIterator<StackRow> for StackRows {
+    fn from_iter<T: IntoIterator<Item = StackRow>>(rows: T) -> Self {
+        let mut stacks = Self::default();
+        rows.into_iter().for_each(|row| stacks.push(row));
+        stacks
     }
 }
 
-/// The frames and modules that have a number in the report.
-#[derive(Default)]
-struct Numbers {
-    by_location: IntMap<u32, u32>,
-    frames: IntMap<(u32, u64), u32>,
-    modules: IntMap<u32, usize>,
-    /// Rows by a hash of their key; one whose hash is taken has the next that is not.
-    rows: IntMap<u64, usize>,
-    /// What keys are hashed with.
-    hash: FoldHash,
-}
+impl StackRows {
+    /// No rows yet, of stacks that are nodes of this tree.
+    pub(super) fn of_tree(
+        tree: Arc<StackTree>,
+        frame_of: Vec<u32>,
+        rows: usize,
+        taken: TakenStacks,
+    ) -> Self {
+        Self { tree, frame_of, rows: Vec::with_capacity(rows), taken, ..Self::default() }
+    }
 
-struct Builder<'a> {
-    table: StackTable,
-    sources: &'a Sources<'a>,
-    numbers: Numbers,
-}
-
-impl Builder<'_> {
-    /// Adds the figures of a stack to its row. Stacks that have the same frames share one: their ids
-    /// were used before their specs were read, or their modules were announced later.
-    fn add(
+    /// Adds the row of a node.
+    pub(super) fn push_node(
         &mut self,
-        stack: u32,
-        figures: Option<Figures>,
+        node: u32,
+        (kind, end): (StackKind, StackEnd),
+        figures: &Figures,
         weights: Option<Weights>,
-        is_part: bool,
     ) {
-        let figures = figures.filter(|figures| *figures != Figures::default());
-        self.table.row_of.push(None);
-        let Some(mut figures) = figures else { return };
-        // NOTE: the peaks of a stack's part in some scopes are not kept.
-        figures.peak_bytes =
-            if is_part { 0 } else { self.sources.model.accounts().stack_peak(stack) };
-        let weights = weights.map(Box::new);
-        let key = self.key(stack);
-        let index = self.row(&key);
-        self.table.row_of[stack as usize] = Some(index);
-        match self.table.rows.get_mut(index) {
-            None => {
-                let (kind, frames, end) = key;
-                self.table.rows.push(StackRow { kind, frames, end, figures, weights });
-            }
-            Some(row) => {
-                row.figures.add(&figures);
-                row.figures.add_moves(&figures);
-                // NOTE: not more than it was; the accounts have the two peaks apart.
-                let Figures { live_bytes, live_bytes_at_peak, peak_bytes, .. } = row.figures;
-                let least = live_bytes.max(live_bytes_at_peak);
-                row.figures.peak_bytes = peak_bytes.max(figures.peak_bytes).max(least);
-                if let (Some(sum), Some(weights)) = (&mut row.weights, weights) {
-                    sum.add(&weights);
-                }
-            }
+        if weights.is_some() || !self.weights.is_empty() {
+            self.weights.resize(self.rows.len(), None);
+            self.weights.push(weights);
         }
+        self.rows.push(Row { node, kind, end });
+        self.figures.push(figures);
     }
 
-    /// The number of the row of a key, or the next number for a new row.
-    ///
-    /// PERF: the map has no copy of the frames, which the rows have already.
-    fn row(&mut self, key: &Key) -> usize {
-        let (kind, frames, end) = key;
-        let mut hasher = self.numbers.hash.build_hasher();
-        (*kind as u32, *end as u32).hash(&mut hasher);
-        frames.iter().for_each(|&frame| hasher.write_u32(frame));
-        let mut hash = hasher.finish();
-        loop {
-            let next = self.table.rows.len();
-            let index = *self.numbers.rows.entry(hash).or_insert(next);
-            let row = self.table.rows.get(index);
-            if row.is_none_or(|row| (row.kind, &row.frames, row.end) == (*kind, frames, *end)) {
-                return index;
-            }
-            hash = hash.wrapping_add(1);
-        }
+    /// Gives back what was reserved for further rows.
+    pub(super) fn shrink(&mut self) {
+        self.figures.shrink();
     }
 
-    fn key(&mut self, stack: u32) -> Key {
-        let stacks = self.sources.model.callstacks();
-        let Some(node) = stacks.node(stack) else {
-            let kind = if stack == NO_STACK { StackKind::NotTaken } else { StackKind::Unknown };
-            return (kind, Vec::new(), StackEnd::Complete);
-        };
-        let (locations, end) = stacks.locations(node);
-        // A stack without frames says why it has none.
-        let is_other = locations.is_empty() && end == StackEnd::Complete;
-        let kind = if is_other { StackKind::Other } else { StackKind::Known };
-        (kind, locations.into_iter().map(|location| self.frame(location)).collect(), end)
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
     }
 
-    fn frame(&mut self, location: u32) -> u32 {
-        if let Some(&frame) = self.numbers.by_location.get(&location) {
-            return frame;
-        }
-        let stacks = self.sources.model.callstacks();
-        let Location { file, offset } = stacks.location(location);
-        let (frames, modules) = (&mut self.table.frames, &mut self.table.modules);
-        let frame = *self.numbers.frames.entry((file, offset)).or_insert_with(|| {
-            let module = (file != NO_FILE).then(|| {
-                *self.numbers.modules.entry(file).or_insert_with(|| {
-                    modules.push(stacks.files()[file as usize].clone());
-                    modules.len() - 1
-                })
-            });
-            frames.push(Frame { module, offset, functions: Vec::new() });
-            frames.len() as u32 - 1
-        });
-        self.numbers.by_location.insert(location, frame);
-        frame
+    /// Whether there are no rows: in a trace without stacks, or if the analyzer was asked for none
+    /// ([`Analyzer::without_stacks`](crate::Analyzer::without_stacks)).
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
-    /// Sorts the rows.
-    fn finish(self, stacks: usize) -> StackTable {
-        let mut table = self.table;
-        let mut numbers: Vec<_> = (0..table.rows.len()).collect();
-        // NOTE: a stable sort: equal rows are in the order in which their stacks were first seen.
-        numbers.sort_by(|&a, &b| order(&table.rows[a].figures, &table.rows[b].figures));
-        let mut place = vec![0; numbers.len()];
-        for (at, &number) in numbers.iter().enumerate() {
-            place[number] = at;
-        }
-        let mut rows: Vec<_> = std::mem::take(&mut table.rows).into_iter().map(Some).collect();
-        table.rows = numbers.iter().filter_map(|&number| rows[number].take()).collect();
-        table.row_of.resize(stacks, None);
-        for row in table.row_of.iter_mut().flatten() {
-            *row = place[*row];
-        }
-        table
+    /// The row with this number.
+    pub fn get(&self, row: usize) -> Option<StackRow> {
+        let &Row { kind, end, .. } = self.rows.get(row)?;
+        Some(StackRow {
+            kind,
+            frames: self.frames(row).collect(),
+            end,
+            figures: self.figures.get(row),
+            weights: self.weights(row).copied().map(Box::new),
+        })
+    }
+
+    /// All rows. Each is made when the iterator comes to it.
+    pub fn iter(&self) -> impl Iterator<Item = StackRow> + Clone {
+        (0..self.len()).zip(self.figures.iter()).map(|(row, figures)| {
+            let Row { kind, end, .. } = self.rows[row];
+            let weights = self.weights(row).copied().map(Box::new);
+            StackRow { kind, frames: self.frames(row).collect(), end, figures, weights }
+        })
+    }
+
+    /// What is known of the stack with this number, whether it has no frames, and how it ends.
+    pub(super) fn key(&self, row: usize) -> Option<(StackKind, bool, StackEnd)> {
+        let &Row { node, kind, end } = self.rows.get(row)?;
+        Some((kind, StackTree::root(node).is_some(), end))
+    }
+
+    /// How many stacks were taken.
+    pub(super) fn taken(&self) -> &TakenStacks {
+        &self.taken
+    }
+
+    /// What is known of the stack with this number, at less cost than the [row](Self::get).
+    pub fn kind(&self, row: usize) -> Option<StackKind> {
+        Some(self.rows.get(row)?.kind)
+    }
+
+    /// The frames of a stack, innermost first.
+    pub(super) fn frames(&self, row: usize) -> impl Iterator<Item = u32> + Clone {
+        let node = self.rows.get(row).map(|row| row.node);
+        node.into_iter().flat_map(|node| self.tree.path(node)).map(|node| self.frame(node))
+    }
+
+    /// The frame of a node that is no root.
+    pub(super) fn frame(&self, node: u32) -> u32 {
+        self.frame_of[self.tree.location(node) as usize]
+    }
+
+    /// The node of each row. Only rows of roots have one that another row has, too.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
+        self.rows.iter().map(|row| row.node)
+    }
+
+    pub(super) fn tree(&self) -> &StackTree {
+        &self.tree
+    }
+
+    /// The figures of a row; of one that is not there, none but 0.
+    pub(crate) fn figures(&self, row: usize) -> Figures {
+        self.figures.get(row)
+    }
+
+    /// The figures of all rows.
+    pub(crate) fn all_figures(&self) -> impl Iterator<Item = Figures> + Clone {
+        self.figures.iter()
+    }
+
+    /// The estimates of what a row would be without sampling.
+    pub(super) fn weights(&self, row: usize) -> Option<&Weights> {
+        self.weights.get(row)?.as_ref()
+    }
+
+    /// Gives all rows other figures, in their order, and no estimates.
+    pub(crate) fn set_figures(&mut self, figures: impl Iterator<Item = Figures>) {
+        (self.figures, self.weights) = Default::default();
+        figures.take(self.rows.len()).for_each(|figures| self.figures.push(&figures));
+    }
+
+    /// Whether blocks count in stacks: also if no rows were asked for.
+    pub(crate) fn any_taken(&self) -> bool {
+        self.taken.any
+    }
+
+    /// How often a stack was taken that is known, if only in part.
+    pub(crate) fn known(&self) -> u64 {
+        self.taken.known
+    }
+}
+
+/// The rows are compared, not how they are kept.
+impl PartialEq for StackRows {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for StackRows {}
+
+impl Debug for StackRows {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }

@@ -47,12 +47,12 @@ pub(super) fn by_row(
     let generation = accounts.total().generation;
     let mut sums = vec![None; rows];
     for bucket in accounts.buckets() {
-        let Some(row) = row_of(bucket) else { continue };
+        let Some(row) = row_of(&bucket) else { continue };
         let sum = sums[row as usize].get_or_insert_default();
         add_counts(sum, &bucket.counts, generation);
     }
     for (from, to, [left, entered]) in accounts.moves() {
-        let (from, to) = (from.and_then(&row_of), to.and_then(&row_of));
+        let (from, to) = (from.as_ref().and_then(&row_of), to.as_ref().and_then(&row_of));
         if from != to {
             if let Some(from) = from {
                 add_moves(&mut sums[from as usize].get_or_insert_default().moved_out, left);
@@ -108,7 +108,7 @@ fn set_inclusive_moves(
     for (_, inclusive) in sums.iter_mut().flatten() {
         (inclusive.moved_in, inclusive.moved_out) = Default::default();
     }
-    let path_to_root = |bucket: Option<&Bucket>| {
+    let path_to_root = |bucket: Option<Bucket>| {
         let mut path = Vec::new();
         if let Some(bucket) = bucket {
             let mut node = node_of(bucket.context);

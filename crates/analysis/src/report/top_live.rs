@@ -67,7 +67,7 @@ impl TopLive {
                 true => bucket.counts.at_peak(generation),
                 false => (bucket.counts.live_blocks, bucket.counts.live_bytes),
             };
-            if let Some(row) = self.rows.get_mut(row_of(model, bucket, by) as usize) {
+            if let Some(row) = self.rows.get_mut(row_of(model, &bucket, by) as usize) {
                 row.bytes = row.bytes.wrapping_add(bytes);
                 row.blocks = row.blocks.wrapping_add(blocks);
             }
@@ -122,7 +122,7 @@ impl<'a> TopHolder<'a> {
         let stacks = self.model.callstacks();
         let is_stack = self.by == HeldBy::Stack;
         let node = is_stack.then(|| stacks.node(self.number)).flatten();
-        node.into_iter().flat_map(|node| stacks.locations_of(node)).map(|location| {
+        node.into_iter().flat_map(|node| stacks.locations(node)).map(|location| {
             let location = stacks.location(location);
             (location.file, location.offset)
         })

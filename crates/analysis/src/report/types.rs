@@ -2,11 +2,11 @@
 
 use super::llm::LlmTagRow;
 use super::rows::{
-    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
-    StackRow, ThreadRow,
+    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow,
 };
 use super::rss::Rss;
 use super::series::TimeSeries;
+use super::stacks::{StackRows, TakenStacks};
 use super::untracked::Untracked;
 use crate::callstacks::StackEnd;
 use crate::columns::Totals;
@@ -52,7 +52,7 @@ pub struct Report {
     /// By size, in classes that double.
     pub by_size: Vec<SizeRow>,
     /// By call stack; empty in a trace without stacks.
-    pub by_stack: Vec<StackRow>,
+    pub by_stack: StackRows,
     /// The frames of these stacks.
     pub frames: Vec<Frame>,
     /// The files that these frames are in.
@@ -218,7 +218,7 @@ pub struct Losses {
     /// Scopes misused, as counted by the writer: left in another order than they were entered, or never.
     pub scope_misuses: u64,
     /// Allocations and reallocations whose stack has more frames than the program's limit. This and
-    /// the next four count those in [`Report::by_stack`].
+    /// the next six count those in [`Report::by_stack`].
     pub stacks_over_frame_limit: u64,
     /// Those whose stack lacks its outer frames, because code has no unwind information.
     pub stacks_without_unwind_information: u64,
@@ -227,7 +227,12 @@ pub struct Losses {
     /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next frame can be in
     /// one that was loaded in its place.
     pub stacks_in_changed_libraries: u64,
-    /// Those whose stack is `(other)`, because the program's table of stacks was full.
+    /// Those that have only the outer frames of their stack, because all stacks together had taken the memory that they
+    /// may (`MEMLEDGER_STACK_MEMORY`).
+    pub stacks_cut: u64,
+    /// The bytes that these have allocated.
+    pub stacks_cut_bytes: u64,
+    /// Those whose stack is `(other)`, because there was no memory for even that.
     pub stacks_other: u64,
 }
 
@@ -237,22 +242,19 @@ impl Losses {
     pub fn contradictions(&self) -> u64 {
         self.unmatched_frees.saturating_add(self.duplicate_allocations)
     }
+}
 
+impl Losses {
     /// Counts the stacks that are not whole.
-    pub(crate) fn count_stacks(&mut self, rows: &[StackRow]) {
-        for row in rows {
-            let taken = row.figures.allocations + row.figures.reallocations;
-            match (row.kind, row.end) {
-                (StackKind::Other, _) => self.stacks_other += taken,
-                (_, StackEnd::Complete) => {}
-                (_, StackEnd::FrameLimit) => self.stacks_over_frame_limit += taken,
-                (_, StackEnd::NoUnwindInformation) => {
-                    self.stacks_without_unwind_information += taken;
-                }
-                (_, StackEnd::UnreadableMemory) => self.stacks_unreadable += taken,
-                (_, StackEnd::LibraryChanged) => self.stacks_in_changed_libraries += taken,
-            }
-        }
+    pub(crate) fn count_stacks(&mut self, stacks: &StackRows) {
+        let &TakenStacks { other, cut, by_end, .. } = stacks.taken();
+        let of = |end: StackEnd| by_end[end as usize];
+        self.stacks_other = other;
+        (self.stacks_cut, self.stacks_cut_bytes) = cut;
+        self.stacks_over_frame_limit = of(StackEnd::FrameLimit);
+        self.stacks_without_unwind_information = of(StackEnd::NoUnwindInformation);
+        self.stacks_unreadable = of(StackEnd::UnreadableMemory);
+        self.stacks_in_changed_libraries = of(StackEnd::LibraryChanged);
     }
 }
 

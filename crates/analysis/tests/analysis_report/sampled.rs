@@ -1,7 +1,7 @@
 //! Traces with a sample of stacks: what the estimates are worth.
 
 use memledger_analysis::dump::{json, text};
-use memledger_analysis::{Estimate, Report, StackKind};
+use memledger_analysis::{Estimate, Report, StackKind, StackRow};
 use memledger_test_support::feed::{Feed, V::N};
 use serde_json::Value;
 
@@ -139,7 +139,7 @@ fn intervals_cover_the_exact_figures_95_times_in_100() {
             let row = report.by_stack.iter().find(|row| {
                 row.frames.first().is_some_and(|&f| report.frames[f as usize].offset == place)
             });
-            let estimates = row.and_then(|row| row.estimates()).unwrap_or_default();
+            let estimates = row.as_ref().and_then(StackRow::estimates).unwrap_or_default();
             let pairs = [
                 (estimates.allocations, exact.allocations),
                 (estimates.allocated_bytes, exact.allocated),

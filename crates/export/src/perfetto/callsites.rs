@@ -44,7 +44,7 @@ impl Callsites {
         let stack_of = |bucket: &BucketRow| {
             figures_of(report, bucket).map(|_| {
                 let row = bucket.stack.filter(|&row| row < of_row.len());
-                match row.filter(|&row| report.by_stack[row].label(report).is_none()) {
+                match row.filter(|&row| report.by_stack.label(row, report).is_none()) {
                     Some(row) => *of_row[row].get_or_insert_with(|| {
                         let frames = self.calls(&calls, row, &mappings);
                         self.stacks.number(frames.into())
@@ -86,8 +86,7 @@ impl Callsites {
 
     /// The scopes of a bucket, and its group and name, as frames.
     fn scopes(&mut self, report: &Report, bucket: &BucketRow) -> Vec<u32> {
-        let row = bucket.stack.and_then(|row| report.by_stack.get(row));
-        let label = row.and_then(|row| row.label(report));
+        let label = bucket.stack.and_then(|row| report.by_stack.label(row, report));
         let mut frames: Vec<_> = label.map(|label| self.label(label)).into_iter().collect();
         frames.extend(scope_frames(report, bucket).map(|scope| self.label(&scope)));
         if frames.is_empty() {

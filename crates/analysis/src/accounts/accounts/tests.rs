@@ -68,13 +68,79 @@ fn what_buckets_held_at_the_peak_of_a_measurement_is_what_they_held() {
             accounts.flush();
             for (number, (peak, held)) in (0..).zip(peaks) {
                 assert_eq!(accounts.measured().peak(number), peak, "{number} at {event}");
-                for (index, bucket) in accounts.buckets.iter().enumerate() {
+                for (index, bucket) in accounts.buckets().enumerate() {
                     if AROUND[index].contains(&number) {
-                        let found = accounts.held_at_peak(bucket, number);
+                        let found = accounts.held_at_peak(&bucket, number);
                         assert_eq!(found, held[index], "{number}, bucket {index} at {event}");
                     }
                 }
             }
+        }
+    }
+}
+
+/// Counts of more than 32 bits, numbers of generations whose lower 32 bits begin again, and the peak
+/// of a stack that gets a second bucket.
+#[test]
+fn buckets_have_the_figures_of_a_model_of_64_bits() {
+    for with_stacks in [false, true] {
+        for first_generation in [0, u64::from(u32::MAX) - 20, (1 << 33) - 20] {
+            let mut accounts = Accounts::default();
+            accounts.total.generation = first_generation;
+            let thread = accounts.add_peak();
+            (0..2).for_each(|context| accounts.set_peaks(context, &[]));
+            let mut buckets = Vec::new();
+            // Allocations, blocks and bytes of each bucket, and the last two at the peak of all.
+            let (mut now, mut at_peak) = ([(0_u64, 0_u64, 0_u64); 2], [(0, 0); 2]);
+            let (mut peak, mut random) = (0, 7_u64);
+            for event in 0..5_000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let index = (random >> 60) as usize % if event < 1_000 { 1 } else { 2 };
+                while buckets.len() <= index {
+                    let context = buckets.len() as u32;
+                    let mut bucket = accounts.bucket_of((context, 0), thread, [].into_iter());
+                    if with_stacks {
+                        bucket = accounts.stack_bucket(bucket, 1, 0, [].into_iter());
+                    }
+                    buckets.push(bucket);
+                }
+                let (allocations, blocks, bytes) = &mut now[index];
+                let more = random >> 32;
+                let change = if random >> 20 & 1 == 0 {
+                    (more as i64, (random >> 8 & 0xfff) as i64)
+                } else {
+                    (-(more.min(*blocks) as i64), -((random >> 8 & 0xfff).min(*bytes) as i64))
+                };
+                *allocations = allocations.wrapping_add(more);
+                *blocks = blocks.wrapping_add_signed(change.0);
+                *bytes = bytes.wrapping_add_signed(change.1);
+                let key = AccountKey { bucket: buckets[index], class: 0 };
+                let count = |tally: &mut Tally| tally.allocations += more;
+                accounts.apply(key, change.0, change.1, Moment { time: 0, event }, count);
+                let sum = now.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+                if sum > peak {
+                    (peak, at_peak) = (sum, now.map(|(_, blocks, bytes)| (blocks, bytes)));
+                }
+                if event % 7 == 0 {
+                    accounts.flush();
+                    let generation = accounts.total().generation;
+                    for (number, &bucket) in buckets.iter().enumerate() {
+                        let Bucket { counts, .. } = accounts.bucket(bucket);
+                        let found =
+                            (counts.tally.allocations, counts.live_blocks, counts.live_bytes);
+                        assert_eq!(found, now[number], "bucket {number} at {event}");
+                        assert_eq!(
+                            counts.at_peak(generation),
+                            at_peak[number],
+                            "{number} at {event}"
+                        );
+                    }
+                    assert_eq!(accounts.stack_peak(1), if with_stacks { peak } else { 0 });
+                }
+            }
+            assert!(
+                accounts.upper.len() == 2 && accounts.total().generation > first_generation + 20
+            );
         }
     }
 }

@@ -101,7 +101,7 @@ impl Model {
                 OperationKind::Free => {
                     let Some(block) = self.heaps.remove(heap, address, hint) else { break };
                     let owner = block.bucket;
-                    let is_own = || owner == bucket || self.accounts.bucket(owner).thread == thread;
+                    let is_own = || owner == bucket || self.accounts.thread_of(owner) == thread;
                     let short = newest == (heap, address) && is_own();
                     let key = block.key();
                     self.accounts.remove_block(key, block.size(), |tally| tally.freed(short));

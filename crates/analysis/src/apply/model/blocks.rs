@@ -1,7 +1,7 @@
 //! What one allocation, reallocation or free does.
 
 use super::{ApplyEnv, Model};
-use crate::accounts::{Bucket, Moment};
+use crate::accounts::{Moment, Owner};
 use crate::apply::operation::{Operation, OperationKind};
 use crate::attribution::{
     DetachedBlock, HeapAddress, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
@@ -21,7 +21,7 @@ impl Model {
 
     /// The bucket that differs from `bucket` in its context only.
     pub(super) fn bucket_like(&mut self, bucket: u32, context: u32) -> u32 {
-        let Bucket { thread, stack, rate, .. } = *self.accounts.bucket(bucket);
+        let Owner { thread, stack, rate, .. } = *self.accounts.owner(bucket);
         let without = self.bucket(context, thread);
         if stack == NO_STACK {
             return without;
@@ -46,7 +46,7 @@ impl Model {
     #[inline(never)]
     fn find_stack_bucket(&mut self, id: u32, without: u32) -> u32 {
         let stack = self.callstacks.stack(id);
-        let context = self.accounts.bucket(without).context;
+        let context = self.accounts.owner(without).context;
         let within = self.contexts.measured_around(context);
         let rate = self.accounts.rate();
         let bucket = self.accounts.stack_bucket(without, stack, rate, within);
@@ -59,7 +59,7 @@ impl Model {
     /// NOTE: a block of a sample leaves the sample if its reallocation has no stack. Otherwise that
     /// reallocation says nothing, and the block keeps its stack.
     fn reallocated_bucket(&mut self, id: u32, bucket: u32) -> u32 {
-        let Bucket { context, thread, stack, rate, .. } = *self.accounts.bucket(bucket);
+        let Owner { context, thread, stack, rate } = *self.accounts.owner(bucket);
         if id == 0 && (stack == NO_STACK || rate == 0) {
             return bucket;
         }
@@ -139,9 +139,8 @@ impl Model {
         let made_by = MadeBy::Reallocation;
         self.streams.existing(operation.stream).last =
             Some(LastBlock { address, block, heap, made_by });
-        let bucket = self.accounts.bucket(block.bucket);
-        let context = bucket.context;
-        self.threads.get_mut(bucket.thread).reattach((heap, address), &old);
+        let &Owner { context, thread, .. } = self.accounts.owner(block.bucket);
+        self.threads.get_mut(thread).reattach((heap, address), &old);
         self.count_foreign(operation.stream, context, 1);
         let replaced = self.heaps.insert(heap, address, hint, block);
         if env.cutoff.is_counting() {
@@ -272,7 +271,7 @@ impl Model {
             }
             return self.free_of_unknown(event, by, (heap, address), env);
         };
-        let owner = self.accounts.bucket(block.bucket).thread;
+        let owner = self.accounts.thread_of(block.bucket);
         if realloc {
             let old = self.threads.get(owner).detach((heap, address), block);
             let pending = PendingRealloc::Known { old, from: address, begun: number };

@@ -64,7 +64,7 @@ impl Model {
                     .to_owned(),
             );
         };
-        let context = self.accounts.bucket(block.bucket).context;
+        let context = self.accounts.owner(block.bucket).context;
         self.count_foreign(stream_id, context, -1);
         match (made_by, env.cutoff.is_counting()) {
             (MadeBy::Reallocation, true) => {
@@ -103,7 +103,7 @@ impl Model {
             }
             return;
         };
-        let old = self.accounts.bucket(block.bucket).context;
+        let old = self.accounts.owner(block.bucket).context;
         let context = self.contexts.retagged(old, current, &mut self.accounts);
         if context == old {
             return;
@@ -131,7 +131,7 @@ impl Model {
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
             );
         };
-        let owner = self.accounts.bucket(block.bucket).thread;
+        let owner = self.accounts.thread_of(block.bucket);
         let detached = self.threads.get(owner).detach((heap, address), block);
         self.heap_blocks.entry((heap, address)).or_insert(detached);
         if env.cutoff.is_counting() {
@@ -161,7 +161,7 @@ impl Model {
             );
         };
         let block = detached.block;
-        let owner = self.accounts.bucket(block.bucket).thread;
+        let owner = self.accounts.thread_of(block.bucket);
         self.threads.get_mut(owner).reattach((heap, address), &detached);
         self.heaps.insert(heap, address, u32::MAX, block);
         if env.cutoff.is_counting() {

@@ -2,7 +2,7 @@
 
 use crate::dump::interner::Interner;
 use crate::dump::text::page::InTable;
-use crate::{Calls, Frames, IntMap, Report, StackKind, StackRow};
+use crate::{Calls, Frames, IntMap, Report, StackKind};
 use std::collections::BTreeSet;
 
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some
@@ -46,8 +46,8 @@ impl Tree {
         // the one before.
         let mut last = Vec::<(u32, u32)>::new();
         for row in report.by_bucket.iter().filter_map(|bucket| bucket.stack) {
-            let is_stack = |row: &StackRow| row.kind != StackKind::NotTaken;
-            if tree.node(row).is_some() || !report.by_stack.get(row).is_some_and(is_stack) {
+            let is_stack = |kind| kind != StackKind::NotTaken;
+            if tree.node(row).is_some() || !report.by_stack.kind(row).is_some_and(is_stack) {
                 continue;
             }
             let mut at = ROOT;

@@ -191,9 +191,17 @@ struct Node {
     name: u32,
     /// How many nodes are below it, and one of them.
     children: usize,
-    own: Figures,
+    /// Whether it has figures of its own.
+    has_own: bool,
     inclusive: Figures,
-    weights: Weights,
+    /// PERF: most traces have none, and there can be a million nodes.
+    weights: Option<Box<Weights>>,
+}
+
+impl Node {
+    fn estimates(&self) -> Estimates {
+        self.weights.as_deref().copied().unwrap_or_default().estimates()
+    }
 }
 
 /// The tree of stacks; the first node is above all stacks.
@@ -226,9 +234,12 @@ impl Tree {
                     .get_or_insert_with(|| tree.names.text(calls.function(call)));
                 at = *children.entry((at, name)).or_insert_with(|| tree.add(at, name));
             }
-            tree.nodes[at].own.add(&row.figures);
+            let node = &mut tree.nodes[at];
+            let before = node.inclusive;
+            node.inclusive.add(&row.figures);
+            node.has_own |= node.inclusive != before;
             if let Some(weights) = row.weights() {
-                tree.nodes[at].weights.add(weights);
+                node.weights.get_or_insert_default().add(weights);
             }
         }
         tree.sum(is_estimated(report, options));
@@ -239,34 +250,32 @@ impl Tree {
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.children += 1;
         }
-        let (own, inclusive) = Default::default();
-        let weights = Weights::default();
-        self.nodes.push(Node { parent, name, children: 0, own, inclusive, weights });
+        let inclusive = Figures::default();
+        let (children, has_own, weights) = (0, false, None);
+        self.nodes.push(Node { parent, name, children, has_own, inclusive, weights });
         self.nodes.len() - 1
     }
 
     /// Sums the figures of each node with those below it, which are behind it in the list.
     fn sum(&mut self, is_sampled: bool) {
         for node in (0..self.nodes.len()).rev() {
-            let own = self.nodes[node].own;
-            self.nodes[node].inclusive.add(&own);
-            let (inclusive, weights) = (self.nodes[node].inclusive, self.nodes[node].weights);
-            if node != ROOT {
-                let parent = self.nodes[node].parent;
-                self.nodes[parent].inclusive.add(&inclusive);
-                if is_sampled {
-                    self.nodes[parent].weights.add(&weights);
+            let (before, of) = self.nodes.split_at_mut(node);
+            let of = &mut of[0];
+            if let Some(parent) = before.get_mut(of.parent) {
+                parent.inclusive.add(&of.inclusive);
+                if let Some(weights) = &of.weights {
+                    parent.weights.get_or_insert_default().add(weights);
                 }
             }
             if is_sampled {
-                self.nodes[node].inclusive = weights.estimates().values();
+                of.inclusive = of.estimates().values();
             }
         }
     }
 
     /// Whether a node shares a row with the one below it.
     fn is_merged(&self, node: usize) -> bool {
-        self.nodes[node].children == 1 && self.nodes[node].own == Figures::default()
+        self.nodes[node].children == 1 && !self.nodes[node].has_own
     }
 
     /// The nodes of a row, outermost first, and the first row around it.
@@ -338,7 +347,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     while let Some((node, level)) = open.pop() {
         if node != ROOT {
             let of = &tree.nodes[node];
-            let estimates = is_estimated(report, options).then(|| of.weights.estimates());
+            let estimates = is_estimated(report, options).then(|| of.estimates());
             let name = tree.name(&tree.row(node).0, &names);
             let cells = cells(report, columns, &of.inclusive, &of.inclusive, estimates.as_ref());
             rows.push(Row { level: level - 1, name, cells });

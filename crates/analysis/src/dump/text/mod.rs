@@ -127,6 +127,10 @@ impl ReportFormat for Format {
         sections::shows_functions(report, options)
     }
 
+    fn shows_stacks(&self, options: &Options) -> bool {
+        options.by.is_none_or(By::is_of_calls) || options.findings
+    }
+
     fn shows_findings(&self, options: &Options) -> bool {
         options.findings || options.by.is_none()
     }

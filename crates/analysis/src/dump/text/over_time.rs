@@ -66,7 +66,7 @@ pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Optio
         Shape::Other => None,
     };
     let says_by_whom =
-        !report.by_stack.is_empty() || report.by_scope.len() > 1 || report.by_name.len() > 1;
+        report.by_stack.any_taken() || report.by_scope.len() > 1 || report.by_name.len() > 1;
     let rise = rise.filter(|_| says_by_whom).map(|(from, to)| match &options.trace {
         Some(trace) => format!("memledger diff {} --at {from} --at {to}", argument(trace)),
         None => format!("memledger diff RUN --at {from} --at {to} (RUN: a trace of it)"),

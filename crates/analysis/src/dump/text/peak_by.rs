@@ -61,9 +61,9 @@ pub(super) fn line(report: &Report) -> Option<String> {
 fn functions<'a>(calls: &'a Calls<'_>) -> Vec<Function<'a>> {
     let mut functions = Vec::<Function<'_>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
-    let stacks = calls.report.by_stack.iter().enumerate();
-    for (number, stack) in stacks.filter(|(_, stack)| stack.figures.live_bytes_at_peak > 0) {
-        let bytes = stack.figures.live_bytes_at_peak;
+    let stacks = calls.report.by_stack.all_figures().enumerate();
+    for (number, figures) in stacks.filter(|(_, figures)| figures.live_bytes_at_peak > 0) {
+        let bytes = figures.live_bytes_at_peak;
         let is_named = |call: &u32| calls.is_own(*call) && calls.get(*call).found().is_some();
         let mut shown = calls.shown(number).filter(is_named);
         while let Some(call) = shown.next() {

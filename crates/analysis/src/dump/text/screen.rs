@@ -6,7 +6,7 @@ use super::units::{bytes, count, counted, duration, percent};
 use super::{llm, over_time, peak_by, rss};
 use crate::dump::missing::{lacks, untracked, untracked_briefly};
 use crate::dump::options::Options;
-use crate::{Losses, PeakMoment, Report, StackKind};
+use crate::{Losses, PeakMoment, Report};
 use memledger_format::words::escape;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -181,7 +181,7 @@ fn not_named(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             let share = percent(bytes, totals.peak_bytes);
             format!("{share} of the peak is in no scope and has no tag")
         }
-        _ if !report.by_stack.is_empty() => return Ok(()),
+        _ if report.by_stack.any_taken() => return Ok(()),
         _ if is_any => "all of it: `memledger run --stacks` names functions".to_owned(),
         _ => "all of it: MEMLEDGER_STACKS=on names functions, and alloc_scope!(\"name\") in the program its parts"
             .to_owned(),
@@ -275,13 +275,20 @@ fn stacks(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
         (losses.stacks_in_changed_libraries, "in libraries that came or went"),
     ];
     let cut: u64 = reasons.iter().map(|(stacks, _)| stacks).sum();
-    let known = report.by_stack.iter().filter(|row| row.kind == StackKind::Known);
-    let taken: u64 = known.map(|row| row.figures.allocations + row.figures.reallocations).sum();
+    let taken = report.by_stack.known();
     if cut > 0 && (options.verbose || cut.saturating_mul(100) >= taken) {
         let reasons = reasons.iter().filter(|(stacks, _)| *stacks > 0);
         let reasons = reasons.map(|(stacks, why)| format!("{} {why}", count(*stacks)));
         let (share, why) = (percent(cut, taken), reasons.collect::<Vec<_>>().join(", "));
         let text = format!("{share} of those taken lack their outer frames: {why}");
+        lines.write("stacks", &text)?;
+    }
+    if losses.stacks_cut > 0 {
+        let blocks = counted(losses.stacks_cut, "allocation", "allocations");
+        let text = format!(
+            "{blocks} of {} lack their inner frames: stacks had taken the memory that they may; raise MEMLEDGER_STACK_MEMORY, or sample",
+            bytes(losses.stacks_cut_bytes)
+        );
         lines.write("stacks", &text)?;
     }
     match losses.stacks_other {

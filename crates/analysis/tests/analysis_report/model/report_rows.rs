@@ -39,7 +39,7 @@ pub(super) fn rows(report: &Report) -> BTreeMap<Key, Figures> {
         assert!(live_bytes >= live_blocks * row.min_bytes, "{row:?}");
         assert!(row.max_bytes.is_none_or(|max| live_bytes <= live_blocks * max), "{row:?}");
     }
-    for row in &report.by_stack {
+    for row in report.by_stack.iter() {
         let frame = |&frame: &u32| report.frames[frame as usize].offset + 0x1001;
         add(Key::Stack(row.frames.iter().map(frame).collect()), row.figures);
     }

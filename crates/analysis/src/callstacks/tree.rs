@@ -1,0 +1,107 @@
+//! The tree that stacks are nodes of.
+
+/// How a stack ends at its outermost frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum StackEnd {
+    /// With the thread's first frame, as far as the trace says.
+    #[default]
+    Complete,
+    /// There are more frames, above the limit of the program.
+    FrameLimit,
+    /// There are more frames: the outermost one is in code without unwind information.
+    NoUnwindInformation,
+    /// There are more frames, in memory that could not be read.
+    UnreadableMemory,
+    /// There are more frames, from one in a library on, and not which: a library had just been unloaded.
+    LibraryChanged,
+}
+
+impl StackEnd {
+    /// All ends, by the number of their root.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Complete,
+        Self::FrameLimit,
+        Self::NoUnwindInformation,
+        Self::UnreadableMemory,
+        Self::LibraryChanged,
+    ];
+
+    /// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
+    pub(super) fn from_reason(reason: u8) -> Self {
+        *Self::ALL.get(usize::from(reason)).unwrap_or(&Self::FrameLimit)
+    }
+}
+
+/// One frame, in its caller.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// Its caller, or the root.
+    parent: u32,
+    location: u32,
+}
+
+/// A node for each frame of each stack. Stacks share the frames that they have in common, from the outermost
+/// one inwards. A root has no frame: it says how the stacks below it end. A parent comes before its children.
+#[derive(Clone, Debug)]
+pub(crate) struct StackTree(Vec<Node>);
+
+impl Default for StackTree {
+    fn default() -> Self {
+        let root = |number| Node { parent: number, location: 0 };
+        Self((0..StackEnd::ALL.len() as u32).map(root).collect())
+    }
+}
+
+impl StackTree {
+    /// The number of roots: they are the first nodes.
+    pub(crate) const ROOTS: usize = StackEnd::ALL.len();
+
+    /// Adds a node. The caller knows that the parent has none for this location, or does not mind.
+    pub(crate) fn add(&mut self, parent: u32, location: u32) -> u32 {
+        self.0.push(Node { parent, location });
+        self.0.len() as u32 - 1
+    }
+
+    /// The number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How the stacks of a root end; `None` for any other node.
+    pub(crate) fn root(node: u32) -> Option<StackEnd> {
+        StackEnd::ALL.get(node as usize).copied()
+    }
+
+    /// The caller of a node's frame, or the root. NOTE: the parent of a root is itself.
+    pub(crate) fn parent(&self, node: u32) -> u32 {
+        self.0[node as usize].parent
+    }
+
+    /// The number of the location of a node's frame.
+    pub(crate) fn location(&self, node: u32) -> u32 {
+        self.0[node as usize].location
+    }
+
+    /// The node and those around it, innermost first, without the root. Allocates nothing.
+    pub(crate) fn path(&self, node: u32) -> impl Iterator<Item = u32> + Clone {
+        let is_frame = |node: &u32| Self::root(*node).is_none();
+        std::iter::successors(Some(node).filter(is_frame), move |&node| {
+            Some(self.parent(node)).filter(is_frame)
+        })
+    }
+
+    /// How the stack of a node ends.
+    pub(crate) fn end(&self, node: u32) -> StackEnd {
+        let outermost = self.path(node).last().map_or(node, |node| self.parent(node));
+        Self::root(outermost).unwrap_or_default()
+    }
+
+    /// By node: how its stack ends.
+    pub(crate) fn ends(&self) -> Vec<StackEnd> {
+        let mut ends = StackEnd::ALL.to_vec();
+        let further = &self.0[ends.len()..];
+        further.iter().for_each(|node| ends.push(ends[node.parent as usize]));
+        ends
+    }
+}
