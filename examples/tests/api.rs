@@ -220,6 +220,7 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
         .channels(["api"])
         .stacks(Stacks::Off)
         .stack_frames(16)
+        .stack_memory(8 << 20)
         .worker(Worker::Manual)
         .buffer_limit(8 << 20)
         .on_full(OnFull::Drop)

@@ -325,7 +325,17 @@ impl LedgerBuilder {
     /// The maximum number of frames of a call stack, 1 to 255; the outer frames of a deeper stack
     /// are left out, and the trace says so. Default: 255.
     pub fn stack_frames(mut self, frames: u8) -> Self {
-        self.config.stack_frames = Some(frames);
+        self.config.stack_bounds.frames = Some(frames);
+        self
+    }
+
+    /// The most memory that call stacks may take, in bytes, 1 MiB to 64 MiB. Default: 64 MiB, which is room for 3 million
+    /// stacks of usual programs.
+    ///
+    /// Further stacks have only those of their outer frames that are known by then, and an innermost frame that says so;
+    /// the report counts them. That takes at most an eighth more.
+    pub fn stack_memory(mut self, bytes: u64) -> Self {
+        self.config.stack_bounds.memory = Some(bytes);
         self
     }
 

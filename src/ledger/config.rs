@@ -78,6 +78,15 @@ pub(crate) enum Watch {
     Yes,
 }
 
+/// What call stacks may take at most, where that is set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StackBounds {
+    /// The frames of one.
+    pub(crate) frames: Option<u8>,
+    /// The bytes of all.
+    pub(crate) memory: Option<u64>,
+}
+
 /// All settings. `None` means: not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -96,7 +105,7 @@ pub(crate) struct Config {
     pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<Names>,
     pub(crate) stacks: Option<Stacks>,
-    pub(crate) stack_frames: Option<u8>,
+    pub(crate) stack_bounds: StackBounds,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
     pub(crate) on_full: Option<OnFull>,

@@ -48,6 +48,7 @@ impl Ledger {
     /// | `MEMLEDGER_CHANNELS=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
     /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`](crate::Stacks)) |
     /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
+    /// | `MEMLEDGER_STACK_MEMORY=16MiB` | the most memory that call stacks may take, 1 MiB to 64 MiB; default 64 MiB |
     /// | `MEMLEDGER_TRACE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
     /// | `MEMLEDGER_PERFETTO=run.pftrace` | write track events to this file (feature `perfetto`) |
@@ -79,7 +80,7 @@ impl Ledger {
     /// Starts with the settings of command-line flags, and those of the environment that no flag
     /// sets; returns the arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
+    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`, `-tracestackmemory=`,
     /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-traceblackbox=`, `-traceanalyzeinprocess=`,
     /// `-tracebufferlimit=`, `-traceonfull=`,

@@ -1,6 +1,7 @@
 //! The machine: its clock and system calls, and lock-free tables in memory that the tracker maps
 //! itself.
 
+pub(crate) mod bucket;
 pub(crate) mod chunk_table;
 pub(crate) mod clock;
 pub(crate) mod free_stack;
@@ -9,3 +10,8 @@ pub(crate) mod own_thread;
 pub(crate) mod static_table;
 #[cfg(feature = "perfetto")]
 pub(crate) mod ticks;
+
+/// What `bucket.rs` imports; the model of it has other atomics here.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU32, Ordering};
+}

@@ -36,7 +36,7 @@ pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};
 
 use super::Group;
-use crate::platform::os;
+use crate::platform::{bucket, os};
 use crate::trace::write::untracked;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -329,51 +329,34 @@ fn find_or_add_with(
 ) -> Option<u32> {
     let table = Table::get()?;
     let bucket = table.bucket(hash(kind, parent, owner, name));
-    let find = |mut number: u32, end: u32| {
-        while number != end {
+    let is_wanted =
+        |number| table.node(number).is_some_and(|node| node.matches(kind, parent, owner, name));
+    bucket::find_or_add(
+        bucket,
+        |number| Some(&table.node(number)?.next),
+        is_wanted,
+        || {
+            let (most, full) = match kind {
+                NodeKind::Name => (MAX_WITH_INTERNED, &FULL_FOR_TEXT),
+                _ => (CAPACITY, &FULL),
+            };
+            if COUNT.load(Ordering::Relaxed) as usize >= most {
+                full.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            let name = keep_name()?;
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let node = table.node(number)?;
-            if node.matches(kind, parent, owner, name) {
-                return Some(number);
-            }
-            number = node.next.load(Ordering::Relaxed);
-        }
-        None
-    };
-    let mut head = bucket.load(Ordering::Acquire);
-    if let Some(found) = find(head, 0) {
-        return Some(found);
-    }
-    let (most, full) = match kind {
-        NodeKind::Name => (MAX_WITH_INTERNED, &FULL_FOR_TEXT),
-        _ => (CAPACITY, &FULL),
-    };
-    if COUNT.load(Ordering::Relaxed) as usize >= most {
-        full.fetch_add(1, Ordering::Relaxed);
-        return None;
-    }
-    let name = keep_name()?;
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let node = table.node(number)?;
-    node.name.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
-    node.name_size.store(name.len() as u32, Ordering::Relaxed);
-    node.kind.store(kind as u32, Ordering::Relaxed);
-    node.parent.store(parent, Ordering::Relaxed);
-    node.owner.store(owner, Ordering::Relaxed);
-    shared::add(number, node);
-    node.ready.store(1, Ordering::Release);
-    loop {
-        node.next.store(head, Ordering::Relaxed);
-        match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Some(number),
-            Err(newer) => {
-                // The nodes from `head` on were compared already, so only newer nodes are compared.
-                if let Some(found) = find(newer, head) {
-                    return Some(found);
-                }
-                head = newer;
-            }
-        }
-    }
+            node.name.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
+            node.name_size.store(name.len() as u32, Ordering::Relaxed);
+            node.kind.store(kind as u32, Ordering::Relaxed);
+            node.parent.store(parent, Ordering::Relaxed);
+            node.owner.store(owner, Ordering::Relaxed);
+            shared::add(number, node);
+            node.ready.store(1, Ordering::Release);
+            Some(number)
+        },
+    )
 }
 
 /// A copy of `text` that is never freed; `None` if the system has no memory.

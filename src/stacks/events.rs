@@ -60,7 +60,8 @@ static CALLSTACK_SPEC: Declaration = Declaration {
 };
 
 /// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
-/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went.
+/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks its inner
+/// frames, because there was no memory for them.
 static CALLSTACK_END: Declaration = Declaration {
     uid: 55,
     logger: "Memledger",
@@ -207,9 +208,6 @@ impl EventProvider for StackEvents {
             return;
         }
         let mut packets = Packets::new(send);
-        if self.walk.is_new() {
-            packets.add_other();
-        }
         for (stacks, change) in capture::changes_after(self.changes) {
             self.walk.visit_new(stacks, |stack| packets.add(&stack));
             packets.add_change(&change);
@@ -226,7 +224,6 @@ impl EventProvider for StackEvents {
         changes.truncate(self.changes);
         Some(Box::new(move |send| {
             let mut packets = Packets::new(send);
-            packets.add_other();
             let mut again = Walk::default();
             for (stacks, change) in changes {
                 again.visit_those_of(&walk, stacks, |stack| packets.add(&stack));
@@ -252,8 +249,7 @@ impl EventProvider for StackEvents {
 pub(crate) fn take_refused() -> Option<String> {
     let refused = tree::take_refused();
     (refused > 0).then(|| {
-        let most = tree::CAPACITY;
-        format!("{refused} call stacks are (other), because the table of {most} frames is full")
+        format!("the stacks of {refused} events are (other), because there was no memory for them")
     })
 }
 
@@ -294,11 +290,6 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The stack of all events whose stack has no number of its own: one without frames.
-    fn add_other(&mut self) {
-        self.add(&NewStack { number: tree::OTHER_STACK, frames: &[], end: tree::COMPLETE });
-    }
-
     fn add(&mut self, stack: &NewStack<'_>) {
         self.on(CONTROL);
         let frames: Vec<_> = stack.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
@@ -311,7 +302,9 @@ impl<'a> Packets<'a> {
             tree::LIBRARY_CHANGED => 4,
             _ => 0,
         };
-        if reason > 0 {
+        let cut = if stack.is_cut { 5 } else { 0 };
+        for reason in [reason, cut].into_iter().filter(|reason| *reason > 0) {
+            let number = stack.number.into();
             CALLSTACK_END.append(&[number, reason.into()], &mut self.packet);
         }
     }
@@ -328,13 +321,12 @@ impl<'a> Packets<'a> {
 mod tests {
     use super::*;
     use crate::stacks::tree::{
-        COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, TOO_DEEP, UNREADABLE, child, stack_id,
+        COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, OTHER, TOO_DEEP, UNREADABLE, tests::add,
     };
     use memledger_format::arrays::piece_head;
 
     fn stack(end: u32, frames: &[u64]) -> u32 {
-        let outermost_first = frames.iter().rev();
-        stack_id(outermost_first.fold(end, |node, frame| child(node, Frame::new(*frame, 3))))
+        add(end, frames.iter().rev().map(|frame| Frame::new(*frame, 3)))
     }
 
     /// A provider whose channel was on.
@@ -382,7 +374,7 @@ mod tests {
         let one = defined(&mut provider);
         let expected = spec(first, &[0x6100_0003, 0x6100_0002, 0x6100_0001], None);
         assert_eq!(has(&one, &expected), 1);
-        assert_eq!(one[..7], spec(tree::OTHER_STACK, &[], None));
+        assert_eq!(one[..7], spec(OTHER, &[], None));
         let cut = [(TOO_DEEP, 1), (NO_TABLE, 2), (UNREADABLE, 3), (LIBRARY_CHANGED, 4)];
         let cut = cut.map(|(end, reason)| {
             let frames = [0x6200_0000 + u64::from(end)];
@@ -392,7 +384,7 @@ mod tests {
         for expected in &cut {
             assert_eq!(has(&two, expected), 1);
         }
-        assert_eq!(has(&two, &expected) + has(&two, &spec(tree::OTHER_STACK, &[], None)), 0);
+        assert_eq!(has(&two, &expected) + has(&two, &spec(OTHER, &[], None)), 0);
         let mut again = Vec::new();
         let definitions = provider.definitions().unwrap();
         // Stacks from here on are for the next call of `define`.

@@ -1,55 +1,66 @@
-//! The tree of call stacks: one table for the process. Nodes are added without locks, and removed
-//! all at once, before the next recording.
+//! The tree of call stacks: one table for the process. Edges are added without locks, and removed all at once, before
+//! the next recording.
 //!
-//! A node is a frame and its caller's node. So two stacks share the nodes of the outer frames that
-//! they have in common, and a stack is the number of its innermost frame's node.
+//! An *edge* leads from a place of the tree to further frames, at most 15, and its number is that of the stack that ends
+//! with them: the `CallstackId` of events. So stacks share the outer frames that they have in common. A [`Place`] is an
+//! edge, and how many of its frames are behind one. A stack that ends within an edge is an edge without frames.
 //!
 //! ```text
-//! one mapping   nodes 16 B x 2^21   stack of node u32 x 2^21   node of stack u32 x 2^21   buckets u32 x 2^21
-//!               bucket of parent + hash(frame) -> node --next--> node --next--> 0
+//! root ── main ── run ── parse ── array          edge 8: 4 frames from the root
+//!                           │
+//!                           ├── object ── key    edge 9: 2 frames from the place (8, 3)
+//!                           └── (none)           edge 10: the stack that ends with `parse`
 //! ```
-//! A thread writes a node before it links the node into its bucket, so every node in a bucket is
-//! complete. Pages that are not used take no memory.
+//! Each place has at most one edge for each next frame, and one without frames, so each stack has one number, unless it was
+//! [cut](Table::find_or_add_cut) before there was memory for it after all. The frames of edges are in *sequences*, which are kept once: most new stacks are a known sequence at another place.
+//!
+//! ```text
+//! one mapping   edges 16 B x 2^22   buckets u32 x 2^22   words of sequences u64 x 2^22   buckets of sequences u32 x 2^16
+//!               bucket of place + hash(frame) -> edge --next--> edge --next--> 0
+//! ```
+//! A thread writes an edge before it links it into its [bucket](crate::platform::bucket). Pages that are not used take
+//! no memory.
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
+#[cfg(test)]
+pub(super) mod tests;
 mod walk;
 
 pub(crate) use walk::{NewStack, Walk, end, visit_left};
 
-use super::state::MAX_FRAMES;
-use crate::platform::os;
+use super::state::{self, MAX_FRAMES};
+use crate::platform::{bucket, os};
 use crate::trace::write::watch;
 use std::iter;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-
-/// The roots: how the frames above a stack's outermost frame end.
-///
-/// The stack is whole.
-pub(crate) const COMPLETE: u32 = 1;
-/// There are more frames than the limit.
-pub(crate) const TOO_DEEP: u32 = 2;
-/// The outermost frame is in code without unwind information.
-pub(crate) const NO_TABLE: u32 = 3;
-/// The next frame is in memory that cannot be read.
-pub(crate) const UNREADABLE: u32 = 4;
-/// Every stack that has no node of its own, because the table is full.
-pub(crate) const OTHER: u32 = 5;
-/// The next frame is in a library, and since the list of modules was read the loader has unloaded one.
-pub(crate) const LIBRARY_CHANGED: u32 = 6;
-const FIRST: u32 = 8;
 
 /// The `CallstackId` of an event whose stack was not taken.
 pub(crate) const NO_STACK: u32 = 0;
-/// The `CallstackId` of [`OTHER`].
-pub(crate) const OTHER_STACK: u32 = 1;
-const FIRST_STACK: u32 = 2;
+/// Every stack that has no number of its own, because there is no memory for it.
+pub(crate) const OTHER: u32 = 1;
 
-/// The maximum number of nodes. A stack of a large program adds one or two nodes, and a program has
-/// some ten thousand stacks.
-pub(super) const CAPACITY: usize = 1 << 21;
-const BUCKETS: usize = CAPACITY;
-/// The children of a node are in 256 buckets.
+/// The roots: how the frames above a stack's outermost frame end. Each is the number of the stack without frames.
+///
+/// The stack is whole.
+pub(crate) const COMPLETE: u32 = 2;
+/// There are more frames than the limit.
+pub(crate) const TOO_DEEP: u32 = 3;
+/// The outermost frame is in code without unwind information.
+pub(crate) const NO_TABLE: u32 = 4;
+/// The next frame is in memory that cannot be read.
+pub(crate) const UNREADABLE: u32 = 5;
+/// The next frame is in a library, and since the list of modules was read the loader has unloaded one.
+pub(crate) const LIBRARY_CHANGED: u32 = 6;
+const FIRST: u32 = 7;
+
+/// The maximum number of edges.
+const EDGES: usize = 1 << 22;
+/// The maximum number of words that sequences have.
+const WORDS: usize = 1 << 22;
+const SEQUENCE_BUCKETS: usize = 1 << 16;
+/// The edges from the places of an edge are in 256 buckets.
 const SPREAD_BITS: u32 = 8;
 
 /// The number of bits of an address; the bits above it have the number of its module.
@@ -71,40 +82,130 @@ impl Frame {
         self.0
     }
 
-    pub(crate) fn address(self) -> u64 {
+    fn address(self) -> u64 {
         self.0 & ((1 << ADDRESS_BITS) - 1)
     }
 }
 
-/// One node. All bytes are 0 until it is written.
-struct Node {
-    frame: AtomicU64,
+/// The place behind a frame: the number of an edge, and how many of its frames lead here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+/// The number of bits that have the number of frames of an edge.
+const COUNT_BITS: u32 = 4;
+const MOST_FRAMES: usize = (1 << COUNT_BITS) - 1;
+const _: () = assert!(EDGES <= u32::MAX as usize >> COUNT_BITS);
+const _: () = assert!(WORDS <= u32::MAX as usize >> COUNT_BITS);
+
+impl Place {
+    /// The place before the first frame.
+    pub(crate) fn root(root: u32) -> Self {
+        Self(root << COUNT_BITS)
+    }
+
+    /// None: no place is 0.
+    pub(crate) const UNKNOWN: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether this many frames up to here are of one edge.
+    #[inline(always)]
+    pub(crate) fn is_within_edge(self, frames: usize) -> bool {
+        frames <= self.along()
+    }
+
+    /// The place one frame further out, which is unknown if that is not within the same edge.
+    #[inline(always)]
+    pub(crate) fn before(self, is_within_edge: bool) -> Self {
+        Self(self.0.wrapping_sub(1) & u32::from(is_within_edge).wrapping_neg())
+    }
+
+    #[inline(always)]
+    fn edge(self) -> u32 {
+        self.0 >> COUNT_BITS
+    }
+
+    #[inline(always)]
+    fn along(self) -> usize {
+        self.0 as usize & MOST_FRAMES
+    }
+
+    /// The place before the first frame of the same edge.
+    #[inline(always)]
+    fn before_all(self) -> Self {
+        Self(self.0 & !(MOST_FRAMES as u32))
+    }
+
+    /// The place after further frames of the same edge.
+    #[inline(always)]
+    fn after(self, frames: usize) -> Self {
+        Self(self.0 + frames as u32)
+    }
+}
+
+/// One edge. All bytes are 0 until it is written.
+struct Edge {
+    /// The place where it begins.
     parent: AtomicU32,
-    /// The next node of the same bucket.
+    /// The index of its first frame among the words of sequences, and the number of its frames: as a place is built.
+    frames: AtomicU32,
+    /// The next edge of the same bucket.
     next: AtomicU32,
+    /// From the first frame, so that it is seldom looked at for nothing.
+    tag: AtomicU32,
+}
+
+/// The `frames` of an edge without frames, and of one that stands for all further frames from its place on, because there
+/// is no memory for them.
+const NO_FRAMES: u32 = 1 << COUNT_BITS;
+const CUT: u32 = 2 << COUNT_BITS;
+
+/// The tags of these two; those of others are odd.
+const TAG_OF_NONE: u32 = 0;
+const TAG_OF_CUT: u32 = 2;
+
+/// Before the frames of a sequence, in one word.
+struct Head {
+    /// The next sequence of the same bucket.
+    next: AtomicU32,
+    len: AtomicU32,
 }
 
 /// The four arrays of the mapping.
+#[derive(Clone, Copy)]
 struct Table {
-    nodes: NonNull<Node>,
-    /// By node: the number of the stack that ends here, 0 if no event has it.
-    stack_of: NonNull<AtomicU32>,
-    /// By stack: its node, 0 until it is written.
-    node_of: NonNull<AtomicU32>,
+    edges: NonNull<Edge>,
     buckets: NonNull<AtomicU32>,
+    words: NonNull<AtomicU64>,
+    sequences: NonNull<AtomicU32>,
 }
 
 static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// The number of nodes that were requested, which can exceed [`CAPACITY`].
-static NODES: AtomicU32 = AtomicU32::new(FIRST);
-static STACKS: AtomicU32 = AtomicU32::new(FIRST_STACK);
+/// The number of edges that were requested. The limit on their memory is reached before there are [`EDGES`].
+static EDGE_COUNT: AtomicU32 = AtomicU32::new(FIRST);
+/// The number of words of sequences that were requested, which can exceed [`WORDS`] by what threads ask for at once. No
+/// sequence has the first.
+static WORD_COUNT: AtomicU32 = AtomicU32::new(1);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
+const BYTES_OF_EDGE: usize = size_of::<Edge>() + size_of::<AtomicU32>();
+const _: () = assert!(state::MAX_MEMORY as usize / 8 * 9 / BYTES_OF_EDGE < EDGES);
+
 impl Table {
-    const NODE_BYTES: usize = CAPACITY * size_of::<Node>();
-    const NUMBER_BYTES: usize = CAPACITY * size_of::<AtomicU32>();
-    const BYTES: usize =
-        Self::NODE_BYTES + 2 * Self::NUMBER_BYTES + BUCKETS * size_of::<AtomicU32>();
+    const EDGE_BYTES: usize = EDGES * size_of::<Edge>();
+    const BUCKET_BYTES: usize = EDGES * size_of::<AtomicU32>();
+    const WORD_BYTES: usize = WORDS * size_of::<AtomicU64>();
+    const BYTES: usize = Self::EDGE_BYTES
+        + Self::BUCKET_BYTES
+        + Self::WORD_BYTES
+        + SEQUENCE_BUCKETS * size_of::<AtomicU32>();
 
     #[inline(always)]
     fn get() -> Option<Self> {
@@ -132,207 +233,331 @@ impl Table {
 
     #[inline(always)]
     fn at(start: *mut u8) -> Option<Self> {
+        let words = Self::EDGE_BYTES + Self::BUCKET_BYTES;
         Some(Self {
-            nodes: NonNull::new(start)?.cast(),
-            stack_of: NonNull::new(start.wrapping_add(Self::NODE_BYTES))?.cast(),
-            node_of: NonNull::new(start.wrapping_add(Self::NODE_BYTES + Self::NUMBER_BYTES))?
-                .cast(),
-            buckets: NonNull::new(start.wrapping_add(Self::NODE_BYTES + 2 * Self::NUMBER_BYTES))?
-                .cast(),
+            edges: NonNull::new(start)?.cast(),
+            buckets: NonNull::new(start.wrapping_add(Self::EDGE_BYTES))?.cast(),
+            words: NonNull::new(start.wrapping_add(words))?.cast(),
+            sequences: NonNull::new(start.wrapping_add(words + Self::WORD_BYTES))?.cast(),
         })
     }
 
     #[inline(always)]
-    fn node(&self, number: u32) -> Option<&'static Node> {
-        // SAFETY: the index is checked; zeroed pages are valid nodes and are never unmapped.
-        ((number as usize) < CAPACITY).then(|| unsafe { self.nodes.add(number as usize).as_ref() })
+    fn edge(&self, number: u32) -> Option<&'static Edge> {
+        // SAFETY: the index is checked; zeroed pages are valid edges and are never unmapped.
+        ((number as usize) < EDGES).then(|| unsafe { self.edges.add(number as usize).as_ref() })
     }
 
-    fn stack_of(&self, node: u32) -> Option<&'static AtomicU32> {
-        let node = node as usize;
-        // SAFETY: the index is checked; zeroed pages are valid numbers and are never unmapped.
-        (node < CAPACITY).then(|| unsafe { self.stack_of.add(node).as_ref() })
-    }
-
-    fn node_of(&self, stack: u32) -> Option<&'static AtomicU32> {
-        let stack = stack as usize;
-        // SAFETY: as in `stack_of`.
-        (stack < CAPACITY).then(|| unsafe { self.node_of.add(stack).as_ref() })
-    }
-
+    /// `count` words of sequences.
     #[inline(always)]
-    fn bucket(&self, parent: u32, frame: Frame) -> &'static AtomicU32 {
-        // PERF: children are near their parents, so few pages are in use, and those that are needed
-        // together are near each other.
-        let place = frame.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SPREAD_BITS);
-        self.bucket_at(parent as usize + place as usize)
+    fn words(&self, index: usize, count: usize) -> &'static [AtomicU64] {
+        if index + count > WORDS {
+            return &[];
+        }
+        // SAFETY: the range is checked; zeroed pages are valid words and are never unmapped.
+        unsafe { slice::from_raw_parts(self.words.add(index).as_ptr(), count) }
+    }
+
+    /// What is before the first frame of a sequence.
+    #[inline(always)]
+    fn head(&self, sequence: u32) -> Option<&'static Head> {
+        let index = (sequence as usize).checked_sub(1).filter(|index| *index < WORDS)?;
+        // SAFETY: the index is checked; a zeroed word is a valid head, and this word is only used as one.
+        Some(unsafe { self.words.add(index).cast().as_ref() })
+    }
+
+    /// The frames of an edge from this place on.
+    #[inline(always)]
+    fn rest(&self, place: Place) -> &'static [AtomicU64] {
+        let frames = self.edge(place.edge()).map_or(0, |edge| edge.frames.load(Ordering::Relaxed));
+        let (index, count) = (frames >> COUNT_BITS, frames as usize & MOST_FRAMES);
+        let along = place.along();
+        self.words(index as usize + along, count.saturating_sub(along))
+    }
+
+    /// The bucket of the edges from a place whose first frame has this hash.
+    #[inline(always)]
+    fn bucket(&self, place: Place, hash: u64) -> &'static AtomicU32 {
+        // PERF: edges are near those where they begin, so few pages are in use, and those that are needed together are
+        // near each other.
+        let spread = (hash ^ place.along() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.bucket_at(place.edge() as usize + (spread >> (u64::BITS - SPREAD_BITS)) as usize)
     }
 
     #[inline(always)]
     fn bucket_at(&self, number: usize) -> &'static AtomicU32 {
-        // SAFETY: the index is below `BUCKETS`; zeroed pages are valid and are never unmapped.
-        unsafe { self.buckets.add(number % BUCKETS).as_ref() }
+        // SAFETY: the index is below `EDGES`; zeroed pages are valid and are never unmapped.
+        unsafe { self.buckets.add(number % EDGES).as_ref() }
+    }
+
+    fn sequence_bucket(&self, hash: usize) -> &'static AtomicU32 {
+        // SAFETY: the index is below the number of these buckets; zeroed pages are valid and are never unmapped.
+        unsafe { self.sequences.add(hash % SEQUENCE_BUCKETS).as_ref() }
+    }
+
+    /// The edge from `place` that begins with these frames, outermost first; it has as many of them as it can if it is
+    /// new. Without frames: the stack that ends there. `None` if there is no memory for a new one.
+    fn find_or_add(&self, place: Place, frames: &[AtomicU64], known: u32) -> Option<u32> {
+        let (first, tag) = match frames.first() {
+            Some(frame) => (load(frame), (load(frame) ^ load(frame) >> 32) as u32 | 1),
+            None => (0, TAG_OF_NONE),
+        };
+        self.find_or_add_edge(place, first, tag, || {
+            if bytes() >= state::memory_limit() {
+                return None;
+            }
+            let frames = frames.get(..frames.len().min(MOST_FRAMES))?;
+            let sequence = match (frames, known) {
+                ([], _) => return Some(NO_FRAMES),
+                (_, 0) => intern(frames)?,
+                (_, known) => known,
+            };
+            Some(sequence << COUNT_BITS | frames.len() as u32)
+        })
+    }
+
+    /// The stack that stands for all those behind `place`, or behind one further out, that have no number of their own.
+    ///
+    /// NOTE: it has an eighth more memory than other edges, and behind roots there is always one.
+    #[cold]
+    fn find_or_add_cut(&self, place: Place) -> Option<u32> {
+        let limit = state::memory_limit();
+        ends_of(place).find_map(|at| {
+            self.find_or_add_edge(at, 0, TAG_OF_CUT, || {
+                (bytes() < limit + limit / 8 || at.edge() < FIRST).then_some(CUT)
+            })
+        })
+    }
+
+    /// The edge from `place` that has this tag, and this first frame, 0 if it has none. If it is new, `frames` are its own.
+    #[inline(always)]
+    fn find_or_add_edge(
+        &self,
+        place: Place,
+        first: u64,
+        tag: u32,
+        frames: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
+        let is_wanted = |number| {
+            let Some(edge) = self.edge(number) else { return false };
+            edge.parent.load(Ordering::Relaxed) == place.bits()
+                && edge.tag.load(Ordering::Relaxed) == tag
+                && self.rest(Place(number << COUNT_BITS)).first().map_or(0, load) == first
+        };
+        let next = |number| Some(&self.edge(number)?.next);
+        bucket::find_or_add(self.bucket(place, first), next, is_wanted, || {
+            let frames = frames()?;
+            let number = EDGE_COUNT.fetch_add(1, Ordering::Relaxed);
+            let edge = self.edge(number)?;
+            edge.parent.store(place.bits(), Ordering::Relaxed);
+            edge.tag.store(tag, Ordering::Relaxed);
+            // NOTE: the worker, which goes by numbers, takes an edge for written when it sees this.
+            edge.frames.store(frames, Ordering::Release);
+            if let Some(logs) = watch::watched_logs() {
+                // NOTE: before any event can have the number.
+                logs.stacks.add(number, words_of(number));
+            }
+            Some(number)
+        })
     }
 }
 
-/// The node of `frame` called from `parent`, which is added if it is new. [`OTHER`] if the table is
-/// full, which is counted.
-#[inline]
-pub(crate) fn child(parent: u32, frame: Frame) -> u32 {
-    if parent == OTHER {
-        return OTHER;
+#[inline(always)]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Where a stack is.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// The `CallstackId`.
+    pub(crate) number: u32,
+    /// Its place, or that of its outermost frames if there is no memory for all.
+    pub(crate) place: Place,
+    /// The number of frames behind the place where the search began.
+    pub(crate) frames: usize,
+}
+
+/// *Hook.* The stack that has further frames behind a place, outermost first; it is added if it is new. `known` is their
+/// sequence, or 0.
+pub(crate) fn find_or_add(from: Place, frames: &[AtomicU64], known: u32) -> Found {
+    let (mut place, mut at) = (from, 0);
+    let Some(table) = Table::get() else { return without_number(place, at) };
+    loop {
+        let (along, wanted) = (table.rest(place), frames.get(at..).unwrap_or_default());
+        let same = along.iter().zip(wanted).take_while(|(a, b)| load(a) == load(b)).count();
+        (place, at) = (place.after(same), at + same);
+        let wanted = wanted.get(same..).unwrap_or_default();
+        if wanted.is_empty() && same == along.len() {
+            return Found { number: place.edge(), place, frames: at };
+        }
+        let known = if known == 0 { 0 } else { known + at as u32 };
+        match table.find_or_add(place, wanted, known) {
+            None => return without_memory(table, place, at),
+            Some(number) if wanted.is_empty() => return Found { number, place, frames: at },
+            Some(number) => place = Place(number << COUNT_BITS),
+        }
     }
-    find_or_add(parent, frame).unwrap_or_else(|| {
-        REFUSED.fetch_add(1, Ordering::Relaxed);
-        OTHER
+}
+
+/// Where the frames behind `place` have no memory.
+#[cold]
+#[inline(never)]
+fn without_memory(table: Table, place: Place, frames: usize) -> Found {
+    match table.find_or_add_cut(place) {
+        Some(number) => Found { number, place, frames },
+        None => without_number(place, frames),
+    }
+}
+
+#[cold]
+fn without_number(place: Place, frames: usize) -> Found {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+    Found { number: OTHER, place, frames }
+}
+
+/// *Hook.* The sequence of these frames, which is kept from here on; `None` if there is no memory for it.
+pub(crate) fn intern(frames: &[AtomicU64]) -> Option<u32> {
+    let table = Table::get()?;
+    let hash = frames.iter().fold(frames.len() as u64, |hash, frame| {
+        (hash ^ load(frame)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    });
+    let is_wanted = |sequence| {
+        let len = table.head(sequence).map_or(0, |head| head.len.load(Ordering::Relaxed));
+        len as usize == frames.len()
+            && sequence_frames(sequence, frames.len())
+                .iter()
+                .zip(frames)
+                .all(|(a, b)| load(a) == load(b))
+    };
+    let next = |sequence| Some(&table.head(sequence)?.next);
+    bucket::find_or_add(table.sequence_bucket((hash >> 40) as usize), next, is_wanted, || {
+        // NOTE: the count is near `WORDS` at most, so it never wraps.
+        let used = WORD_COUNT.load(Ordering::Relaxed) as usize + frames.len() + 1;
+        if used > WORDS || bytes() >= state::memory_limit() {
+            return None;
+        }
+        let head = WORD_COUNT.fetch_add(frames.len() as u32 + 1, Ordering::Relaxed);
+        let words = table.words(head as usize + 1, frames.len());
+        table.head(head + 1)?.len.store(words.len() as u32, Ordering::Relaxed);
+        for (to, frame) in words.iter().zip(frames) {
+            to.store(load(frame), Ordering::Relaxed);
+        }
+        (!words.is_empty()).then_some(head + 1)
     })
 }
 
+/// *Hook.* The first frames of a sequence.
+#[inline(always)]
+pub(crate) fn sequence_frames(sequence: u32, frames: usize) -> &'static [AtomicU64] {
+    Table::get().map_or(&[], |table| table.words(sequence as usize, frames))
+}
+
+/// *Hook.* The place that is this many frames further out.
 #[inline]
-fn find_or_add(parent: u32, frame: Frame) -> Option<u32> {
-    let table = Table::get()?;
-    let bucket = table.bucket(parent, frame);
-    let find = |mut number: u32, end: u32| {
-        while number != end {
-            let node = table.node(number)?;
-            if node.frame.load(Ordering::Relaxed) == frame.0
-                && node.parent.load(Ordering::Relaxed) == parent
-            {
-                return Some(number);
-            }
-            number = node.next.load(Ordering::Relaxed);
+pub(crate) fn outwards(mut place: Place, mut frames: usize) -> Place {
+    while frames >= place.along() {
+        frames -= place.along();
+        match parent(place.edge()) {
+            Some(parent) if parent.0 < place.0 => place = parent,
+            _ => break,
         }
-        None
-    };
-    let mut head = bucket.load(Ordering::Acquire);
-    if let Some(found) = find(head, 0) {
-        return Some(found);
-    }
-    if NODES.load(Ordering::Relaxed) as usize >= CAPACITY {
-        return None;
-    }
-    let number = NODES.fetch_add(1, Ordering::Relaxed);
-    let node = table.node(number)?;
-    node.frame.store(frame.0, Ordering::Relaxed);
-    node.parent.store(parent, Ordering::Relaxed);
-    loop {
-        node.next.store(head, Ordering::Relaxed);
-        match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Some(number),
-            Err(newer) => {
-                // The nodes from `head` on were compared already. A node that is not linked is lost.
-                if let Some(found) = find(newer, head) {
-                    return Some(found);
-                }
-                head = newer;
-            }
+        if frames == 0 {
+            return place;
         }
     }
+    Place(place.0 - frames.min(place.along()) as u32)
 }
 
-pub(crate) fn frame(node: u32) -> Frame {
-    frame_of(node).map_or(Frame(0), |(frame, _)| frame)
+/// The place where an edge begins that is no root.
+fn parent(edge: u32) -> Option<Place> {
+    let edge = Table::get()?.edge(edge).filter(|_| edge >= FIRST)?;
+    Some(Place(edge.parent.load(Ordering::Relaxed)))
 }
 
-/// The number of the stack whose innermost frame is `node`: the `CallstackId` of its events.
-#[inline]
-pub(crate) fn stack_id(node: u32) -> u32 {
-    if node == OTHER {
-        return OTHER_STACK;
-    }
-    number_of_stack(node).unwrap_or(OTHER_STACK)
+/// The places at the ends of the edges that lead to a place, from this one outwards; the last one is a root.
+fn ends_of(place: Place) -> impl Iterator<Item = Place> {
+    // NOTE: in a tree that is being forgotten, the parent of an edge is 0.
+    iter::successors(Some(place), |at| parent(at.edge()).filter(|parent| parent.0 < at.0))
 }
 
-#[inline]
-fn number_of_stack(node: u32) -> Option<u32> {
-    let table = Table::get()?;
-    let stack_of = table.stack_of(node)?;
-    let known = stack_of.load(Ordering::Acquire);
-    if known != 0 {
-        return Some(known);
-    }
-    // NOTE: there are as many numbers of stacks as nodes. Two threads that need the same number at
-    // once take two, of which one is in no event.
-    let number = STACKS.fetch_add(1, Ordering::Relaxed);
-    table.node_of(number)?.store(node, Ordering::Release);
-    if let Some(logs) = watch::watched_logs() {
-        // NOTE: before any event can have the number.
-        logs.stacks.add(number, words_of(node));
-    }
-    match stack_of.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Some(number),
-        Err(theirs) => Some(theirs),
-    }
+/// The frames of an edge up to a place, outermost first.
+fn frames_within(end: Place) -> &'static [AtomicU64] {
+    let frames = Table::get().map_or(&[][..], |table| table.rest(end.before_all()));
+    frames.get(..end.along()).unwrap_or_default()
 }
 
-/// In the word of a root: no frame has this bit.
+/// *Hook.* The frames up to a place, innermost first.
+pub(crate) fn frames_of(place: Place) -> impl Iterator<Item = Frame> {
+    let frames = ends_of(place).flat_map(|end| frames_within(end).iter().rev());
+    frames.map(|frame| Frame(load(frame)))
+}
+
+/// The root of a place.
+fn root_of(place: Place) -> u32 {
+    ends_of(place).last().map_or(OTHER, Place::edge)
+}
+
+/// The place where the frames of a stack end.
+fn place_of(stack: u32) -> Place {
+    let edge = Table::get().and_then(|table| table.edge(stack));
+    let frames = edge.map_or(0, |edge| edge.frames.load(Ordering::Acquire));
+    Place(stack << COUNT_BITS | frames & MOST_FRAMES as u32)
+}
+
+/// Whether an edge of this number is written.
+fn is_written(stack: u32) -> bool {
+    let edge = Table::get().and_then(|table| table.edge(stack));
+    stack < FIRST || edge.is_some_and(|edge| edge.frames.load(Ordering::Acquire) != 0)
+}
+
+/// Whether a stack lacks its inner frames, because there was no memory for them.
+fn is_cut(stack: u32) -> bool {
+    let edge = Table::get().and_then(|table| table.edge(stack));
+    edge.is_some_and(|edge| edge.frames.load(Ordering::Acquire) == CUT)
+}
+
+/// In the word of a root, and of one below which a stack is cut: no frame has these bits.
 const ROOT: u64 = 1 << 63;
+const IS_CUT: u64 = 1 << 62;
 const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
 
 /// *Hook.* A stack for a watcher: the addresses of its frames, innermost first, and its root.
-fn words_of(node: u32) -> impl Iterator<Item = u64> {
-    let mut next = Some(node);
-    iter::from_fn(move || {
-        let at = next?;
-        let frame = frame_of(at);
-        next = frame.map(|(_, parent)| parent);
-        Some(frame.map_or(ROOT | u64::from(at), |(frame, _)| frame.address()))
-    })
+fn words_of(stack: u32) -> impl Iterator<Item = u64> {
+    let place = place_of(stack);
+    let cut = if is_cut(stack) { IS_CUT } else { 0 };
+    frames_of(place).map(Frame::address).chain([ROOT | cut | u64::from(root_of(place))])
 }
 
-/// How many stacks had no node since the last call, because the table is full.
+/// How many events had [`OTHER`] since the last call, because there was no memory for their stacks.
 pub(crate) fn take_refused() -> u64 {
     REFUSED.swap(0, Ordering::Relaxed)
 }
 
-/// Removes all nodes. Requires that recording is paused and no thread is inside a hook.
+/// Removes all edges. Requires that recording is paused and no thread is inside a hook.
 ///
-/// NOTE: a destination of an ended recording that is still being written may then lack stacks. Its
-/// walk ends, because a parent has a lower number than its child or is 0.
+/// NOTE: a destination of an ended recording that is still being written may then lack stacks.
 pub(super) fn forget() {
-    let nodes = NODES.load(Ordering::Relaxed).min(CAPACITY as u32);
-    let stacks = STACKS.load(Ordering::Relaxed).min(CAPACITY as u32);
-    let Some(table) = Table::get().filter(|_| nodes > FIRST) else { return };
-    // The roots, too, have numbers of stacks.
-    for number in COMPLETE..nodes {
-        let Some(node) = table.node(number) else { break };
-        for field in [&node.parent, &node.next].into_iter().chain(table.stack_of(number)) {
+    let edges = end();
+    let words = (WORD_COUNT.load(Ordering::Relaxed) as usize).min(WORDS);
+    let Some(table) = Table::get().filter(|_| edges > FIRST || words > 1) else { return };
+    for edge in (FIRST..edges).filter_map(|number| table.edge(number)) {
+        for field in [&edge.parent, &edge.frames, &edge.next, &edge.tag] {
             field.store(0, Ordering::Relaxed);
         }
     }
-    let of_stacks = (FIRST_STACK..stacks).filter_map(|stack| table.node_of(stack));
-    let used = BUCKETS.min(nodes as usize + (1 << SPREAD_BITS));
-    let all = of_stacks.chain((0..used).map(|number| table.bucket_at(number)));
-    all.for_each(|number| number.store(0, Ordering::Relaxed));
-    NODES.store(FIRST, Ordering::Relaxed);
-    STACKS.store(FIRST_STACK, Ordering::Release);
+    let used = EDGES.min(edges as usize + (1 << SPREAD_BITS));
+    let buckets = (0..used).map(|number| table.bucket_at(number));
+    let of_sequences = (0..SEQUENCE_BUCKETS).map(|number| table.sequence_bucket(number));
+    buckets.chain(of_sequences).for_each(|bucket| bucket.store(0, Ordering::Relaxed));
+    table.words(0, words).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    EDGE_COUNT.store(FIRST, Ordering::Release);
+    WORD_COUNT.store(1, Ordering::Relaxed);
 }
 
-/// The number of bytes in use by the table, without its buckets if it is empty.
+/// The number of bytes in use by the table.
 pub(crate) fn bytes() -> u64 {
-    if TABLE.load(Ordering::Relaxed).is_null() {
-        return 0;
-    }
-    let nodes = (NODES.load(Ordering::Relaxed) as usize).min(CAPACITY);
-    let stacks = (STACKS.load(Ordering::Relaxed) as usize).min(CAPACITY);
-    let buckets = nodes.min(BUCKETS);
-    (nodes * (size_of::<Node>() + size_of::<u32>()) + (stacks + buckets) * size_of::<u32>()) as u64
-}
-
-/// The number of stacks so far, or `None` if no stack was taken yet.
-fn stacks() -> Option<u32> {
-    let started = !TABLE.load(Ordering::Acquire).is_null();
-    started.then(|| STACKS.load(Ordering::Acquire).min(CAPACITY as u32))
-}
-
-/// The node of a stack; 0 if it is not written yet.
-fn node_of(stack: u32) -> u32 {
-    let table = Table::get();
-    table.and_then(|table| table.node_of(stack)).map_or(0, |node| node.load(Ordering::Acquire))
-}
-
-/// The frame of a node that is not a root, and its parent.
-fn frame_of(node: u32) -> Option<(Frame, u32)> {
-    let node = Table::get()?.node(node).filter(|_| node >= FIRST)?;
-    Some((Frame(node.frame.load(Ordering::Relaxed)), node.parent.load(Ordering::Relaxed)))
+    let edges = (EDGE_COUNT.load(Ordering::Relaxed) as usize).min(EDGES) - FIRST as usize;
+    let words = (WORD_COUNT.load(Ordering::Relaxed) as usize).min(WORDS) - 1;
+    (edges * BYTES_OF_EDGE + words * size_of::<u64>()) as u64
 }

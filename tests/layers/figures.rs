@@ -6,7 +6,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 52_800),
+    ("src", 52_830),
     ("crates/format/src", 5_480),
     ("crates/analysis/src", 39_200),
     ("crates/export/src", 3_800),

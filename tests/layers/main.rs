@@ -122,6 +122,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/scopes/current.rs",
     "src/scopes/current/cache.rs",
     "src/scopes/current/overflow.rs",
+    "src/platform/bucket.rs",
     "src/platform/chunk_table.rs",
     "src/stacks/state.rs",
     "src/stacks/tree.rs",

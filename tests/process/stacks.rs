@@ -6,9 +6,11 @@ use crate::harness::{
 };
 use memledger::events::Channel;
 use memledger::{ErrorKind, Ledger, Stacks};
+use memledger_analysis::Analyzer;
 use memledger_analysis::read::{self, Event, Value, Visitor};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::hint::black_box;
 
 pub(crate) const CASES: &[Case] = &[
     case("the variable turns stacks on", plain, |run| {
@@ -48,6 +50,11 @@ pub(crate) const CASES: &[Case] = &[
             let outcome = crate::harness::Run::of(&run).tracked();
             let outcome = outcome.env("MEMLEDGER_STACK_FRAMES", frames).run();
             check_told(&outcome, &["MEMLEDGER_STACK_FRAMES", "from 1 to 255"]);
+        }
+        for memory in ["0", "1023KiB", "65MiB", "-1", "much"] {
+            let outcome = crate::harness::Run::of(&run).tracked();
+            let outcome = outcome.env("MEMLEDGER_STACK_MEMORY", memory).run();
+            check_told(&outcome, &["MEMLEDGER_STACK_MEMORY", "1MiB to 64MiB"]);
         }
     }),
     case("flags and code set the same", from_flags, |run| {
@@ -127,6 +134,53 @@ pub(crate) const CASES: &[Case] = &[
             }
         },
     ),
+    case(
+        "stacks for which there is no memory have the outer frames that are known",
+        scattered,
+        |run| {
+            let outcome = run.run();
+            outcome.exited(0);
+            let [whole, bound] = ["whole.utrace", TRACE].map(|name| Seen::read(&outcome, name));
+            assert!(whole.specs.values().all(|stack| stack.end == 0 || stack.frames == 0));
+            let (mut cut, mut equal) = (0, 0);
+            for size in (FIRST_SIZE..).take(SCATTERED).map(|size| size as u64) {
+                let [of_whole, of_bound] =
+                    [&whole, &bound].map(|seen| &seen.specs[&seen.stack_of[&size]]);
+                match of_bound.end {
+                    0 => {
+                        assert_eq!(of_bound, of_whole);
+                        equal += 1;
+                    }
+                    _ => {
+                        assert!(
+                            of_bound.end == 5 && of_bound.frames < of_whole.frames,
+                            "{of_bound:?}"
+                        );
+                        // The innermost frames are the first.
+                        assert!(of_whole.bytes.ends_with(&of_bound.bytes));
+                        cut += 1;
+                    }
+                }
+            }
+            assert!(cut > SCATTERED / 4 && equal > 5_000, "{cut} {equal}");
+            // An edge of the tree has 20 bytes.
+            assert!(bound.specs.len() < (1 << 20) * 9 / 8 / 20, "{}", bound.specs.len());
+            let mut analyzer = Analyzer::new();
+            read::read(File::open(outcome.path(TRACE)).unwrap(), &mut analyzer).unwrap();
+            let report = analyzer.report();
+            assert!(report.losses.stacks_cut >= cut as u64, "{:?}", report.losses);
+            assert!(report.losses.stacks_cut_bytes >= (cut * FIRST_SIZE) as u64);
+            let not_kept = report.by_stack.iter().filter(|row| {
+                let innermost = row.frames.first().map(|frame| &report.frames[*frame as usize]);
+                innermost.is_some_and(|frame| {
+                    frame.functions.iter().any(|of| of.function == "(frames not kept)")
+                })
+            });
+            let blocks: u64 =
+                not_kept.map(|row| row.figures.allocations + row.figures.reallocations).sum();
+            assert_eq!(blocks, report.losses.stacks_cut);
+        },
+    ),
     case("the child of a fork has all stacks from before and a new recording none", again, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -151,6 +205,10 @@ const OFF: usize = 1_000_003;
 const ON: usize = 1_100_003;
 const AFTER: usize = 1_200_007;
 const BEFORE: usize = 1_300_003;
+
+/// The blocks of `scattered`: one of each size from this one on.
+const FIRST_SIZE: usize = 100_000;
+const SCATTERED: usize = 60_000;
 
 /// What a stream has of one stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,6 +342,9 @@ fn from_flags() {
     let refused = builder().stack_frames(0).start().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidSetting);
     assert!(refused.to_string().contains("255"), "{refused}");
+    let refused = builder().stack_memory(1 << 10).start().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidSetting);
+    assert!(refused.to_string().contains("1 MiB to 64 MiB, not 1024 bytes"), "{refused}");
     let ledger = Ledger::builder().trace_to_file("code.utrace");
     let ledger = ledger.stacks(sampled(4096)).stack_frames(3).start().unwrap();
     churn(1000);
@@ -359,4 +420,46 @@ fn again() {
     };
     println!("{child}");
     drop(ledger);
+}
+
+/// A recursion at random, so that nearly each allocation has a stack of its own; twice, with the same stacks.
+fn scattered() {
+    #[inline(never)]
+    fn one(path: u64, bytes: usize) -> u64 {
+        black_box(next(path, bytes)) + 1
+    }
+    #[inline(never)]
+    fn two(path: u64, bytes: usize) -> u64 {
+        black_box(next(path, bytes)) + 2
+    }
+    #[inline(never)]
+    fn three(path: u64, bytes: usize) -> u64 {
+        black_box(next(path, bytes)) + 3
+    }
+    #[inline(never)]
+    fn next(path: u64, bytes: usize) -> u64 {
+        match path % 4 {
+            _ if path == 0 => drop(black_box(Vec::<u8>::with_capacity(black_box(bytes)))),
+            1 => return one(path / 4, bytes),
+            2 => return two(path / 4, bytes),
+            _ => return three(path / 4, bytes),
+        }
+        0
+    }
+    #[inline(never)]
+    fn record((name, memory): (&'static str, u64)) {
+        let ledger = Ledger::builder().trace_to_file(name).stacks(Stacks::On).stack_memory(memory);
+        let ledger = ledger.start().unwrap();
+        let mut random = 1_u64;
+        for bytes in (FIRST_SIZE..).take(SCATTERED) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            black_box(next(random >> 40, bytes));
+        }
+        drop(ledger);
+    }
+    // NOTE: one call for both, which the compiler must not make two.
+    let mut rounds = vec![(TRACE, 1 << 20), ("whole.utrace", 64 << 20)];
+    while let Some(round) = black_box(&mut rounds).pop() {
+        record(round);
+    }
 }

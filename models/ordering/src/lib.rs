@@ -9,6 +9,7 @@
 
 #![cfg(test)]
 
+mod bucket;
 mod buffers;
 mod cycle;
 mod handover;

@@ -17,8 +17,8 @@ use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::report::open_report;
 use crate::ledger::settings::files::open_trace;
 use crate::ledger::settings::{
-    self, BLACK_BOX, BUFFER_LIMIT, CHANNELS, FILE_MODE, ON_FULL, REPORT, STACK_FRAMES, STACKS,
-    Settings, applied,
+    self, BLACK_BOX, BUFFER_LIMIT, CHANNELS, FILE_MODE, ON_FULL, REPORT, STACK_FRAMES,
+    STACK_MEMORY, STACKS, Settings, applied,
 };
 use crate::ledger::{control, problems};
 use crate::platform::os::BlockedSignals;
@@ -127,7 +127,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
     reserve::prepare();
     let mut config = Config { analyze_in_process: true, ..Config::default() };
     if !linked::ignores_environment() {
-        Settings::from_environment().only(&[STACKS, STACK_FRAMES]).apply(&mut config);
+        Settings::from_environment().only(&[STACKS, STACK_FRAMES, STACK_MEMORY]).apply(&mut config);
     }
     open_and_begin(&config, None, StartedBy::Measurement, None).map(|_| ())
 }

@@ -6,6 +6,7 @@ use crate::ledger::config::{Config, Stacks, Watch};
 use crate::platform::os;
 use crate::trace::write::buffer_pool;
 use crate::{alloc, scopes, stacks};
+use std::ops::RangeInclusive;
 
 impl Watch {
     /// Whether there is to be one in this process.
@@ -49,8 +50,14 @@ impl Config {
             let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
             return Err(Error::new(ErrorKind::InvalidSetting, why));
         }
-        if self.stack_frames == Some(0) {
+        if self.stack_bounds.frames == Some(0) {
             let why = "a call stack has 1 to 255 frames, not 0";
+            return Err(Error::new(ErrorKind::InvalidSetting, why));
+        }
+        if let Some(bytes) = self.stack_bounds.memory
+            && !STACK_MEMORY_RANGE.contains(&bytes)
+        {
+            let why = format!("call stacks may take 1 MiB to 64 MiB, not {bytes} bytes");
             return Err(Error::new(ErrorKind::InvalidSetting, why));
         }
         if !self.takes_stacks() || stacks::capture::SUPPORTED {
@@ -65,10 +72,15 @@ impl Config {
             Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
             _ => 0,
         };
-        let frames = self.stack_frames.unwrap_or(stacks::state::MAX_FRAMES);
-        stacks::state::configure(mean_bytes, frames);
+        let frames = self.stack_bounds.frames.unwrap_or(stacks::state::MAX_FRAMES);
+        let memory = self.stack_bounds.memory.unwrap_or(stacks::state::MAX_MEMORY);
+        stacks::state::configure(mean_bytes, frames, memory);
     }
 }
+
+/// The bounds on the memory of stacks that are allowed, in bytes.
+pub(in crate::ledger) const STACK_MEMORY_RANGE: RangeInclusive<u64> =
+    1 << 20..=stacks::state::MAX_MEMORY;
 
 /// Permissions for files, if the program itself can read and write such files.
 ///

@@ -17,6 +17,7 @@ use crate::ledger::report_to::ReportTo;
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
+use applied::STACK_MEMORY_RANGE;
 use memledger_export::{format_by_path, why_no_format};
 use memledger_format::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
@@ -33,10 +34,11 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 23] = [
+const SETTINGS: [Setting; 24] = [
     Setting { variable: CHANNELS, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
+    Setting { variable: STACK_MEMORY, flag: "-tracestackmemory=", apply: stack_memory },
     Setting { variable: TRACE, flag: "-tracefile=", apply: file },
     Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: session::set },
     Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: session::configure },
@@ -103,6 +105,7 @@ pub(in crate::ledger) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(in crate::ledger) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
 pub(in crate::ledger) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
+pub(in crate::ledger) const STACK_MEMORY: &CStr = c"MEMLEDGER_STACK_MEMORY";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
 pub(in crate::ledger) const RSS: &CStr = c"MEMLEDGER_RSS";
@@ -272,7 +275,16 @@ fn stack_frames(value: &OsStr, config: &mut Config) -> Result<(), String> {
             "only numbers of frames from 1 to 255 are allowed; the default 255 is used".into()
         );
     };
-    config.stack_frames = Some(frames);
+    config.stack_bounds.frames = Some(frames);
+    Ok(())
+}
+
+fn stack_memory(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let memory = value.to_str().and_then(bytes).filter(|bytes| STACK_MEMORY_RANGE.contains(bytes));
+    let Some(memory) = memory else {
+        return Err("only 1MiB to 64MiB are allowed; the default 64MiB is used".into());
+    };
+    config.stack_bounds.memory = Some(memory);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
-//! in the hook        lookup ──► step (memory) ──► remembered (recent) ──► tree   the number of a stack
+//! in the hook        lookup ──► step (memory) ──► remembered (chains) ──► tree   the number of a stack
 //! ```
 //! | file | what |
 //! |---|---|
@@ -12,20 +12,20 @@
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
 //! | `step.rs` | from a frame to its caller's |
-//! | `recent.rs` | the inner parts of a thread's recent stacks |
+//! | `chains.rs` | how recent walks of a thread went, by distances on the stack |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
 //! | `fuzzing.rs` | tables and walks over any memory, for the fuzzers |
-//! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
+//! | `remembered.rs` | a thread's previous stack, and the next one by means of it; `remembered/walk.rs` what is walked |
 
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
+mod chains;
 mod eh_frame;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
 mod modules;
-mod recent;
 mod remembered;
 mod rule;
 mod sampler;
@@ -80,7 +80,7 @@ pub(crate) fn bytes() -> u64 {
 /// inside the hook of the thread whose slot this is.
 #[inline(always)]
 pub(crate) fn take(slot: &ThreadSlot, size: usize, at: &Registers) -> u32 {
-    let Some(memory) = memory_of(slot) else { return tree::OTHER_STACK };
+    let Some(memory) = memory_of(slot) else { return tree::OTHER };
     let mean_bytes = state::mean_bytes();
     if mean_bytes != 0 && !memory.sampler.is_in_sample(size, mean_bytes) {
         return tree::NO_STACK;

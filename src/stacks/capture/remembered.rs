@@ -3,60 +3,74 @@
 //! A walk goes from the innermost frame outwards. It depends on nothing but the registers at its
 //! start and the words of the stack that it reads. So a walk that reaches the registers of a frame
 //! of the previous walk, at the same place, continues as that one did, if all words that the
-//! previous walk read from there on are unchanged. Most allocations differ from the previous one in
-//! one or two frames: only those are walked, and the words of the others are compared.
+//! previous walk read from there on are unchanged. That frame is the *joint*. Most allocations differ
+//! from the previous one in a few frames.
 //!
 //! ```text
-//!            previous walk                   this walk
+//!            previous stack                  this one
 //! outermost  main          ┐ words unchanged  main           ┐ taken over,
-//!            run           │                  run            ┘ with their node of the tree
-//!            parse         ┘                  print          ┐ walked
+//!            run           │                  run            │ with its place in the tree
+//!            parse         ┘                  parse (joint)  ┘
+//!            array                            print          ┐ a chain, or walked
 //! innermost  grow                             format         ┘
 //! ```
-//! Walks up to the remembered stack are kept, too ([`Recent`]), so most need not be walked again.
+//! 1. Words are compared from the outermost one inwards, down to the stack pointer. The last frame whose return address
+//!    is among those that are unchanged is the joint.
+//! 2. From the allocator's caller to the joint, the thread has most often gone before: [`Chains`].
+//! 3. The number of a stack that has the same chain behind the same place is most often known, too: [`Pair`].
+//!
+//! What is not found so is [walked](walk), and looked up in the tree.
 
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use super::chains::{Chain, Chains, Condition, Key, Kind};
 use super::memory::{OwnStack, StackReader};
-use super::recent::{Joint, Recent};
 use super::sampler::Sampler;
-use super::step::{CONTINUES, Registers, Step, Word, caller_of};
+use super::step::{Registers, Step, Word, caller_of};
 use super::{lookup, step};
 use crate::platform::os;
-use crate::stacks::tree::{
-    self, COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, OTHER_STACK, TOO_DEEP, UNREADABLE,
-};
+use crate::stacks::tree::{self, Found, NO_TABLE, Place, TOO_DEEP};
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// The maximum number of frames of a stack: Unreal's.
 pub(crate) const MAX_FRAMES: usize = 255;
-/// The maximum number of words that decide how a frame leads to its caller: the return address, the
-/// saved `rbp`, and the CFA.
-const MAX_WORDS: usize = 3;
+/// The maximum number of words: of each frame the return address and the saved `rbp`, and the return address that is
+/// beyond the limit of frames. A stack with more, because CFAs are in memory, is not remembered.
+///
+/// PERF: a power of two, so that an index needs no comparison to be within the array.
+const WORDS: usize = 512;
+const _: () = assert!(2 * MAX_FRAMES + 1 < WORDS);
+/// The number of pairs of a thread.
+const PAIRS: usize = 2048;
+/// To how many frames, from the innermost one that is unchanged outwards, a chain is looked for.
+const MAX_JOINTS: usize = 4;
 
-/// One frame of the remembered stack. All bytes are 0 at first.
+/// What is known of the word with the same index and, if that is the return address of a frame, of the frame. All bytes are
+/// 0 at first.
 ///
 /// PERF: each field is a cell, as those of [`Step`].
 struct Remembered {
-    return_address: Cell<usize>,
-    rsp: Cell<usize>,
     rbp: Cell<usize>,
-    /// The node of the stack that ends with this frame.
-    node: Cell<u32>,
-    /// The number of words that the walk from this frame outwards depends on: the first in `words`.
-    words: Cell<u16>,
-    /// Whether the walk from this frame on depends on its `rbp`.
-    uses_rbp: Cell<bool>,
+    /// The place in the tree; [`Place::UNKNOWN`] if it was not needed yet. That of the last frame is known.
+    place: Cell<Place>,
+    /// The number of frames from the outermost one up to this one; for a word that is no return address, those before it.
+    frames: Cell<u8>,
+    /// Whether the word is a return address, and the walk from this frame outwards depends on its `rbp`.
+    kind: Cell<Kind>,
 }
 
-/// An entry of a thread's cache of the tree. All bytes are 0 at first.
-struct KnownChild {
-    frame: Cell<u64>,
-    parent: Cell<u32>,
-    child: Cell<u32>,
+/// A sequence of frames behind a place, and which stack that is. All bytes are 0 at first.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    sequence: u32,
+    from: Place,
+    place: Place,
+    number: u32,
 }
-
-/// The number of entries of that cache.
-const KNOWN_CHILDREN: usize = 2048;
 
 /// What remembered stacks depend on, besides registers and words of memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -79,17 +93,23 @@ pub(super) struct Memory {
     pub(super) sampler: Sampler,
     basis: Cell<Basis>,
     own: OwnStack,
-    /// The number of remembered frames, 0 if no stack is remembered.
+    /// The number of remembered words, 0 if no stack is remembered. The last one is the return address of a frame, if
+    /// there is one.
     len: Cell<usize>,
     /// The root of the remembered stack.
     root: Cell<u32>,
-    recent: Recent,
-    /// Outermost first.
-    frames: [Remembered; MAX_FRAMES],
-    words: [Cell<Word>; MAX_FRAMES * MAX_WORDS],
+    /// The number of the remembered stack; 0 if its innermost frames are not remembered.
+    number: Cell<u32>,
+    /// The words that the walk has read, the outermost ones first. What the walk from a frame outwards depends on is
+    /// before its return address. The word after the last one has the address 0.
+    words: [Cell<Word>; WORDS + 1],
+    frames: [Remembered; WORDS],
+    pairs: [Cell<Pair>; PAIRS],
+    chains: Chains,
     /// The frames of the present walk that are not remembered, innermost first.
     walked: [Step; MAX_FRAMES],
-    known: [KnownChild; KNOWN_CHILDREN],
+    /// The same for the tree, outermost first.
+    new: [AtomicU64; MAX_FRAMES],
 }
 
 impl Memory {
@@ -99,11 +119,11 @@ impl Memory {
         os::map(size_of::<Self>()).map(NonNull::cast)
     }
 
-    /// Forgets all that depends on the nodes of the tree.
+    /// Forgets all that depends on the tree.
     #[cold]
     pub(super) fn forget(&self) {
         self.basis.set(Basis::default());
-        self.known.iter().for_each(|known| known.parent.set(0));
+        self.pairs.iter().for_each(|pair| pair.set(Pair::default()));
     }
 
     /// Forgets what depends on another basis. Returns whether the list of modules has all that can be on a stack: not
@@ -114,8 +134,8 @@ impl Memory {
         if self.basis.replace(basis).thread != basis.thread {
             self.own.reset();
         }
-        self.len.set(0);
-        self.recent.forget();
+        self.set_len(0);
+        self.chains.forget();
         let is_listed = lookup::is_listed(basis.unloads);
         if !is_listed {
             self.basis.set(Basis { limit: 0, ..basis });
@@ -130,292 +150,289 @@ impl Memory {
     pub(super) fn stack_id(&self, own: &Registers, thread: u32, limit: u32) -> u32 {
         let (generation, unloads) = (lookup::generation(), os::unloads());
         let basis = Basis { thread, generation, limit, unloads };
+        let limit = (limit as usize).clamp(1, MAX_FRAMES);
         if self.basis.get() != basis && !self.begin(basis) {
-            return self.walk_in_lasting(own, (limit as usize).clamp(1, MAX_FRAMES));
+            return self.walk_in_lasting(own, limit);
         }
         let mut reader = StackReader::new(&self.own, own.rsp);
-        let Some(start) = caller_of(*own, &mut reader) else { return tree::stack_id(NO_TABLE) };
+        let Some(start) = caller_of(*own, &mut reader) else { return NO_TABLE };
         if reader.is_own()
-            && let Some(stack_id) = self.recent_stack(start)
+            && let Some(number) = self.known_chain(start, limit)
         {
-            return stack_id;
+            return number;
         }
-        self.walk(start, (limit as usize).clamp(1, MAX_FRAMES), &mut reader)
+        self.walk(start, limit, &mut reader)
     }
 
-    /// The same up to the first frame in code that can be unloaded: where one library was, another can be.
+    /// The stack from these registers on, if a chain leads from there to a frame of the remembered stack.
+    #[inline(always)]
+    fn known_chain(&self, start: Registers, limit: usize) -> Option<u32> {
+        let same = step::unchanged(&self.words, start.rsp);
+        if self.is_last(same, start) {
+            return Some(self.number.get());
+        }
+        let joint = self.frame_before(same)?;
+        if let Some(number) = self.known_chain_to(joint, start, limit) {
+            return Some(number);
+        }
+        self.known_chain_further_out(joint, start, limit)
+    }
+
+    /// The same if a chain leads to one of the next frames out: words of frames that have returned can still be there, and a
+    /// walk then arrives further out.
     #[cold]
     #[inline(never)]
-    fn walk_in_lasting(&self, own: &Registers, limit: usize) -> u32 {
-        let mut reader = StackReader::new(&self.own, own.rsp);
-        let Some(mut at) = caller_of(*own, &mut reader) else { return tree::stack_id(NO_TABLE) };
-        let mut walked = 0;
-        let root = loop {
-            if at.return_address == 0 {
-                break COMPLETE;
+    fn known_chain_further_out(
+        &self,
+        mut joint: usize,
+        start: Registers,
+        limit: usize,
+    ) -> Option<u32> {
+        for _ in 1..MAX_JOINTS {
+            joint = self.frame_before(joint)?;
+            if let Some(number) = self.known_chain_to(joint, start, limit) {
+                return Some(number);
             }
-            if walked == limit {
-                break TOO_DEEP;
-            }
-            let Some(found) = lookup::find_lasting(at.return_address as u64) else {
-                break LIBRARY_CHANGED;
-            };
-            let (caller, root) = self.step(walked).take_by(found, at, &mut reader);
-            walked += 1;
-            if root != CONTINUES {
-                break root;
-            }
-            at = caller;
-        };
-        let outermost_first = self.walked.iter().take(walked).rev();
-        tree::stack_id(outermost_first.fold(root, |node, step| tree::child(node, step.frame())))
+        }
+        None
     }
 
-    /// The stack from these registers on, if a recent walk has begun there and would arrive at the
-    /// same stack again.
+    /// The same if a chain leads to the frame `joint`.
     #[inline(always)]
-    fn recent_stack(&self, start: Registers) -> Option<u32> {
-        let walk = self.recent.find(start)?;
-        let mut changed = walk.changed;
-        if walk.joint.kept != 0 {
-            if walk.joint.kept > self.len.get() || self.joint(walk.joint.kept) != walk.joint {
-                return None;
-            }
-            changed |= step::changed_bits(self.words_of(self.frame(walk.joint.kept - 1)));
+    fn known_chain_to(&self, joint: usize, start: Registers, limit: usize) -> Option<u32> {
+        let key = self.key(start, joint)?;
+        let [newer, older] = self.chains.of_key(key);
+        // PERF: selected without a branch, which no processor would predict.
+        let chain = if newer.has(key) { newer } else { older };
+        if let Some(number) = self.by_chain(start, limit, joint, key, chain) {
+            return Some(number);
         }
-        (changed == 0).then_some(walk.stack_id)
+        if newer.has(key) { self.by_older_chain(start, limit, joint, key) } else { None }
     }
 
     #[inline(never)]
-    fn walk(&self, start: Registers, limit: usize, reader: &mut StackReader) -> u32 {
-        if !reader.is_own() {
-            // NOTE: the words of a remembered stack are compared without a check, so all of them
-            // are on the thread's own stack, and so is the walk that looks for them.
-            self.len.set(0);
-        }
-        let mut at = start;
-        let mut candidate = self.len.get();
-        // The number of remembered frames, from the outermost on, that are unchanged, once known.
-        let mut unchanged = None;
-        let mut walked = 0;
-        let (kept, root, outer) = loop {
-            // A frame further out has a higher stack pointer.
-            while candidate > 0 && self.frame(candidate - 1).rsp.get() < at.rsp {
-                candidate -= 1;
-            }
-            if candidate > 0 && self.frame(candidate - 1).is_at(at) {
-                let unchanged = *unchanged.get_or_insert_with(|| self.unchanged(candidate));
-                // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can
-                // only be continued to one that is too deep, too.
-                let is_usable = self.root.get() != TOO_DEEP || candidate + walked >= limit;
-                if candidate <= unchanged && is_usable {
-                    break (candidate, self.root.get(), Some(at));
-                }
-                // PERF: the walk cannot arrive further in, so frames there are not compared. Whether
-                // they are equal would be a branch for each, which no processor predicts.
-                candidate = candidate.min(unchanged);
-            }
-            if at.return_address == 0 {
-                break (0, COMPLETE, Some(at));
-            }
-            if walked == limit {
-                break (0, TOO_DEEP, Some(at));
-            }
-            let (caller, root) = self.step(walked).take(at, reader);
-            walked += 1;
-            if root != CONTINUES {
-                break (0, root, None);
-            }
-            at = caller;
-        };
-        if root == UNREADABLE {
-            // Which memory can be read is no word of the stack.
-            reader.set_not_own();
-        }
-        let kept = self.remember(kept, walked, root, limit, outer);
-        let Some(last) = self.len.get().checked_sub(1).map(|last| self.frame(last)) else {
-            return tree::stack_id(root);
-        };
-        let stack_id = tree::stack_id(last.node.get());
-        if !reader.is_own() {
-            self.len.set(0);
-        } else if stack_id != OTHER_STACK {
-            self.add_recent(start, last, kept, stack_id);
-        }
-        stack_id
+    fn by_older_chain(
+        &self,
+        start: Registers,
+        limit: usize,
+        joint: usize,
+        key: Key,
+    ) -> Option<u32> {
+        let [_, older] = self.chains.of_key(key);
+        self.by_chain(start, limit, joint, key, older)
     }
 
-    /// Adds the walk from `start` to the recent ones. `kept` frames were known before it.
+    /// The stack if this chain leads from `start` to the remembered frame `joint`.
     #[inline(always)]
-    fn add_recent(&self, start: Registers, last: &Remembered, kept: usize, stack_id: u32) {
-        let outer = match kept {
-            0 => 0,
-            _ => self.words_of(self.frame(kept - 1)).len(),
-        };
-        let words = self.words_of(last).get(outer..).unwrap_or_default();
-        self.recent.add(start, last.uses_rbp.get(), words, self.joint(kept), stack_id);
+    fn by_chain(
+        &self,
+        start: Registers,
+        limit: usize,
+        joint: usize,
+        key: Key,
+        chain: &Chain,
+    ) -> Option<u32> {
+        let conditions = self.chains.conditions(chain, key)?;
+        if joint + conditions.len() + 1 >= WORDS {
+            return None;
+        }
+        let frames = usize::from(self.frame(joint).frames.get()) + chain.frames();
+        // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can only be continued to one that
+        // is as deep.
+        if frames > limit || self.root.get() == TOO_DEEP && frames != limit {
+            return None;
+        }
+        let (from, sequence) = (self.place(joint), chain.sequence());
+        let pair = self.pair(sequence, from).get();
+        let is_known = pair.sequence == sequence && pair.from == from;
+        let place = if is_known { pair.place } else { Place::UNKNOWN };
+        if !self.follow(start, joint, chain, conditions, frames, place) {
+            return None;
+        }
+        if !is_known {
+            return Some(self.look_up_slow(from, chain));
+        }
+        self.number.set(pair.number);
+        Some(pair.number)
+    }
+
+    /// Whether `start` are the registers of the last remembered frame, whose return address is the first word that is
+    /// below them: then the stack is the remembered one.
+    #[inline(always)]
+    fn is_last(&self, word: usize, start: Registers) -> bool {
+        word + 1 == self.len.get() && self.is_at(word, start) && self.number.get() != 0
+    }
+
+    /// Sets the number of remembered words.
+    #[inline(always)]
+    fn set_len(&self, len: usize) {
+        self.len.set(len);
+        self.word(len).set(Word::default());
+    }
+
+    /// The last frame whose return address is before the word of this index.
+    #[inline(always)]
+    fn frame_before(&self, mut word: usize) -> Option<usize> {
+        loop {
+            word = word.checked_sub(1)?;
+            if self.frame(word).kind.get().is_return() {
+                return Some(word);
+            }
+        }
+    }
+
+    /// The return address of the function that returns to `start`, if it is known where that is, and it is not the joint's,
+    /// whose stack pointer is at this distance; else 0.
+    #[inline(always)]
+    fn caller(&self, start: Registers, distance: usize) -> usize {
+        let code = lookup::find(start.return_address as u64).code;
+        if !code.is_common() || code.is_from_rbp() || code.cfa() >= distance {
+            return 0;
+        }
+        let caller = Registers { rsp: start.rsp.wrapping_add(code.cfa()), ..start };
+        caller.return_word().now()
+    }
+
+    /// Whether a walk from `start` to the frame `joint` would go as this chain does. Its frames then follow that one, so
+    /// that there are `frames`, of which the last is at `place`, if that is known. If not, `joint` is the last one.
+    #[inline(always)]
+    fn follow(
+        &self,
+        start: Registers,
+        joint: usize,
+        chain: &Chain,
+        conditions: &[Cell<Condition>],
+        frames: usize,
+        place: Place,
+    ) -> bool {
+        let rbp_of_joint = self.frame(joint).rbp.get();
+        // PERF: by the kind, and without a branch, which no processor would predict.
+        let bases = [0, 0, start.rsp, rbp_of_joint];
+        let mut changed = start.rbp ^ chain.required_rbp(start, rbp_of_joint);
+        let innermost = start.return_word().address;
+        let mut word = joint + conditions.len();
+        self.set_len(word + 1);
+        let is_within_edge = place.is_within_edge(chain.frames());
+        let (mut frames, mut place) = (frames, place);
+        let mut rbp = start.rbp;
+        for condition in conditions {
+            let condition = condition.get();
+            let address = innermost.wrapping_add(condition.distance());
+            let value = Word { address, value: 0 }.now();
+            let kind = condition.kind();
+            changed |= value ^ bases[kind as usize].wrapping_add(condition.value());
+            self.word(word).set(Word { address, value });
+            let frame = self.frame(word);
+            frame.rbp.set(rbp);
+            frame.place.set(place);
+            frame.frames.set(frames as u8);
+            frame.kind.set(kind);
+            word = word.wrapping_sub(1);
+            let is_return = kind.is_return();
+            rbp = if is_return { rbp } else { value };
+            frames -= usize::from(is_return);
+            place = if is_return { place.before(is_within_edge) } else { place };
+        }
+        if changed != 0 {
+            self.set_len(joint + 1);
+            self.number.set(0);
+        }
+        changed == 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up_slow(&self, from: Place, chain: &Chain) -> u32 {
+        let frames = tree::sequence_frames(chain.sequence(), chain.frames());
+        self.find_or_add(from, frames, chain.sequence())
+    }
+
+    /// The number of the remembered stack, whose last frames are these, which are behind the place `from`. If they have a
+    /// `sequence`, notes the pair.
+    fn find_or_add(&self, from: Place, frames: &[AtomicU64], sequence: u32) -> u32 {
+        let Found { number, place, frames: found } = tree::find_or_add(from, frames, sequence);
+        // NOTE: what has no place in the tree, because there is no memory for it, is not remembered.
+        for _ in found..frames.len() {
+            let last = self.len.get().checked_sub(1).and_then(|last| self.frame_before(last));
+            self.set_len(last.map_or(0, |last| last + 1));
+        }
+        if let Some(last) = self.len.get().checked_sub(1) {
+            self.frame(last).place.set(place);
+        }
+        let is_whole = found == frames.len() && number != tree::OTHER;
+        self.number.set(if is_whole { number } else { 0 });
+        if is_whole && sequence != 0 {
+            self.pair(sequence, from).set(Pair { sequence, from, place, number });
+        }
+        number
+    }
+
+    #[inline(always)]
+    fn pair(&self, sequence: u32, from: Place) -> &Cell<Pair> {
+        let mixed = (u64::from(sequence) << 32 | u64::from(from.bits())) as usize;
+        let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.pairs[(hash >> (usize::BITS - PAIRS.ilog2())) % PAIRS]
+    }
+
+    /// The place of a remembered frame.
+    #[inline(always)]
+    fn place(&self, frame: usize) -> Place {
+        let place = self.frame(frame).place.get();
+        if place.is_known() { place } else { self.find_place(frame) }
+    }
+
+    /// The same by that of a frame further in.
+    #[cold]
+    #[inline(never)]
+    fn find_place(&self, frame: usize) -> Place {
+        let frames = self.frame(frame).frames.get();
+        let inner = self.frames.iter().take(self.len.get()).skip(frame);
+        let mut known = inner.filter(|of| of.place.get().is_known() && of.kind.get().is_return());
+        let place = known.next().map_or(Place::root(tree::OTHER), |of| {
+            tree::outwards(of.place.get(), usize::from(of.frames.get() - frames))
+        });
+        self.frame(frame).place.set(place);
+        place
+    }
+
+    #[inline(always)]
+    fn key(&self, start: Registers, joint: usize) -> Option<Key> {
+        let distance = self.registers(joint).rsp.wrapping_sub(start.rsp);
+        let caller = self.caller(start, distance);
+        Key::new(start.return_address, caller, distance, self.uses_rbp(joint))
     }
 
     // NOTE: the hook must not panic. Numbers are always within the arrays; the compiler does not know
-    // that, and a minimum costs less than a check.
+    // that, and a mask costs less than a check.
 
     #[inline(always)]
-    fn frame(&self, number: usize) -> &Remembered {
-        &self.frames[number.min(MAX_FRAMES - 1)]
-    }
-
-    #[inline(always)]
-    fn word(&self, number: usize) -> &Cell<Word> {
-        &self.words[number.min(MAX_FRAMES * MAX_WORDS - 1)]
+    fn frame(&self, word: usize) -> &Remembered {
+        &self.frames[word % WORDS]
     }
 
     #[inline(always)]
-    fn step(&self, number: usize) -> &Step {
-        &self.walked[number.min(MAX_FRAMES - 1)]
+    fn word(&self, word: usize) -> &Cell<Word> {
+        &self.words[word % WORDS]
     }
 
-    /// The last of the first `kept` frames, as the joint of a walk.
     #[inline(always)]
-    fn joint(&self, kept: usize) -> Joint {
-        if kept == 0 {
-            return Joint::default();
-        }
-        let frame = self.frame(kept - 1);
-        let rbp = if frame.uses_rbp.get() { frame.rbp.get() } else { 0 };
-        Joint { kept, node: frame.node.get(), rsp: frame.rsp.get(), rbp }
+    fn registers(&self, frame: usize) -> Registers {
+        Registers::returning_to(self.word(frame).get(), self.frame(frame).rbp.get())
     }
 
-    /// The words that the walk from this frame outwards depends on.
+    fn frames_up_to(&self, frame: usize) -> usize {
+        self.frame(frame).frames.get().into()
+    }
+
     #[inline(always)]
-    fn words_of(&self, frame: &Remembered) -> &[Cell<Word>] {
-        self.words.get(..frame.words.get().into()).unwrap_or_default()
+    fn uses_rbp(&self, frame: usize) -> bool {
+        self.frame(frame).kind.get() == Kind::ReturnByRbp
     }
 
-    /// The number of remembered frames, from the outermost on, that lead to one another as they did;
-    /// looks at the first `frames` only, of which the last is the present frame.
     #[inline(always)]
-    fn unchanged(&self, frames: usize) -> usize {
-        let words = self.words_of(self.frame(frames - 1));
-        if step::changed_bits(words) == 0 { frames } else { self.unchanged_slow(words) }
-    }
-
-    #[cold]
-    fn unchanged_slow(&self, words: &[Cell<Word>]) -> usize {
-        let is_same = |word: &&Cell<Word>| step::changed_bits(std::slice::from_ref(*word)) == 0;
-        let same = words.iter().take_while(is_same).count();
-        self.frames.iter().take_while(|frame| usize::from(frame.words.get()) <= same).count()
-    }
-
-    /// Replaces the remembered frames from `kept` on by those that were walked; `outer` are the
-    /// registers of the outermost one's caller, if the walk has read them. Returns how many frames
-    /// were kept.
-    #[inline(always)]
-    fn remember(
-        &self,
-        kept: usize,
-        walked: usize,
-        root: u32,
-        limit: usize,
-        mut outer: Option<Registers>,
-    ) -> usize {
-        let (mut kept, mut root) = (kept, root);
-        if kept + walked > limit {
-            kept = self.drop_outermost(kept, kept + walked - limit);
-            root = TOO_DEEP;
-        }
-        self.root.set(root);
-        let (mut node, mut words, mut uses_rbp) = match kept {
-            0 => (root, 0, false),
-            _ => {
-                let last = self.frame(kept - 1);
-                (last.node.get(), last.words.get(), last.uses_rbp.get())
-            }
-        };
-        for (i, step) in self.walked.iter().take(walked).rev().enumerate() {
-            node = self.child(node, step.frame());
-            let mut add = |word| {
-                self.word(words.into()).set(word);
-                words += 1;
-            };
-            let rbp_address = step.rbp_address();
-            if let Some(outer) = outer {
-                add(outer.return_word());
-                // The caller's `rbp` matters only if the walk needed it.
-                if let Some(address) = rbp_address.filter(|_| uses_rbp) {
-                    add(Word { address, value: outer.rbp });
-                }
-            }
-            if let Some(word) = step.cfa_word() {
-                add(word);
-            }
-            uses_rbp = step.uses_rbp() || rbp_address.is_none() && uses_rbp;
-            let registers = step.registers();
-            outer = Some(registers);
-            let frame = self.frame(kept + i);
-            frame.return_address.set(registers.return_address);
-            frame.rsp.set(registers.rsp);
-            frame.rbp.set(registers.rbp);
-            frame.node.set(node);
-            frame.words.set(words);
-            frame.uses_rbp.set(uses_rbp);
-        }
-        self.len.set(kept + walked);
-        kept
-    }
-
-    /// Does what [`tree::child`] does. PERF: a table of the thread, because that of the process is
-    /// spread over many pages.
-    #[inline(always)]
-    fn child(&self, parent: u32, frame: Frame) -> u32 {
-        let bits = frame.bits();
-        // PERF: the parent is known last, because it is the child of the frame before.
-        let index = bits ^ bits >> 9 ^ bits >> 18;
-        let known = &self.known[(index as usize ^ parent as usize) % KNOWN_CHILDREN];
-        if known.frame.get() == bits && known.parent.get() == parent {
-            return known.child.get();
-        }
-        let child = tree::child(parent, frame);
-        known.frame.set(bits);
-        known.parent.set(parent);
-        known.child.set(child);
-        child
-    }
-
-    /// Drops `surplus` of the first `kept` frames, at the outer end; returns how many are left.
-    #[cold]
-    fn drop_outermost(&self, kept: usize, surplus: usize) -> usize {
-        let surplus = surplus.min(kept);
-        let first_word = match surplus {
-            0 => 0,
-            _ => self.frame(surplus - 1).words.get(),
-        };
-        let last_word = self.frame(kept - 1).words.get();
-        let mut node = TOO_DEEP;
-        for i in surplus..kept {
-            let (from, to) = (self.frame(i), self.frame(i - surplus));
-            node = tree::child(node, tree::frame(from.node.get()));
-            to.return_address.set(from.return_address.get());
-            to.rsp.set(from.rsp.get());
-            to.rbp.set(from.rbp.get());
-            to.node.set(node);
-            to.words.set(from.words.get() - first_word);
-            to.uses_rbp.set(from.uses_rbp.get());
-        }
-        for i in usize::from(first_word)..usize::from(last_word) {
-            self.word(i - usize::from(first_word)).set(self.word(i).get());
-        }
-        kept - surplus
+    fn is_at(&self, frame: usize, at: Registers) -> bool {
+        let Registers { return_address, rsp, rbp } = self.registers(frame);
+        (return_address, rsp) == (at.return_address, at.rsp)
+            && (!self.uses_rbp(frame) || rbp == at.rbp)
     }
 }
-
-impl Remembered {
-    #[inline(always)]
-    fn is_at(&self, at: Registers) -> bool {
-        self.rsp.get() == at.rsp
-            && self.return_address.get() == at.return_address
-            && (!self.uses_rbp.get() || self.rbp.get() == at.rbp)
-    }
-}
-
-#[cfg(test)]
-mod tests;

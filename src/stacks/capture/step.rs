@@ -36,6 +36,12 @@ impl Registers {
         Self { return_address: ip, rsp, rbp }
     }
 
+    /// Those of a frame with this return word.
+    #[inline(always)]
+    pub(super) fn returning_to(Word { address, value }: Word, rbp: usize) -> Self {
+        Self { return_address: value, rsp: address.wrapping_add(RETURN_ADDRESS), rbp }
+    }
+
     /// The word in which the call has put the return address.
     #[inline(always)]
     pub(super) fn return_word(self) -> Word {
@@ -50,17 +56,29 @@ pub(super) struct Word {
     pub(super) value: usize,
 }
 
-/// The bits in which words of the running thread's own stack differ from these.
+impl Word {
+    /// What it is now. Must be a word that was read as one of the running thread's own stack, or one that is between
+    /// two such.
+    #[inline(always)]
+    pub(super) fn now(self) -> usize {
+        // SAFETY: the word is aligned, and in the part of the stack that was checked, which stays mapped.
+        unsafe { std::ptr::with_exposed_provenance::<usize>(self.address).read_volatile() }
+    }
+}
+
+/// The number of words, from the first one on, that are at or above `rsp` and unchanged. All up to there were read as
+/// words of the running thread's own stack, and the last word of all has the address 0.
 #[inline(always)]
-pub(super) fn changed_bits(words: &[Cell<Word>]) -> usize {
-    // PERF: without a branch for each word.
-    words.iter().fold(0, |changed, word| {
-        let Word { address, value } = word.get();
-        // SAFETY: a walk has read the word as one of the thread's own stack: it is aligned, and in
-        // the part that was checked, which stays mapped.
-        let now = unsafe { std::ptr::with_exposed_provenance::<usize>(address).read_volatile() };
-        changed | now ^ value
-    })
+pub(super) fn unchanged<const N: usize>(words: &[Cell<Word>; N], rsp: usize) -> usize {
+    let mut same = 0;
+    loop {
+        // SAFETY: the loop ends at the last word, because no stack pointer of a caller is 0.
+        let word = unsafe { words.get_unchecked(same) }.get();
+        if word.address < rsp || word.now() != word.value {
+            return same;
+        }
+        same += 1;
+    }
 }
 
 /// How far a return address is below the stack pointer of the frame that it leads to, in bytes.
@@ -115,6 +133,7 @@ impl Step {
         self.rbp.set(at.rbp);
         self.module.set(module);
         if code.is_common() {
+            // NOTE: `read` stays that of another walk, where this one ends: such a walk is not remembered.
             let Some((caller, read)) = common(at, code, reader) else { return (at, UNREADABLE) };
             self.read.set(read);
             return (caller, CONTINUES);
@@ -219,7 +238,7 @@ fn uncommon(
     if cfa <= at.rsp {
         return None;
     }
-    let return_address = reader.word(cfa - RETURN_ADDRESS)?;
+    let return_address = reader.word(cfa.wrapping_sub(RETURN_ADDRESS))?;
     let rbp_address = match rbp {
         Rbp::Kept => 0,
         Rbp::FromCfa(distance) => cfa.wrapping_add_signed(distance.into()),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::stacks::capture::refresh_modules;
-use crate::stacks::tree::Walk;
+use crate::stacks::tree::{COMPLETE, Walk};
 
 /// The stacks of one thread, compared with those of the `backtrace` crate.
 struct Compare {
@@ -195,6 +195,8 @@ fn the_innermost_frames_of_a_deep_recursion_are_kept() {
     // SAFETY: as in `Compare::check`.
     let memory = unsafe { compare.memory.as_ref() };
     for limit in [1, 2, 20, MAX_FRAMES] {
+        // Chains that would lead to shorter stacks below the limit.
+        descend(memory, 20, limit);
         let nodes = descend(memory, 600, limit);
         for (i, node) in nodes.iter().enumerate().step_by(7) {
             let (taken, end) = frames(*node);

@@ -1,0 +1,291 @@
+//! How a thread's recent walks went from the allocator's caller to a frame of the remembered stack, as *chains*: the
+//! words that the walk has read, by their distance from the stack pointer.
+//!
+//! A walk depends on nothing but return addresses, which decide the rules, and on `rbp`. If the words at the same
+//! distances say the same, a walk from any other stack pointer goes the same way: so a chain is found again wherever
+//! on the stack the same calls are made.
+//!
+//! ```text
+//! remembered stack   main ── run ── parse ── array ── object ── array
+//! chains                                └────── string ── grow
+//!                                              the same chain └────── string ── grow
+//! ```
+//! Conditions are in a ring: they are overwritten by later ones, and a chain whose conditions may be overwritten does not
+//! count.
+
+use super::step::Registers;
+use std::cell::Cell;
+
+/// The number of keys.
+const KEYS: usize = 1024;
+const RING: usize = 8192;
+/// The maximum number of conditions of a chain.
+pub(super) const MAX_LEN: usize = 96;
+
+/// What a word is, and what it must be in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// This return address, of a frame whose `rbp` decides nothing further out.
+    Return = 0,
+    /// This return address, of a frame whose `rbp` does.
+    ReturnByRbp = 1,
+    /// A saved `rbp` at this distance from the stack pointer: a frame in the chain has its CFA from it.
+    RelativeRbp = 2,
+    /// A saved `rbp` that is the joint's.
+    ///
+    /// NOTE: what is no return address among remembered words has this kind, or the one before.
+    RbpOfJoint = 3,
+}
+
+impl Kind {
+    #[inline(always)]
+    pub(super) fn is_return(self) -> bool {
+        self as u8 & 2 == 0
+    }
+}
+
+/// One word of a chain: its value, [`Kind`], and distance.
+///
+/// ```text
+/// bits 16..64   the return address, or the distance of the saved `rbp` from the stack pointer
+/// bits 14..16   the kind
+/// bits 0..14    the distance of the word from the return address of the innermost frame, in 8 bytes
+/// ```
+#[derive(Clone, Copy, Default)]
+pub(super) struct Condition(u64);
+
+const DISTANCE_BITS: u32 = 14;
+const KIND_BITS: u32 = 2;
+const VALUE_SHIFT: u32 = DISTANCE_BITS + KIND_BITS;
+
+impl Condition {
+    /// `None` if the value or the distance has no room.
+    pub(super) fn new(kind: Kind, distance: usize, value: usize) -> Option<Self> {
+        let bits =
+            (value as u64) << VALUE_SHIFT | (kind as u64) << DISTANCE_BITS | (distance as u64) >> 3;
+        let is_exact = Self(bits).value() == value && Self(bits).distance() == distance;
+        is_exact.then_some(Self(bits))
+    }
+
+    /// NOTE: bits above those of an address are copies of its highest one, as in canonical addresses.
+    #[inline(always)]
+    pub(super) fn value(self) -> usize {
+        (self.0 as i64 >> VALUE_SHIFT) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn distance(self) -> usize {
+        (self.0 as usize & ((1 << DISTANCE_BITS) - 1)) * 8
+    }
+
+    #[inline(always)]
+    pub(super) fn kind(self) -> Kind {
+        match self.0 >> DISTANCE_BITS & 3 {
+            0 => Kind::Return,
+            1 => Kind::ReturnByRbp,
+            2 => Kind::RelativeRbp,
+            _ => Kind::RbpOfJoint,
+        }
+    }
+}
+
+/// What a chain is found by: the distance from the stack pointer to that of the joint, whether the joint depends on
+/// `rbp`, and a hash of return addresses, which are conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(u64);
+
+impl Key {
+    /// Of a walk that begins with this return address. `caller` is the next one, or 0 if that is the joint's.
+    ///
+    /// `None` if the distance has no room: it is exact, because it says that all words of a chain are on the stack.
+    ///
+    /// PERF: without `caller`, a third of all takes would find another chain first.
+    #[inline(always)]
+    pub(super) fn new(
+        return_address: usize,
+        caller: usize,
+        distance: usize,
+        joint_uses_rbp: bool,
+    ) -> Option<Self> {
+        let exact = u64::from(u32::try_from(distance).ok()? | u32::from(joint_uses_rbp));
+        let mixed = return_address as u64 ^ (caller as u64).rotate_left(32) ^ exact << 40;
+        let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Some(Self(hash & !u64::from(u32::MAX) | exact))
+    }
+}
+
+/// A chain. All bytes are 0 at first: no chain has the distance 0.
+///
+/// PERF: each field is a cell, as those of a remembered frame.
+pub(super) struct Chain {
+    key: Cell<Key>,
+    /// The position of the first condition. Positions count all conditions ever; that of index `i` of the ring is `i`
+    /// modulo [`RING`].
+    begin: Cell<u64>,
+    /// The frames, in the tree.
+    sequence: Cell<u32>,
+    frames: Cell<u8>,
+    len: Cell<u8>,
+    /// What `rbp` must be at the start, as a [`Kind`]; 0: anything.
+    start: Cell<u8>,
+    /// The distance of that `rbp` from the stack pointer, if it must be at one.
+    rbp: Cell<i32>,
+}
+
+const _: () = assert!(size_of::<Chain>() == 32);
+
+impl Chain {
+    /// Sets what is found by the key.
+    pub(super) fn set(&self, sequence: u32, frames: usize, start: Option<Kind>, rbp: i32) {
+        self.sequence.set(sequence);
+        self.frames.set(frames as u8);
+        self.start.set(start.map_or(0, |kind| kind as u8));
+        self.rbp.set(rbp);
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.key.get() == key
+    }
+
+    #[inline(always)]
+    pub(super) fn sequence(&self) -> u32 {
+        self.sequence.get()
+    }
+
+    #[inline(always)]
+    pub(super) fn frames(&self) -> usize {
+        self.frames.get().into()
+    }
+
+    /// What `rbp` must be at the start.
+    #[inline(always)]
+    pub(super) fn required_rbp(&self, start: Registers, rbp_of_joint: usize) -> usize {
+        let bases = [start.rbp, start.rbp, start.rsp, rbp_of_joint];
+        bases[usize::from(self.start.get()) % bases.len()]
+            .wrapping_add_signed(self.rbp.get() as isize)
+    }
+}
+
+/// The chains of a thread. All bytes are 0 at first.
+#[repr(C, align(64))]
+pub(super) struct Chains {
+    /// By key: the newer one, and the older one.
+    chains: [[Chain; 2]; KEYS],
+    ring: [Cell<Condition>; RING],
+    /// The position of the next condition.
+    next: Cell<u64>,
+}
+
+impl Chains {
+    pub(super) fn forget(&self) {
+        self.next.set(self.next.get() + 2 * RING as u64);
+    }
+
+    /// The chains that can have this key.
+    #[inline(always)]
+    pub(super) fn of_key(&self, key: Key) -> &[Chain; 2] {
+        &self.chains[(key.0 >> (u64::BITS - KEYS.ilog2())) as usize % KEYS]
+    }
+
+    /// The conditions of a chain, from the innermost frame outwards, if it has this key.
+    #[inline(always)]
+    pub(super) fn conditions(&self, chain: &Chain, key: Key) -> Option<&[Cell<Condition>]> {
+        if chain.key.get() != key || self.next.get() - chain.begin.get() > RING as u64 {
+            return None;
+        }
+        let begin = chain.begin.get() as usize % RING;
+        self.ring.get(begin..begin + usize::from(chain.len.get()))
+    }
+
+    /// Adds a chain in place of the older one of its key; `set` sets the rest of it. `conditions` are from the outermost
+    /// frame inwards, at most [`MAX_LEN`].
+    pub(super) fn add(&self, key: Key, conditions: &[Condition], set: impl FnOnce(&Chain)) {
+        let len = conditions.len();
+        let mut begin = self.next.get();
+        if begin as usize % RING + len > RING {
+            // The conditions of a chain are next to each other.
+            begin = begin.next_multiple_of(RING as u64);
+        }
+        let from = begin as usize % RING;
+        for (to, condition) in self.ring.iter().skip(from).zip(conditions.iter().rev()) {
+            to.set(*condition);
+        }
+        self.next.set(begin + len as u64);
+        let [newer, older] = self.of_key(key);
+        older.key.set(newer.key.get());
+        older.begin.set(newer.begin.get());
+        older.len.set(newer.len.get());
+        older.set(newer.sequence(), newer.frames(), None, newer.rbp.get());
+        older.start.set(newer.start.get());
+        newer.key.set(key);
+        newer.begin.set(begin);
+        newer.len.set(len as u8);
+        set(newer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_has_what_it_was_made_of() {
+        let kinds = [Kind::Return, Kind::ReturnByRbp, Kind::RelativeRbp, Kind::RbpOfJoint];
+        for kind in kinds {
+            for distance in [0, 8, 0x1_fff8] {
+                for value in [0, 0x7fff_ffff_ffff, 0_usize.wrapping_sub(1 << 47)] {
+                    let condition = Condition::new(kind, distance, value).unwrap();
+                    assert_eq!((condition.distance(), condition.value()), (distance, value));
+                    assert_eq!(condition.kind(), kind);
+                }
+            }
+            for (distance, value) in [(0x2_0000, 0), (4, 0), (0, 1 << 47), (0, 1 << 63)] {
+                assert!(Condition::new(kind, distance, value).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn chains_whose_conditions_were_overwritten_are_gone() {
+        let none = || Chain {
+            key: Cell::new(Key(0)),
+            begin: Cell::new(0),
+            sequence: Cell::new(0),
+            frames: Cell::new(0),
+            len: Cell::new(0),
+            start: Cell::new(0),
+            rbp: Cell::new(0),
+        };
+        let chains = Chains {
+            chains: std::array::from_fn(|_| [none(), none()]),
+            ring: [const { Cell::new(Condition(0)) }; RING],
+            next: Cell::new(0),
+        };
+        let key = |number: usize| Key::new(number, 0, 8, false).unwrap();
+        let condition = |value| Condition::new(Kind::Return, 0, value).unwrap();
+        let find = |number| {
+            let both = chains.of_key(key(number)).iter();
+            let found = both.map(|chain| (chain.sequence(), chains.conditions(chain, key(number))));
+            let found = found.filter_map(|(sequence, conditions)| Some((sequence, conditions?)));
+            found.collect::<Vec<_>>()
+        };
+        for number in 1..5000 {
+            let list: Vec<_> = (0..5).map(|at| condition(10 * number + at)).collect();
+            chains.add(key(number), &list, |chain| chain.set(number as u32, 1, None, 0));
+            assert_eq!(find(number).len(), 1);
+            for back in (0..number).step_by(7) {
+                let of = number - back;
+                for (sequence, conditions) in find(of) {
+                    assert!(back <= RING / 5 && sequence == of as u32);
+                    let values = conditions.iter().map(|condition| condition.get().value());
+                    assert!(values.eq((0..5).rev().map(|at| 10 * of + at)));
+                }
+            }
+        }
+        assert!((1..5000).any(|number| find(number).len() == 1));
+        chains.forget();
+        assert!((1..5000).all(|number| find(number).is_empty()));
+    }
+}
