@@ -162,12 +162,12 @@ struct Edge {
     tag: AtomicU32,
 }
 
-/// The `frames` of an edge without frames, and of one that stands for all further frames from its place on, because there
-/// is no memory for them.
+/// The `frames` of an edge without frames: of a stack that ends there, and of a *cut* stack, which has further frames that
+/// there was no memory for.
 const NO_FRAMES: u32 = 1 << COUNT_BITS;
 const CUT: u32 = 2 << COUNT_BITS;
 
-/// The tags of these two; those of others are odd.
+/// The tags of these two edges; those of others are odd.
 const TAG_OF_NONE: u32 = 0;
 const TAG_OF_CUT: u32 = 2;
 
@@ -316,9 +316,9 @@ impl Table {
         })
     }
 
-    /// The stack that stands for all those behind `place`, or behind one further out, that have no number of their own.
+    /// The cut stack at `place`, or at the nearest place further out that has one.
     ///
-    /// NOTE: it has an eighth more memory than other edges, and behind roots there is always one.
+    /// NOTE: a cut stack may take an eighth more memory than others, and a root always has one.
     #[cold]
     fn find_or_add_cut(&self, place: Place) -> Option<u32> {
         let limit = state::memory_limit();

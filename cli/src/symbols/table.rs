@@ -221,7 +221,7 @@ mod tests {
         assert!(Table::open([bytes, vec![0]].concat(), "files").is_none());
     }
 
-    /// Whoever can write the file can write its checksum, too.
+    /// Another program can write a file with a checksum that is right, and anything else.
     #[test]
     fn a_table_that_lies_does_not_panic() {
         let bytes = Table::new("files", &found()).unwrap().bytes;

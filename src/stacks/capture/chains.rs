@@ -22,7 +22,7 @@ const RING: usize = 8192;
 /// The maximum number of conditions of a chain.
 pub(super) const MAX_LEN: usize = 96;
 
-/// What a word is, and what it must be in a chain.
+/// What a word is, and what it must be in a chain. Of other remembered words, only whether it is a return address counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -33,8 +33,6 @@ pub(super) enum Kind {
     /// A saved `rbp` at this distance from the stack pointer: a frame in the chain has its CFA from it.
     RelativeRbp = 2,
     /// A saved `rbp` that is the joint's.
-    ///
-    /// NOTE: what is no return address among remembered words has this kind, or the one before.
     RbpOfJoint = 3,
 }
 
@@ -116,34 +114,31 @@ impl Key {
 }
 
 /// A chain. All bytes are 0 at first: no chain has the distance 0.
-///
-/// PERF: each field is a cell, as those of a remembered frame.
 pub(super) struct Chain {
     key: Cell<Key>,
     /// The position of the first condition. Positions count all conditions ever; that of index `i` of the ring is `i`
     /// modulo [`RING`].
     begin: Cell<u64>,
+    content: Cell<Content>,
+}
+
+/// What a chain is, beside its conditions.
+#[derive(Clone, Copy)]
+struct Content {
     /// The frames, in the tree.
-    sequence: Cell<u32>,
-    frames: Cell<u8>,
-    len: Cell<u8>,
-    /// What `rbp` must be at the start, as a [`Kind`]; 0: anything.
-    start: Cell<u8>,
-    /// The distance of that `rbp` from the stack pointer, if it must be at one.
-    rbp: Cell<i32>,
+    sequence: u32,
+    /// The distance of the `rbp` at the start from the stack pointer, if it must be at one.
+    rbp: i32,
+    /// The number of frames, and of conditions.
+    frames: u8,
+    len: u8,
+    /// What `rbp` must be at the start; a return address: anything.
+    start: Kind,
 }
 
 const _: () = assert!(size_of::<Chain>() == 32);
 
 impl Chain {
-    /// Sets what is found by the key.
-    pub(super) fn set(&self, sequence: u32, frames: usize, start: Option<Kind>, rbp: i32) {
-        self.sequence.set(sequence);
-        self.frames.set(frames as u8);
-        self.start.set(start.map_or(0, |kind| kind as u8));
-        self.rbp.set(rbp);
-    }
-
     #[inline(always)]
     pub(super) fn has(&self, key: Key) -> bool {
         self.key.get() == key
@@ -151,20 +146,26 @@ impl Chain {
 
     #[inline(always)]
     pub(super) fn sequence(&self) -> u32 {
-        self.sequence.get()
+        self.content.get().sequence
     }
 
     #[inline(always)]
     pub(super) fn frames(&self) -> usize {
-        self.frames.get().into()
+        self.content.get().frames.into()
     }
 
     /// What `rbp` must be at the start.
     #[inline(always)]
     pub(super) fn required_rbp(&self, start: Registers, rbp_of_joint: usize) -> usize {
+        let Content { start: kind, rbp, .. } = self.content.get();
         let bases = [start.rbp, start.rbp, start.rsp, rbp_of_joint];
-        bases[usize::from(self.start.get()) % bases.len()]
-            .wrapping_add_signed(self.rbp.get() as isize)
+        bases[kind as usize].wrapping_add_signed(rbp as isize)
+    }
+
+    fn set(&self, key: Key, begin: u64, content: Content) {
+        self.key.set(key);
+        self.begin.set(begin);
+        self.content.set(content);
     }
 }
 
@@ -196,12 +197,18 @@ impl Chains {
             return None;
         }
         let begin = chain.begin.get() as usize % RING;
-        self.ring.get(begin..begin + usize::from(chain.len.get()))
+        self.ring.get(begin..begin + usize::from(chain.content.get().len))
     }
 
-    /// Adds a chain in place of the older one of its key; `set` sets the rest of it. `conditions` are from the outermost
-    /// frame inwards, at most [`MAX_LEN`].
-    pub(super) fn add(&self, key: Key, conditions: &[Condition], set: impl FnOnce(&Chain)) {
+    /// Adds a chain of so many frames in place of the older one of its key. `conditions` are from the outermost frame
+    /// inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says, at this distance from the stack pointer if it says so.
+    pub(super) fn add(
+        &self,
+        key: Key,
+        (sequence, frames): (u32, usize),
+        conditions: &[Condition],
+        (start, rbp): (Kind, i32),
+    ) {
         let len = conditions.len();
         let mut begin = self.next.get();
         if begin as usize % RING + len > RING {
@@ -214,15 +221,9 @@ impl Chains {
         }
         self.next.set(begin + len as u64);
         let [newer, older] = self.of_key(key);
-        older.key.set(newer.key.get());
-        older.begin.set(newer.begin.get());
-        older.len.set(newer.len.get());
-        older.set(newer.sequence(), newer.frames(), None, newer.rbp.get());
-        older.start.set(newer.start.get());
-        newer.key.set(key);
-        newer.begin.set(begin);
-        newer.len.set(len as u8);
-        set(newer);
+        older.set(newer.key.get(), newer.begin.get(), newer.content.get());
+        let (frames, len) = (frames as u8, len as u8);
+        newer.set(key, begin, Content { sequence, rbp, frames, len, start });
     }
 }
 
@@ -249,15 +250,9 @@ mod tests {
 
     #[test]
     fn chains_whose_conditions_were_overwritten_are_gone() {
-        let none = || Chain {
-            key: Cell::new(Key(0)),
-            begin: Cell::new(0),
-            sequence: Cell::new(0),
-            frames: Cell::new(0),
-            len: Cell::new(0),
-            start: Cell::new(0),
-            rbp: Cell::new(0),
-        };
+        let content = Content { sequence: 0, rbp: 0, frames: 0, len: 0, start: Kind::Return };
+        let none =
+            || Chain { key: Cell::new(Key(0)), begin: Cell::new(0), content: Cell::new(content) };
         let chains = Chains {
             chains: std::array::from_fn(|_| [none(), none()]),
             ring: [const { Cell::new(Condition(0)) }; RING],
@@ -273,7 +268,7 @@ mod tests {
         };
         for number in 1..5000 {
             let list: Vec<_> = (0..5).map(|at| condition(10 * number + at)).collect();
-            chains.add(key(number), &list, |chain| chain.set(number as u32, 1, None, 0));
+            chains.add(key(number), (number as u32, 1), &list, (Kind::Return, 0));
             assert_eq!(find(number).len(), 1);
             for back in (0..number).step_by(7) {
                 let of = number - back;

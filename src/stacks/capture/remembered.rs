@@ -46,8 +46,6 @@ const WORDS: usize = 512;
 const _: () = assert!(2 * MAX_FRAMES + 1 < WORDS);
 /// The number of pairs of a thread.
 const PAIRS: usize = 2048;
-/// To how many frames, from the innermost one that is unchanged outwards, a chain is looked for.
-const MAX_JOINTS: usize = 4;
 
 /// What is known of the word with the same index and, if that is the return address of a frame, of the frame. All bytes are
 /// 0 at first.
@@ -100,6 +98,9 @@ pub(super) struct Memory {
     root: Cell<u32>,
     /// The number of the remembered stack; 0 if its innermost frames are not remembered.
     number: Cell<u32>,
+    /// The number of frames that the last walk has passed although their words were unchanged: of functions that have
+    /// returned, where others have left a hole in their frames.
+    stale: Cell<usize>,
     /// The words that the walk has read, the outermost ones first. What the walk from a frame outwards depends on is
     /// before its return address. The word after the last one has the address 0.
     words: [Cell<Word>; WORDS + 1],
@@ -175,11 +176,13 @@ impl Memory {
         if let Some(number) = self.known_chain_to(joint, start, limit) {
             return Some(number);
         }
+        if self.stale.get() == 0 {
+            return None;
+        }
         self.known_chain_further_out(joint, start, limit)
     }
 
-    /// The same if a chain leads to one of the next frames out: words of frames that have returned can still be there, and a
-    /// walk then arrives further out.
+    /// The same if a chain leads to the frame that is as much further out as the last walk has arrived.
     #[cold]
     #[inline(never)]
     fn known_chain_further_out(
@@ -188,13 +191,10 @@ impl Memory {
         start: Registers,
         limit: usize,
     ) -> Option<u32> {
-        for _ in 1..MAX_JOINTS {
+        for _ in 0..self.stale.get() {
             joint = self.frame_before(joint)?;
-            if let Some(number) = self.known_chain_to(joint, start, limit) {
-                return Some(number);
-            }
         }
-        None
+        self.known_chain_to(joint, start, limit)
     }
 
     /// The same if a chain leads to the frame `joint`.

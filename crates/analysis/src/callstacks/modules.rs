@@ -20,7 +20,7 @@ pub(crate) struct Location {
 impl Location {
     const NOT_KEPT: Self = Self { file: NO_FILE, offset: u64::MAX };
 
-    /// Whether it stands for the inner frames of a stack that were not kept.
+    /// Whether it is [`not_kept`](Modules::not_kept).
     pub(crate) fn is_not_kept(self) -> bool {
         self == Self::NOT_KEPT
     }
@@ -127,7 +127,7 @@ impl Modules {
         location
     }
 
-    /// The number of the location that stands for the inner frames of a stack that were not kept.
+    /// The number of the location of all frames that the tracker had no memory for.
     pub(super) fn not_kept(&mut self) -> u32 {
         self.intern(Location::NOT_KEPT)
     }

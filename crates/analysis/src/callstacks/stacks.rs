@@ -234,7 +234,7 @@ impl Callstacks {
         &self.tree
     }
 
-    /// Whether a node stands for the inner frames of a stack that were not kept.
+    /// Whether a stack lacks its inner frames: then its node is at [`Modules::not_kept`].
     pub(crate) fn is_cut(&self, node: u32) -> bool {
         let is_not_kept = |number| self.modules.location(number).is_not_kept();
         StackTree::root(node).is_none() && is_not_kept(self.tree.location(node))

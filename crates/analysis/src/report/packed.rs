@@ -2,7 +2,7 @@
 
 use crate::columns::Figures;
 
-/// One position is kept for so many rows.
+/// The number of rows for which one position is kept.
 const STRIDE: usize = 4;
 
 /// The figures of rows, by their numbers.

@@ -45,7 +45,8 @@ impl Memory {
             self.set_len(0);
         }
         let mut at = start;
-        let mut candidate = self.frame_before(step::unchanged(&self.words, start.rsp));
+        let unchanged = self.frame_before(step::unchanged(&self.words, start.rsp));
+        let mut candidate = unchanged;
         let mut walked = 0;
         let (joint, root, outer) = loop {
             // A frame further out has a higher stack pointer.
@@ -75,6 +76,9 @@ impl Memory {
             }
             at = caller;
         };
+        let [from, to] =
+            [unchanged, joint].map(|frame| frame.map(|frame| self.frames_up_to(frame)));
+        self.stale.set(from.zip(to).map_or(0, |(from, to)| from - to));
         self.remember_walk(start, limit, (joint, walked, root, outer), reader)
     }
 
@@ -101,12 +105,10 @@ impl Memory {
             let from = joint.map_or(Place::root(root), |joint| self.place(joint));
             let new = self.list_new(0, walked);
             self.set_len(joint.map_or(0, |joint| joint + 1));
-            self.remember(walked, root, outer);
-            let is_own = reader.is_own();
-            let chain = joint
-                .filter(|_| is_own)
-                .and_then(|joint| self.add_chain(start, joint, walked, new));
-            self.find_or_add(from, new, chain.unwrap_or(0))
+            let must = self.remember(walked, root, outer).filter(|_| reader.is_own());
+            let chain = joint.zip(must);
+            let sequence = chain.and_then(|(joint, must)| self.add_chain(start, joint, must, new));
+            self.find_or_add(from, new, sequence.unwrap_or(0))
         };
         if !reader.is_own() {
             self.set_len(0);
@@ -114,59 +116,38 @@ impl Memory {
         number
     }
 
-    /// Adds the chain of a walk from `start` to the frame `joint`; returns the sequence of its frames. `None` if it
-    /// depends on more than a chain can say.
+    /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns the sequence of
+    /// its frames. At the start, `rbp` must be as `must` says. `None` if a word has no room in a condition.
     #[inline(never)]
     fn add_chain(
         &self,
         start: Registers,
         joint: usize,
-        walked: usize,
+        must: Kind,
         frames: &[AtomicU64],
     ) -> Option<u32> {
         let innermost = start.return_word().address;
         let end = self.registers(joint).return_word().address;
         let (mut conditions, mut len) = ([Condition::default(); MAX_LEN], 0);
-        let mut add = |kind, address: usize, value| {
+        for word in joint + 1..self.len.get() {
+            let (Word { address, value }, kind) =
+                (self.word(word).get(), self.frame(word).kind.get());
+            let value = match kind {
+                Kind::Return | Kind::ReturnByRbp => value,
+                Kind::RelativeRbp => value.wrapping_sub(start.rsp),
+                Kind::RbpOfJoint => 0,
+            };
             // NOTE: words beyond the joint are no part of the stack that is known to be there.
             let condition = Condition::new(kind, address.wrapping_sub(innermost), value)?;
             *conditions.get_mut(len).filter(|_| address < end)? = condition;
             len += 1;
-            Some(())
-        };
-        // What the `rbp` of the frame further out must be.
-        let mut must = self.uses_rbp(joint).then_some(Kind::RbpOfJoint);
-        for step in self.walked.iter().take(walked).rev() {
-            if step.cfa_word().is_some() {
-                return None;
-            }
-            let is_base = step.uses_rbp().then_some(Kind::RelativeRbp);
-            must = match (step.rbp_address(), must) {
-                (Some(address), Some(kind)) => {
-                    let value = Word { address, value: 0 }.now();
-                    let distance = value.wrapping_sub(start.rsp);
-                    add(kind, address, if kind == Kind::RelativeRbp { distance } else { 0 })?;
-                    is_base
-                }
-                (Some(_), None) => is_base,
-                (None, Some(Kind::RbpOfJoint)) if is_base.is_some() => return None,
-                (None, must) => must.or(is_base),
-            };
-            let kind = if must.is_some() { Kind::ReturnByRbp } else { Kind::Return };
-            let Word { address, value } = step.registers().return_word();
-            add(kind, address, value)?;
         }
         let distance = start.rbp.wrapping_sub(start.rsp) as isize;
-        let rbp = match must {
-            Some(Kind::RelativeRbp) => i32::try_from(distance).ok()?,
-            _ => 0,
-        };
+        let rbp = if must == Kind::RelativeRbp { i32::try_from(distance).ok()? } else { 0 };
         let key = self.key(start, joint)?;
         let sequence = tree::intern(frames)?;
         let conditions = conditions.get(..len).unwrap_or_default();
-        self.chains.add(key, conditions, |chain| {
-            chain.set(sequence, walked, must, rbp);
-        });
+        self.chains.add(key, (sequence, frames.len()), conditions, (must, rbp));
         Some(sequence)
     }
 
@@ -185,17 +166,19 @@ impl Memory {
     }
 
     /// Adds the frames that were walked to the remembered ones; `outer` are the registers beyond the outermost one, if
-    /// the walk has read them.
+    /// the walk has read them. Returns what `rbp` must be at the start, so that a walk goes the same way; a return address:
+    /// anything. `None` if it depends on more than the words of a chain can say.
     #[inline(always)]
-    fn remember(&self, walked: usize, root: u32, outer: Option<Registers>) {
+    fn remember(&self, walked: usize, root: u32, outer: Option<Registers>) -> Option<Kind> {
         self.root.set(root);
         let mut len = self.len.get();
-        let (mut frames, mut uses_rbp, mut rbp) = match len.checked_sub(1) {
-            None => (0, false, 0),
-            Some(last) => {
-                (self.frame(last).frames.get(), self.uses_rbp(last), self.frame(last).rbp.get())
-            }
-        };
+        let (mut frames, mut rbp) = (0, 0);
+        // What the `rbp` of the frame further out must be, if that matters.
+        let mut must = None;
+        if let Some(last) = len.checked_sub(1) {
+            (frames, rbp) = (self.frame(last).frames.get(), self.frame(last).rbp.get());
+            must = self.uses_rbp(last).then_some(Kind::RbpOfJoint);
+        }
         let mut add = |word, kind, rbp, frames| {
             self.word(len).set(word);
             let frame = self.frame(len);
@@ -208,23 +191,34 @@ impl Memory {
         if let Some(outer) = outer.filter(|_| frames == 0) {
             add(outer.return_word(), Kind::RbpOfJoint, 0, frames);
         }
+        let mut is_chain = true;
         for step in self.walked.iter().take(walked).rev() {
-            // The caller's `rbp` matters only if the walk needed it.
             let saved = step.rbp_address();
-            if let Some(address) = saved.filter(|_| uses_rbp) {
-                add(Word { address, value: rbp }, Kind::RbpOfJoint, 0, frames);
+            if let (Some(address), Some(kind)) = (saved, must) {
+                add(Word { address, value: rbp }, kind, 0, frames);
             }
             if let Some(word) = step.cfa_word() {
                 add(word, Kind::RbpOfJoint, 0, frames);
+                is_chain = false;
             }
-            uses_rbp = step.uses_rbp() || saved.is_none() && uses_rbp;
+            let is_base = step.uses_rbp().then_some(Kind::RelativeRbp);
+            must = match (saved, must) {
+                (Some(_), _) => is_base,
+                (None, must) => {
+                    // One condition for both would be needed.
+                    is_chain &= must != Some(Kind::RbpOfJoint) || is_base.is_none();
+                    must.or(is_base)
+                }
+            };
             let registers = step.registers();
             rbp = registers.rbp;
             frames += 1;
-            let kind = if uses_rbp { Kind::ReturnByRbp } else { Kind::Return };
+            let kind = if must.is_some() { Kind::ReturnByRbp } else { Kind::Return };
             add(registers.return_word(), kind, rbp, frames);
         }
-        self.set_len(if len < WORDS { len } else { 0 });
+        let has_room = len < WORDS;
+        self.set_len(if has_room { len } else { 0 });
+        (is_chain && has_room).then_some(must.unwrap_or(Kind::Return))
     }
 
     /// Drops `surplus` of the frames up to `joint`, at the outer end, so that it is the last one. Returns those that are
