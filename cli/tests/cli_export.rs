@@ -66,6 +66,47 @@ fn there_and_back_is_the_same_trace() {
     assert!(info["packets"]["compact"].as_u64() > Some(190), "{}", info["packets"]);
 }
 
+/// A packed trace is read by every command as the other ones are.
+#[test]
+fn a_packed_trace_is_the_same_trace() {
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/rss.memledger");
+    let pack = |trace: &str, to: &str, output: &Path| {
+        run(&["export", trace, "--to", to, "--packed", "-o", as_arg(output)])
+    };
+    for (index, trace) in [SAMPLE, whole].into_iter().enumerate() {
+        let [packed, back, plain] = ["kept.memledger", "back.memledger", "back.utrace"]
+            .map(|name| path(&format!("{index}{name}")));
+        assert_eq!(pack(trace, "memledger", &packed), (0, vec![], String::new()));
+        assert_eq!(export(&packed, "memledger", &back), (0, vec![], String::new()));
+        assert_eq!(export(&packed, "utrace", &plain), (0, vec![], String::new()));
+        let sizes = [&packed, &back].map(|path| fs::metadata(path).expect("it").len());
+        assert!(sizes[0] < sizes[1], "{sizes:?}");
+        let events = |trace: &Path| run(&["events", as_arg(trace)]);
+        let query = |trace: &Path| run(&["query", as_arg(trace)]);
+        for other in [&packed, &back, &plain] {
+            assert_eq!(report(other), report(Path::new(trace)));
+            assert!(events(other) == events(Path::new(trace)), "the same events in the same order");
+            assert!(query(other) == query(Path::new(trace)));
+        }
+        let (_, out, _) = run(&["info", as_arg(&packed), "--format", "json"]);
+        let info: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(info["header"]["transport"], 79);
+        assert!(info["packets"]["packed"].as_u64() > Some(10), "{}", info["packets"]);
+        let (_, out, _) = run(&["info", as_arg(&packed)]);
+        let out = String::from_utf8(out).expect("UTF-8");
+        assert!(out.contains("Unreal Trace, packed (.memledger), transport 79"), "{out}");
+        let part = path("packed-part.memledger");
+        let args = ["export", trace, "--to", "memledger", "--packed", "--channels", "-bookmark"];
+        let (status, _, err) = run(&[&args[..], &["-o", as_arg(&part)]].concat());
+        assert!(status == 0 || err.contains("it was not written by memledger"), "{status}: {err}");
+        assert!(status != 0 || report(&part) == report(Path::new(trace)));
+    }
+    let none = path("packed.utrace");
+    let (status, _, err) = pack(SAMPLE, "utrace", &none);
+    assert!(status == 2 && err.contains("--packed is for memledger"), "{status}: {err}");
+    assert!(!none.exists());
+}
+
 /// On a trace of a real program.
 #[test]
 fn a_trace_with_some_channels_is_a_trace() {

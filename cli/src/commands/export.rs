@@ -70,6 +70,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         )));
     }
     match args.to.kind() {
+        Kind::Stream(Transport::Compact) if args.packed => stream(args, Transport::Packed, out),
+        _ if args.packed => Err(CliError::Usage("--packed is for memledger".into())),
         Kind::Stream(transport) => stream(args, transport, out),
         _ if args.channels.is_some() => Err(CliError::Usage(
             "--channels is for utrace and memledger; export the trace to memledger first, and that to the other format"

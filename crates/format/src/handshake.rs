@@ -26,6 +26,9 @@ pub const TRANSPORT: u8 = 4;
 /// Unreal's, so that Unreal's readers refuse it. Each change of the compact coding needs a new
 /// number; 77 was the number of a coding that no release has written.
 pub const COMPACT_TRANSPORT: u8 = 78;
+/// Our transport for keeping: all packets in chunks ([`packed`](super::packed)). Each change of that
+/// coding needs a new number.
+pub const PACKED_TRANSPORT: u8 = 79;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;
 
@@ -49,6 +52,9 @@ pub enum Transport {
     /// Plain, LZ4 or compact: a fraction of the size, for our own reader only. Files are named
     /// `.memledger`.
     Compact,
+    /// All packets in chunks: a tenth of the size, for our own reader only; a program does not write it.
+    /// Files are named `.memledger`, too.
+    Packed,
 }
 
 impl Transport {
@@ -60,6 +66,7 @@ impl Transport {
             3 => Some(Self::Thread),
             TRANSPORT => Some(Self::Unreal),
             COMPACT_TRANSPORT => Some(Self::Compact),
+            PACKED_TRANSPORT => Some(Self::Packed),
             _ => None,
         }
     }
@@ -72,6 +79,7 @@ impl Transport {
             Self::Thread => 3,
             Self::Unreal => TRANSPORT,
             Self::Compact => COMPACT_TRANSPORT,
+            Self::Packed => PACKED_TRANSPORT,
         }
     }
 
@@ -81,7 +89,7 @@ impl Transport {
             Self::Raw | Self::Batch => 0..=4,
             Self::Thread => 0..=5,
             Self::Unreal => 0..=7,
-            Self::Compact => 5..=7,
+            Self::Compact | Self::Packed => 5..=7,
         }
     }
 }
@@ -198,7 +206,7 @@ impl Handshake {
         let Some(known) = Transport::from_version(transport) else {
             return Err(Error::unsupported(format!(
                 "it uses transport {transport} and only transports 1 to {TRANSPORT} are \
-                 supported, and our own, {COMPACT_TRANSPORT}"
+                 supported, and our own, {COMPACT_TRANSPORT} and {PACKED_TRANSPORT}"
             )));
         };
         let protocols = known.protocols();
@@ -377,11 +385,13 @@ mod tests {
     }
 
     #[test]
-    fn the_compact_transport_has_its_own_number() {
-        let compact = Handshake { transport: Transport::Compact, ..ours() };
-        let bytes = compact.encode();
-        assert_eq!(bytes[46..], [78, 7]);
-        assert_eq!(Handshake::decode(&mut &bytes[..]).unwrap(), (compact, 48));
+    fn our_transports_have_their_own_numbers() {
+        for (transport, number) in [(Transport::Compact, 78), (Transport::Packed, 79)] {
+            let start = Handshake { transport, ..ours() };
+            let bytes = start.encode();
+            assert_eq!(bytes[46..], [number, 7]);
+            assert_eq!(Handshake::decode(&mut &bytes[..]).unwrap(), (start, 48));
+        }
     }
 
     #[test]
@@ -410,7 +420,7 @@ mod tests {
             (b"2CRT\0\0\x03\x07", "transport 3"),
             (
                 b"2CRT\0\0\x4d\x07",
-                "transport 77 and only transports 1 to 4 are supported, and our own, 78",
+                "transport 77 and only transports 1 to 4 are supported, and our own, 78 and 79",
             ),
             (b"2CRT\0\0\x04\x08", "protocol 8"),
         ] {

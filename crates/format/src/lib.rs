@@ -22,6 +22,8 @@ pub mod handshake;
 #[cfg(feature = "packets")]
 pub mod lz4;
 #[cfg(feature = "packets")]
+pub mod packed;
+#[cfg(feature = "packets")]
 pub mod packet;
 pub mod schema;
 #[cfg(feature = "packets")]

@@ -76,7 +76,7 @@ impl Header {
             Transport::Unreal | Transport::Compact => (size, tag),
             Transport::Thread => return Self::of_engine_4(size, tag, tag & !ENCODED),
             Transport::Batch => return Self::of_engine_4(tag.into(), size as u16, 0),
-            Transport::Raw => return None,
+            Transport::Raw | Transport::Packed => return None,
         };
         let (coding, least) = match (tag & ENCODED != 0, tag & COMPACT != 0) {
             (false, false) => (Coding::Plain, HEADER),
@@ -118,7 +118,8 @@ pub struct PacketWriter {
 }
 
 impl PacketWriter {
-    /// A writer for a stream of this transport and this protocol, 5 to 7.
+    /// A writer for a stream of this transport and this protocol, 5 to 7. Not for
+    /// [`Transport::Packed`], which has no packets of this kind.
     pub fn new(transport: Transport, protocol: u8) -> Self {
         Self {
             compressor: lz4::Compressor::new(),

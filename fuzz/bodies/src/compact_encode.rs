@@ -36,7 +36,7 @@ pub(crate) fn sign(packet: &mut [u8]) {
 /// The event types of this fuzzer, by protocol.
 static TYPES: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| [5, 6, 7].map(types));
 
-fn types(protocol: u8) -> Vec<u8> {
+pub(crate) fn types(protocol: u8) -> Vec<u8> {
     let record = |uid, name, flags, fields: &[_]| type_record(protocol, uid, name, flags, fields);
     let (address, stack) = (("Address", U64), ("CallstackId", U32));
     let alloc = [address, stack, ("Size", U32), ("AlignmentPow2_SizeLower", U8)];

@@ -1,4 +1,4 @@
-//! Converts a trace to the other transport and back. The events stay the same, and so does the
+//! Converts a trace to the other transports and back. The events stay the same, and so does the
 //! payload of each packet. A part of its channels is a trace.
 
 use crate::log::read;
@@ -33,9 +33,13 @@ pub fn run(data: &[u8]) {
             assert!(read(&part[..], part.len()).is_some(), "what was written is a trace");
         }
     }
-    let mut compact = Vec::new();
-    let Ok(summary) = convert(data, &mut compact, Transport::Compact) else { return };
-    let Some((there, _)) = read(&compact[..], compact.len()) else {
+    [Transport::Compact, Transport::Packed].into_iter().for_each(|to| there_and_back(data, to));
+}
+
+fn there_and_back(data: &[u8], to: Transport) {
+    let mut out = Vec::new();
+    let Ok(summary) = convert(data, &mut out, to) else { return };
+    let Some((there, _)) = read(&out[..], out.len()) else {
         panic!("what was written does not start as a trace");
     };
     if summary.counts.damages > 0 {
@@ -43,7 +47,7 @@ pub fn run(data: &[u8]) {
     }
     assert!(there.damages.is_empty(), "{:?}", there.damages);
     let mut plain = Vec::new();
-    assert!(convert(&compact[..], &mut plain, Transport::Unreal).is_ok());
+    assert!(convert(&out[..], &mut plain, Transport::Unreal).is_ok());
     let before = read(data, data.len()).map(|(log, _)| log.entries);
     assert_eq!(Some(there.entries), before);
     assert_eq!(payloads(&plain), payloads(data));

@@ -54,6 +54,8 @@ targets! {
     filters,
     /// The CBOR of a store.
     messages,
+    /// Any bytes as the body of a packed chunk.
+    packed_decode,
     /// A whole trace to packets and events.
     packets,
     /// The first bytes that a program sends to a recorder.

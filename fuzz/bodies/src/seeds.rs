@@ -113,12 +113,14 @@ pub fn traces() -> Vec<Vec<u8>> {
     let mut traces = samples.map(cut).to_vec();
     traces.extend((5..=7).map(made));
     traces.push(memory());
-    let coded = |plain: &Vec<u8>| {
+    let coded = |plain: &Vec<u8>, to: Transport| {
         let mut out = Vec::new();
-        assert!(convert(&plain[..], &mut out, Transport::Compact).is_ok());
+        assert!(convert(&plain[..], &mut out, to).is_ok());
         out
     };
-    traces.extend(traces.iter().map(coded).collect::<Vec<_>>());
+    let ours = [Transport::Compact, Transport::Packed];
+    let all = ours.iter().flat_map(|to| traces.iter().map(|plain| coded(plain, *to)));
+    traces.extend(all.collect::<Vec<_>>());
     // The coded packets of a sample: LZ4.
     traces.push(samples[0][..2000].to_vec());
     // The beginnings of traces of Unreal Engine 4.

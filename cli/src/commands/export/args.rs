@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   memledger export run.memledger --to utrace -o run.utrace     for Unreal Insights
   memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
+  memledger export run.memledger --to memledger --packed -o keep.memledger   for keeping: about a byte an event
   memledger export run.memledger --to utrace --channels -memory -o logs.utrace   what the program logged
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
   memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
@@ -26,7 +27,8 @@ Examples:
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
 utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
-back. Of a damaged trace all packets that can be read are written. folded has a line for each call
+back. Of a damaged trace all packets that can be read are written. A packed trace has a fraction of the
+size of the same without --packed, is read like any other, and takes longer to write and read. folded has a line for each call
 stack, outermost function first, and a number: the bytes live at the peak, or the --column. pprof has
 alloc_objects, alloc_space, inuse_objects, inuse_space, peak_objects and peak_space (-sample_index),
 with scope, group, name and thread as labels (-tagfocus, -tagroot). speedscope has four profiles: bytes
@@ -54,6 +56,9 @@ pub struct ExportArgs {
     /// For utrace and memledger: only these channels, with commas between them; -NAME is all but that
     #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = channels)]
     pub(super) channels: Option<ChannelList>,
+    /// For memledger: packed for keeping
+    #[arg(long)]
+    pub(super) packed: bool,
     /// For formats by stack: frames of the standard library and of allocation machinery, too
     #[arg(long)]
     pub(super) all_frames: bool,

@@ -42,6 +42,7 @@ pub fn write(
             "plain": packets.plain,
             "encoded": packets.encoded,
             "compact": packets.compact,
+            "packed": packets.packed,
             "sync": packets.sync,
             "damaged": packets.damaged,
         },

@@ -47,6 +47,7 @@ fn header(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<(
     let handshake = &summary.handshake;
     let name = match handshake.transport {
         Transport::Compact => "Unreal Trace, compact (.memledger)",
+        Transport::Packed => "Unreal Trace, packed (.memledger)",
         _ => "Unreal Trace",
     };
     let (transport, protocol) = (handshake.transport.version(), handshake.protocol);
@@ -95,14 +96,20 @@ fn counts(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         events => format!(", {:.1} for each event", summary.input_bytes as f64 / events as f64),
     };
     line(out, "bytes", &format!("{}{each}", summary.input_bytes))?;
-    let all = packets.plain + packets.encoded + packets.compact + packets.sync + packets.damaged;
-    let compact = match packets.compact {
+    let ours = packets.compact + packets.packed;
+    let all = packets.plain + packets.encoded + ours + packets.sync + packets.damaged;
+    let counted = |number: u64, what: &str| match number {
         0 => String::new(),
-        compact => format!("{compact} compact, "),
+        number => format!("{number} {what}, "),
     };
     let packets = format!(
-        "{all}: {} plain, {} encoded, {compact}{} sync, {} damaged",
-        packets.plain, packets.encoded, packets.sync, packets.damaged
+        "{all}: {} plain, {} encoded, {}{}{} sync, {} damaged",
+        packets.plain,
+        packets.encoded,
+        counted(packets.compact, "compact"),
+        counted(packets.packed, "packed"),
+        packets.sync,
+        packets.damaged
     );
     line(out, "packets", &packets)?;
     line(out, "events", &counts.events.to_string())?;

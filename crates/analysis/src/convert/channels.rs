@@ -10,6 +10,7 @@
 //! inside remain, and are then in the scope around it.
 
 use super::WRITE_AT;
+use super::packets::AnyPackets;
 use crate::read::{Event, Hole, Reader, Stamp, Summary, Visitor};
 use memledger_format::arrays::{PIECE_HEAD, piece_head};
 use memledger_format::channel::{id, is_name, no_name};
@@ -18,7 +19,7 @@ use memledger_format::handshake::{PROTOCOL, Transport};
 use memledger_format::layout::{
     ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, SERIAL_SIZE,
 };
-use memledger_format::packet::{IMPORTANTS, LAST_OWN, MAX_PAYLOAD, PacketWriter, SYNC, TYPES};
+use memledger_format::packet::{IMPORTANTS, LAST_OWN, MAX_PAYLOAD, SYNC, TYPES};
 use memledger_format::schema::{DEFINITION, EventType, MAYBE_HAS_AUX};
 use memledger_format::{Error, ErrorKind};
 use std::borrow::Cow;
@@ -125,7 +126,7 @@ pub fn convert_channels(
     let mut handshake = reader.handshake().clone();
     handshake.transport = to;
     let records = RefCell::new(Vec::new());
-    let mut writer = ChannelWriter::new(channels, PacketWriter::new(to, PROTOCOL), &records);
+    let mut writer = ChannelWriter::new(channels, AnyPackets::new(to, PROTOCOL), &records);
     writer.out = handshake.encode();
     let mut is_sync = false;
     while reader.packet_with(&mut writer, &mut |stream, payload| {
@@ -145,6 +146,7 @@ pub fn convert_channels(
     }
     let summary = reader.finish(&mut writer);
     writer.end()?;
+    writer.packets.finish(&mut writer.out);
     out.write_all(&writer.out).and_then(|()| out.flush()).map_err(Error::write)?;
     Ok(summary)
 }
@@ -165,7 +167,7 @@ fn not_said(event_type: &EventType) -> Error {
 /// Writes the events of some channels.
 struct ChannelWriter<'a> {
     channels: &'a ChannelList,
-    packets: PacketWriter,
+    packets: AnyPackets,
     /// The type records that are to precede the next packet.
     records: &'a RefCell<Vec<u8>>,
     out: Vec<u8>,
@@ -236,11 +238,7 @@ struct OpenStream {
 }
 
 impl<'a> ChannelWriter<'a> {
-    fn new(
-        channels: &'a ChannelList,
-        packets: PacketWriter,
-        records: &'a RefCell<Vec<u8>>,
-    ) -> Self {
+    fn new(channels: &'a ChannelList, packets: AnyPackets, records: &'a RefCell<Vec<u8>>) -> Self {
         Self {
             channels,
             packets,

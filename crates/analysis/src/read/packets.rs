@@ -1,6 +1,8 @@
 //! The packets of a trace, and the damaged ones among them.
 
+mod ahead;
 mod batch;
+mod packed;
 
 use super::decoder::Decoder;
 use super::event::Visitor;
@@ -16,6 +18,7 @@ use memledger_format::packet::{
     Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, MAX_PAYLOAD, TYPES,
 };
 use memledger_format::unpack::Unpacker;
+use packed::Chunks;
 use std::io::Read;
 
 /// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
@@ -45,6 +48,8 @@ pub struct Reader<R> {
     stopped: bool,
     /// The packets of transport 2 that are not decoded yet.
     batch: Batch,
+    /// The chunks of transport 79.
+    chunks: Chunks,
 }
 
 impl<R> std::fmt::Debug for Reader<R> {
@@ -73,6 +78,7 @@ impl<R: Read> Reader<R> {
             memory_limit: None,
             stopped: false,
             batch: Batch::default(),
+            chunks: Chunks::default(),
         })
     }
 
@@ -148,6 +154,9 @@ impl<R: Read> Reader<R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_packet_ahead(&mut self) -> bool {
+        if self.handshake.transport == Transport::Packed {
+            return self.is_packed_ahead();
+        }
         if !self.source.has(HEADER) {
             return false;
         }
@@ -177,8 +186,10 @@ impl<R: Read> Reader<R> {
         visitor: &mut impl Visitor,
         seen: &mut impl FnMut(u16, &[u8]),
     ) -> bool {
-        if self.handshake.transport == Transport::Raw {
-            return self.raw(visitor, seen);
+        match self.handshake.transport {
+            Transport::Raw => return self.raw(visitor, seen),
+            Transport::Packed => return self.packed(visitor, seen),
+            _ => {}
         }
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));

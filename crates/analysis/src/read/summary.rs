@@ -15,9 +15,11 @@ pub struct Packets {
     pub encoded: u64,
     /// Packets whose payload is compact.
     pub compact: u64,
+    /// Packets of chunks of a packed trace.
+    pub packed: u64,
     /// Sync packets.
     pub sync: u64,
-    /// Packets with a legal header that cannot be decoded.
+    /// Packets with a legal header that cannot be decoded, and chunks.
     pub damaged: u64,
 }
 

@@ -17,9 +17,9 @@ use std::path::PathBuf;
 
 /// Events, damages, and the packets they came in.
 #[derive(Default, Debug, PartialEq)]
-struct Seen {
+pub(crate) struct Seen {
     events: Vec<(u16, Option<u64>, String, Vec<u8>)>,
-    damages: Vec<String>,
+    pub damages: Vec<String>,
 }
 
 impl Visitor for Seen {
@@ -35,9 +35,9 @@ impl Visitor for Seen {
     }
 }
 
-type Packets = Vec<(u16, Vec<u8>)>;
+pub(crate) type Packets = Vec<(u16, Vec<u8>)>;
 
-fn read(bytes: &[u8]) -> (Seen, Packets, Summary) {
+pub(crate) fn read(bytes: &[u8]) -> (Seen, Packets, Summary) {
     let (mut seen, mut packets) = (Seen::default(), Vec::new());
     let mut reader = Reader::open(bytes).unwrap();
     while reader
@@ -48,13 +48,13 @@ fn read(bytes: &[u8]) -> (Seen, Packets, Summary) {
     (seen, packets, summary)
 }
 
-fn converted(bytes: &[u8], to: Transport) -> (Vec<u8>, Summary) {
+pub(crate) fn converted(bytes: &[u8], to: Transport) -> (Vec<u8>, Summary) {
     let mut out = Vec::new();
     let summary = convert(bytes, &mut out, to).unwrap();
     (out, summary)
 }
 
-fn report(bytes: &[u8]) -> String {
+pub(crate) fn report(bytes: &[u8]) -> String {
     let mut analyzer = Analyzer::new();
     read::read(bytes, &mut analyzer).unwrap();
     let mut out = Vec::new();
@@ -74,7 +74,7 @@ fn offsets(bytes: &[u8]) -> Vec<usize> {
 }
 
 /// The samples in the repository, and those beside it, if there are some.
-fn samples() -> Vec<PathBuf> {
+pub(crate) fn samples() -> Vec<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["tests/samples", "../shared/samples/unreal", "../shared/samples"];
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(root.join(folder)).ok());
@@ -130,7 +130,7 @@ fn free(serial: u64, address: u64) -> Vec<u8> {
 }
 
 /// A small trace of three threads: `count` packets of 20 events each, and syncs.
-fn small(count: u64) -> Vec<u8> {
+pub(crate) fn small(count: u64) -> Vec<u8> {
     let mut bytes = [handshake(7), packet(0, &types()), SYNC.repeat(3)].concat();
     for number in 0..count {
         let first = number * 20;

@@ -19,6 +19,7 @@ const SCOPE: u16 = 49;
 const HEAP_ALLOC: u16 = 50;
 const HEAP_FREE: u16 = 51;
 const VIDEO_ALLOC: u16 = 52;
+const UPDATE: u16 = 39;
 const MARKER: u16 = 20;
 /// Their first bytes are those of others.
 const OTHER_SCOPE: u16 = SCOPE + 128;
@@ -27,7 +28,7 @@ const STRANGE: u16 = 60;
 const ARRAYS: u16 = 61;
 
 /// The memory events of both versions, some others, one with its fields in another order.
-fn types(protocol: u8) -> Vec<u8> {
+pub(crate) fn types(protocol: u8) -> Vec<u8> {
     let record = |uid, name, flags, fields: &[_]| type_record(protocol, uid, name, flags, fields);
     let (address, stack) = (("Address", U64), ("CallstackId", U32));
     let alloc = [address, stack, ("Size", U32), ("AlignmentPow2_SizeLower", U8)];
@@ -41,6 +42,7 @@ fn types(protocol: u8) -> Vec<u8> {
         record(SCOPE, "Memory.MemoryScope", NO_SYNC, &[("Tag", U32)]),
         record(HEAP_ALLOC, "Memory.Alloc", 0, &[&alloc[..], &[heap]].concat()),
         record(HEAP_FREE, "Memory.Free", 0, &[address, stack, heap]),
+        record(UPDATE, "Memory.UpdateAlloc", 0, &[address, stack, heap]),
         record(VIDEO_ALLOC, "Memory.AllocVideo", 0, &[alloc[3], alloc[2], address, stack]),
         record(OTHER_SCOPE, "Memory.OtherScope", NO_SYNC, &[("Tag", U32)]),
         record(OTHER_FREE, "Memory.FreeVideo", 0, &[address]),
@@ -50,7 +52,7 @@ fn types(protocol: u8) -> Vec<u8> {
     .concat()
 }
 
-fn alloc_fields(address: u64, stack: u32, size: u64, align: u8) -> Vec<u8> {
+pub(crate) fn alloc_fields(address: u64, stack: u32, size: u64, align: u8) -> Vec<u8> {
     let mut bytes = address.to_le_bytes().to_vec();
     bytes.extend(stack.to_le_bytes());
     bytes.extend(((size >> 3) as u32).to_le_bytes());

@@ -9,6 +9,7 @@ mod events_are_found_by_name;
 mod gives_what_the_checker_found;
 mod is_bounded;
 mod matches_a_naive_model;
+mod packed_files;
 mod parses_every_protocol;
 mod tells_late_from_lost;
 mod unreal_engine_4;

@@ -37,6 +37,8 @@ mod types;
 
 pub use decode::CompactDecoder;
 pub use encode::CompactEncoder;
+pub(crate) use shape::{Body, Shape};
+pub(crate) use types::Types;
 
 /// Bytes before the body.
 pub const COMPACT_HEADER: usize = 10;
@@ -52,14 +54,19 @@ const SLACK: usize = 64;
 /// PERF: words alternate between two lanes, so an event costs a fraction of a nanosecond. A change
 /// in one word always changes its lane: xor and multiplication by an odd number lose nothing.
 fn checksum(packet: &[u8]) -> u32 {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let (head, body) = packet.split_at(COMPACT_HEADER.min(packet.len()));
     let mut start = [0; 8];
     start[..CHECKSUM.start].copy_from_slice(head.get(..CHECKSUM.start).unwrap_or(&[0; 6]));
+    checksum_of(u64::from_le_bytes(start), body)
+}
+
+/// The checksum of `body`, after a word.
+pub(crate) fn checksum_of(start: u64, body: &[u8]) -> u32 {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |lane: u64, word: [u8; 8]| {
         (lane ^ u64::from_le_bytes(word)).wrapping_mul(MIX).rotate_left(29)
     };
-    let (mut even, mut odd) = (step(1, start), 2);
+    let (mut even, mut odd) = (step(1, start.to_le_bytes()), 2);
     let (pairs, rest) = body.as_chunks::<16>();
     for pair in pairs {
         let (words, _) = pair.as_chunks::<8>();

@@ -14,13 +14,13 @@
 //! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
-pub(super) const MAX_EVENT_BYTES: usize = 23;
+pub(crate) const MAX_EVENT_BYTES: usize = 23;
 /// The most shapes of one packet. The number after the last shape represents bytes without a shape.
-pub(super) const MAX_SHAPES: usize = 7;
+pub(crate) const MAX_SHAPES: usize = 7;
 
 /// The fields that follow the head and the serial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Body {
+pub(crate) enum Body {
     #[default]
     None,
     Value4,
@@ -31,7 +31,7 @@ pub(super) enum Body {
 
 /// The shape of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub body: Body,
     pub head: [u8; 3],
     pub head_size: u8,
@@ -43,12 +43,12 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Bytes before the value.
-    pub(super) fn start(&self) -> u8 {
+    pub(crate) fn start(&self) -> u8 {
         self.head_size + if self.synced { 3 } else { 0 }
     }
 
     /// Bytes of the event.
-    pub(super) fn size(&self) -> u8 {
+    pub(crate) fn size(&self) -> u8 {
         let value = match self.body {
             Body::None => 0,
             Body::Value4 => 4,
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    pub(super) fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         let flag = |is_there: bool, bit: u8| u8::from(is_there) << bit;
         let fields = flag(self.stack, 5) | flag(self.layout, 6) | flag(self.heap, 7);
         out.push(self.head_size | flag(self.synced, 2) | (self.body as u8) << 3 | fields);
@@ -78,7 +78,7 @@ impl Shape {
     }
 
     /// Reads a shape; returns it and the bytes after it.
-    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&first, rest) = bytes.split_first()?;
         let flag = |bit: u8| first >> bit & 1 != 0;
         let head_size = first & 3;

@@ -13,10 +13,12 @@ struct TypeInfo {
     layout: EventLayout,
     /// `None` if no shape has the fields of its events.
     shape: Option<Shape>,
+    /// Its events say something of a block that stays.
+    keeps_block: bool,
 }
 
 /// The types of one stream, by uid.
-pub(super) struct Types {
+pub(crate) struct Types {
     protocol: u8,
     known: ByUid<TypeInfo>,
     /// The beginning of a record that continues in the next packet.
@@ -24,12 +26,12 @@ pub(super) struct Types {
 }
 
 impl Types {
-    pub(super) fn new(protocol: u8) -> Self {
+    pub(crate) fn new(protocol: u8) -> Self {
         Self { protocol, known: ByUid::default(), partial: Vec::new() }
     }
 
     /// Reads a piece of the stream of type records.
-    pub(super) fn learn(&mut self, piece: &[u8]) {
+    pub(crate) fn learn(&mut self, piece: &[u8]) {
         let mut partial = std::mem::take(&mut self.partial);
         partial.extend_from_slice(piece);
         let mut rest = &partial[..];
@@ -55,7 +57,7 @@ impl Types {
         let family = if self.protocol >= 6 { 2 } else { 0 };
         let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
         let (_, names) = names.split_at_checked(logger.into())?;
-        let (_, mut names) = names.split_at_checked(event.into())?;
+        let (event, mut names) = names.split_at_checked(event.into())?;
         let header = EventLayout::new(0, flags).header() as u16;
         let mut size = header;
         let mut found = Vec::new();
@@ -80,7 +82,7 @@ impl Types {
         let layout = EventLayout::new(usize::from(size - header), flags);
         let shape = if layout.has_arrays { None } else { shape(&found, uid, layout.synced) };
         let shape = shape.filter(|shape| u16::from(shape.size()) == size);
-        self.known.insert(uid, TypeInfo { layout, shape });
+        self.known.insert(uid, TypeInfo { layout, shape, keeps_block: event == b"UpdateAlloc" });
         Some(())
     }
 
@@ -89,7 +91,7 @@ impl Types {
     }
 
     /// The shape of the event that `bytes` start with, if it has one.
-    pub(super) fn shape(&self, bytes: &[u8]) -> Option<Shape> {
+    pub(crate) fn shape(&self, bytes: &[u8]) -> Option<Shape> {
         match *bytes.first_chunk::<3>()? {
             [LEAVE_SCOPE, ..] => {
                 Some(Shape { head: [LEAVE_SCOPE, 0, 0], head_size: 1, ..Shape::default() })
@@ -105,8 +107,14 @@ impl Types {
         }
     }
 
+    /// Whether the memory event that `bytes` start with says something of a block that stays.
+    pub(crate) fn keeps_block(&self, bytes: &[u8]) -> bool {
+        let uid = bytes.first_chunk().map(|wire| u16::from_le_bytes(*wire) >> 1);
+        uid.and_then(|uid| self.known.get(uid)).is_some_and(|known| known.keeps_block)
+    }
+
     /// The size in bytes of the item that `bytes` begin with; `None` if it is unknown.
-    pub(super) fn size(&self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn size(&self, bytes: &[u8]) -> Option<usize> {
         let layout = |uid| self.known.get(uid).map(|known| known.layout);
         first_item(bytes, self.protocol, layout).map(|(_, size)| size)
     }

@@ -4,6 +4,7 @@ use crate::read::read;
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::handshake::Handshake;
 use memledger_format::layout::ARRAYS_END;
+use memledger_format::packet::PacketWriter;
 use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64};
 use memledger_format::schema::NO_SYNC;
 use memledger_format::stream_events::{

@@ -1,0 +1,2 @@
+#![no_main]
+memledger_fuzz::target!(packed_decode);
