@@ -34,6 +34,7 @@ const LOSSES: [string, string][] = [
   ["stacks_without_unwind_information", "stacks that end for lack of unwind information"],
   ["stacks_unreadable", "stacks that end in memory that could not be read"],
   ["stacks_in_changed_libraries", "stacks that end at a library that came or went"],
+  ["stacks_guessed", "stacks that are a guess beyond code without unwind information ([frame pointer])"],
   ["stacks_cut", "stacks without their inner frames, because the memory for stacks is limited"],
   ["stacks_other", "stacks that were not kept, because their number is limited"],
 ];

@@ -70,6 +70,16 @@ static CALLSTACK_END: Declaration = Declaration {
     fields: &[("CallstackId", U32), ("Reason", U8)],
 };
 
+/// Of the stack before this event, the frames from the index `From` on, counted from the innermost one, were found by a
+/// frame pointer or are further out than such a frame.
+static CALLSTACK_GUESS: Declaration = Declaration {
+    uid: 58,
+    logger: "Memledger",
+    event: "CallstackGuess",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("From", U8)],
+};
+
 /// From here on, only a Poisson sample of the bytes has stacks, with this mean between two; 0: all
 /// allocations have one.
 static STACK_SAMPLING: Declaration = Declaration {
@@ -80,8 +90,15 @@ static STACK_SAMPLING: Declaration = Declaration {
     fields: &[("MeanBytes", U64)],
 };
 
-pub(crate) static TYPES: &[&Declaration] =
-    &[&MODULE_INIT, &MODULE_LOAD, &MODULE_UNLOAD, &CALLSTACK_SPEC, &CALLSTACK_END, &STACK_SAMPLING];
+pub(crate) static TYPES: &[&Declaration] = &[
+    &MODULE_INIT,
+    &MODULE_LOAD,
+    &MODULE_UNLOAD,
+    &CALLSTACK_SPEC,
+    &CALLSTACK_GUESS,
+    &CALLSTACK_END,
+    &STACK_SAMPLING,
+];
 
 /// The channel of call stacks. Unreal's has the same name.
 pub(crate) static CHANNEL: Channel = Channel::new("Callstack", false);
@@ -295,6 +312,10 @@ impl<'a> Packets<'a> {
         let frames: Vec<_> = stack.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
         let number = stack.number.into();
         CALLSTACK_SPEC.append(&[number, Value::Elements(&frames, 8)], &mut self.packet);
+        if stack.proved < stack.frames.len() {
+            let from = (stack.proved as u32).into();
+            CALLSTACK_GUESS.append(&[stack.number.into(), from], &mut self.packet);
+        }
         let reason: u32 = match stack.end {
             tree::TOO_DEEP => 1,
             tree::NO_TABLE => 2,

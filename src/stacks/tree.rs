@@ -63,27 +63,37 @@ const SEQUENCE_BUCKETS: usize = 1 << 16;
 /// The edges from the places of an edge are in 256 buckets.
 const SPREAD_BITS: u32 = 8;
 
-/// The number of bits of an address; the bits above it have the number of its module.
-pub(crate) const ADDRESS_BITS: u32 = 48;
+/// The number of bits of an address of a program.
+pub(crate) const ADDRESS_BITS: u32 = 47;
+/// The mark of a frame that was found by a frame pointer, or further out than such a frame.
+const GUESS: u64 = 1 << ADDRESS_BITS;
+const MODULE_SHIFT: u32 = ADDRESS_BITS + 1;
 
-/// One frame of a stack: a return address, and the number of the module that it is in, 0 for none.
+/// One frame of a stack: a return address, the mark of a guess, and the number of the module that it is in, 0 for none.
 ///
-/// NOTE: the module is part of the key, because a library can be loaded where another one was.
+/// NOTE: the module is part of the key, because a library can be loaded where another one was. The mark is, so that
+/// stacks that were proved share no frame with one that was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame(u64);
 
 impl Frame {
     pub(crate) fn new(address: u64, module: u16) -> Self {
-        Self(address & ((1 << ADDRESS_BITS) - 1) | u64::from(module) << ADDRESS_BITS)
+        Self(address & (GUESS - 1) | u64::from(module) << MODULE_SHIFT)
     }
 
-    /// The address and the number of the module.
+    /// The same frame, but marked.
+    pub(crate) fn guessed(self) -> Self {
+        Self(self.0 | GUESS)
+    }
+
+    /// The address, the mark, and the number of the module.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    fn address(self) -> u64 {
-        self.0 & ((1 << ADDRESS_BITS) - 1)
+    /// The address and the mark.
+    fn marked_address(self) -> u64 {
+        self.0 & (GUESS | (GUESS - 1))
     }
 }
 
@@ -522,11 +532,11 @@ const ROOT: u64 = 1 << 63;
 const IS_CUT: u64 = 1 << 62;
 const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
 
-/// *Hook.* A stack for a watcher: the addresses of its frames, innermost first, and its root.
+/// *Hook.* A stack for a watcher: the addresses of its frames with their marks, innermost first, and its root.
 fn words_of(stack: u32) -> impl Iterator<Item = u64> {
     let place = place_of(stack);
     let cut = if is_cut(stack) { IS_CUT } else { 0 };
-    frames_of(place).map(Frame::address).chain([ROOT | cut | u64::from(root_of(place))])
+    frames_of(place).map(Frame::marked_address).chain([ROOT | cut | u64::from(root_of(place))])
 }
 
 /// How many events had [`OTHER`] since the last call, because there was no memory for their stacks.

@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 52_830),
+    ("src", 53_590),
     ("crates/format/src", 8_040),
-    ("crates/analysis/src", 39_575),
+    ("crates/analysis/src", 39_690),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
     ("cli/src", 16_515),
-    ("tests", 24_300),
-    ("crates/analysis/tests", 11_590),
+    ("tests", 24_510),
+    ("crates/analysis/tests", 11_650),
     ("crates/export/tests", 620),
     ("cli/tests", 7_495),
 ];

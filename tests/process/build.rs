@@ -6,6 +6,16 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=longjmp.c");
     cc::Build::new().file("longjmp.c").compile("longjmp");
+    println!("cargo::rerun-if-changed=frame_pointers.c");
+    for (name, frame_pointer) in [
+        ("with_frame_pointer", "-fno-omit-frame-pointer"),
+        ("without_frame_pointer", "-fomit-frame-pointer"),
+    ] {
+        let mut code = cc::Build::new();
+        code.flag("-fno-asynchronous-unwind-tables").flag("-fno-unwind-tables");
+        code.file("frame_pointers.c").define("CALLER", name);
+        code.force_frame_pointer(false).flag(frame_pointer).opt_level(1).compile(name);
+    }
     library("first", "plugin.c", &["-DWORK=first_work"])?;
     library("second", "plugin.c", &["-DWORK=second_work"])?;
     library("prefixed_jemalloc", "prefixed_jemalloc.c", &[])

@@ -29,6 +29,7 @@ mod findings;
 mod fork;
 mod fork_starts;
 mod fork_watchers;
+mod frame_pointers;
 mod free_scopes;
 mod functions;
 mod jumps;
@@ -97,6 +98,7 @@ fn main() {
         ("travel", travel::CASES),
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
+        ("frame_pointers", frame_pointers::CASES),
         ("functions", functions::CASES),
         ("findings", findings::CASES),
         ("profiles", profiles::CASES),

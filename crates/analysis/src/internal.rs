@@ -5,4 +5,4 @@ pub use crate::dump::buckets::{figures_of, notes, scope_frames};
 pub use crate::dump::format::Sealed;
 pub use crate::dump::interner::Interner;
 pub use crate::dump::pretty;
-pub use crate::report::Calls;
+pub use crate::report::{Calls, GUESS};

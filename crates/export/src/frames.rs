@@ -1,5 +1,6 @@
 //! Call stacks of buckets, as exports write them: functions in frames, outermost last.
 
+use memledger_analysis::internal::GUESS;
 use memledger_analysis::{BucketRow, Frame, Report, SourceFrame, StackKind};
 
 /// What takes the place of one frame.
@@ -48,13 +49,20 @@ pub fn module<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
 
 /// The functions of a frame, innermost first; one in their place if none is known.
 pub fn functions<'a>(report: &Report, frame: &'a Frame) -> std::borrow::Cow<'a, [SourceFrame]> {
-    if !frame.functions.is_empty() {
+    if !frame.functions.is_empty() && !frame.is_guess {
         return frame.functions.as_slice().into();
     }
     let offset = frame.offset;
-    let function = match module(report, frame) {
-        Some(path) => format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path)),
-        None => format!("{offset:#x}"),
-    };
-    vec![SourceFrame::new(function, None, None)].into()
+    let mut functions = frame.functions.clone();
+    if functions.is_empty() {
+        let function = match module(report, frame) {
+            Some(path) => format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path)),
+            None => format!("{offset:#x}"),
+        };
+        functions.push(SourceFrame::new(function, None, None));
+    }
+    if frame.is_guess {
+        functions.iter_mut().for_each(|found| found.function.push_str(GUESS));
+    }
+    functions.into()
 }

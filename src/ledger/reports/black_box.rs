@@ -10,7 +10,7 @@ use crate::trace::write::shortage::{self, Null};
 use functions::Functions;
 use memledger_analysis::in_process::Bytes;
 use memledger_analysis::in_process::{
-    HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
+    GUESS, HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
 };
 use memledger_analysis::{Analyzer, Module};
 use std::fmt::{self, Write};
@@ -180,7 +180,7 @@ fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded
             write_plain(path, text)?;
             text.write_char('+')?;
         }
-        writeln!(text, "{:#x}", frame.offset)?;
+        writeln!(text, "{:#x}{}", frame.offset, if frame.is_guess { GUESS } else { "" })?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ pub(crate) use files::{
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, forget_ends, left_alone};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use loads::{is_lasting, unloads};
+pub(crate) use loads::{is_lasting, loads, unloads};
 #[cfg(redirects)]
 pub(crate) use main_function::run_before_main;
 #[cfg(feature = "__preload")]
@@ -118,7 +118,7 @@ pub(crate) use watched::{
 pub(crate) use allocators::allocator_statistics;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use modules::{
-    FileId, LoadedFile, Memory, is_readable, loaded_files, loader_state, main_stack_end,
+    FileId, LoadedFile, Memory, copy_bytes, is_readable, loaded_files, loader_state, main_stack_end,
 };
 
 #[cfg(target_arch = "x86_64")]

@@ -8,6 +8,7 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
     Pointer, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
 };
+use std::ops::Range;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -34,11 +35,15 @@ struct Builder<'a> {
 }
 
 /// The rules of all functions of `section`, which begins at `address`, in the order of addresses:
-/// each row has the first address at which its rule holds. Damaged parts have [`Rule::None`].
-pub(super) fn rows(section: &[u8], address: u64) -> Vec<(u64, Packed)> {
+/// each row has the first address at which its rule holds. Damaged parts have [`Rule::None`]; what else is in the `code`
+/// of the file, [`Rule::FramePointer`].
+pub(super) fn rows(section: &[u8], address: u64, code: &[Range<u64>]) -> Vec<(u64, Packed)> {
     let section = EhFrame::new(section, LittleEndian);
     let linkage_entries_left = MAX_LINKAGE_ENTRIES;
-    Builder { rows: Vec::new(), section, linkage_entries_left }
+    let ends = |code: &Range<u64>| {
+        [(code.start, Packed::new(Rule::FramePointer)), (code.end, Packed::new(Rule::None))]
+    };
+    Builder { rows: code.iter().flat_map(ends).collect(), section, linkage_entries_left }
         .build(&BaseAddresses::default().set_eh_frame(address))
 }
 
@@ -83,7 +88,7 @@ impl Builder<'_> {
             if reached < end {
                 self.rows.push((reached, Packed::new(Rule::None)));
             }
-            self.rows.push((end, Packed::new(Rule::None)));
+            self.rows.push((end, Packed::new(Rule::FramePointer)));
         }
         sort(self.rows)
     }
@@ -224,10 +229,10 @@ impl Builder<'_> {
     }
 }
 
-/// Sorts the rows by address. Where one function ends and another begins, the beginning counts.
+/// Sorts the rows by address. Where one function ends and another or data begins, the beginning counts.
 fn sort(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
-    let none = Packed::new(Rule::None);
-    rows.sort_by_key(|(address, rule)| (*address, *rule != none));
+    let (between, none) = (Packed::new(Rule::FramePointer), Packed::new(Rule::None));
+    rows.sort_by_key(|(address, rule)| (*address, *rule != between, *rule != none));
     rows.dedup_by(|later, earlier| {
         let same_address = later.0 == earlier.0;
         if same_address {
@@ -274,7 +279,7 @@ mod tests {
         let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
         let file = files.iter().find(|file| is_wanted(&file.path)).unwrap();
         let (section, address) = unwind_section(&memory, file).unwrap();
-        let rows = rows(&section, address).into_iter();
+        let rows = rows(&section, address, &[]).into_iter();
         let in_memory = |address: u64| address.wrapping_sub(file.linked_base) + file.base;
         rows.map(|(address, rule)| (in_memory(address), rule.rule())).collect()
     }
@@ -313,7 +318,7 @@ mod tests {
         let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
         let libc = files.iter().find(|file| file.path.contains("libc.so")).unwrap();
         let (section, address) = unwind_section(&memory, libc).unwrap();
-        let whole = rows(&section, address);
+        let whole = rows(&section, address, &[]);
         assert!(whole.len() > 1_000 && whole.is_sorted_by_key(|(address, _)| *address));
         let mut random = 1_u64;
         for _ in 0..200 {
@@ -324,7 +329,7 @@ mod tests {
                 damaged[at] = (random >> 20) as u8;
             }
             damaged.truncate((random >> 40) as usize % damaged.len() + 1);
-            assert!(rows(&damaged, address).is_sorted_by_key(|(address, _)| *address));
+            assert!(rows(&damaged, address, &[]).is_sorted_by_key(|(address, _)| *address));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// The addresses where a rule begins, for the bytes of `.eh_frame` and their address.
 pub fn unwind_rows(section: &[u8], address: u64) -> Vec<u64> {
-    eh_frame::rows(section, address).into_iter().map(|(address, _)| address).collect()
+    eh_frame::rows(section, address, &[]).into_iter().map(|(address, _)| address).collect()
 }
 
 /// The address of `.eh_frame`, from the bytes of `.eh_frame_hdr` and their address.

@@ -10,7 +10,7 @@
 //! are never freed, so it can read them at any time.
 #![expect(unsafe_code, reason = "tables are shared by pointers")]
 
-use super::rule::Code;
+use super::rule::{Cfa, Code, Rbp, Rule};
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::stacks::tree::ADDRESS_BITS;
 use std::ptr::NonNull;
@@ -31,6 +31,16 @@ impl Rows {
     fn code_at(&self, offset: u32) -> Code {
         let after = self.starts.partition_point(|start| *start <= offset);
         after.checked_sub(1).and_then(|row| self.codes.get(row)).map_or(Code::NONE, |code| *code)
+    }
+
+    /// Whether the function that begins here makes a frame pointer at once: its third rule says so.
+    fn makes_frame_pointer(&self, offset: u32) -> bool {
+        const LONGEST_BEGINNING: u32 = 16;
+        let third = self.starts.partition_point(|start| *start <= offset) + 1;
+        let is_near = |start: &u32| start - offset <= LONGEST_BEGINNING;
+        let code = self.codes.get(third).filter(|_| self.starts.get(third).is_some_and(is_near));
+        let made = Rule::Call { cfa: Cfa::Rbp(16), rbp: Rbp::FromCfa(-16) };
+        code.is_some_and(|code| Some(*code) == Code::of_common(made))
     }
 }
 
@@ -58,6 +68,8 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// What [`os::unloads`](crate::platform::os::unloads) was when the list of modules was read.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
+/// The same of [`os::loads`](crate::platform::os::loads).
+static LOADS: AtomicU32 = AtomicU32::new(0);
 
 /// The number for code in no module: of a JIT compiler, or of a library that is not in the list yet.
 static NOWHERE: AtomicU16 = AtomicU16::new(u16::MAX);
@@ -91,7 +103,7 @@ fn find_cold(return_address: u64) -> Found {
     let generation = GENERATION.load(Ordering::Acquire);
     let Found { code, module } = find_in(return_address, |_| true).unwrap_or_else(|| {
         NOWHERE_IS_USED.store(true, Ordering::Relaxed);
-        Found { code: Code::NONE, module: NOWHERE.load(Ordering::Relaxed) }
+        Found { code: Code::FRAME_POINTER, module: NOWHERE.load(Ordering::Relaxed) }
     });
     // A word has no room for the upper bits of an address that is none of code.
     if return_address >> ADDRESS_BITS == 0 {
@@ -117,6 +129,25 @@ pub(super) fn find_lasting(return_address: u64) -> Option<Found> {
 /// The instance that has this address, if it is one of those wanted, and the code of the rule there.
 fn find_in(return_address: u64, is_wanted: impl Fn(&Instance) -> bool) -> Option<Found> {
     let address = return_address.wrapping_sub(1);
+    instance_of(address, is_wanted).map(|(module, rows, offset)| {
+        let code = rows.map_or(Code::NONE, |rows| rows.code_at(offset));
+        Found { code, module }
+    })
+}
+
+/// Whether the function that begins at an address makes a frame pointer, as its table says.
+#[cold]
+pub(super) fn makes_frame_pointer(address: u64) -> bool {
+    let instance = instance_of(address, |_| true);
+    instance.is_some_and(|(_, rows, offset)| rows.is_some_and(|it| it.makes_frame_pointer(offset)))
+}
+
+/// The number of the instance that has this address, if it is one of those wanted, its rows, and the offset from its base.
+#[inline(always)]
+fn instance_of(
+    address: u64,
+    is_wanted: impl Fn(&Instance) -> bool,
+) -> Option<(u16, Option<&'static Rows>, u32)> {
     for number in 0..INSTANCES.len() {
         let instance = INSTANCES.get(number)?;
         let end = instance.end.load(Ordering::Acquire);
@@ -125,8 +156,7 @@ fn find_in(return_address: u64, is_wanted: impl Fn(&Instance) -> bool) -> Option
             let rows = NonNull::new(instance.rows.load(Ordering::Acquire));
             // SAFETY: rows are never freed.
             let rows = rows.map(|rows| unsafe { rows.as_ref() });
-            let code = rows.map_or(Code::NONE, |rows| rows.code_at((address - start) as u32));
-            return Some(Found { code, module: number as u16 + 1 });
+            return Some((number as u16 + 1, rows, (address - start) as u32));
         }
     }
     None
@@ -144,8 +174,17 @@ pub(super) fn is_listed(unloads: u32) -> bool {
     UNLOADS.load(Ordering::Acquire) == unloads
 }
 
-/// Notes how much the loader had unloaded before the list was read. Must be called after all else.
-pub(super) fn set_listed(unloads: u32) {
+/// Whether code without unwind information is known to be that: not if it is in no module, and the loader has loaded a
+/// library since the list was read.
+#[cold]
+pub(super) fn is_without_table(Found { code, module }: Found, loads: u32) -> bool {
+    let is_nowhere = u32::from(module) > MAX_INSTANCES;
+    code == Code::FRAME_POINTER && (!is_nowhere || LOADS.load(Ordering::Acquire) == loads)
+}
+
+/// Notes how much the loader had loaded and unloaded before the list was read. Must be called after all else.
+pub(super) fn set_listed(loads: u32, unloads: u32) {
+    LOADS.store(loads, Ordering::Release);
     UNLOADS.store(unloads, Ordering::Release);
 }
 

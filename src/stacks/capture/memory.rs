@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PAGE: usize = 4096;
 /// The address of no page.
 const NO_PAGE: usize = 1;
+/// In place of a page: none may be read but those of the thread's own stack.
+const ONLY_OWN: usize = 2;
 /// The maximum size in bytes of a stack that is recognised as the thread's own.
 const MAX_STACK: usize = 1 << 30;
 /// The number of pages of the thread's own stack that one event checks at most: 64 MiB.
@@ -101,7 +103,7 @@ pub(super) struct StackReader {
     /// The checked part of the thread's own stack.
     low: usize,
     bytes: usize,
-    /// The page that was checked last for this event, or [`NO_PAGE`].
+    /// The page that was checked last for this event, [`NO_PAGE`] or [`ONLY_OWN`].
     page: usize,
     /// Whether all words so far are on the thread's own stack.
     is_own: bool,
@@ -133,6 +135,21 @@ impl StackReader {
         self.is_own = false;
     }
 
+    /// From here on, only the thread's own stack is read: a guess can lead to memory that another thread unmaps.
+    pub(super) fn stay_on_own(&mut self) {
+        self.page = ONLY_OWN;
+    }
+
+    /// Whether the address is on the thread's own stack.
+    pub(super) fn is_on_own(&self, address: usize) -> bool {
+        address.wrapping_sub(self.low) < self.bytes
+    }
+
+    /// The same as [`word`](Self::word), but `None` if it is not on the thread's own stack.
+    pub(super) fn own_word(&mut self, address: usize) -> Option<usize> {
+        self.is_on_own(address).then(|| self.word(address))?
+    }
+
     /// The word at `address`; `None` if it is not a multiple of 8, or cannot be read.
     #[inline(always)]
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
@@ -150,7 +167,7 @@ impl StackReader {
 
     #[cold]
     fn is_checked(&mut self, address: usize) -> bool {
-        if address & 7 != 0 {
+        if address & 7 != 0 || self.page == ONLY_OWN {
             return false;
         }
         self.is_own = false;

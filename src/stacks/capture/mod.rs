@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
-//! in the hook        lookup ──► step (memory) ──► remembered (chains) ──► tree   the number of a stack
+//! in the hook        lookup ──► step, frame_pointer (memory) ──► remembered (chains) ──► tree   the number of a stack
 //! ```
 //! | file | what |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
 //! | `step.rs` | from a frame to its caller's |
+//! | `frame_pointer.rs` | the same in code without unwind information |
 //! | `chains.rs` | how recent walks of a thread went, by distances on the stack |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
 //! | `fuzzing.rs` | tables and walks over any memory, for the fuzzers |
@@ -21,6 +22,7 @@
 
 mod chains;
 mod eh_frame;
+mod frame_pointer;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 mod lookup;

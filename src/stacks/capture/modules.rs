@@ -102,12 +102,15 @@ pub(crate) fn loader_state() -> Option<u64> {
 pub(crate) fn refresh() -> io::Result<()> {
     let memory = Memory::open()?;
     let mut modules = lock();
-    let unloads = os::unloads();
+    let (loads, unloads) = (os::loads(), os::unloads());
     let modules = modules.get_or_insert_with(|| Modules {
         instances: Vec::new(),
         loaded: HashMap::new(),
         rows: HashMap::new(),
-        uncommon: HashMap::from([(Packed::new(Rule::None), Code::NONE)]),
+        uncommon: HashMap::from([
+            (Packed::new(Rule::None), Code::NONE),
+            (Packed::new(Rule::FramePointer), Code::FRAME_POINTER),
+        ]),
         changes: Vec::new(),
         stacks: 0,
         has_changed: false,
@@ -132,7 +135,7 @@ pub(crate) fn refresh() -> io::Result<()> {
     if modules.has_changed || had_changed {
         lookup::forget_known();
     }
-    lookup::set_listed(unloads);
+    lookup::set_listed(loads, unloads);
     Ok(())
 }
 
@@ -183,7 +186,7 @@ impl Modules {
             return rows;
         }
         let (mut starts, mut codes) = (Vec::new(), Vec::new());
-        for (address, rule) in unwind_rows(memory, file).unwrap_or_default() {
+        for (address, rule) in unwind_rows(memory, file) {
             let Ok(offset) = u32::try_from(address.wrapping_sub(file.linked_base)) else {
                 continue;
             };
@@ -209,9 +212,13 @@ impl Modules {
 }
 
 /// The rules of a file, by addresses in the file's own terms.
-fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Option<Vec<(u64, Packed)>> {
-    let (section, address) = unwind_section(memory, file)?;
-    Some(eh_frame::rows(&section, address))
+fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Vec<(u64, Packed)> {
+    let (section, address) = unwind_section(memory, file).unwrap_or_default();
+    let code = file.code.iter().map(|part| {
+        let start = file.linked_base.saturating_add(part.offset);
+        start..start.saturating_add(part.size)
+    });
+    eh_frame::rows(&section, address, &code.collect::<Vec<_>>())
 }
 
 /// The bytes of `.eh_frame`, and its address in the file's own terms.

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// the assembly of glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The code has no unwind information, or says something that no case here covers.
+    /// The unwind information says something that no case here covers, or this is no code.
     None,
+    /// The code has no unwind information. It may have a frame pointer.
+    FramePointer,
     /// The function has no caller.
     Outermost,
     /// A signal handler returns to here: the registers before the signal are in memory, at the
@@ -70,6 +72,7 @@ const CFA_RSP: u64 = 3;
 const CFA_RBP: u64 = 4;
 const CFA_AT_RBP: u64 = 5;
 const COROUTINE: u64 = 6;
+const FRAME_POINTER: u64 = 7;
 const RBP_SHIFT: u32 = 3;
 const RBP_FROM_CFA: u64 = 1;
 const RBP_FROM_OWN: u64 = 2;
@@ -82,6 +85,7 @@ impl Packed {
     pub(super) fn new(rule: Rule) -> Self {
         let (cfa, rbp) = match rule {
             Rule::None => return Self(0),
+            Rule::FramePointer => return Self(FRAME_POINTER),
             Rule::Outermost => return Self(OUTERMOST),
             Rule::Signal => return Self(SIGNAL),
             Rule::Call { cfa, rbp } => (cfa, rbp),
@@ -116,6 +120,7 @@ impl Packed {
             CFA_AT_RBP => Cfa::AtRbp(cfa),
             OUTERMOST => return Rule::Outermost,
             SIGNAL => return Rule::Signal,
+            FRAME_POINTER => return Rule::FramePointer,
             COROUTINE => {
                 let (link, rsp) = (cfa as i16, (cfa >> 16) as i16);
                 let resumer = Resumer { rsp, return_address: (self.0 >> 8) as i8, rbp };
@@ -150,12 +155,14 @@ const FIRST_UNCOMMON: u16 = 0xe000;
 /// The maximum number of rules in the table. A program of 200 MiB has some hundreds.
 const CAPACITY: usize = (u16::MAX - FIRST_UNCOMMON) as usize + 1;
 
-/// The rules that are not common. Index 0 is [`Rule::None`].
+/// The rules that are not common. Index 0 is [`Rule::None`], and index 1 is not used.
 static UNCOMMON: [AtomicU64; CAPACITY] = [const { AtomicU64::new(0) }; CAPACITY];
 
 impl Code {
     /// The code of [`Rule::None`].
     pub(super) const NONE: Self = Self(FIRST_UNCOMMON);
+    /// The code of [`Rule::FramePointer`].
+    pub(super) const FRAME_POINTER: Self = Self(FIRST_UNCOMMON + 1);
 
     /// The code of a common rule; `None` for any other.
     pub(super) fn of_common(rule: Rule) -> Option<Self> {
@@ -214,6 +221,9 @@ impl Code {
     }
 
     pub(super) fn uncommon(self) -> Rule {
+        if self == Self::FRAME_POINTER {
+            return Rule::FramePointer;
+        }
         let index = usize::from(self.0.wrapping_sub(FIRST_UNCOMMON));
         let packed = UNCOMMON.get(index).map_or(0, |rule| rule.load(Ordering::Relaxed));
         Packed(packed).rule()
@@ -245,7 +255,7 @@ mod tests {
                 assert_eq!(Code::of_common(rule), None);
             }
         }
-        for rule in [Rule::None, Rule::Outermost, Rule::Signal] {
+        for rule in [Rule::None, Rule::Outermost, Rule::Signal, Rule::FramePointer] {
             assert_eq!(Packed::new(rule).rule(), rule);
             assert_eq!(Code::of_common(rule), None);
         }
@@ -275,6 +285,7 @@ mod tests {
             assert_eq!(Code::of_common(rule), None);
         }
         assert_eq!(Code::NONE.uncommon(), Rule::None);
+        assert_eq!(Code::FRAME_POINTER.uncommon(), Rule::FramePointer);
         assert_eq!(Code::of_uncommon(Packed::new(Rule::Signal), CAPACITY), None);
     }
 }

@@ -93,6 +93,8 @@ const READS_CFA: usize = 2;
 
 /// Beside the registers of a caller: the walk continues. No root has this number.
 pub(super) const CONTINUES: u32 = 0;
+/// In place of the root: the walk has come to code without unwind information. No root has this number.
+pub(super) const WITHOUT_TABLE: u32 = u32::MAX;
 
 /// One frame of a walk. All bytes are 0 at first.
 ///
@@ -162,6 +164,7 @@ impl Step {
                 return step_to_resumer(at, link, resumer, reader).ok_or(UNREADABLE);
             }
             Rule::None => return Err(NO_TABLE),
+            Rule::FramePointer => return Err(WITHOUT_TABLE),
         };
         let (caller, read, cfa) = uncommon(at, cfa, rbp, reader).ok_or(UNREADABLE)?;
         self.read.set(read);
@@ -179,6 +182,11 @@ impl Step {
             rsp: self.rsp.get(),
             rbp: self.rbp.get(),
         }
+    }
+
+    /// Notes that this frame's `rbp` decides how the walk continues.
+    pub(super) fn set_uses_rbp(&self) {
+        self.read.set(USES_RBP);
     }
 
     /// Whether the caller's registers depend on this frame's `rbp`, beside being the caller's.

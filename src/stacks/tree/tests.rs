@@ -63,7 +63,9 @@ fn each_stack_has_one_number_and_its_frames() {
         assert_eq!(*numbers.entry(frames.clone()).or_insert(whole.number), whole.number);
         assert_eq!(*stacks.entry(whole.number).or_insert(frames.clone()), frames);
         assert!(
-            frames_of(place_of(whole.number)).map(Frame::address).eq(frames.iter().rev().copied())
+            frames_of(place_of(whole.number))
+                .map(Frame::marked_address)
+                .eq(frames.iter().rev().copied())
         );
         // The same stack from a place further out.
         let further = below(frames.len() as u64 + 1) as usize;

@@ -1,7 +1,7 @@
 //! The walk over new stacks, for the worker.
 
 use super::{
-    COMPLETE, EDGE_COUNT, EDGES, Frame, IS_CUT, OTHER, ROOT, ends_of, frames_within, is_cut,
+    COMPLETE, EDGE_COUNT, EDGES, Frame, GUESS, IS_CUT, OTHER, ROOT, ends_of, frames_within, is_cut,
     is_written, load, place_of,
 };
 use crate::trace::write::watch;
@@ -13,6 +13,8 @@ pub(crate) struct NewStack<'a> {
     pub(crate) number: u32,
     /// Its return addresses, innermost first.
     pub(crate) frames: &'a [u64],
+    /// How many of these, from the innermost one outwards, are no guess.
+    pub(crate) proved: usize,
     /// The root: how the frames end.
     pub(crate) end: u32,
     /// Whether it lacks its inner frames, because there was no memory for them.
@@ -32,9 +34,18 @@ pub(crate) fn visit_left(first: u32, mut visit: impl FnMut(NewStack<'_>)) {
         if let Some((frames, [root, ..])) = root.and_then(|at| words.split_at_checked(at))
             && number >= first
         {
-            visit(NewStack { number, frames, end: *root as u32, is_cut: root & IS_CUT != 0 });
+            let mut frames = frames.to_vec();
+            let (proved, is_cut) = (take_marks(&mut frames), root & IS_CUT != 0);
+            visit(NewStack { number, frames: &frames, proved, end: *root as u32, is_cut });
         }
     });
+}
+
+/// Takes the marks from addresses; returns how many there are before the first that has one.
+fn take_marks(frames: &mut [u64]) -> usize {
+    let proved = frames.iter().take_while(|frame| **frame & GUESS == 0).count();
+    frames.iter_mut().for_each(|frame| *frame &= !GUESS);
+    proved
 }
 
 /// Visits each stack once. For the worker.
@@ -89,10 +100,11 @@ impl Walk {
         // PERF: twice as fast as by `frames_of`.
         for place in ends_of(place_of(number)) {
             let innermost_first = frames_within(place).iter().rev();
-            self.frames.extend(innermost_first.map(|frame| Frame(load(frame)).address()));
+            self.frames.extend(innermost_first.map(|frame| Frame(load(frame)).marked_address()));
             end = place.edge();
         }
-        visit(NewStack { number, frames: &self.frames, end, is_cut: is_cut(number) });
+        let proved = take_marks(&mut self.frames);
+        visit(NewStack { number, frames: &self.frames, proved, end, is_cut: is_cut(number) });
         true
     }
 }

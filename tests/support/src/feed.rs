@@ -102,6 +102,7 @@ const TYPES: &[Declaration] = &[
         &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)],
     ),
     ("Memledger.CallstackEnd", false, &[("CallstackId", T::U32), ("Reason", T::U8)]),
+    ("Memledger.CallstackGuess", false, &[("CallstackId", T::U32), ("From", T::U8)]),
     ("Memledger.StackSampling", false, &[("MeanBytes", T::U64)]),
     (
         "Diagnostics.ModuleInit",

@@ -182,6 +182,7 @@ impl<O: BlockObserver> Analyzer<O> {
 
     fn stack_event(&mut self, role: StackRole, event: &Event<'_>) {
         let fixed = event.fixed;
+        let number = |at| u32_at(fixed, at);
         let stacks = self.model.callstacks_mut();
         match role {
             StackRole::Spec { id, frames, form } => {
@@ -192,9 +193,8 @@ impl<O: BlockObserver> Analyzer<O> {
                     ));
                 }
             }
-            StackRole::End { id, reason } => {
-                stacks.end_spec(u32_at(fixed, id), u8_at(fixed, reason));
-            }
+            StackRole::End { id, reason } => stacks.end_spec(number(id), u8_at(fixed, reason)),
+            StackRole::Guess { id, from } => stacks.guess_spec(number(id), u8_at(fixed, from)),
             StackRole::Sampling { mean } => {
                 self.model.accounts_mut().set_sampling(u64_at(fixed, mean))
             }

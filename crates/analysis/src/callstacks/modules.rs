@@ -15,10 +15,12 @@ pub(crate) struct Location {
     pub(crate) file: u32,
     /// Bytes from the base of the file, or the address itself in no file.
     pub(crate) offset: u64,
+    /// The frame is a guess: see [`Frame::is_guess`](crate::Frame::is_guess).
+    pub(crate) is_guess: bool,
 }
 
 impl Location {
-    const NOT_KEPT: Self = Self { file: NO_FILE, offset: u64::MAX };
+    const NOT_KEPT: Self = Self { file: NO_FILE, offset: u64::MAX, is_guess: false };
 
     /// Whether it is [`not_kept`](Modules::not_kept).
     pub(crate) fn is_not_kept(self) -> bool {
@@ -63,7 +65,7 @@ pub(super) struct Modules {
     /// By base; they do not overlap.
     loaded: BTreeMap<u64, Loaded>,
     locations: Vec<Location>,
-    location_index: IntMap<(u32, u64), u32>,
+    location_index: IntMap<(u32, u64, bool), u32>,
     /// The writer announces a file before the stacks in it, as memledger's does.
     is_in_order: bool,
     /// The locations of addresses, as long as no file is loaded or unloaded.
@@ -121,10 +123,21 @@ impl Modules {
         }
         // The byte before a return address is part of the call; what follows it need not be.
         let call = address.saturating_sub(1);
-        let location = self.find(call).unwrap_or(Location { file: NO_FILE, offset: call });
+        let none = Location { file: NO_FILE, offset: call, is_guess: false };
+        let location = self.find(call).unwrap_or(none);
         let location = self.intern(location);
         self.by_address.insert(address, location);
         location
+    }
+
+    /// The number of the same location as a guess.
+    pub(super) fn guess(&mut self, number: u32) -> u32 {
+        self.intern(Location { is_guess: true, ..self.locations[number as usize] })
+    }
+
+    /// Whether any location is a guess.
+    pub(super) fn has_guesses(&self) -> bool {
+        self.locations.iter().any(|location| location.is_guess)
     }
 
     /// The number of the location of all frames that the tracker had no memory for.
@@ -134,12 +147,14 @@ impl Modules {
 
     fn find(&self, address: u64) -> Option<Location> {
         let (&base, loaded) = self.loaded.range(..=address).next_back()?;
-        (address < loaded.end).then_some(Location { file: loaded.file, offset: address - base })
+        let found = Location { file: loaded.file, offset: address - base, is_guess: false };
+        (address < loaded.end).then_some(found)
     }
 
     fn intern(&mut self, location: Location) -> u32 {
         let next = self.locations.len() as u32;
-        *self.location_index.entry((location.file, location.offset)).or_insert_with(|| {
+        let Location { file, offset, is_guess } = location;
+        *self.location_index.entry((file, offset, is_guess)).or_insert_with(|| {
             self.locations.push(location);
             next
         })
@@ -150,7 +165,10 @@ impl Modules {
     pub(super) fn location(&self, number: u32) -> Location {
         let location = self.locations[number as usize];
         match location.file {
-            NO_FILE if !self.is_in_order => self.find(location.offset).unwrap_or(location),
+            NO_FILE if !self.is_in_order => {
+                let found = self.find(location.offset).unwrap_or(location);
+                Location { is_guess: location.is_guess, ..found }
+            }
             _ => location,
         }
     }
@@ -186,7 +204,7 @@ mod tests {
 
     fn at(modules: &mut Modules, address: u64) -> (u32, u64) {
         let number = modules.location_of(address);
-        let Location { file, offset } = modules.location(number);
+        let Location { file, offset, .. } = modules.location(number);
         (file, offset)
     }
 
@@ -247,9 +265,12 @@ mod tests {
         let number = modules.location_of(0x1010);
         assert_eq!(modules.location(number).file, NO_FILE);
         modules.load(module("a", 0x1000, 0x100), BaseField::Whole);
-        assert_eq!(modules.location(number), Location { file: 0, offset: 0xf });
+        assert_eq!(modules.location(number), Location { file: 0, offset: 0xf, is_guess: false });
         // Where files come before the stacks in them, another one was there.
         modules.set_in_order();
-        assert_eq!(modules.location(number), Location { file: NO_FILE, offset: 0x100f });
+        assert_eq!(
+            modules.location(number),
+            Location { file: NO_FILE, offset: 0x100f, is_guess: false }
+        );
     }
 }

@@ -147,6 +147,22 @@ impl Callstacks {
         self.set_node(id, node);
     }
 
+    /// The frames of an id from an index on, counted from the innermost one, are a guess; its spec came before.
+    pub(crate) fn guess_spec(&mut self, id: u32, from: u8) {
+        let node = self.known(id).map_or(NO_NODE, |known| self.stacks[known.stack as usize]);
+        if node == NO_NODE || id == 0 {
+            return;
+        }
+        let locations = self.locations(node).enumerate().collect::<Vec<_>>();
+        let mut node = self.tree.end(node) as u32;
+        for (index, location) in locations.into_iter().rev() {
+            let is_guess = index >= from.into();
+            let location = if is_guess { self.modules.guess(location) } else { location };
+            node = self.child(node, location);
+        }
+        self.set_node(id, node);
+    }
+
     fn child(&mut self, parent: u32, location: u32) -> u32 {
         let add = || Arc::make_mut(&mut self.tree).add(parent, location);
         *self.children.entry((parent, location)).or_insert_with(add)
@@ -238,6 +254,20 @@ impl Callstacks {
     pub(crate) fn is_cut(&self, node: u32) -> bool {
         let is_not_kept = |number| self.modules.location(number).is_not_kept();
         StackTree::root(node).is_none() && is_not_kept(self.tree.location(node))
+    }
+
+    /// By node: whether its stack has frames that are a guess; empty if none has.
+    pub(crate) fn guesses(&self) -> Vec<bool> {
+        if !self.modules.has_guesses() {
+            return Vec::new();
+        }
+        // NOTE: the outermost frame of such a stack is a guess, and a parent comes before its children.
+        let mut guesses = vec![false; StackTree::ROOTS];
+        for node in StackTree::ROOTS as u32..self.tree.len() as u32 {
+            let is_guess = self.modules.location(self.tree.location(node)).is_guess;
+            guesses.push(is_guess || guesses[self.tree.parent(node) as usize]);
+        }
+        guesses
     }
 
     /// The number of the node of a stack: equal for stacks with the same frames. `None` if no spec

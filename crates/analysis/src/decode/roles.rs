@@ -132,6 +132,10 @@ pub(crate) enum StackRole {
         id: u16,
         reason: u16,
     },
+    Guess {
+        id: u16,
+        from: u16,
+    },
     Sampling {
         mean: u16,
     },
@@ -471,6 +475,10 @@ impl Fields<'_> {
             "CallstackEnd" => Role::Stack(StackRole::End {
                 id: self.at("CallstackId", U32)?,
                 reason: self.at("Reason", U8)?,
+            }),
+            "CallstackGuess" => Role::Stack(StackRole::Guess {
+                id: self.at("CallstackId", U32)?,
+                from: self.at("From", U8)?,
             }),
             "StackSampling" => {
                 Role::Stack(StackRole::Sampling { mean: self.at("MeanBytes", U64)? })

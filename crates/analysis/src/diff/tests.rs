@@ -83,7 +83,7 @@ fn report_of(stacks: &[Stack], build: u64) -> Report {
             });
             let (offset, functions) =
                 (build * 1000 + report.frames.len() as u64, functions.collect());
-            report.frames.push(Frame { module: None, offset, functions });
+            report.frames.push(Frame { offset, functions, ..Frame::default() });
             frames.push(report.frames.len() as u32 - 1);
         }
         let kind = if functions.is_empty() { StackKind::NotTaken } else { StackKind::Known };
@@ -134,7 +134,7 @@ fn report_of_names(stacks: &[&[(&str, &str)]]) -> Report {
             let (function, file) = ((*function).to_owned(), Some(format!("/src/a/src/{file}.rs")));
             let offset = report.frames.len() as u64;
             let functions = vec![SourceFrame { function, file, line: Some(1) }];
-            report.frames.push(Frame { module: None, offset, functions });
+            report.frames.push(Frame { offset, functions, ..Frame::default() });
             frames.push(offset as u32);
         }
         let (kind, figures) = (StackKind::Known, figures([1, 10, 100, 0]));

@@ -113,6 +113,7 @@ objects! {
     Brief<'_, Frame>, Self(frame) => {
         "module": frame.module.map(|module| module as u64),
         "offset": frame.offset,
+        "is_guess": frame.is_guess,
     }
 }
 

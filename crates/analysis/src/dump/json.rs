@@ -225,6 +225,7 @@ objects! {
         "stacks_without_unwind_information": of.stacks_without_unwind_information,
         "stacks_unreadable": of.stacks_unreadable,
         "stacks_in_changed_libraries": of.stacks_in_changed_libraries,
+        "stacks_guessed": of.stacks_guessed,
         "stacks_cut": of.stacks_cut,
         "stacks_cut_bytes": of.stacks_cut_bytes,
         "stacks_other": of.stacks_other,

@@ -23,6 +23,9 @@ const LOADER: &str = "ld-";
 const LIBSTDCXX: &str = "libstdc++.so";
 const RESERVE: &str = "(libstdc++ reserve)";
 
+/// What follows the names of calls that are a guess ([`Frame::is_guess`]).
+pub const GUESS: &str = " [frame pointer]";
+
 /// Which frames of call stacks are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,6 +63,7 @@ pub struct Call<'a> {
     /// The crate, or the name of the module's file.
     owner: Cow<'a, str>,
     marks: Marks,
+    is_guess: bool,
 }
 
 /// What folding asks of a call.
@@ -97,6 +101,7 @@ impl<'a> Call<'a> {
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
             marks: Marks { folded, whose, is_entry, is_main, is_in_std: owner == Some("std") },
+            is_guess: false,
         }
     }
 
@@ -113,14 +118,23 @@ impl<'a> Call<'a> {
         let folded = module.is_some_and(Module::is_library);
         let whose = Whose::of(module, None);
         let marks = Marks { folded, whose, is_entry: false, is_main: false, is_in_std: false };
-        Self { function, found: None, owner, marks }
+        Self { function, found: None, owner, marks, is_guess: false }
+    }
+
+    /// Marks it, if it is a guess.
+    fn marked(mut self, is_guess: bool) -> Self {
+        if is_guess {
+            self.function.to_mut().push_str(GUESS);
+            self.is_guess = true;
+        }
+        self
     }
 
     /// What stands for calls that are not known.
     fn text(text: &'static str) -> Self {
         let (folded, is_entry, is_main, is_in_std) = (false, false, false, false);
         let marks = Marks { folded, whose: Whose::Others, is_entry, is_main, is_in_std };
-        Self { function: text.into(), found: None, owner: text.into(), marks }
+        Self { function: text.into(), found: None, owner: text.into(), marks, is_guess: false }
     }
 
     /// Its function, as a report names it.
@@ -158,7 +172,10 @@ impl<'a> Call<'a> {
     pub fn name(&self, kind: CallKind) -> Cow<'_, str> {
         match (kind, self.source()) {
             (CallKind::Crate, _) => Cow::Borrowed(&self.owner),
-            (CallKind::Line, Some((file, line))) => Cow::Owned(format!("{file}:{line}")),
+            (CallKind::Line, Some((file, line))) => {
+                let mark = if self.is_guess { GUESS } else { "" };
+                Cow::Owned(format!("{file}:{line}{mark}"))
+            }
             _ => Cow::Borrowed(&self.function),
         }
     }
@@ -194,14 +211,14 @@ impl<'a> Calls<'a> {
         for frame in &report.frames {
             let start = of_number.len() as u32;
             of_number.extend(frame.functions.iter().map(|found| {
-                *known.entry((frame.module, found)).or_insert_with(|| {
-                    different.push(Call::of(report, frame, found));
+                *known.entry((frame.module, found, frame.is_guess)).or_insert_with(|| {
+                    different.push(Call::of(report, frame, found).marked(frame.is_guess));
                     different.len() as u32 - 1
                 })
             }));
             if frame.functions.is_empty() {
                 of_number.push(different.len() as u32);
-                different.push(Call::without_symbols(report, frame));
+                different.push(Call::without_symbols(report, frame).marked(frame.is_guess));
             }
             by_frame.push(start..of_number.len() as u32);
         }

@@ -40,7 +40,7 @@ mod untracked;
 
 pub use call_sums::CallRow;
 pub(crate) use calls::{Call, CallKind};
-pub use calls::{Calls, Frames};
+pub use calls::{Calls, Frames, GUESS};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
 pub use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};

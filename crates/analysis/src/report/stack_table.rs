@@ -102,7 +102,7 @@ struct FrameNumbers {
     frames: Vec<Frame>,
     modules: Vec<Module>,
     by_location: IntMap<u32, u32>,
-    by_place: IntMap<(u32, u64), u32>,
+    by_place: IntMap<(u32, u64, bool), u32>,
     by_file: IntMap<u32, usize>,
 }
 
@@ -112,18 +112,19 @@ impl FrameNumbers {
         let (frames, modules) = (&mut self.frames, &mut self.modules);
         *self.by_location.entry(location).or_insert_with(|| {
             let callstacks = sources.model.callstacks();
-            let Location { file, offset } = callstacks.location(location);
-            *self.by_place.entry((file, offset)).or_insert_with(|| {
+            let location = callstacks.location(location);
+            let Location { file, offset, is_guess } = location;
+            *self.by_place.entry((file, offset, is_guess)).or_insert_with(|| {
                 let module = (file != NO_FILE).then(|| {
                     *self.by_file.entry(file).or_insert_with(|| {
                         modules.push(callstacks.files()[file as usize].clone());
                         modules.len() - 1
                     })
                 });
-                let is_not_kept = Location { file, offset }.is_not_kept();
-                let not_kept = is_not_kept.then(|| SourceFrame::new(FRAMES_NOT_KEPT, None, None));
+                let not_kept =
+                    location.is_not_kept().then(|| SourceFrame::new(FRAMES_NOT_KEPT, None, None));
                 let functions = not_kept.into_iter().collect();
-                frames.push(Frame { module, offset, functions });
+                frames.push(Frame { module, offset, is_guess, functions });
                 frames.len() as u32 - 1
             })
         })
@@ -147,6 +148,8 @@ struct Builder<'a> {
     accounts: &'a Accounts,
     /// By node: how its stacks end.
     ends: Vec<StackEnd>,
+    /// By node: whether its stack has frames that are a guess; empty if none has.
+    guesses: Vec<bool>,
     /// By scope, if stacks are only those of some.
     is_in_scope: Option<Vec<bool>>,
     /// By stack: the first of its buckets; by bucket: the next one of its stack.
@@ -163,8 +166,9 @@ impl<'a> Builder<'a> {
         let accounts = sources.model.accounts();
         let (first, next) = Default::default();
         let (moves, joined) = Default::default();
-        let ends = sources.model.callstacks().tree().ends();
-        Self { sources, accounts, ends, is_in_scope, first, next, moves, joined }
+        let callstacks = sources.model.callstacks();
+        let (ends, guesses) = (callstacks.tree().ends(), callstacks.guesses());
+        Self { sources, accounts, ends, guesses, is_in_scope, first, next, moves, joined }
     }
 
     fn key(&self, stack: u32) -> (u32, StackKind, StackEnd) {
@@ -193,6 +197,9 @@ impl<'a> Builder<'a> {
                 taken.add(kind, end, &figures);
                 if self.sources.model.callstacks().is_cut(node) {
                     taken.add_cut(&figures);
+                }
+                if self.guesses.get(node as usize) == Some(&true) {
+                    taken.add_guess(&figures);
                 }
             }
         }

@@ -39,6 +39,8 @@ pub(super) struct TakenStacks {
     pub(super) other: u64,
     /// Those without their inner frames, and the bytes that they have allocated.
     pub(super) cut: (u64, u64),
+    /// Those with frames that are a guess.
+    pub(super) guessed: u64,
     /// By end.
     pub(super) by_end: [u64; StackEnd::ALL.len()],
 }
@@ -57,6 +59,12 @@ impl TakenStacks {
             let sum = &mut self.by_end[end as usize];
             *sum = sum.wrapping_add(taken);
         }
+    }
+
+    /// Adds the blocks of a stack with frames that are a guess.
+    pub(super) fn add_guess(&mut self, figures: &Figures) {
+        let taken = figures.allocations.wrapping_add(figures.reallocations);
+        self.guessed = self.guessed.wrapping_add(taken);
     }
 
     /// Adds the blocks of a stack that lacks its inner frames.

@@ -116,15 +116,15 @@ pub struct TopHolder<'a> {
 }
 
 impl<'a> TopHolder<'a> {
-    /// The frames of a stack, the innermost first: the number of the file, and bytes from the base of that, or an
-    /// address in no file.
-    pub fn frames(&self) -> impl Iterator<Item = (u32, u64)> + use<'a> {
+    /// The frames of a stack, the innermost first: the number of the file, bytes from the base of that, or an
+    /// address in no file, and whether it is a guess.
+    pub fn frames(&self) -> impl Iterator<Item = (u32, u64, bool)> + use<'a> {
         let stacks = self.model.callstacks();
         let is_stack = self.by == HeldBy::Stack;
         let node = is_stack.then(|| stacks.node(self.number)).flatten();
         node.into_iter().flat_map(|node| stacks.locations(node)).map(|location| {
             let location = stacks.location(location);
-            (location.file, location.offset)
+            (location.file, location.offset, location.is_guess)
         })
     }
 

@@ -218,7 +218,7 @@ pub struct Losses {
     /// Scopes misused, as counted by the writer: left in another order than they were entered, or never.
     pub scope_misuses: u64,
     /// Allocations and reallocations whose stack has more frames than the program's limit. This and
-    /// the next six count those in [`Report::by_stack`].
+    /// the next seven count those in [`Report::by_stack`].
     pub stacks_over_frame_limit: u64,
     /// Those whose stack lacks its outer frames, because code has no unwind information.
     pub stacks_without_unwind_information: u64,
@@ -227,6 +227,8 @@ pub struct Losses {
     /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next frame can be in
     /// one that was loaded in its place.
     pub stacks_in_changed_libraries: u64,
+    /// Those whose stack has frames that are a guess ([`Frame::is_guess`](crate::Frame::is_guess)).
+    pub stacks_guessed: u64,
     /// Those that have only the outer frames of their stack, because all stacks together had taken the memory that they
     /// may (`MEMLEDGER_STACK_MEMORY`).
     pub stacks_cut: u64,
@@ -247,9 +249,9 @@ impl Losses {
 impl Losses {
     /// Counts the stacks that are not whole.
     pub(crate) fn count_stacks(&mut self, stacks: &StackRows) {
-        let &TakenStacks { other, cut, by_end, .. } = stacks.taken();
+        let &TakenStacks { other, cut, by_end, guessed, .. } = stacks.taken();
         let of = |end: StackEnd| by_end[end as usize];
-        self.stacks_other = other;
+        (self.stacks_other, self.stacks_guessed) = (other, guessed);
         (self.stacks_cut, self.stacks_cut_bytes) = cut;
         self.stacks_over_frame_limit = of(StackEnd::FrameLimit);
         self.stacks_without_unwind_information = of(StackEnd::NoUnwindInformation);

@@ -335,6 +335,60 @@ fn an_id_may_be_used_before_its_spec() {
     assert_eq!(called(&rows, "late+0xf").figures.live_bytes, 18);
 }
 
+/// Frames that were found by frame pointers are others than those at the same addresses that were proved, in each table.
+#[test]
+fn frames_that_are_a_guess_are_marked() {
+    let mut feed = Feed::new();
+    feed.module("/bin/program", 0x1000, 0x100);
+    let frames = [0x9000, 0x1010, 0x1020];
+    for (id, from) in [(1, None), (2, Some(1)), (3, Some(0)), (4, Some(1))] {
+        feed.stack(id, &frames);
+        if let Some(from) = from {
+            feed.emit("Memledger.CallstackGuess", 1, &[N(id.into()), N(from)]);
+        }
+        if id == 4 {
+            feed.emit("Memledger.CallstackEnd", 1, &[N(id.into()), N(2)]);
+        }
+        feed.alloc_at(2, 0x10 * u64::from(id), 1 << id, id);
+    }
+    // What is not announced, and one without frames.
+    feed.emit("Memledger.CallstackGuess", 1, &[N(99), N(0)]);
+    feed.stack(5, &[]);
+    feed.emit("Memledger.CallstackGuess", 1, &[N(5), N(0)]);
+    let report = feed.report();
+    let of_row = |row: StackRow| {
+        let frames = row.frames.iter().map(|frame| &report.frames[*frame as usize]);
+        let marks = frames.map(|frame| (frame.offset, frame.is_guess)).collect::<Vec<_>>();
+        (row.figures.live_bytes, row.end, marks)
+    };
+    let rows: Vec<_> = report.by_stack.iter().map(of_row).collect();
+    let marked = |from: usize| {
+        let offsets = [0x8fff, 0xf, 0x1f].into_iter().enumerate();
+        offsets.map(|(index, offset)| (offset, index >= from)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows,
+        [
+            (16, StackEnd::NoUnwindInformation, marked(1)),
+            (8, StackEnd::Complete, marked(0)),
+            (4, StackEnd::Complete, marked(1)),
+            (2, StackEnd::Complete, marked(3)),
+        ]
+    );
+    assert_eq!(report.losses.stacks_guessed, 3);
+    let functions = report.by_function(Frames::All);
+    assert_eq!(called(&functions, "program+0x1f").inclusive.live_bytes, 2);
+    assert_eq!(called(&functions, "program+0x1f [frame pointer]").inclusive.live_bytes, 28);
+    let tree = printed(&report, |options| options.by = Some(text::By::Stack));
+    assert!(tree.contains("program+0xf [frame pointer]"), "{tree}");
+    assert!(printed(&report, |_| {}).contains("75 % of those taken are a guess"));
+    let mut out = Vec::new();
+    json::write(&report, &mut out).expect("memory takes everything");
+    let written: Value = serde_json::from_slice(&out).expect("JSON");
+    let frames = written["frames"].as_array().expect("a list");
+    assert_eq!(frames.iter().filter(|frame| frame["is_guess"] == true).count(), 3);
+}
+
 #[test]
 fn a_stack_says_why_it_ends() {
     let mut feed = Feed::new();

@@ -34,6 +34,7 @@ pub(super) struct Frame {
     /// The number of its file, and the bytes from the base of that.
     pub(super) file: u32,
     pub(super) offset: u64,
+    pub(super) is_guess: bool,
     symbol: Option<Symbol>,
     name: Range<usize>,
 }
@@ -60,9 +61,10 @@ impl Functions {
         self.frames.clear();
         self.names.0.clear();
         let frames = stack.frames().take(MOST_FRAMES);
-        self.frames.extend(frames.map(|(file, offset)| Frame {
+        self.frames.extend(frames.map(|(file, offset, is_guess)| Frame {
             file,
             offset,
+            is_guess,
             symbol: None,
             name: 0..0,
         }));
@@ -339,6 +341,7 @@ mod tests {
         functions.frames.extend(offsets.iter().map(|&offset| Frame {
             file: 0,
             offset,
+            is_guess: false,
             symbol: None,
             name: 0..0,
         }));

@@ -27,6 +27,13 @@ pub(crate) fn unloads() -> u32 {
     (loads.load(Ordering::Acquire) as u32).wrapping_sub(loaded.load(Ordering::Acquire))
 }
 
+/// *Hook.* How many libraries the loader has loaded; always 0 where its counts were not found.
+pub(crate) fn loads() -> u32 {
+    // SAFETY: as above.
+    let loads = unsafe { &*LOADS.load(Ordering::Relaxed) };
+    loads.load(Ordering::Acquire) as u32
+}
+
 /// How many libraries the loader has loaded and unloaded; `None` where its counts were not found.
 pub(super) fn loads_and_unloads() -> Option<(u64, u32)> {
     let loads = LOADS.load(Ordering::Relaxed);

@@ -46,6 +46,8 @@ pub(crate) struct LoadedFile {
     pub(crate) eh_frame_hdr: Option<Part>,
     /// The segments with bytes from the file.
     pub(crate) segments: Vec<Part>,
+    /// Those that are executable.
+    pub(crate) code: Vec<Part>,
 }
 
 /// One line of `/proc/self/maps` about a file.
@@ -249,9 +251,6 @@ const NOTE_BUILD_ID: u32 = 3;
 /// library is: a file that is only mapped has no code.
 fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<LoadedFile> {
     let header = memory.read(first.start, HEADER).ok()?;
-    let number = |bytes: &[u8], at: usize| {
-        bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
-    };
     // Magic number, 64 bits, little-endian.
     if header.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
@@ -262,17 +261,7 @@ fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<Loa
         return None;
     }
     let segments = memory.read(first.start.checked_add(table)?, count * SEGMENT as u64).ok()?;
-    let segments = segments.chunks_exact(SEGMENT).map(|bytes| {
-        let head = number(bytes, 0)?;
-        Some(Segment {
-            kind: head as u32,
-            is_executable: head >> 32 & 1 != 0,
-            address: number(bytes, 16)?,
-            file_size: number(bytes, 32)?,
-            memory_size: number(bytes, 40)?,
-        })
-    });
-    let segments = segments.collect::<Option<Vec<_>>>()?;
+    let segments = segments.chunks_exact(SEGMENT).map(Segment::read).collect::<Option<Vec<_>>>()?;
     let loaded = || segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
     // The first segment begins at the start of the file, in its page.
     let linked_base = loaded().map(|segment| segment.address).min()? & !0xfff;
@@ -305,6 +294,7 @@ fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<Loa
         build_id,
         eh_frame_hdr: of_kind(PT_GNU_EH_FRAME).next(),
         segments: of_kind(libc::PT_LOAD).collect(),
+        code: loaded().filter(|segment| segment.is_executable).map(part).collect(),
     })
 }
 
@@ -327,6 +317,24 @@ struct Segment {
     address: u64,
     file_size: u64,
     memory_size: u64,
+}
+
+impl Segment {
+    /// An entry of the table of segments.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let head = number(bytes, 0)?;
+        Some(Self {
+            kind: head as u32,
+            is_executable: head >> 32 & 1 != 0,
+            address: number(bytes, 16)?,
+            file_size: number(bytes, 32)?,
+            memory_size: number(bytes, 40)?,
+        })
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
 }
 
 /// The build id in a segment of notes: each has the sizes of its name and of its content, a type,
@@ -366,6 +374,13 @@ pub(crate) fn is_readable(address: usize) -> bool {
         );
         *libc::__errno_location() == libc::EINVAL
     }
+}
+
+/// *Hook.* Copies bytes of this process; whether all of them can be read. They may vanish at any time, as the code of a JIT
+/// compiler does.
+pub(crate) fn copy_bytes(to: &mut [u8], address: usize) -> bool {
+    let _errno = KeepErrno::new();
+    copy(to, address as u64).is_ok_and(|count| count == to.len())
 }
 
 /// The end of the main thread's stack, above everything that was ever called; 0 if unknown. The
@@ -425,6 +440,9 @@ mod tests {
         assert!(is_readable((&raw const word).addr()));
         assert!(!is_readable(8));
         assert!(!is_readable(usize::MAX & !7));
+        let mut bytes = [0; 8];
+        assert!(copy_bytes(&mut bytes, (&raw const word).addr()) && bytes == word.to_ne_bytes());
+        assert!(!copy_bytes(&mut bytes, 8) && !copy_bytes(&mut bytes, usize::MAX - 7));
     }
 
     #[test]

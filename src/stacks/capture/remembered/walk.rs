@@ -3,8 +3,8 @@
 use super::{MAX_FRAMES, Memory, WORDS};
 use crate::stacks::capture::chains::{Condition, Kind, MAX_LEN};
 use crate::stacks::capture::memory::StackReader;
-use crate::stacks::capture::step::{CONTINUES, Registers, Step, Word, caller_of};
-use crate::stacks::capture::{lookup, step};
+use crate::stacks::capture::step::{CONTINUES, Registers, Step, WITHOUT_TABLE, Word, caller_of};
+use crate::stacks::capture::{frame_pointer, lookup, step};
 use crate::stacks::tree::{self, COMPLETE, LIBRARY_CHANGED, NO_TABLE, Place, TOO_DEEP, UNREADABLE};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,10 +28,11 @@ impl Memory {
             };
             let (caller, root) = self.step(walked).take_by(found, at, &mut reader);
             walked += 1;
-            if root != CONTINUES {
-                break root;
+            match root {
+                CONTINUES => at = caller,
+                WITHOUT_TABLE => break NO_TABLE,
+                root => break root,
             }
-            at = caller;
         };
         let new = self.list_new(0, walked);
         tree::find_or_add(Place::root(root), new, 0).number
@@ -91,7 +92,11 @@ impl Memory {
         (joint, walked, root, outer): (Option<usize>, usize, u32, Option<Registers>),
         reader: &mut StackReader,
     ) -> u32 {
-        if root == UNREADABLE {
+        // PERF: one comparison, which most walks make.
+        if root >= UNREADABLE {
+            if root == WITHOUT_TABLE {
+                return self.walk_without_tables(start, limit, walked, reader);
+            }
             // Which memory can be read is no word of the stack.
             reader.set_not_own();
         }
@@ -114,6 +119,63 @@ impl Memory {
             self.set_len(0);
         }
         number
+    }
+
+    /// The same for a walk that has come to code without unwind information: goes on by its frame pointer, if that is proved.
+    #[cold]
+    #[inline(never)]
+    fn walk_without_tables(
+        &self,
+        start: Registers,
+        limit: usize,
+        proved: usize,
+        reader: &mut StackReader,
+    ) -> u32 {
+        let last = self.step(proved.saturating_sub(1));
+        match frame_pointer::caller(last.registers(), reader) {
+            Ok(caller) => self.walk_guess(caller, limit, proved, reader),
+            Err(outer) => {
+                // The stack ends here as long as `rbp` and the return address above it are the same.
+                last.set_uses_rbp();
+                self.remember_walk(start, limit, (None, proved, NO_TABLE, outer), reader)
+            }
+        }
+    }
+
+    /// Continues a walk from the first frame that was found by a frame pointer. All of this is marked, and not remembered.
+    #[inline(never)]
+    fn walk_guess(
+        &self,
+        mut at: Registers,
+        limit: usize,
+        proved: usize,
+        reader: &mut StackReader,
+    ) -> u32 {
+        reader.stay_on_own();
+        let mut walked = proved;
+        let root = loop {
+            if at.return_address == 0 {
+                break COMPLETE;
+            }
+            if walked == limit {
+                break TOO_DEEP;
+            }
+            let (caller, root) = self.step(walked).take(at, reader);
+            walked += 1;
+            at = match root {
+                CONTINUES => caller,
+                WITHOUT_TABLE => match frame_pointer::caller(at, reader) {
+                    Ok(caller) => caller,
+                    Err(_) => break NO_TABLE,
+                },
+                root => break root,
+            };
+        };
+        let new = self.list_new(0, walked);
+        for (to, step) in new.iter().zip(self.walked.iter().take(walked).skip(proved).rev()) {
+            to.store(step.frame().guessed().bits(), Ordering::Relaxed);
+        }
+        tree::find_or_add(Place::root(root), new, 0).number
     }
 
     /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns the sequence of

@@ -6,9 +6,12 @@ use std::collections::HashMap;
 use std::fs::File;
 
 pub(crate) struct Stack {
+    /// Without those that are a guess.
     pub(crate) frames: Vec<u64>,
     /// Why it is not whole: 1 frame limit, 2 no unwind information, 3 unreadable memory; 0 if it is.
     pub(crate) end: u64,
+    /// Whether it goes on as a guess.
+    is_guess: bool,
 }
 
 #[derive(Default)]
@@ -59,10 +62,19 @@ impl Visitor for Seen {
                 let bytes = event.bytes(1);
                 let frames = bytes.chunks_exact(8);
                 let frames = frames.map(|frame| u64::from_le_bytes(frame.try_into().unwrap()));
-                self.specs.insert(number(0), Stack { frames: frames.collect(), end: 0 });
+                self.specs
+                    .insert(number(0), Stack { frames: frames.collect(), end: 0, is_guess: false });
+            }
+            // Before a guess, a stack is one that ends in code without unwind information.
+            "Memledger.CallstackGuess" => {
+                if let Some(stack) = self.specs.get_mut(&number(0)) {
+                    stack.frames.truncate(number(1) as usize);
+                    (stack.end, stack.is_guess) = (2, true);
+                }
             }
             "Memledger.CallstackEnd" => {
-                if let Some(stack) = self.specs.get_mut(&number(0)) {
+                if let Some(stack) = self.specs.get_mut(&number(0)).filter(|stack| !stack.is_guess)
+                {
                     stack.end = number(1);
                 }
             }

@@ -283,6 +283,14 @@ fn stacks(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
         let text = format!("{share} of those taken lack their outer frames: {why}");
         lines.write("stacks", &text)?;
     }
+    let guessed = losses.stacks_guessed;
+    if guessed > 0 && (options.verbose || guessed.saturating_mul(100) >= taken) {
+        let share = percent(guessed, taken);
+        let text = format!(
+            "{share} of those taken are a guess beyond code without unwind information ([frame pointer])"
+        );
+        lines.write("stacks", &text)?;
+    }
     if losses.stacks_cut > 0 {
         let blocks = counted(losses.stacks_cut, "allocation", "allocations");
         let text = format!(
