@@ -1,15 +1,17 @@
 //! Modules and call stacks in the stream.
 //!
-//! Each stack is written once as Unreal's `Memory.CallstackSpec`, before the first event that has
-//! its number. Unreal loses the stacks of a stream that starts late; here a late stream begins with
-//! all of them.
+//! Each stack is written once, before the first event that has its number. Unreal loses the stacks of a stream that starts
+//! late; here a late stream begins with all of them.
 
 use super::capture::{self, Change, SUPPORTED};
 use super::state;
-use super::tree::{self, NewStack, Walk};
+use super::tree::{self, Walk};
 use crate::error::{self, Error};
 use crate::events::channel::Channel;
 use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
+use memledger_format::callstacks::{
+    CALLSTACKS, Callstack, CallstackWriter, INNER_NOT_KEPT, PACKET,
+};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::packet::IMPORTANTS;
 use memledger_format::schema::{
@@ -50,7 +52,8 @@ static MODULE_UNLOAD: Declaration = Declaration {
     fields: &[("Base", U64)],
 };
 
-/// The return addresses of a stack, innermost first.
+/// The return addresses of a stack, innermost first. Only for Unreal's readers: the writer of packets makes these of
+/// [`CALLSTACKS`].
 static CALLSTACK_SPEC: Declaration = Declaration {
     uid: 54,
     logger: "Memory",
@@ -61,7 +64,8 @@ static CALLSTACK_SPEC: Declaration = Declaration {
 
 /// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
 /// code without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks its inner
-/// frames, because there was no memory for them.
+/// frames, because there was no memory for them. Or 6: it lacks its outer frames, which were in a part of the trace that is
+/// lost.
 static CALLSTACK_END: Declaration = Declaration {
     uid: 55,
     logger: "Memledger",
@@ -71,9 +75,9 @@ static CALLSTACK_END: Declaration = Declaration {
 };
 
 /// Of the stack before this event, the frames from the index `From` on, counted from the innermost one, were found by a
-/// frame pointer or are further out than such a frame.
+/// frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
 static CALLSTACK_GUESS: Declaration = Declaration {
-    uid: 58,
+    uid: 59,
     logger: "Memledger",
     event: "CallstackGuess",
     flags: NO_SYNC,
@@ -98,13 +102,11 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &CALLSTACK_GUESS,
     &CALLSTACK_END,
     &STACK_SAMPLING,
+    &CALLSTACKS,
 ];
 
 /// The channel of call stacks. Unreal's has the same name.
 pub(crate) static CHANNEL: Channel = Channel::new("Callstack", false);
-
-/// A packet of stacks is complete at this many bytes; its last stack may exceed them.
-const PACKET: usize = 24 << 10;
 
 /// How often the list of modules is read even if the loader seems to have changed nothing.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -217,7 +219,7 @@ impl EventProvider for StackEvents {
     fn define(&mut self, send: &mut dyn FnMut(u16, &[u8])) {
         if let Some(first) = &mut self.left {
             let mut packets = Packets::new(send);
-            tree::visit_left(*first, |stack| packets.add(&stack));
+            tree::visit_left(*first, |stack, is_cut| packets.add_left(&stack, is_cut));
             *first = u32::MAX;
             return packets.flush();
         }
@@ -236,7 +238,7 @@ impl EventProvider for StackEvents {
 
     fn definitions(&self) -> Option<Definitions> {
         self.sampling?;
-        let walk = self.walk.clone();
+        let walk = self.walk.visits();
         let mut changes = capture::changes_after(0);
         changes.truncate(self.changes);
         Some(Box::new(move |send| {
@@ -275,17 +277,18 @@ pub(crate) fn take_refused() -> Option<String> {
 struct Packets<'a> {
     stream: u16,
     packet: Vec<u8>,
+    stacks: CallstackWriter,
     send: &'a mut dyn FnMut(u16, &[u8]),
 }
 
 impl<'a> Packets<'a> {
     fn new(send: &'a mut dyn FnMut(u16, &[u8])) -> Self {
-        Self { stream: CONTROL, packet: Vec::new(), send }
+        Self { stream: CONTROL, packet: Vec::new(), stacks: CallstackWriter::default(), send }
     }
 
     /// The next events are on this stream.
     fn on(&mut self, stream: u16) {
-        if self.stream != stream || self.packet.len() >= PACKET {
+        if self.stream != stream || self.packet.len() + self.stacks.list().len() >= PACKET {
             self.flush();
             self.stream = stream;
         }
@@ -307,30 +310,25 @@ impl<'a> Packets<'a> {
         }
     }
 
-    fn add(&mut self, stack: &NewStack<'_>) {
+    fn add(&mut self, stack: &Callstack<'_>) {
         self.on(CONTROL);
-        let frames: Vec<_> = stack.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
-        let number = stack.number.into();
-        CALLSTACK_SPEC.append(&[number, Value::Elements(&frames, 8)], &mut self.packet);
-        if stack.proved < stack.frames.len() {
-            let from = (stack.proved as u32).into();
-            CALLSTACK_GUESS.append(&[stack.number.into(), from], &mut self.packet);
-        }
-        let reason: u32 = match stack.end {
-            tree::TOO_DEEP => 1,
-            tree::NO_TABLE => 2,
-            tree::UNREADABLE => 3,
-            tree::LIBRARY_CHANGED => 4,
-            _ => 0,
-        };
-        let cut = if stack.is_cut { 5 } else { 0 };
-        for reason in [reason, cut].into_iter().filter(|reason| *reason > 0) {
-            let number = stack.number.into();
-            CALLSTACK_END.append(&[number, reason.into()], &mut self.packet);
+        self.stacks.add(stack, &mut self.packet);
+    }
+
+    /// Adds a stack in a watcher.
+    fn add_left(&mut self, stack: &Callstack<'_>, is_cut: bool) {
+        self.add(stack);
+        if is_cut {
+            self.stacks.end_event(&mut self.packet);
+            let reason = u32::from(INNER_NOT_KEPT).into();
+            CALLSTACK_END.append(&[stack.id.into(), reason], &mut self.packet);
+            // NOTE: a list is the first event of its packet.
+            self.flush();
         }
     }
 
     fn flush(&mut self) {
+        self.stacks.end_event(&mut self.packet);
         if !self.packet.is_empty() {
             (self.send)(self.stream, &self.packet);
             self.packet.clear();
@@ -345,6 +343,10 @@ mod tests {
         COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, OTHER, TOO_DEEP, UNREADABLE, tests::add,
     };
     use memledger_format::arrays::piece_head;
+    use memledger_format::callstacks::{self, Inner, Outer};
+    use memledger_format::handshake::Transport;
+    use memledger_format::packet::{self, Header, PacketWriter};
+    use memledger_format::unpack::Unpacker;
 
     fn stack(end: u32, frames: &[u64]) -> u32 {
         add(end, frames.iter().rev().map(|frame| Frame::new(*frame, 3)))
@@ -357,17 +359,56 @@ mod tests {
         provider
     }
 
-    fn defined(provider: &mut StackEvents) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        provider.announce(&mut Importants::new());
-        provider.define(&mut |stream, packet| match stream {
-            CONTROL => bytes.extend_from_slice(packet),
+    /// What Unreal's readers see of the packets that `send` gets.
+    fn as_unreal(define: impl FnOnce(&mut dyn FnMut(u16, &[u8]))) -> Vec<u8> {
+        let (mut types, mut out) = (Vec::new(), Vec::new());
+        TYPES.iter().for_each(|declared| declared.append_record(&mut types));
+        let mut writer = PacketWriter::new(Transport::Unreal, 7);
+        writer.packet(packet::TYPES, &types, &mut out);
+        let mut at = out.len();
+        define(&mut |stream, packet| match stream {
+            CONTROL => writer.packet(CONTROL, packet, &mut out),
             _ => assert_eq!(stream, IMPORTANTS),
         });
+        let (mut unpacker, mut bytes) = (Unpacker::new(), Vec::new());
+        while let Some(head) = out[at..].first_chunk() {
+            let header = Header::decode(*head, Transport::Unreal).unwrap();
+            bytes.extend_from_slice(unpacker.payload(&header, &out[at..at + header.size]).unwrap());
+            at += header.size;
+        }
         bytes
     }
 
-    /// What the stream has of one stack.
+    /// The stacks that are new.
+    fn defined(provider: &mut StackEvents) -> Vec<(u32, Outer, usize)> {
+        let mut stacks = Vec::new();
+        provider.announce(&mut Importants::new());
+        provider.define(&mut |stream, packet| match stream {
+            CONTROL => stacks.extend(listed(packet)),
+            _ => assert_eq!(stream, IMPORTANTS),
+        });
+        stacks
+    }
+
+    /// The stacks of a packet that has one list: the number of their own frames, or `usize::MAX` if another stack has them.
+    fn listed(packet: &[u8]) -> Vec<(u32, Outer, usize)> {
+        let mut stacks = Vec::new();
+        assert_eq!(packet[..2], CALLSTACKS.wire().to_le_bytes());
+        let first = u32::from_le_bytes(packet[2..6].try_into().unwrap());
+        let list = &packet[10..packet.len() - 1];
+        assert_eq!(packet[6..10], piece_head(1, list.len(), 1));
+        let is_whole = callstacks::visit(first, list, &mut Vec::new(), |stack| {
+            let inner = match stack.inner {
+                Inner::Frames(frames) => frames.len(),
+                _ => usize::MAX,
+            };
+            stacks.push((stack.id, stack.outer, inner));
+        });
+        assert!(is_whole);
+        stacks
+    }
+
+    /// What Unreal's stream has of one stack.
     fn spec(number: u32, frames: &[u64], reason: Option<u8>) -> Vec<u8> {
         let mut bytes = CALLSTACK_SPEC.wire().to_le_bytes().to_vec();
         bytes.extend(number.to_le_bytes());
@@ -392,52 +433,73 @@ mod tests {
     fn each_stack_is_written_once_and_again_for_a_stream_that_starts_late() {
         let mut provider = provider();
         let first = stack(COMPLETE, &[0x6100_0003, 0x6100_0002, 0x6100_0001]);
-        let one = defined(&mut provider);
+        let one = as_unreal(|send| {
+            provider.announce(&mut Importants::new());
+            provider.define(send);
+        });
         let expected = spec(first, &[0x6100_0003, 0x6100_0002, 0x6100_0001], None);
         assert_eq!(has(&one, &expected), 1);
         assert_eq!(one[..7], spec(OTHER, &[], None));
         let cut = [(TOO_DEEP, 1), (NO_TABLE, 2), (UNREADABLE, 3), (LIBRARY_CHANGED, 4)];
         let cut = cut.map(|(end, reason)| {
             let frames = [0x6200_0000 + u64::from(end)];
-            spec(stack(end, &frames), &frames, Some(reason))
+            let number = stack(end, &frames);
+            (
+                number,
+                (number, Outer::Of { id: end, without: 0 }, 1),
+                spec(number, &frames, Some(reason)),
+            )
         });
         let two = defined(&mut provider);
-        for expected in &cut {
-            assert_eq!(has(&two, expected), 1);
+        for (_, expected, _) in &cut {
+            assert_eq!(two.iter().filter(|stack| *stack == expected).count(), 1);
         }
-        assert_eq!(has(&two, &expected) + has(&two, &spec(OTHER, &[], None)), 0);
-        let mut again = Vec::new();
+        assert!(two.iter().all(|(id, ..)| *id > first));
         let definitions = provider.definitions().unwrap();
         // Stacks from here on are for the next call of `define`.
         let later = stack(COMPLETE, &[0x6300_0001]);
-        let later = spec(later, &[0x6300_0001], None);
-        definitions(&mut |_, packet| again.extend_from_slice(packet));
-        assert_eq!(has(&again, &later), 0);
-        for expected in cut.iter().chain([&expected]) {
+        let again = as_unreal(|send| definitions(send));
+        assert_eq!(has(&again, &spec(later, &[0x6300_0001], None)), 0);
+        for expected in cut.iter().map(|(.., spec)| spec).chain([&expected]) {
             assert_eq!(has(&again, expected), 1);
         }
-        assert_eq!(has(&defined(&mut provider), &later), 1);
+        assert_eq!(defined(&mut provider).iter().filter(|(id, ..)| *id == later).count(), 1);
+    }
+
+    #[test]
+    fn frames_that_stacks_share_are_written_once() {
+        let mut provider = provider();
+        let inner = [0x6600_0004, 0x6600_0003];
+        let [a, b, outer] = [0x6600_0001, 0x6600_0002, 0x6600_0005]
+            .map(|outermost| stack(COMPLETE, &[&inner[..], &[outermost]].concat()));
+        // Of the third stack, all but the innermost frame.
+        let part = stack(COMPLETE, &[0x6600_0003, 0x6600_0005]);
+        let stacks = defined(&mut provider);
+        let of = |wanted| *stacks.iter().find(|(id, ..)| *id == wanted).unwrap();
+        assert_eq!(of(a), (a, Outer::Of { id: COMPLETE, without: 0 }, 3));
+        assert_eq!(of(b), (b, Outer::Of { id: COMPLETE, without: 0 }, 3));
+        assert_eq!(of(part), (part, Outer::Of { id: outer, without: 1 }, 0));
     }
 
     #[test]
     fn a_recording_without_stacks_has_none() {
         stack(COMPLETE, &[0x6400_0001]);
         let mut provider = StackEvents::new(|error| panic!("{error}"));
-        assert_eq!(defined(&mut provider), [0; 0]);
+        assert_eq!(defined(&mut provider), []);
         assert!(provider.definitions().is_none());
     }
 
     #[test]
-    fn a_stack_of_the_most_frames_fits_a_packet() {
+    fn many_stacks_are_in_packets_of_limited_size() {
         let mut provider = provider();
-        let frames: Vec<_> = (0..255).map(|frame| 0x7f00_6500_0000 + frame).collect();
-        (0..100).for_each(|inner| {
-            stack(COMPLETE, &[&[0x6500_0000 + inner], &frames[1..]].concat());
-        });
-        let mut largest = 0;
+        for inner in 0..20_000 {
+            stack(COMPLETE, &[0x6500_0000 + inner]);
+        }
+        let mut sizes = Vec::new();
         provider.announce(&mut Importants::new());
-        provider.define(&mut |_, packet| largest = largest.max(packet.len()));
-        assert!((PACKET..PACKET + 3000).contains(&largest), "{largest}");
+        provider.define(&mut |_, packet| sizes.push(packet.len()));
+        let largest = sizes.iter().max().unwrap();
+        assert!(sizes.len() > 1 && (PACKET..PACKET + 100).contains(largest), "{sizes:?}");
     }
 
     #[test]

@@ -26,11 +26,12 @@
 pub(super) mod tests;
 mod walk;
 
-pub(crate) use walk::{NewStack, Walk, end, visit_left};
+pub(crate) use walk::{Walk, end, visit_left};
 
 use super::state::{self, MAX_FRAMES};
 use crate::platform::{bucket, os};
 use crate::trace::write::watch;
+use memledger_format::callstacks;
 use std::iter;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -91,9 +92,10 @@ impl Frame {
         self.0
     }
 
-    /// The address and the mark.
+    /// The address, with the mark as the stream has it.
     fn marked_address(self) -> u64 {
-        self.0 & (GUESS | (GUESS - 1))
+        let mark = if self.0 & GUESS != 0 { callstacks::GUESS } else { 0 };
+        self.0 & (GUESS - 1) | mark
     }
 }
 
@@ -508,26 +510,23 @@ fn root_of(place: Place) -> u32 {
     ends_of(place).last().map_or(OTHER, Place::edge)
 }
 
+/// [`Edge::frames`] of a stack, 0 if it is not written.
+fn frames_word(stack: u32) -> u32 {
+    let edge = Table::get().and_then(|table| table.edge(stack));
+    edge.map_or(0, |edge| edge.frames.load(Ordering::Acquire))
+}
+
 /// The place where the frames of a stack end.
 fn place_of(stack: u32) -> Place {
-    let edge = Table::get().and_then(|table| table.edge(stack));
-    let frames = edge.map_or(0, |edge| edge.frames.load(Ordering::Acquire));
-    Place(stack << COUNT_BITS | frames & MOST_FRAMES as u32)
+    Place(stack << COUNT_BITS | frames_word(stack) & MOST_FRAMES as u32)
 }
 
 /// Whether an edge of this number is written.
 fn is_written(stack: u32) -> bool {
-    let edge = Table::get().and_then(|table| table.edge(stack));
-    stack < FIRST || edge.is_some_and(|edge| edge.frames.load(Ordering::Acquire) != 0)
+    stack < FIRST || frames_word(stack) != 0
 }
 
-/// Whether a stack lacks its inner frames, because there was no memory for them.
-fn is_cut(stack: u32) -> bool {
-    let edge = Table::get().and_then(|table| table.edge(stack));
-    edge.is_some_and(|edge| edge.frames.load(Ordering::Acquire) == CUT)
-}
-
-/// In the word of a root, and of one below which a stack is cut: no frame has these bits.
+/// In the word of a root, which no frame has; and there, whether a stack below it is cut.
 const ROOT: u64 = 1 << 63;
 const IS_CUT: u64 = 1 << 62;
 const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
@@ -535,7 +534,7 @@ const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
 /// *Hook.* A stack for a watcher: the addresses of its frames with their marks, innermost first, and its root.
 fn words_of(stack: u32) -> impl Iterator<Item = u64> {
     let place = place_of(stack);
-    let cut = if is_cut(stack) { IS_CUT } else { 0 };
+    let cut = if frames_word(stack) == CUT { IS_CUT } else { 0 };
     frames_of(place).map(Frame::marked_address).chain([ROOT | cut | u64::from(root_of(place))])
 }
 

@@ -6,14 +6,14 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 53_590),
-    ("crates/format/src", 8_040),
-    ("crates/analysis/src", 39_690),
+    ("src", 53_700),
+    ("crates/format/src", 8_860),
+    ("crates/analysis/src", 39_975),
     ("crates/export/src", 3_800),
     ("crates/store/src", 3_540),
     ("cli/src", 16_515),
-    ("tests", 24_510),
-    ("crates/analysis/tests", 11_650),
+    ("tests", 24_530),
+    ("crates/analysis/tests", 11_855),
     ("crates/export/tests", 620),
     ("cli/tests", 7_495),
 ];

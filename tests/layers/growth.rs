@@ -11,6 +11,7 @@ const PUBLISHED: [&str; 5] =
 const FIXED: &[(&str, &str)] = &[
     ("crates/format/src/schema.rs", "what the wire format says of an event type"),
     ("crates/format/src/encode.rs", SISTERS),
+    ("crates/format/src/callstacks/", SISTERS),
     ("crates/format/src/layout.rs", SISTERS),
     ("crates/format/src/protobuf/", SISTERS),
     ("crates/analysis/src/initial_live_set.rs", SISTERS),

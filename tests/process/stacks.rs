@@ -7,7 +7,9 @@ use crate::harness::{
 use memledger::events::Channel;
 use memledger::{ErrorKind, Ledger, Stacks};
 use memledger_analysis::Analyzer;
+use memledger_analysis::convert::convert;
 use memledger_analysis::read::{self, Event, Value, Visitor};
+use memledger_format::handshake::Transport;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hint::black_box;
@@ -244,7 +246,10 @@ impl Seen {
         let path = outcome.path(name);
         let mut seen = Self::default();
         let file = File::open(&path).unwrap_or_else(|e| panic!("{name}: {e}\n{}", outcome.stderr));
-        let summary = read::read(file, &mut seen).unwrap();
+        // As Unreal's readers see it: each stack by itself.
+        let mut plain = Vec::new();
+        convert(file, &mut plain, Transport::Unreal).unwrap();
+        let summary = read::read(&plain[..], &mut seen).unwrap();
         assert!(summary.is_complete(), "{name}");
         assert_eq!(seen.wrong, [""; 0], "{name}");
         if seen.is_from_start {

@@ -437,9 +437,12 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
         if self.cutoff.is_over() {
             return self.event_after_cutoff(event);
         }
-        self.cutoff.count_event();
+        let role = self.decoding.role(event.type_index);
+        if role.is_counted() {
+            self.cutoff.count_event();
+        }
         let fixed = event.fixed;
-        match self.decoding.role(event.type_index) {
+        match role {
             Role::Alloc { address, stack, size, low, heap, realloc } => {
                 let kind = if realloc { OperationKind::ReallocAlloc } else { OperationKind::Alloc };
                 let (address, heap) = (u64_at(fixed, address), heap.of(fixed));

@@ -8,7 +8,7 @@ use super::report::{AfterReport, Report};
 pub enum Position {
     /// Before the first event whose time is more than this many nanoseconds after the start.
     Time(u64),
-    /// After this many events.
+    /// After this many events, without those that say which frames a call stack has.
     Event(u64),
     /// Where the program first sets the bookmark of this name.
     Bookmark(String),

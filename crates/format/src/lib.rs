@@ -31,9 +31,13 @@ pub mod unpack;
 
 pub use error::{Error, ErrorKind};
 
+mod records;
+
 // For the other crates of memledger only: no interface.
 #[doc(hidden)]
 pub mod arrays;
+#[doc(hidden)]
+pub mod callstacks;
 #[doc(hidden)]
 pub mod channel;
 #[doc(hidden)]

@@ -11,6 +11,7 @@
 //! batch    u16 serial (| 0x8000 if encoded)   u16 size (header included)   the same
 //! ```
 
+use super::callstacks::Expander;
 use super::compact::{self, COMPACT_HEADER};
 use super::handshake::Transport;
 use super::lz4;
@@ -110,9 +111,17 @@ impl Header {
 }
 
 /// Appends packets to a vector. It chooses the smallest coding, but does not try LZ4 on a packet of
-/// a thread that compact coding has halved.
+/// a thread that compact coding has halved. In Unreal's transport, it writes each call stack by itself, because Unreal's
+/// readers do not know `Memledger.Callstacks`.
 #[derive(Debug)]
 pub struct PacketWriter {
+    coder: Coder,
+    /// In Unreal's transport.
+    expander: Option<Expander>,
+}
+
+#[derive(Debug)]
+struct Coder {
     compressor: lz4::Compressor,
     compact: Option<compact::CompactEncoder>,
 }
@@ -121,10 +130,13 @@ impl PacketWriter {
     /// A writer for a stream of this transport and this protocol, 5 to 7. Not for
     /// [`Transport::Packed`], which has no packets of this kind.
     pub fn new(transport: Transport, protocol: u8) -> Self {
+        let is_compact = transport == Transport::Compact;
         Self {
-            compressor: lz4::Compressor::new(),
-            compact: (transport == Transport::Compact)
-                .then(|| compact::CompactEncoder::new(protocol)),
+            coder: Coder {
+                compressor: lz4::Compressor::new(),
+                compact: is_compact.then(|| compact::CompactEncoder::new(protocol)),
+            },
+            expander: (!is_compact).then(|| Expander::new(protocol)),
         }
     }
 
@@ -132,6 +144,29 @@ impl PacketWriter {
     /// of a packet has 16 bits, and a plain packet carries at most [`MAX_PAYLOAD`] bytes.
     pub fn packet(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
         debug_assert!(stream < SYNC);
+        let Self { coder, expander } = self;
+        if let Some(expander) = expander {
+            if stream == TYPES {
+                expander.learn(payload);
+            }
+            // NOTE: a packet of these streams begins with an event.
+            if (FIRST_THREAD..=LAST_OWN).contains(&stream)
+                && expander.expand(payload, |payload| coder.packet(stream, payload, out))
+            {
+                return;
+            }
+        }
+        coder.packet(stream, payload, out);
+    }
+
+    /// Appends a sync packet.
+    pub fn sync(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[4, 0, 0xff, 0x3f]);
+    }
+}
+
+impl Coder {
+    fn packet(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
         let pieces = payload.chunks(u16::MAX.into()).chain(payload.is_empty().then_some(payload));
         pieces.for_each(|piece| self.piece(stream, piece, out));
     }
@@ -184,11 +219,6 @@ impl PacketWriter {
         out[start..start + ENCODED_HEADER]
             .copy_from_slice(header.map(u16::to_le_bytes).as_flattened());
         true
-    }
-
-    /// Appends a sync packet.
-    pub fn sync(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[4, 0, 0xff, 0x3f]);
     }
 }
 

@@ -83,6 +83,7 @@ const STACK_TYPES: &[Type] = &[
         &[("Name", T::WideString), ("Base", T::U64), ("Size", T::U32), ("ImageId", T::U8Array)],
     ),
     ("Diagnostics.ModuleUnload", false, &[("Base", T::U64)]),
+    ("Memledger.Callstacks", false, &[("First", T::U32), ("Stacks", T::U8Array)]),
     ("Memledger.CallstackGuess", false, &[("CallstackId", T::U32), ("From", T::U8)]),
 ];
 const COMPRESSED: &[(&str, T)] = &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)];

@@ -17,7 +17,7 @@ use memledger_analysis::dump::text::Options;
 use memledger_export::{default_format, format_by_path, why_no_format};
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// How the report is written, and where.
@@ -146,14 +146,10 @@ pub(in crate::ledger) fn write_report(
         options.color = is_terminal;
         options.width = width.unwrap_or(options.width);
     }
-    let mut bytes = Vec::new();
-    // Writing to memory does not fail.
-    let _ = format.write(&report, &options, &mut bytes);
+    let write = |out: &mut dyn Write| format.write(&report, &options, out);
     match file {
-        None => {
-            let _ = os::write_to_stderr(&bytes);
-        }
-        Some((file, path)) => write_file(&file, path, &bytes),
+        None => write_to_stderr(write),
+        Some((file, path)) => write_file(&file, path, write),
     }
     if let Some(site) = scopes::misuse::first() {
         let count = scopes::misuse::count();
@@ -171,16 +167,23 @@ pub(in crate::ledger) fn write_report(
 /// a killed program would leave such a file. An unnamed file (`O_TMPFILE`) needs the same rights to
 /// get a name. Descriptor 2 is open already and needs no rights. It is not used if the program has
 /// closed the tracker's descriptors: descriptor 2 may then be a file of the program.
-fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
-    let Err(mut source) = file.write(bytes) else { return };
+fn write_file(file: &LaterFile, path: PathBuf, write: impl Fn(&mut dyn Write) -> io::Result<()>) {
+    let Err(mut source) = file.write(&write) else { return };
     let is_ours = file.is_ours();
     if is_ours {
         source = io::Error::other(format!("{source}; the report follows on stderr instead"));
     }
     problems::report(error::file("write", &path, source));
     if is_ours {
-        let _ = os::write_to_stderr(bytes);
+        write_to_stderr(write);
     }
+}
+
+fn write_to_stderr(write: impl Fn(&mut dyn Write) -> io::Result<()>) {
+    let mut bytes = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write(&mut bytes);
+    let _ = os::write_to_stderr(&bytes);
 }
 
 #[cfg(test)]

@@ -30,8 +30,12 @@ pub(super) fn caller(
     reader: &mut StackReader,
 ) -> Result<Registers, Option<Registers>> {
     let found = lookup::find(at.return_address as u64);
-    let is_above = at.rbp >= at.rsp && lookup::is_without_table(found, os::loads());
-    let frame = is_above.then(|| {
+    if !lookup::is_without_table(found, os::loads()) {
+        // It is not known yet whether there is a table, so this end is not to be remembered.
+        reader.set_not_own();
+        return Err(None);
+    }
+    let frame = (at.rbp >= at.rsp).then(|| {
         let rbp = reader.own_word(at.rbp)?;
         let return_address = reader.own_word(at.rbp.wrapping_add(8))?;
         Some(Registers { return_address, rsp: at.rbp.wrapping_add(16), rbp })
@@ -41,10 +45,10 @@ pub(super) fn caller(
     if is_proved { Ok(frame) } else { Err(Some(frame)) }
 }
 
-/// Return addresses that follow a call: each with the lower bits of the generation of the list of modules.
+/// Addresses: each with whether it follows a call, and the lower bits of the generation of the list of modules.
 ///
 /// NOTE: code in no module can become other code in the same generation. Then a word of the stack that is no longer a return
-/// address can be taken for one.
+/// address can be taken for one, and a stack can end at one that is.
 static KNOWN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 /// Whether an address is one of code, after a call.
@@ -53,20 +57,20 @@ fn follows_call(return_address: usize) -> bool {
     if address == 0 || address >> ADDRESS_BITS != 0 || lookup::find(address).code == Code::NONE {
         return false;
     }
-    let wanted = u64::from(lookup::generation()) << ADDRESS_BITS | address;
+    const IS_CALL: u64 = 1 << ADDRESS_BITS;
+    let wanted = u64::from(lookup::generation()) << (ADDRESS_BITS + 1) | address;
     let mixed = (address as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let known = &KNOWN[(mixed >> (usize::BITS - KNOWN.len().ilog2())) % KNOWN.len()];
-    if known.load(Ordering::Relaxed) == wanted {
-        return true;
+    let kept = known.load(Ordering::Relaxed);
+    if kept & !IS_CALL == wanted {
+        return kept & IS_CALL != 0;
     }
     let is_call = match call_before(return_address) {
         Some(Call::Indirect) => true,
         Some(Call::Direct(to)) => may_lead_on(to),
         None => false,
     };
-    if is_call {
-        known.store(wanted, Ordering::Relaxed);
-    }
+    known.store(wanted | if is_call { IS_CALL } else { 0 }, Ordering::Relaxed);
     is_call
 }
 

@@ -1,11 +1,18 @@
 use super::walk::{Walk, end};
 use super::*;
+use memledger_format::callstacks::{Inner, Outer};
 use std::collections::HashMap;
 
 /// The stack of these frames, outermost first, below a root.
 pub(in crate::stacks) fn add(root: u32, frames: impl IntoIterator<Item = Frame>) -> u32 {
     let frames: Vec<_> = frames.into_iter().map(|frame| AtomicU64::new(frame.bits())).collect();
     find_or_add(Place::root(root), &frames, 0).number
+}
+
+/// The frames of a stack with their marks, innermost first, and its root.
+pub(in crate::stacks) fn frames(number: u32) -> (Vec<u64>, u32) {
+    let place = place_of(number);
+    (frames_of(place).map(Frame::marked_address).collect(), root_of(place))
 }
 
 #[test]
@@ -23,11 +30,26 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
     assert!(numbers.iter().all(|of_thread| *of_thread == numbers[0]));
     let mut found = HashMap::new();
     Walk::default().visit_new(end(), |stack| {
-        found.insert(stack.number, (stack.frames.to_vec(), stack.end));
+        let (mut frames, reason) = match stack.outer {
+            Outer::End(reason) => (Vec::new(), reason),
+            Outer::Of { id, without } => {
+                let (frames, reason): &(Vec<u64>, u8) = &found[&id];
+                (frames[..frames.len() - without as usize].to_vec(), *reason)
+            }
+        };
+        match stack.inner {
+            Inner::Frames(inner) => frames.extend(inner),
+            Inner::SameAs { id, frames: count } => {
+                let (other, _) = &found[&id];
+                frames.extend(other[other.len() - count as usize..].to_vec());
+            }
+            Inner::NotKept => {}
+        }
+        found.insert(stack.id, (frames, reason));
     });
     for (i, number) in (0..).zip(&numbers[0]) {
-        let frames = vec![0x30_0000 + i, 0x20_0000 + i % 50, 0x10_0000 + i % 7];
-        assert_eq!(found[number], (frames, COMPLETE));
+        let frames = vec![0x10_0000 + i % 7, 0x20_0000 + i % 50, 0x30_0000 + i];
+        assert_eq!(found[number], (frames, 0));
     }
 }
 
@@ -84,14 +106,14 @@ fn a_walk_visits_each_stack_once() {
     let mut seen = HashMap::<u32, u32>::new();
     for i in 0..100 {
         let number = add(NO_TABLE, [Frame::new(0x50_0000 + i, 0)]);
-        walk.visit_new(end(), |stack| *seen.entry(stack.number).or_default() += 1);
+        walk.visit_new(end(), |stack| *seen.entry(stack.id).or_default() += 1);
         assert!(seen.contains_key(&number));
     }
     assert!(seen.values().all(|times| *times == 1));
     let mut again = HashMap::<u32, u32>::new();
     let mut second = Walk::default();
     for end in [end() / 2, end(), end() + 9] {
-        second.visit_those_of(&walk, end, |stack| *again.entry(stack.number).or_default() += 1);
+        second.visit_those_of(&walk, end, |stack| *again.entry(stack.id).or_default() += 1);
     }
     assert_eq!(again, seen);
 }

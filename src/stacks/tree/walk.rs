@@ -1,60 +1,51 @@
 //! The walk over new stacks, for the worker.
 
 use super::{
-    COMPLETE, EDGE_COUNT, EDGES, Frame, GUESS, IS_CUT, OTHER, ROOT, ends_of, frames_within, is_cut,
-    is_written, load, place_of,
+    COMPLETE, COUNT_BITS, CUT, EDGE_COUNT, EDGES, Frame, IS_CUT, MOST_FRAMES, OTHER, ROOT,
+    frames_within, frames_word, is_written, load, parent, place_of,
 };
 use crate::trace::write::watch;
+use memledger_format::callstacks::{Callstack, Inner, Outer};
 use std::sync::atomic::Ordering;
-
-/// A stack that is new to a [`Walk`].
-pub(crate) struct NewStack<'a> {
-    /// The `CallstackId` of its events.
-    pub(crate) number: u32,
-    /// Its return addresses, innermost first.
-    pub(crate) frames: &'a [u64],
-    /// How many of these, from the innermost one outwards, are no guess.
-    pub(crate) proved: usize,
-    /// The root: how the frames end.
-    pub(crate) end: u32,
-    /// Whether it lacks its inner frames, because there was no memory for them.
-    pub(crate) is_cut: bool,
-}
 
 /// The number after that of the last stack so far.
 pub(crate) fn end() -> u32 {
     EDGE_COUNT.load(Ordering::Acquire).min(EDGES as u32)
 }
 
-/// In a watcher: visits the stacks from the number `first` on that the process has left.
-pub(crate) fn visit_left(first: u32, mut visit: impl FnMut(NewStack<'_>)) {
+/// In a watcher: visits the stacks from the number `first` on that the process has left, each by itself, and whether it lacks
+/// its inner frames, because there was no memory for them.
+pub(crate) fn visit_left(first: u32, mut visit: impl FnMut(Callstack<'_>, bool)) {
     let Some(logs) = watch::logs() else { return };
-    logs.stacks.visit(|number, words| {
+    let mut outermost_first = Vec::new();
+    logs.stacks.visit(|id, words| {
         let root = words.iter().position(|word| word & ROOT != 0);
         if let Some((frames, [root, ..])) = root.and_then(|at| words.split_at_checked(at))
-            && number >= first
+            && id >= first
         {
-            let mut frames = frames.to_vec();
-            let (proved, is_cut) = (take_marks(&mut frames), root & IS_CUT != 0);
-            visit(NewStack { number, frames: &frames, proved, end: *root as u32, is_cut });
+            outermost_first.clear();
+            outermost_first.extend(frames.iter().rev());
+            let outer = Outer::End(reason(*root as u32));
+            let inner = Inner::Frames(&outermost_first);
+            visit(Callstack { id, outer, inner }, root & IS_CUT != 0);
         }
     });
 }
 
-/// Takes the marks from addresses; returns how many there are before the first that has one.
-fn take_marks(frames: &mut [u64]) -> usize {
-    let proved = frames.iter().take_while(|frame| **frame & GUESS == 0).count();
-    frames.iter_mut().for_each(|frame| *frame &= !GUESS);
-    proved
+/// The reason in `Memledger.CallstackEnd` for the stacks of a root, 0 for whole ones.
+fn reason(root: u32) -> u8 {
+    root.saturating_sub(COMPLETE) as u8
 }
 
 /// Visits each stack once. For the worker.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Walk {
     visited: u32,
     /// The stacks below `visited` that were not written yet.
     unwritten: Vec<u32>,
     frames: Vec<u64>,
+    /// By the word where an edge's frames begin: a stack that was visited with them, 0 for none.
+    known: Vec<u32>,
 }
 
 impl Walk {
@@ -63,15 +54,26 @@ impl Walk {
         self.unwritten.iter().copied().fold(self.visited, u32::min)
     }
 
+    /// Which stacks it has visited, for [`visit_those_of`](Self::visit_those_of).
+    pub(crate) fn visits(&self) -> Self {
+        Self { visited: self.visited, unwritten: self.unwritten.clone(), ..Self::default() }
+    }
+
     /// Visits the stacks below [`end`] that no call has visited: all that an event can have that was
-    /// committed before `end` was read.
-    pub(crate) fn visit_new(&mut self, end: u32, mut visit: impl FnMut(NewStack<'_>)) {
+    /// committed before `end` was read. Each comes after the one with its outer frames.
+    pub(crate) fn visit_new(&mut self, end: u32, mut visit: impl FnMut(Callstack<'_>)) {
         let begin = self.visited.max(OTHER);
         self.visited = end.max(begin);
-        let mut unwritten = std::mem::take(&mut self.unwritten);
-        unwritten.extend(begin..end);
-        unwritten.retain(|number| !self.visit(*number, &mut visit));
-        self.unwritten = unwritten;
+        let mut stacks = std::mem::take(&mut self.unwritten);
+        stacks.extend(begin..end);
+        // NOTE: from the last one on: who sees an edge then sees the one that it begins at.
+        self.unwritten.extend(stacks.iter().rev().filter(|number| !is_written(**number)));
+        self.unwritten.reverse();
+        for number in stacks {
+            if !self.unwritten.contains(&number) {
+                self.visit(number, &mut visit);
+            }
+        }
     }
 
     /// Visits the stacks below `end` that no call has visited, of those that `other` has visited.
@@ -79,32 +81,46 @@ impl Walk {
         &mut self,
         other: &Self,
         end: u32,
-        mut visit: impl FnMut(NewStack<'_>),
+        mut visit: impl FnMut(Callstack<'_>),
     ) {
         let begin = self.visited.max(OTHER);
         self.visited = end.min(other.visited).max(begin);
         for number in begin..self.visited {
-            if !other.unwritten.contains(&number) {
+            // NOTE: it is not written if all stacks were removed since.
+            if !other.unwritten.contains(&number) && is_written(number) {
                 self.visit(number, &mut visit);
             }
         }
     }
 
-    /// Visits this stack; `false` if it is not written yet.
-    fn visit(&mut self, number: u32, visit: &mut impl FnMut(NewStack<'_>)) -> bool {
-        if !is_written(number) {
-            return false;
+    fn visit(&mut self, id: u32, visit: &mut impl FnMut(Callstack<'_>)) {
+        let outer = match parent(id) {
+            None => Outer::End(reason(id)),
+            Some(place) => {
+                let without = place_of(place.edge()).along().saturating_sub(place.along());
+                Outer::Of { id: place.edge(), without: without as u32 }
+            }
+        };
+        let word = frames_word(id);
+        if word == CUT {
+            return visit(Callstack { id, outer, inner: Inner::NotKept });
         }
-        self.frames.clear();
-        let mut end = COMPLETE;
-        // PERF: twice as fast as by `frames_of`.
-        for place in ends_of(place_of(number)) {
-            let innermost_first = frames_within(place).iter().rev();
-            self.frames.extend(innermost_first.map(|frame| Frame(load(frame)).marked_address()));
-            end = place.edge();
-        }
-        let proved = take_marks(&mut self.frames);
-        visit(NewStack { number, frames: &self.frames, proved, end, is_cut: is_cut(number) });
-        true
+        let (index, frames) = ((word >> COUNT_BITS) as usize, word & MOST_FRAMES as u32);
+        let inner = match self.known.get(index) {
+            Some(&known) if frames > 0 && frames_word(known) == word => {
+                Inner::SameAs { id: known, frames }
+            }
+            _ => {
+                let own = frames_within(place_of(id)).iter();
+                self.frames.clear();
+                self.frames.extend(own.map(|frame| Frame(load(frame)).marked_address()));
+                if frames > 0 {
+                    self.known.resize(self.known.len().max(index + 1), 0);
+                    self.known[index] = id;
+                }
+                Inner::Frames(&self.frames)
+            }
+        };
+        visit(Callstack { id, outer, inner });
     }
 }

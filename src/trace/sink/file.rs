@@ -12,7 +12,7 @@ use memledger_format::handshake::Transport;
 use memledger_format::packet::{HEADER, Header, PacketWriter};
 use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -248,7 +248,7 @@ impl PieceFile {
     /// Replaces what the file holds.
     pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let failed = |source| error::file("write", &self.path, source);
-        self.file.replace(bytes).map_err(failed)?;
+        self.file.replace(|out| out.write_all(bytes)).map_err(failed)?;
         self.written = bytes.len() as u64;
         Ok(())
     }
@@ -308,15 +308,15 @@ impl OwnFile {
         os::write_file(self.0.opened()?, bytes)
     }
 
-    /// Replaces what the file holds.
-    fn replace(&self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Replaces what the file holds by what `write` writes.
+    fn replace(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         self.0.opened()?;
         self.empty()?;
-        while !bytes.is_empty() {
-            let written = self.write_some(bytes)?;
-            bytes = bytes.get(written..).unwrap_or_default();
-        }
-        Ok(())
+        let mut out = BufWriter::with_capacity(WRITE_AT, Pieces(self));
+        let written = write(&mut out).and_then(|()| out.flush());
+        // What could not be written is not tried again.
+        let _ = out.into_parts();
+        written
     }
 
     /// Closes the file, if the program has not.
@@ -325,6 +325,19 @@ impl OwnFile {
             // NOTE: the child of a fork has the file open too: closing it here does not unlock it.
             let _ = file.unlock();
         }
+    }
+}
+
+/// Writes to a file in pieces.
+struct Pieces<'a>(&'a OwnFile);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_some(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -516,12 +529,15 @@ impl LaterFile {
         }
     }
 
-    /// Creates the file with `bytes` in it, or replaces what it holds.
-    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    /// Creates the file with what `write` writes in it, or replaces what it holds.
+    pub(crate) fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         match self {
-            Self::Open(file) => file.replace(bytes),
+            Self::Open(file) => file.replace(write),
             Self::Named(target) => {
-                OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?)?.replace(bytes)
+                OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?)?.replace(write)
             }
         }
     }

@@ -4,6 +4,7 @@ use memledger_analysis::read::{Event, Hole, Visitor};
 use memledger_analysis::{
     Analyzer, BlockObserver, Module, NoObserver, Report, SourceFrame, Symbolizer,
 };
+use memledger_format::callstacks::{Callstack, CallstackWriter};
 use memledger_format::schema::{EventType, Field, FieldFamily, FieldType as T};
 
 /// One type: name, whether it is synchronised, fields.
@@ -102,6 +103,7 @@ const TYPES: &[Declaration] = &[
         &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)],
     ),
     ("Memledger.CallstackEnd", false, &[("CallstackId", T::U32), ("Reason", T::U8)]),
+    ("Memledger.Callstacks", false, &[("First", T::U32), ("Stacks", T::U8Array)]),
     ("Memledger.CallstackGuess", false, &[("CallstackId", T::U32), ("From", T::U8)]),
     ("Memledger.StackSampling", false, &[("MeanBytes", T::U64)]),
     (
@@ -254,7 +256,8 @@ impl<O: BlockObserver> Feed<O> {
         assert_eq!(fixed.len(), event_type.fixed_size(), "{name}");
         let serial = event_type.is_synced().then_some(self.serial);
         self.serial += u64::from(event_type.is_synced());
-        self.events += 1;
+        // Those that say what a stack is have no number.
+        self.events += u64::from(!name.contains(".Callstack"));
         let enters_scope =
             matches!(name, "Memory.MemoryScope" | "Memory.MemoryScopePtr" | "Other.Scope");
         let mut event = Event::new(event_type, type_index, stream, &fixed);
@@ -305,6 +308,14 @@ impl<O: BlockObserver> Feed<O> {
     pub fn stack(&mut self, id: u32, frames: &[u64]) {
         let bytes: Vec<u8> = frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
         self.emit("Memory.CallstackSpec", 1, &[N(id.into()), B(&bytes)]);
+    }
+
+    /// Stacks that each depend on earlier ones.
+    pub fn callstacks(&mut self, stacks: &[Callstack<'_>]) {
+        let (mut writer, mut other) = (CallstackWriter::default(), Vec::new());
+        stacks.iter().for_each(|stack| writer.add(stack, &mut other));
+        let first = stacks.first().map_or(0, |stack| stack.id);
+        self.emit("Memledger.Callstacks", 1, &[N(first.into()), B(writer.list())]);
     }
 
     pub fn module(&mut self, path: &str, base: u64, size: u64) {

@@ -14,7 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   memledger export run.memledger --to utrace -o run.utrace     for Unreal Insights
   memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
-  memledger export run.memledger --to memledger --packed -o keep.memledger   for keeping: about a byte an event
+  memledger export run.memledger --to memledger --packed -o keep.memledger   for keeping: a fraction of the size
   memledger export run.memledger --to utrace --channels -memory -o logs.utrace   what the program logged
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
   memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
@@ -26,7 +26,7 @@ Examples:
   memledger export run.memledger --to perfetto -o run.pftrace  for ui.perfetto.dev
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
-utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
+utrace and memledger hold the same events; a trace can be turned from one into the other and
 back. Of a damaged trace all packets that can be read are written. A packed trace has a fraction of the
 size of the same without --packed, is read like any other, and takes longer to write and read. folded has a line for each call
 stack, outermost function first, and a number: the bytes live at the peak, or the --column. pprof has

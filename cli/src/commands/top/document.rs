@@ -99,6 +99,7 @@ fn stacks(document: &Value, columns: &Columns, report: &mut Report) {
             Some("no unwind information") => StackEnd::NoUnwindInformation,
             Some("unreadable memory") => StackEnd::UnreadableMemory,
             Some("library changed") => StackEnd::LibraryChanged,
+            Some("missing in the trace") => StackEnd::Lost,
             _ => StackEnd::Complete,
         };
         stack.frames = row["frames"].as_array().into_iter().flatten().filter_map(small).collect();

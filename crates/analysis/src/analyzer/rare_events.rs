@@ -180,18 +180,27 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
+    fn check_whole(&mut self, is_whole: bool, event: &Event<'_>, what: &str) {
+        if !is_whole {
+            self.diagnostics.problem(format!(
+                "a {} cannot be read whole; the rest of its {what} is missing",
+                event.event_type.name()
+            ));
+        }
+    }
+
     fn stack_event(&mut self, role: StackRole, event: &Event<'_>) {
         let fixed = event.fixed;
         let number = |at| u32_at(fixed, at);
         let stacks = self.model.callstacks_mut();
         match role {
             StackRole::Spec { id, frames, form } => {
-                if !stacks.add_spec(u32_at(fixed, id), form, &event.bytes(frames)) {
-                    self.diagnostics.problem(format!(
-                        "a {} cannot be read whole; the rest of its frames is missing",
-                        event.event_type.name()
-                    ));
-                }
+                let is_whole = stacks.add_spec(number(id), form, &event.bytes(frames));
+                self.check_whole(is_whole, event, "frames");
+            }
+            StackRole::Relative { first, stacks: list } => {
+                let is_whole = stacks.add_all(number(first), &event.bytes(list));
+                self.check_whole(is_whole, event, "stacks");
             }
             StackRole::End { id, reason } => stacks.end_spec(number(id), u8_at(fixed, reason)),
             StackRole::Guess { id, from } => stacks.guess_spec(number(id), u8_at(fixed, from)),

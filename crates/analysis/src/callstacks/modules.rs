@@ -135,6 +135,11 @@ impl Modules {
         self.intern(Location { is_guess: true, ..self.locations[number as usize] })
     }
 
+    /// Whether any location is in no file.
+    pub(super) fn has_code_in_no_file(&self) -> bool {
+        self.locations.iter().any(|location| location.file == NO_FILE)
+    }
+
     /// Whether any location is a guess.
     pub(super) fn has_guesses(&self) -> bool {
         self.locations.iter().any(|location| location.is_guess)

@@ -5,6 +5,9 @@ use super::spec::{SpecForm, read_frames};
 use super::tree::{StackEnd, StackTree};
 use crate::hash::IntMap;
 use crate::symbols::Module;
+use memledger_format::callstacks::{
+    self, Callstack, GUESS, INNER_NOT_KEPT, Inner, MOST_FRAMES, Outer,
+};
 use std::sync::Arc;
 
 /// The stack of a block that was allocated without one. Its id is 0, too.
@@ -22,13 +25,25 @@ struct Known {
     without: u32,
     rate: u32,
     with: u32,
+    /// How many frames of its own a `Memledger.Callstacks` gave it, and how many it has.
+    own: u8,
+    depth: u8,
 }
 
 /// In place of a bucket.
 const NO_BUCKET: u32 = u32::MAX;
 
 impl Known {
-    const NOTHING: Self = Self { stack: NO_STACK, without: NO_BUCKET, rate: 0, with: NO_BUCKET };
+    const NOTHING: Self =
+        Self { stack: NO_STACK, without: NO_BUCKET, rate: 0, with: NO_BUCKET, own: 0, depth: 0 };
+}
+
+/// What finds the frames of a stack that are known already.
+#[derive(Clone, Debug)]
+struct Index {
+    /// By node and location: the child.
+    children: IntMap<(u32, u32), u32>,
+    by_node: IntMap<u32, u32>,
 }
 
 /// The ids that are at most this much larger than the number of specs are in a list.
@@ -40,16 +55,19 @@ pub(crate) struct Callstacks {
     modules: Modules,
     /// Reports share it: what is added while one is kept goes to a copy.
     tree: Arc<StackTree>,
-    children: IntMap<(u32, u32), u32>,
+    /// `None` while no stack can have the frames of another: in `Memledger.Callstacks`, none has, as long as each address is
+    /// that of the same code.
+    index: Option<Index>,
     /// By stack: its node. The first is [`NO_STACK`].
     stacks: Vec<u32>,
-    by_node: IntMap<u32, u32>,
     /// By id. Writers count their ids; those of any other trace are in `other_ids`.
     ids: Vec<Known>,
     other_ids: IntMap<u32, Known>,
     specs: usize,
     /// The frames of the spec that is read.
     frames: Vec<u64>,
+    /// The locations that a stack shares with another.
+    inner: Vec<u32>,
     /// The addresses of the last whole spec and their nodes, outermost first. PERF: most specs share
     /// all outer frames with the one before, so these need no look-up. Empty when modules change.
     last: Vec<(u64, u32)>,
@@ -60,13 +78,13 @@ impl Default for Callstacks {
         Self {
             modules: Modules::default(),
             tree: Arc::default(),
-            children: IntMap::default(),
+            index: None,
             stacks: vec![NO_NODE],
-            by_node: IntMap::default(),
             ids: Vec::new(),
             other_ids: IntMap::default(),
             specs: 0,
             frames: Vec::new(),
+            inner: Vec::new(),
             last: Vec::new(),
         }
     }
@@ -88,12 +106,17 @@ impl Callstacks {
     /// See [`Modules::load`].
     pub(crate) fn load_module(&mut self, module: Module, field: BaseField) {
         self.last.clear();
+        // The tracker gives stacks in code of no file other numbers from here on.
+        if self.index.is_none() && self.modules.has_code_in_no_file() {
+            self.make_index();
+        }
         self.modules.load(module, field);
     }
 
     /// See [`Modules::unload`].
     pub(crate) fn unload_module(&mut self, base: u64, field: BaseField) {
         self.last.clear();
+        self.make_index();
         self.modules.unload(base, field);
     }
 }
@@ -102,6 +125,7 @@ impl Callstacks {
 impl Callstacks {
     /// The spec of an id: its frames, innermost first. Returns whether all of `bytes` could be read.
     pub(crate) fn add_spec(&mut self, id: u32, form: SpecForm, bytes: &[u8]) -> bool {
+        self.make_index();
         let mut frames = std::mem::take(&mut self.frames);
         let whole = read_frames(form, bytes, &mut frames);
         let end = if whole { StackEnd::Complete } else { StackEnd::FrameLimit };
@@ -123,23 +147,98 @@ impl Callstacks {
         if whole {
             self.last = last;
         }
+        let depth = frames.len().min(MOST_FRAMES) as u8;
         self.frames = frames;
         self.specs += 1;
         self.set_node(id, node);
+        if let Some(known) = self.known_mut(id) {
+            known.depth = depth;
+        }
         whole
+    }
+
+    /// The stacks of a `Memledger.Callstacks`. Returns whether all of `bytes` could be read.
+    pub(crate) fn add_all(&mut self, first: u32, bytes: &[u8]) -> bool {
+        let mut frames = std::mem::take(&mut self.frames);
+        let is_whole = callstacks::visit(first, bytes, &mut frames, |stack| self.add(&stack));
+        self.frames = frames;
+        is_whole
+    }
+
+    fn add(&mut self, stack: &Callstack<'_>) {
+        // The end of a killed process can have stacks that were there before.
+        if self.node_of_id(stack.id).is_some() {
+            self.make_index();
+        }
+        let (mut node, depth) = self.outer(stack.outer);
+        // NOTE: a few bytes must not make many frames.
+        let room = MOST_FRAMES - depth;
+        let own = match stack.inner {
+            Inner::Frames(frames) => {
+                let frames = &frames[..frames.len().min(room)];
+                for &address in frames {
+                    let mut location = self.modules.location_of(address & !GUESS);
+                    if address & GUESS != 0 {
+                        location = self.modules.guess(location);
+                    }
+                    node = self.child(node, location);
+                }
+                frames.len()
+            }
+            Inner::SameAs { id, .. } => {
+                // Where the trace lacks the other stack, this one stays unknown.
+                let Some(other) = self.node_of_id(id) else { return };
+                let own = self.known(id).map_or(0, |known| usize::from(known.own));
+                let mut locations = std::mem::take(&mut self.inner);
+                locations.clear();
+                locations.extend(self.locations(other).take(own));
+                let shared = locations.iter().rev().take(room);
+                node = shared.fold(node, |node, &at| self.child(node, at));
+                self.inner = locations;
+                own.min(room)
+            }
+            Inner::NotKept => {
+                let not_kept = self.modules.not_kept();
+                node = self.child(node, not_kept);
+                0
+            }
+        };
+        self.specs += 1;
+        self.set_node(stack.id, node);
+        if let Some(known) = self.known_mut(stack.id) {
+            (known.own, known.depth) = (own as u8, (depth + own) as u8);
+        }
+    }
+
+    /// The node of the outer frames of a stack, and how many they are.
+    fn outer(&mut self, outer: Outer) -> (u32, usize) {
+        let (id, without) = match outer {
+            Outer::End(reason) => return (StackEnd::from_reason(reason) as u32, 0),
+            Outer::Of { id, without } => (id, without),
+        };
+        let Some((node, known)) = self.node_of_id(id).zip(self.known(id).copied()) else {
+            self.make_index();
+            return (StackEnd::Lost as u32, 0);
+        };
+        let depth = u32::from(known.depth);
+        let without = without.min(depth);
+        let of_cut = u32::from(self.is_cut(node));
+        (self.tree.outwards(node, without + of_cut), (depth - without) as usize)
+    }
+
+    /// The node of an id that the trace describes.
+    fn node_of_id(&self, id: u32) -> Option<u32> {
+        self.node(self.known(id)?.stack)
     }
 
     /// The stack of an id is not whole for this reason; its spec came before.
     pub(crate) fn end_spec(&mut self, id: u32, reason: u8) {
-        const INNER_FRAMES: u8 = 5;
-        let node = self.known(id).map_or(NO_NODE, |known| self.stacks[known.stack as usize]);
-        if node == NO_NODE || id == 0 {
-            return;
-        }
-        let node = if reason == INNER_FRAMES {
+        let Some(node) = self.node_of_id(id).filter(|_| id != 0) else { return };
+        let node = if reason == INNER_NOT_KEPT {
             let not_kept = self.modules.not_kept();
             self.child(node, not_kept)
         } else {
+            self.make_index();
             let end = StackEnd::from_reason(reason);
             let locations = self.locations(node).collect::<Vec<_>>();
             locations.iter().rev().fold(end as u32, |node, &at| self.child(node, at))
@@ -149,10 +248,8 @@ impl Callstacks {
 
     /// The frames of an id from an index on, counted from the innermost one, are a guess; its spec came before.
     pub(crate) fn guess_spec(&mut self, id: u32, from: u8) {
-        let node = self.known(id).map_or(NO_NODE, |known| self.stacks[known.stack as usize]);
-        if node == NO_NODE || id == 0 {
-            return;
-        }
+        let Some(node) = self.node_of_id(id).filter(|_| id != 0) else { return };
+        self.make_index();
         let locations = self.locations(node).enumerate().collect::<Vec<_>>();
         let mut node = self.tree.end(node) as u32;
         for (index, location) in locations.into_iter().rev() {
@@ -164,8 +261,23 @@ impl Callstacks {
     }
 
     fn child(&mut self, parent: u32, location: u32) -> u32 {
-        let add = || Arc::make_mut(&mut self.tree).add(parent, location);
-        *self.children.entry((parent, location)).or_insert_with(add)
+        let mut add = || Arc::make_mut(&mut self.tree).add(parent, location);
+        match &mut self.index {
+            Some(index) => *index.children.entry((parent, location)).or_insert_with(add),
+            None => add(),
+        }
+    }
+
+    /// From here on, ids with the same frames have the same stack.
+    fn make_index(&mut self) {
+        let (tree, stacks) = (&self.tree, &self.stacks);
+        self.index.get_or_insert_with(|| {
+            let nodes = StackTree::ROOTS as u32..tree.len() as u32;
+            Index {
+                children: nodes.map(|at| ((tree.parent(at), tree.location(at)), at)).collect(),
+                by_node: stacks.iter().copied().zip(0..).filter(|(at, _)| *at != NO_NODE).collect(),
+            }
+        });
     }
 
     fn set_node(&mut self, id: u32, node: u32) {
@@ -175,13 +287,16 @@ impl Callstacks {
         // An id that events had before its spec has a stack already. It may have the same frames as
         // another: the report joins the two.
         let early = self.known(id).map(|known| known.stack);
-        if let Some(stack) = early.filter(|&stack| self.stacks[stack as usize] == NO_NODE) {
-            self.stacks[stack as usize] = node;
-            self.by_node.entry(node).or_insert(stack);
+        let early = early.filter(|&stack| self.stacks[stack as usize] == NO_NODE);
+        let next = early.unwrap_or(self.stacks.len() as u32);
+        let stack = match &mut self.index {
+            Some(index) => *index.by_node.entry(node).or_insert(next),
+            None => next,
+        };
+        if let Some(early) = early {
+            self.stacks[early as usize] = node;
             return;
         }
-        let next = self.stacks.len() as u32;
-        let stack = *self.by_node.entry(node).or_insert(next);
         if stack == next {
             self.stacks.push(node);
         }
@@ -191,6 +306,11 @@ impl Callstacks {
     fn known(&self, id: u32) -> Option<&Known> {
         let known = self.ids.get(id as usize).filter(|known| known.stack != NO_STACK);
         known.or_else(|| self.other_ids.get(&id))
+    }
+
+    fn known_mut(&mut self, id: u32) -> Option<&mut Known> {
+        let known = self.ids.get_mut(id as usize).filter(|known| known.stack != NO_STACK);
+        known.or_else(|| self.other_ids.get_mut(&id))
     }
 
     fn set(&mut self, id: u32, known: Known) {

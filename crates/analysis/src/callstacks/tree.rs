@@ -1,5 +1,7 @@
 //! The tree that stacks are nodes of.
 
+use memledger_format::callstacks::OUTER_LOST;
+
 /// How a stack ends at its outermost frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -15,21 +17,28 @@ pub enum StackEnd {
     UnreadableMemory,
     /// There are more frames, from one in a library on, and not which: a library had just been unloaded.
     LibraryChanged,
+    /// There are more frames, which were in a part of the trace that is missing.
+    Lost,
 }
 
 impl StackEnd {
     /// All ends, by the number of their root.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Complete,
         Self::FrameLimit,
         Self::NoUnwindInformation,
         Self::UnreadableMemory,
         Self::LibraryChanged,
+        Self::Lost,
     ];
 
     /// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
     pub(super) fn from_reason(reason: u8) -> Self {
-        *Self::ALL.get(usize::from(reason)).unwrap_or(&Self::FrameLimit)
+        let known = &Self::ALL[..Self::Lost as usize];
+        match reason {
+            OUTER_LOST => Self::Lost,
+            _ => *known.get(usize::from(reason)).unwrap_or(&Self::FrameLimit),
+        }
     }
 }
 
@@ -89,6 +98,17 @@ impl StackTree {
         std::iter::successors(Some(node).filter(is_frame), move |&node| {
             Some(self.parent(node)).filter(is_frame)
         })
+    }
+
+    /// The node of the frame that is this many further out, or the root.
+    pub(crate) fn outwards(&self, mut node: u32, frames: u32) -> u32 {
+        for _ in 0..frames {
+            if Self::root(node).is_some() {
+                break;
+            }
+            node = self.parent(node);
+        }
+        node
     }
 
     /// How the stack of a node ends.

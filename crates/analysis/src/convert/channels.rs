@@ -363,6 +363,12 @@ impl<'a> ChannelWriter<'a> {
     fn append(&mut self, event: &Event<'_>, fixed: &[u8]) {
         let (removed, uid) = (self.removed, event.event_type.uid);
         let stamp = self.streams.entry(event.stream).or_default().stamp.take();
+        // A list of call stacks is a packet of its own, so that a writer for Unreal's readers finds it.
+        let is_list = event.event_type.is("Memledger", "Callstacks");
+        let most = if is_list { usize::MAX } else { PIECE };
+        if is_list {
+            self.flush();
+        }
         let bytes = self.bytes(event.stream, SCOPE_AT + SYNCED_HEADER + fixed.len());
         if event.enters_scope {
             append_scope(bytes, (ENTER_SCOPE, ENTER_SCOPE_AT, 16), stamp);
@@ -374,7 +380,7 @@ impl<'a> ChannelWriter<'a> {
         bytes.extend(fixed);
         for &(index, mut data) in event.aux {
             while !data.is_empty() {
-                let (now, rest) = data.split_at(data.len().min(PIECE));
+                let (now, rest) = data.split_at(data.len().min(most));
                 let bytes = self.bytes(event.stream, PIECE_HEAD + now.len());
                 bytes.extend(piece_head(index.into(), now.len(), 1));
                 bytes.extend(now);
@@ -383,6 +389,9 @@ impl<'a> ChannelWriter<'a> {
         }
         if event.event_type.flags & MAYBE_HAS_AUX != 0 {
             self.bytes(event.stream, 1).push(AUX_TERMINAL << 1);
+        }
+        if is_list {
+            self.flush();
         }
     }
 

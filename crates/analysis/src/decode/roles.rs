@@ -120,6 +120,22 @@ pub(crate) enum TraceRole {
     },
 }
 
+impl Role {
+    /// Whether its events have a number. Those that say which frames a call stack has have none: how many there are depends on
+    /// the transport.
+    pub(crate) fn is_counted(&self) -> bool {
+        !matches!(
+            self,
+            Self::Stack(
+                StackRole::Spec { .. }
+                    | StackRole::Relative { .. }
+                    | StackRole::Guess { .. }
+                    | StackRole::End { .. }
+            )
+        )
+    }
+}
+
 /// Events about call stacks and the files that their frames are in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StackRole {
@@ -127,6 +143,11 @@ pub(crate) enum StackRole {
         id: u16,
         frames: usize,
         form: SpecForm,
+    },
+    /// Several stacks, each from an earlier one.
+    Relative {
+        first: u16,
+        stacks: usize,
     },
     End {
         id: u16,
@@ -472,6 +493,10 @@ impl Fields<'_> {
             "ReallocFailed" => {
                 Role::Block(BlockRole::ReallocFailed { address: self.at("Address", U64)? })
             }
+            "Callstacks" => Role::Stack(StackRole::Relative {
+                first: self.at("First", U32)?,
+                stacks: self.index("Stacks", BYTES)?,
+            }),
             "CallstackEnd" => Role::Stack(StackRole::End {
                 id: self.at("CallstackId", U32)?,
                 reason: self.at("Reason", U8)?,

@@ -80,6 +80,7 @@ pub(super) fn end_of(row: &StackRow) -> &'static str {
         StackEnd::NoUnwindInformation => "no unwind information",
         StackEnd::UnreadableMemory => "unreadable memory",
         StackEnd::LibraryChanged => "library changed",
+        StackEnd::Lost => "missing in the trace",
     }
 }
 

@@ -82,7 +82,7 @@ impl Left {
     fn come_again(&self, analyzer: &Analyzer<FindingsObserver>, places: &Places) -> bool {
         let all = (0..CLOCKS).flat_map(|clock| analyzer.observer().moments(clock));
         let live = |moment: &Moment| {
-            let of = |&bucket: &usize| moment.live_bytes.get(bucket).copied().unwrap_or(0);
+            let of = |&bucket: &usize| moment.live_bytes(bucket);
             self.buckets.iter().map(of).fold(0, u64::wrapping_add)
         };
         let mut all: Vec<_> = all.map(|moment| (moment.at, live(moment))).collect();

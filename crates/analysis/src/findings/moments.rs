@@ -18,7 +18,28 @@ const MOMENTS: usize = 32;
 pub(super) struct Moment {
     /// What each clock says: the number of the next event, when that is, and the bytes that were allocated before it.
     pub(super) at: [u64; CLOCKS],
-    pub(super) live_bytes: Vec<u64>,
+    /// The buckets with live bytes, in their order, and these bytes. In a program with stacks, most buckets have none.
+    buckets: Box<[u32]>,
+    bytes: Box<[u64]>,
+}
+
+impl Moment {
+    fn new(at: [u64; CLOCKS], live_bytes: &[u64]) -> Self {
+        let live = || (0..).zip(live_bytes).filter(|(_, bytes)| **bytes != 0);
+        let buckets = live().map(|(bucket, _)| bucket).collect();
+        Self { at, buckets, bytes: live().map(|(_, bytes)| *bytes).collect() }
+    }
+
+    /// The buckets that have live bytes, and these.
+    pub(super) fn live(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.buckets.iter().map(|&bucket| bucket as usize).zip(self.bytes.iter().copied())
+    }
+
+    /// The live bytes of one bucket.
+    pub(super) fn live_bytes(&self, bucket: usize) -> u64 {
+        let place = self.buckets.binary_search_by_key(&bucket, |&at| at as usize);
+        place.map_or(0, |place| self.bytes[place])
+    }
 }
 
 /// Moments at distances that each of the clocks says.
@@ -55,7 +76,7 @@ impl Moments {
                 taken.dedup_by_key(|moment| moment.at[clock] / *distance);
             }
             self.next[clock] = (at[clock] / *distance).saturating_add(1).saturating_mul(*distance);
-            self.taken[clock].push(Moment { at, live_bytes: live_bytes.to_vec() });
+            self.taken[clock].push(Moment::new(at, live_bytes));
         }
     }
 }
@@ -89,6 +110,14 @@ mod tests {
             assert!(moments.windows(2).all(|pair| pair[1] - pair[0] == distance));
             assert!(moments.last().is_some_and(|last| last + distance > 99_999 * step));
         }
+    }
+
+    #[test]
+    fn a_moment_has_the_live_bytes_of_each_bucket() {
+        let live_bytes = [0, 7, 0, 0, u64::MAX, 1];
+        let moment = Moment::new([1, 2, 3], &live_bytes);
+        assert_eq!(moment.live().collect::<Vec<_>>(), [(1, 7), (4, u64::MAX), (5, 1)]);
+        assert!((0..9).all(|at| moment.live_bytes(at) == *live_bytes.get(at).unwrap_or(&0)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!      └ clean          14.6 MiB         ▁▂▃▄▅▆▇█  all of it came after that
 //! ```
 
-use super::moments::{CLOCKS, EVENTS};
+use super::moments::{CLOCKS, EVENTS, Moment};
 use super::observer::FindingsObserver;
 use super::places::Places;
 use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
@@ -166,9 +166,8 @@ fn live(analyzer: &Analyzer<FindingsObserver>, part: &[&Held<'_>], places: &Plac
     let mut all: Vec<_> =
         all.filter(|moment| moment.at[EVENTS] < places.clocks.peak[EVENTS]).collect();
     all.sort_by_key(|moment| moment.at[EVENTS]);
-    let bytes = |held: &&Held<'_>, live: &[u64]| live.get(held.bucket).copied().unwrap_or(0);
-    let sum = |live: &[u64]| part.iter().map(|held| bytes(held, live)).sum();
-    all.into_iter().map(|moment| sum(&moment.live_bytes)).collect()
+    let sum = |moment: &Moment| part.iter().map(|held| moment.live_bytes(held.bucket)).sum();
+    all.into_iter().map(sum).collect()
 }
 
 /// Whether one part stays as it is at the peak from a moment on after which the other comes.

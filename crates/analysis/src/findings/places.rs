@@ -56,7 +56,7 @@ impl Clocks {
         let before = all().filter(|at| at[EVENTS] <= event).max_by_key(|at| at[EVENTS]);
         let allocated = before.map_or(0, |[.., allocated]| *allocated);
         let sum =
-            |moment: &Moment| moment.live_bytes.iter().fold(0, |a: u64, b| a.wrapping_add(*b));
+            |moment: &Moment| moment.live().fold(0, |sum: u64, (_, live)| sum.wrapping_add(live));
         let live = std::array::from_fn(|clock| observer.moments(clock).iter().map(sum).collect());
         Self { moments, live, peak: [event, report.totals.peak_bytes_at_ns, allocated], end }
     }
@@ -343,20 +343,18 @@ fn add_moments(all: &mut [Seen], place_of: &[Option<usize>], observer: &Findings
     let has_enough =
         |seen: &Seen| seen.figures.live_bytes.max(seen.figures.live_bytes_at_peak) >= MIN_BYTES;
     let large: Vec<_> = all.iter().map(has_enough).collect();
-    let buckets = place_of.iter().enumerate();
-    let buckets: Vec<_> = buckets
-        .filter_map(|(bucket, place)| Some((bucket, place.filter(|place| large[*place])?)))
-        .collect();
+    let place = |bucket: usize| (*place_of.get(bucket)?).filter(|place| large[*place]);
     for clock in 0..CLOCKS {
         let moments = observer.moments(clock);
         for (seen, _) in all.iter_mut().zip(&large).filter(|(_, large)| **large) {
             seen.live[clock] = vec![0; moments.len()];
         }
         for (number, moment) in moments.iter().enumerate() {
-            for &(bucket, place) in &buckets {
-                let sum = &mut all[place].live[clock][number];
-                let bytes = moment.live_bytes.get(bucket).copied().unwrap_or(0);
-                *sum = sum.wrapping_add(bytes);
+            for (bucket, bytes) in moment.live() {
+                if let Some(place) = place(bucket) {
+                    let sum = &mut all[place].live[clock][number];
+                    *sum = sum.wrapping_add(bytes);
+                }
             }
         }
     }

@@ -53,5 +53,6 @@ fn missing(end: StackEnd) -> Option<&'static str> {
         StackEnd::NoUnwindInformation => Some("(no unwind information)"),
         StackEnd::UnreadableMemory => Some("(unreadable memory)"),
         StackEnd::LibraryChanged => Some("(a library that came or went)"),
+        StackEnd::Lost => Some("(missing in the trace)"),
     }
 }

@@ -123,7 +123,8 @@ pub struct TraceInfo {
     pub duration_ns: u64,
     /// The largest distance between two time stamps that have a memory event between them.
     pub time_resolution_ns: u64,
-    /// How many events the report is made from.
+    /// How many events the report is made from, without those that say which frames a call stack has: how many these are
+    /// depends on the transport.
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say. It is also true
     /// for a trace that joined such a recording later and begins with all blocks that were live

@@ -90,6 +90,8 @@ fn random_values_in_every_field_do_no_harm() {
         ("MeanBytes", T::U64),
         ("ModuleBaseShift", T::U8),
         ("Base", T::U64),
+        ("First", T::U32),
+        ("Stacks", T::U8Array),
     ];
     let arrays = (0..).zip(FIELDS).filter(|(_, (_, field))| field.fixed_size() == 0);
     let arrays: Vec<u8> = arrays.map(|(index, _)| index).collect();
@@ -132,6 +134,7 @@ fn random_values_in_every_field_do_no_harm() {
         "Memory.CallstackSpecDelta7bit",
         "Memory.CallstackSpecDeltaVarInt",
         "Memledger.CallstackEnd",
+        "Memledger.Callstacks",
         "Memledger.CallstackGuess",
         "Memledger.StackSampling",
         "Diagnostics.ModuleInit",

@@ -11,6 +11,7 @@ mod model;
 mod moments;
 mod ops;
 mod queries;
+mod relative_stacks;
 mod runs;
 mod sampled;
 mod samples;

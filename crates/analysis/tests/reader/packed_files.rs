@@ -153,6 +153,20 @@ fn a_missing_chunk_is_told_with_the_number_of_its_events() {
 }
 
 #[test]
+fn bytes_that_a_chunk_lacks_cost_no_other_chunk() {
+    let (start, body) = file(30);
+    let (_, packets, _) = read(&[&start[..], &body].concat());
+    let found: Vec<_> = chunks(&body, 0).collect();
+    let end = found[1].0 + found[1].1.size();
+    for lacks in [1, 7] {
+        let bytes = [&start[..], &body[..end - lacks], &body[end..]].concat();
+        let (_, there, summary) = read(&bytes);
+        assert!(there == [&packets[..8], &packets[16..]].concat(), "{lacks} bytes");
+        assert!(summary.counts.damages > 0);
+    }
+}
+
+#[test]
 fn cut_anywhere_all_whole_chunks_are_delivered() {
     let (start, body) = file(12);
     let (_, packets, _) = read(&[&start[..], &body].concat());

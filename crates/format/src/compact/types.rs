@@ -5,6 +5,7 @@
 
 use super::shape::{Body, Shape};
 use crate::layout::{ByUid, ENTER_SCOPE, EventLayout, LEAVE_SCOPE, first_item};
+use crate::records::{Record, Records, field_size};
 use crate::schema::{FieldType, IMPORTANT, LAST_UID};
 
 /// The facts that the encoder needs about one type.
@@ -21,48 +22,32 @@ struct TypeInfo {
 pub(crate) struct Types {
     protocol: u8,
     known: ByUid<TypeInfo>,
-    /// The beginning of a record that continues in the next packet.
-    partial: Vec<u8>,
+    records: Records,
 }
 
 impl Types {
     pub(crate) fn new(protocol: u8) -> Self {
-        Self { protocol, known: ByUid::default(), partial: Vec::new() }
+        Self { protocol, known: ByUid::default(), records: Records::default() }
     }
 
     /// Reads a piece of the stream of type records.
     pub(crate) fn learn(&mut self, piece: &[u8]) {
-        let mut partial = std::mem::take(&mut self.partial);
-        partial.extend_from_slice(piece);
-        let mut rest = &partial[..];
-        while let Some((&[u0, u1, s0, s1], body)) = rest.split_first_chunk()
-            && let Some((record, after)) =
-                body.split_at_checked(u16::from_le_bytes([s0, s1]).into())
-        {
-            if [u0, u1] == [0, 0] {
-                // Events of a type whose record cannot be read are copied.
-                let _ = self.record(record);
-            }
-            rest = after;
-        }
-        let left = rest.len();
-        partial.drain(..partial.len() - left);
-        self.partial = partial;
+        let mut records = std::mem::take(&mut self.records);
+        records.visit(piece, |record| {
+            // Events of a type whose record cannot be read are copied.
+            let _ = self.record(record);
+        });
+        self.records = records;
     }
 
     fn record(&mut self, record: &[u8]) -> Option<()> {
-        let (&[u0, u1, count, flags, logger, event], rest) = record.split_first_chunk()?;
-        let uid = u16::from_le_bytes([u0, u1]);
-        // Since protocol 6, a field begins with its family and an unused byte.
-        let family = if self.protocol >= 6 { 2 } else { 0 };
-        let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
-        let (_, names) = names.split_at_checked(logger.into())?;
-        let (event, mut names) = names.split_at_checked(event.into())?;
+        let Record { uid, flags, fields, event, mut names, .. } =
+            Record::split(record, self.protocol)?;
         let header = EventLayout::new(0, flags).header() as u16;
         let mut size = header;
         let mut found = Vec::new();
-        for field in fields.chunks_exact(family + 6) {
-            let (kind, field) = field.split_at_checked(family)?;
+        for field in fields.chunks_exact(field_size(self.protocol)) {
+            let (kind, field) = field.split_at_checked(field.len() - 6)?;
             let &[o0, o1, _, _, c0, c1] = field.first_chunk()?;
             // A definition id has no name; its type code is in the byte in which other fields have
             // the size of the name.

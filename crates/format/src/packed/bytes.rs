@@ -1,7 +1,7 @@
 //! Runs of bytes that are no events with a shape: type records, names, call stacks, logs.
 //!
 //! All runs of a chunk follow one another in a history. A run is coded as literal bytes, each by
-//! the byte before it, and as matches: so many bytes as they were at this distance in the history.
+//! the byte before it, and as matches: a number of bytes that are at a distance in the history.
 //! The runs of a trace repeat the same records with other values in the same places, so a match
 //! often has the distance of the last one.
 

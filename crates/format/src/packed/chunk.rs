@@ -104,7 +104,7 @@ impl ChunkHeader {
     }
 
     /// Whether `body` is undamaged.
-    pub(super) fn fits(&self, body: &[u8]) -> bool {
+    pub fn fits(&self, body: &[u8]) -> bool {
         body.len() == self.body_bytes as usize && checksum_of(1, body) == self.body_checksum
     }
 }

@@ -106,7 +106,11 @@ impl ChunkDecoder {
     /// # Errors
     /// One clause that says what is wrong with the chunk. It then has no further packets.
     pub fn packet(&mut self) -> Result<Option<(u16, &[u8])>, String> {
-        let Some(left) = self.packets.checked_sub(1) else { return Ok(None) };
+        let Some(left) = self.packets.checked_sub(1) else {
+            // A chunk without packets must say that it has nothing else.
+            let is_all = self.header.packets > 0 || self.payload_bytes == 0 && self.events == 0;
+            return if is_all { Ok(None) } else { Err("it has events and no packets".to_owned()) };
+        };
         self.packets = 0;
         let number = self.header.packets - left;
         let mut coder = Decoder::at(&self.body, self.position);

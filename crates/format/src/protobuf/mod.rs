@@ -264,7 +264,8 @@ pub const fn varint(value: u64) -> (u128, usize) {
     }
 }
 
-fn push_varint(out: &mut Vec<u8>, value: u64) {
+#[inline]
+pub(crate) fn push_varint(out: &mut Vec<u8>, value: u64) {
     let (bytes, size) = varint(value);
     Message(out).few(bytes, size);
 }

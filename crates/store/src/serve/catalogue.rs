@@ -195,7 +195,8 @@ impl Catalogue {
         if self.room(&state) < MIN_ROOM_BYTES {
             return Err(format!("the store is full: {}", self.fullness(&state)));
         }
-        let compact = start.transport == Transport::Compact.version();
+        let ours = [Transport::Compact, Transport::Packed].map(Transport::version);
+        let compact = ours.contains(&start.transport);
         let (file, opened) = self
             .directory
             .create(compact)

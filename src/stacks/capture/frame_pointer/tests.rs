@@ -2,7 +2,8 @@ use super::*;
 use crate::stacks::capture::memory::OwnStack;
 use crate::stacks::capture::refresh_modules;
 use crate::stacks::capture::remembered::Memory;
-use crate::stacks::tree::{self, COMPLETE, NO_TABLE, UNREADABLE, Walk};
+use crate::stacks::tree::{self, COMPLETE, NO_TABLE, UNREADABLE};
+use memledger_format::callstacks::GUESS;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -144,13 +145,10 @@ fn taken(call: impl Fn()) -> Taken {
         numbers.push(TAKEN.get().0);
     }
     assert_eq!(numbers[0], numbers[1]);
-    let mut found = None;
-    Walk::default().visit_new(tree::end(), |stack| {
-        if stack.number == numbers[0] {
-            found = Some((stack.frames.to_vec(), stack.proved, stack.end));
-        }
-    });
-    found.unwrap()
+    let (mut frames, root) = tree::tests::frames(numbers[0]);
+    let proved = frames.iter().take_while(|frame| **frame & GUESS == 0).count();
+    frames.iter_mut().for_each(|frame| *frame &= !GUESS);
+    (frames, proved, root)
 }
 
 /// That the stack of a call is that of this function, and has a number of frames more, the outermost of which are guesses.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::stacks::capture::refresh_modules;
-use crate::stacks::tree::{COMPLETE, Walk};
+use crate::stacks::tree::{COMPLETE, tests::frames};
 
 /// The stacks of one thread, compared with those of the `backtrace` crate.
 struct Compare {
@@ -46,16 +46,6 @@ impl Compare {
 }
 
 const LIMIT: u32 = MAX_FRAMES as u32;
-
-fn frames(number: u32) -> (Vec<u64>, u32) {
-    let mut found = None;
-    Walk::default().visit_new(tree::end(), |stack| {
-        if stack.number == number {
-            found = Some((stack.frames.to_vec(), stack.end));
-        }
-    });
-    found.unwrap()
-}
 
 #[inline(never)]
 fn straight(compare: &mut Compare, depth: usize) {

@@ -121,7 +121,7 @@ impl Memory {
         number
     }
 
-    /// The same for a walk that has come to code without unwind information: goes on by its frame pointer, if that is proved.
+    /// The same for a walk that has come to code without unwind information: continues by its frame pointer, if that is proved.
     #[cold]
     #[inline(never)]
     fn walk_without_tables(

@@ -1,11 +1,12 @@
 use super::*;
 use crate::convert::convert;
 use crate::read::read;
+use memledger_format::callstacks::{CALLSTACKS, Callstack, CallstackWriter, Inner, Outer};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::handshake::Handshake;
 use memledger_format::layout::ARRAYS_END;
 use memledger_format::packet::PacketWriter;
-use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64};
+use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64, U64Array};
 use memledger_format::schema::NO_SYNC;
 use memledger_format::stream_events::{
     self, CHANNEL_ANNOUNCE, CHANNEL_TOGGLE, REPORT, SETTLED, TRACE, TYPE_CHANNELS,
@@ -368,6 +369,58 @@ fn types_of_the_tracker_have_their_channels() {
     assert_eq!(of_thread("memory,callstack"), Some(alloc.clone()));
     assert_eq!(of_thread("memory"), Some([&alloc[..13], &[0; 4], &[3; 4]].concat()));
     assert_eq!(of_thread("other"), None);
+}
+
+static SPEC: Declaration = Declaration {
+    uid: 54,
+    logger: "Memory",
+    event: "CallstackSpec",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("Frames", U64Array)],
+};
+static END: Declaration = Declaration {
+    uid: 55,
+    logger: "Memledger",
+    event: "CallstackEnd",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("Reason", U8)],
+};
+
+/// Lists that are larger than a piece, and two of which are larger than a packet.
+#[test]
+fn lists_of_call_stacks_are_there_for_unreals_readers() {
+    const STACKS: u32 = 1_800;
+    let list = |first: u32| {
+        let (mut writer, mut out) = (CallstackWriter::default(), Vec::new());
+        for id in first..first + STACKS {
+            let (outer, frames) = (Outer::End(0), [u64::from(id).wrapping_mul(0x9e37_79b9_7f4a)]);
+            writer.add(&Callstack { id, outer, inner: Inner::Frames(&frames) }, &mut out);
+        }
+        writer.end_event(&mut out);
+        assert!((16 << 10..24 << 10).contains(&out.len()), "{}", out.len());
+        out
+    };
+    let mut records = Vec::new();
+    let types = stream_events::TYPES.iter().copied().chain(KINDS.iter().map(|kind| &kind.0));
+    let types = types.chain([&ALLOC, &CALLSTACKS, &SPEC, &END]);
+    types.for_each(|declaration| declaration.append_record(&mut records));
+    let mut start = handshake();
+    start.transport = Transport::Compact;
+    let mut input = start.encode();
+    let mut writer = PacketWriter::new(Transport::Compact, PROTOCOL);
+    writer.packet(TYPES, &records, &mut input);
+    let important = [important(0), announcements(|_| true)].concat();
+    writer.packet(IMPORTANTS, &important, &mut input);
+    writer.packet(CONTROL, &list(7), &mut input);
+    writer.packet(CONTROL, &list(7 + STACKS), &mut input);
+    writer.packet(CONTROL, &settled(0), &mut input);
+    writer.sync(&mut input);
+    let mut out = Vec::new();
+    let channels = ChannelList::parse("memory,callstack").unwrap();
+    convert_channels(&input[..], &mut out, Transport::Unreal, &channels).unwrap();
+    let count = |wanted| log(&out).0.iter().filter(|(name, ..)| name == wanted).count();
+    assert_eq!(count("Memory.CallstackSpec"), 2 * STACKS as usize);
+    assert_eq!(count("Memledger.Callstacks"), 0);
 }
 
 #[test]

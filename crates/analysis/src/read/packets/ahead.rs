@@ -127,7 +127,7 @@ impl Ahead {
             let run = move || {
                 let mut decoder = ChunkDecoder::new();
                 for (chunk, result) in jobs {
-                    // Nobody waits for it if the reader has ended.
+                    // It is not received if the reader has ended.
                     let _ = result.send(Unpacked::new(&mut decoder, &chunk));
                 }
             };

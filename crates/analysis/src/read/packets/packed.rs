@@ -99,9 +99,19 @@ impl<R: Read> Reader<R> {
                 return;
             }
             let offset = self.source.offset();
-            let chunk = self.source.buffered().get(..header.size()).unwrap_or_default();
+            let mut size = header.size();
+            let body = self.source.buffered().get(CHUNK_HEADER..size).unwrap_or_default();
+            if !header.fits(body) {
+                // If bytes are missing in it, the next one begins before its end.
+                let all = size + CHUNK_HEADER - 1;
+                self.source.has(all);
+                let buffered = self.source.buffered();
+                let next = find_chunk(buffered.get(..all).unwrap_or(buffered), 1);
+                size = next.unwrap_or(size);
+            }
+            let chunk = self.source.buffered().get(..size).unwrap_or_default();
             self.chunks.ahead.push(header, offset, chunk);
-            self.consume(header.size());
+            self.consume(size);
         }
     }
 
