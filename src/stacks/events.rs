@@ -10,12 +10,13 @@ use crate::error::{self, Error};
 use crate::events::channel::Channel;
 use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
 use memledger_format::callstacks::{
-    CALLSTACKS, Callstack, CallstackWriter, INNER_NOT_KEPT, PACKET,
+    CALLSTACK_END, CALLSTACK_GUESS, CALLSTACK_SPEC, CALLSTACKS, Callstack, CallstackWriter,
+    INNER_NOT_KEPT, PACKET,
 };
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::packet::IMPORTANTS;
 use memledger_format::schema::{
-    FieldType::{AnsiString, U8, U8Array, U32, U64, U64Array, WideString},
+    FieldType::{AnsiString, U8, U8Array, U32, U64, WideString},
     IMPORTANT, NO_SYNC,
 };
 use std::time::{Duration, Instant};
@@ -50,38 +51,6 @@ static MODULE_UNLOAD: Declaration = Declaration {
     event: "ModuleUnload",
     flags: IMPORTANT | NO_SYNC,
     fields: &[("Base", U64)],
-};
-
-/// The return addresses of a stack, innermost first. Only for Unreal's readers: the writer of packets makes these of
-/// [`CALLSTACKS`].
-static CALLSTACK_SPEC: Declaration = Declaration {
-    uid: 54,
-    logger: "Memory",
-    event: "CallstackSpec",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Frames", U64Array)],
-};
-
-/// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
-/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks its inner
-/// frames, because there was no memory for them. Or 6: it lacks its outer frames, which were in a part of the trace that is
-/// lost.
-static CALLSTACK_END: Declaration = Declaration {
-    uid: 55,
-    logger: "Memledger",
-    event: "CallstackEnd",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Reason", U8)],
-};
-
-/// Of the stack before this event, the frames from the index `From` on, counted from the innermost one, were found by a
-/// frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
-static CALLSTACK_GUESS: Declaration = Declaration {
-    uid: 59,
-    logger: "Memledger",
-    event: "CallstackGuess",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("From", U8)],
 };
 
 /// From here on, only a Poisson sample of the bytes has stacks, with this mean between two; 0: all

@@ -200,8 +200,9 @@ impl Chains {
         self.ring.get(begin..begin + usize::from(chain.content.get().len))
     }
 
-    /// Adds a chain of so many frames in place of the older one of its key. `conditions` are from the outermost frame
-    /// inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says, at this distance from the stack pointer if it says so.
+    /// Adds a chain in place of the older one of its key, with the first `frames` frames of a sequence. `conditions` are from
+    /// the outermost frame inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says, at this distance from the stack
+    /// pointer if it says so.
     pub(super) fn add(
         &self,
         key: Key,

@@ -28,7 +28,7 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
         [(); 4].map(|()| scope.spawn(of_thread)).map(|thread| thread.join().unwrap())
     });
     assert!(numbers.iter().all(|of_thread| *of_thread == numbers[0]));
-    let mut found = HashMap::new();
+    let (mut found, mut inner) = (HashMap::new(), HashMap::<u32, Vec<u64>>::new());
     Walk::default().visit_new(end(), |stack| {
         let (mut frames, reason) = match stack.outer {
             Outer::End(reason) => (Vec::new(), reason),
@@ -37,14 +37,13 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
                 (frames[..frames.len() - without as usize].to_vec(), *reason)
             }
         };
-        match stack.inner {
-            Inner::Frames(inner) => frames.extend(inner),
-            Inner::SameAs { id, frames: count } => {
-                let (other, _) = &found[&id];
-                frames.extend(other[other.len() - count as usize..].to_vec());
-            }
-            Inner::NotKept => {}
-        }
+        let own = match stack.inner {
+            Inner::Frames(own) => own.to_vec(),
+            Inner::SameAs(id) => inner[&id].clone(),
+            Inner::NotKept => Vec::new(),
+        };
+        frames.extend(&own);
+        inner.insert(stack.id, own);
         found.insert(stack.id, (frames, reason));
     });
     for (i, number) in (0..).zip(&numbers[0]) {

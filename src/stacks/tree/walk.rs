@@ -107,9 +107,7 @@ impl Walk {
         }
         let (index, frames) = ((word >> COUNT_BITS) as usize, word & MOST_FRAMES as u32);
         let inner = match self.known.get(index) {
-            Some(&known) if frames > 0 && frames_word(known) == word => {
-                Inner::SameAs { id: known, frames }
-            }
+            Some(&known) if frames > 0 && frames_word(known) == word => Inner::SameAs(known),
             _ => {
                 let own = frames_within(place_of(id)).iter();
                 self.frames.clear();

@@ -1,5 +1,7 @@
 //! The frames of a `Memory.CallstackSpec`, in each of the forms that Unreal's writers have had.
 
+use memledger_format::protobuf::{take_varint, unzigzag};
+
 /// How the frames of a spec are written. In the compressed forms each frame depends on the one
 /// before it; the first on 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(super) fn read_frames(form: SpecForm, mut bytes: &[u8], frames: &mut Vec<u64
         let next = match form {
             SpecForm::Plain => plain(&mut bytes),
             SpecForm::XorAndRle => xor(&mut bytes).map(|other| last ^ other),
-            SpecForm::Delta7bit => seven_bits(&mut bytes).map(|delta| undo(last, delta)),
+            SpecForm::Delta7bit => take_varint(&mut bytes).map(|delta| undo(last, delta)),
             SpecForm::DeltaVarInt => prefixed(&mut bytes).map(|delta| undo(last, delta)),
         };
         let Some(frame) = next.filter(|_| frames.len() < MOST_FRAMES) else { return false };
@@ -40,7 +42,7 @@ pub(super) fn read_frames(form: SpecForm, mut bytes: &[u8], frames: &mut Vec<u64
 
 /// The frame that differs from `last` by this zigzag difference.
 fn undo(last: u64, zigzag: u64) -> u64 {
-    last.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg())
+    last.wrapping_add(unzigzag(zigzag))
 }
 
 fn plain(bytes: &mut &[u8]) -> Option<u64> {
@@ -57,18 +59,6 @@ fn xor(bytes: &mut &[u8]) -> Option<u64> {
     value[..len].copy_from_slice(low);
     *bytes = rest;
     Some(u64::from_le_bytes(value))
-}
-
-fn seven_bits(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for (index, byte) in bytes.iter().take(10).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            *bytes = &bytes[index + 1..];
-            return Some(value);
-        }
-    }
-    None
 }
 
 fn prefixed(bytes: &mut &[u8]) -> Option<u64> {

@@ -185,7 +185,7 @@ impl Callstacks {
                 }
                 frames.len()
             }
-            Inner::SameAs { id, .. } => {
+            Inner::SameAs(id) => {
                 // Where the trace lacks the other stack, this one stays unknown.
                 let Some(other) = self.node_of_id(id) else { return };
                 let own = self.known(id).map_or(0, |known| usize::from(known.own));

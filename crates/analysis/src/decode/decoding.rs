@@ -1,7 +1,8 @@
 //! The types of a trace, and what their events mean.
 
+use super::by_name::role_of;
 use super::fast_path::FastPath;
-use super::roles::{Role, role_of, u8_at, u32_at};
+use super::roles::{Role, u8_at, u32_at};
 use crate::apply::Operation;
 use crate::read::Row;
 use memledger_format::schema::EventType;

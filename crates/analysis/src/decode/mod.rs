@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `decoding.rs` | the types of a trace, and what their events mean |
 //! | `fast_path.rs` | allocations and frees as most writers lay them out, straight from the bytes |
-//! | `roles.rs` | what an event type means, by its name |
+//! | `roles.rs` | what the events of a type mean, and where their fields are |
+//! | `by_name.rs` | which of these an event type is, by its name |
 
+mod by_name;
 mod decoding;
 mod fast_path;
 mod roles;

@@ -67,16 +67,13 @@ fn feeds(steps: &[Step]) -> [Feed; 2] {
         let fresh: Vec<u64> = (0..step.own).map(|at| next_frame + at).collect();
         let inner = match last.filter(|_| step.is_same) {
             _ if step.is_cut => Inner::NotKept,
-            Some(other) => {
-                let (frames, own, _): &Known = &known[&other];
-                Inner::SameAs { id: other, frames: frames[frames.len() - own..].len() as u32 }
-            }
+            Some(other) => Inner::SameAs(other),
             None => Inner::Frames(&fresh),
         };
         let before = frames.len();
         match inner {
             Inner::Frames(fresh) => frames.extend(fresh),
-            Inner::SameAs { id, .. } => {
+            Inner::SameAs(id) => {
                 let (others, own, _) = &known[&id];
                 frames.extend(&others[others.len() - own..]);
             }
@@ -137,7 +134,7 @@ fn a_stack_has_no_more_frames_than_the_tracker_takes() {
     feed.callstacks(&[stack(7, Outer::End(0), Inner::Frames(&[0x1010]))]);
     for id in 8..60 {
         let outer = Outer::Of { id: id - 1, without: 0 };
-        feed.callstacks(&[stack(id, outer, Inner::SameAs { id: id - 1, frames: u32::MAX >> 1 })]);
+        feed.callstacks(&[stack(id, outer, Inner::SameAs(id - 1))]);
         feed.alloc_at(2, 0x10 * u64::from(id), 1, id);
     }
     let frames = vec![0x1010; 300];
@@ -174,9 +171,9 @@ fn a_stack_whose_outer_frames_are_lost_says_so() {
     let (of, frames) = (|id| Outer::Of { id, without: 0 }, [0x1010, 0x1020]);
     feed.callstacks(&[stack(9, of(8), Inner::Frames(&frames))]);
     // The same stack again, for another number: the two are one row.
-    feed.callstacks(&[stack(10, of(8), Inner::SameAs { id: 9, frames: 2 })]);
+    feed.callstacks(&[stack(10, of(8), Inner::SameAs(9))]);
     // Nothing is known of this one.
-    feed.callstacks(&[stack(11, Outer::End(0), Inner::SameAs { id: 8, frames: 2 })]);
+    feed.callstacks(&[stack(11, Outer::End(0), Inner::SameAs(8))]);
     for id in 9..12 {
         feed.alloc_at(2, 0x10 * u64::from(id), 1 << id, id);
     }

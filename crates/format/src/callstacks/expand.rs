@@ -138,7 +138,7 @@ impl Expander {
         let room = u8::MAX - new.depth;
         match stack.inner {
             Inner::NotKept => new.is_cut = true,
-            Inner::SameAs { id, .. } => {
+            Inner::SameAs(id) => {
                 let other = self.get(id)?;
                 (new.frames, new.at) = (other.frames.min(room), other.at);
             }

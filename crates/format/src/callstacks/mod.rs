@@ -6,8 +6,8 @@
 //! outer         0, u8 reason                            none but its own: `Memledger.CallstackEnd` has the reasons
 //!               id - other id, frames to leave out      those of the other stack, without its innermost ones
 //! inner         2 frames, the frames                    outermost first, each as its distance from the one before, zigzag
-//!               2 frames + 1, id of another             as many as the other has itself
 //!               1                                       not kept
+//!               3, id of another                        those of the other
 //! ```
 //! All numbers are varints; ids count up from `First`. The first frame of an event is the distance from 0.
 //!
@@ -18,9 +18,9 @@ mod expand;
 pub use expand::Expander;
 
 use crate::encode::{Declaration, Value};
-use crate::protobuf::push_varint;
+use crate::protobuf::{push_varint, take_varint, unzigzag, zigzag};
 use crate::schema::{
-    FieldType::{U8Array, U32},
+    FieldType::{U8, U8Array, U32, U64Array},
     NO_SYNC,
 };
 
@@ -31,6 +31,38 @@ pub static CALLSTACKS: Declaration = Declaration {
     event: "Callstacks",
     flags: NO_SYNC,
     fields: &[("First", U32), ("Stacks", U8Array)],
+};
+
+/// The return addresses of a stack, innermost first. Only for Unreal's readers: the writer of packets makes these of
+/// [`CALLSTACKS`].
+pub static CALLSTACK_SPEC: Declaration = Declaration {
+    uid: 54,
+    logger: "Memory",
+    event: "CallstackSpec",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("Frames", U64Array)],
+};
+
+/// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
+/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks its inner
+/// frames, because there was no memory for them. Or 6: it lacks its outer frames, which were in a part of the trace that is
+/// lost.
+pub static CALLSTACK_END: Declaration = Declaration {
+    uid: 55,
+    logger: "Memledger",
+    event: "CallstackEnd",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("Reason", U8)],
+};
+
+/// Of the stack before this event, the frames from the index `From` on, counted from the innermost one, were found by a
+/// frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
+pub static CALLSTACK_GUESS: Declaration = Declaration {
+    uid: 59,
+    logger: "Memledger",
+    event: "CallstackGuess",
+    flags: NO_SYNC,
+    fields: &[("CallstackId", U32), ("From", U8)],
 };
 
 /// A packet of stacks is complete at this many bytes; its last stack may exceed them.
@@ -47,6 +79,10 @@ pub const GUESS: u64 = 1 << 62;
 pub const INNER_NOT_KEPT: u8 = 5;
 /// The reason for a stack whose outer frames are those of a stack that the trace lacks.
 pub const OUTER_LOST: u8 = 6;
+
+/// In place of the number of inner frames: there are some, but not in the trace; and those of another stack.
+const NOT_KEPT: u64 = 1;
+const SAME: u64 = 3;
 
 /// The outer frames of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +103,8 @@ pub enum Outer {
 pub enum Inner<'a> {
     /// Return addresses, outermost first; with [`GUESS`] if they are one.
     Frames(&'a [u64]),
-    /// As many as another stack was given itself, the same.
-    SameAs {
-        /// The other stack.
-        id: u32,
-        /// Their number.
-        frames: u32,
-    },
+    /// Those that this other stack was given.
+    SameAs(u32),
     /// There are some, but they were not kept.
     NotKept,
 }
@@ -117,16 +148,15 @@ impl CallstackWriter {
             Inner::Frames(frames) => {
                 self.number((frames.len() as u64) << 1);
                 for &frame in frames {
-                    let distance = frame.wrapping_sub(self.last) as i64;
-                    self.number(((distance << 1) ^ (distance >> 63)) as u64);
+                    self.number(zigzag(frame.wrapping_sub(self.last)));
                     self.last = frame;
                 }
             }
-            Inner::SameAs { id, frames } => {
-                self.number(u64::from(frames) << 1 | 1);
+            Inner::NotKept => self.number(NOT_KEPT),
+            Inner::SameAs(id) => {
+                self.number(SAME);
                 self.number(id.into());
             }
-            Inner::NotKept => self.number(1),
         }
     }
 
@@ -160,12 +190,9 @@ pub fn visit(
 ) -> bool {
     let (mut id, mut last) = (first, 0);
     while !bytes.is_empty() {
-        let Some((outer, inner)) = read(id, &mut bytes, frames, &mut last) else { return false };
-        let inner = match inner {
-            Read::Own => Inner::Frames(frames),
-            Read::SameAs { id, frames } => Inner::SameAs { id, frames },
-            Read::NotKept => Inner::NotKept,
-        };
+        let outer = read_outer(id, &mut bytes);
+        let inner = read_inner(&mut bytes, frames, &mut last);
+        let Some((outer, inner)) = outer.zip(inner) else { return false };
         visit(Callstack { id, outer, inner });
         let Some(next) = id.checked_add(1) else { return bytes.is_empty() };
         id = next;
@@ -173,61 +200,36 @@ pub fn visit(
     true
 }
 
-/// [`Inner`] before its frames are lent.
-enum Read {
-    Own,
-    SameAs { id: u32, frames: u32 },
-    NotKept,
+fn read_outer(id: u32, bytes: &mut &[u8]) -> Option<Outer> {
+    let distance = u32::try_from(take_varint(bytes)?).ok()?;
+    if distance == 0 {
+        let (&reason, rest) = bytes.split_first()?;
+        *bytes = rest;
+        return Some(Outer::End(reason));
+    }
+    let (other, without) = (id.checked_sub(distance)?, take_varint(bytes)?.try_into().ok()?);
+    // 0 is no stack.
+    Some(if other == 0 { Outer::End(OUTER_LOST) } else { Outer::Of { id: other, without } })
 }
 
-fn read(
-    id: u32,
+fn read_inner<'a>(
     bytes: &mut &[u8],
-    frames: &mut Vec<u64>,
+    frames: &'a mut Vec<u64>,
     last: &mut u64,
-) -> Option<(Outer, Read)> {
-    let outer = match number(bytes)? {
-        0 => {
-            let (&reason, rest) = bytes.split_first()?;
-            *bytes = rest;
-            Outer::End(reason)
-        }
-        distance => {
-            let other = id.checked_sub(u32::try_from(distance).ok()?)?;
-            let without = number(bytes)?.try_into().ok()?;
-            // 0 is no stack.
-            if other == 0 { Outer::End(OUTER_LOST) } else { Outer::Of { id: other, without } }
-        }
-    };
-    let code = number(bytes)?;
-    let count = u32::try_from(code >> 1).ok()?;
-    if code == 1 {
-        return Some((outer, Read::NotKept));
-    }
-    if code & 1 != 0 {
-        let id = number(bytes)?.try_into().ok()?;
-        return Some((outer, Read::SameAs { id, frames: count }));
-    }
-    frames.clear();
-    for _ in 0..count {
-        let zigzag = number(bytes)?;
-        *last = last.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
-        frames.push(*last);
-    }
-    Some((outer, Read::Own))
-}
-
-/// The varint that `bytes` begin with, which are then without it.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for (index, &byte) in bytes.iter().take(10).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            *bytes = &bytes[index + 1..];
-            return Some(value);
+) -> Option<Inner<'a>> {
+    match take_varint(bytes)? {
+        NOT_KEPT => Some(Inner::NotKept),
+        SAME => Some(Inner::SameAs(take_varint(bytes)?.try_into().ok()?)),
+        odd if odd & 1 != 0 => None,
+        twice => {
+            frames.clear();
+            for _ in 0..twice / 2 {
+                *last = last.wrapping_add(unzigzag(take_varint(bytes)?));
+                frames.push(*last);
+            }
+            Some(Inner::Frames(frames))
         }
     }
-    None
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use crate::encode::append_record;
 use crate::handshake::Transport;
 use crate::packet::{Header, PacketWriter, TYPES};
 use crate::schema::FieldFamily;
-use crate::schema::FieldType::{U8, U64Array};
 use crate::unpack::Unpacker;
 use proptest::prelude::*;
 
@@ -13,14 +12,14 @@ use proptest::prelude::*;
 struct Owned {
     id: u32,
     outer: Outer,
-    inner: Result<Vec<u64>, Option<(u32, u32)>>,
+    inner: Result<Vec<u64>, Option<u32>>,
 }
 
 impl Owned {
     fn lent(&self) -> Callstack<'_> {
         let inner = match &self.inner {
             Ok(frames) => Inner::Frames(frames),
-            Err(Some((id, frames))) => Inner::SameAs { id: *id, frames: *frames },
+            Err(Some(id)) => Inner::SameAs(*id),
             Err(None) => Inner::NotKept,
         };
         Callstack { id: self.id, outer: self.outer, inner }
@@ -31,36 +30,14 @@ impl From<Callstack<'_>> for Owned {
     fn from(Callstack { id, outer, inner }: Callstack<'_>) -> Self {
         let inner = match inner {
             Inner::Frames(frames) => Ok(frames.to_vec()),
-            Inner::SameAs { id, frames } => Err(Some((id, frames))),
+            Inner::SameAs(id) => Err(Some(id)),
             Inner::NotKept => Err(None),
         };
         Self { id, outer, inner }
     }
 }
 
-static SPEC: Declaration = Declaration {
-    uid: 54,
-    logger: "Memory",
-    event: "CallstackSpec",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Frames", U64Array)],
-};
-static GUESSED: Declaration = Declaration {
-    uid: 59,
-    logger: "Memledger",
-    event: "CallstackGuess",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("From", U8)],
-};
-static END: Declaration = Declaration {
-    uid: 55,
-    logger: "Memledger",
-    event: "CallstackEnd",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Reason", U8)],
-};
-
-/// Ids with gaps, and stacks as the tracker and as nobody writes them.
+/// Stacks as the tracker writes them, and others. Some ids are missing.
 fn stacks() -> impl Strategy<Value = Vec<Owned>> {
     let own = prop::collection::vec(
         prop_oneof![
@@ -80,8 +57,7 @@ fn stacks() -> impl Strategy<Value = Vec<Owned>> {
                 None => Outer::End(reason),
             };
             let other = stacks.iter().rev().find_map(|stack| {
-                let count = stack.inner.as_ref().map_or(0, |own| own.len() as u32);
-                (count > 0).then_some((stack.id, count))
+                stack.inner.as_ref().is_ok_and(|own| !own.is_empty()).then_some(stack.id)
             });
             let inner = match (kind, other) {
                 (0, _) => Err(None),
@@ -115,7 +91,7 @@ fn read_all(mut bytes: &[u8]) -> Vec<Owned> {
 /// The payloads that a plain stream has in place of this one, after the types.
 fn plain(payload: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
-    [&CALLSTACKS, &SPEC, &GUESSED, &END]
+    [&CALLSTACKS, &CALLSTACK_SPEC, &CALLSTACK_GUESS, &CALLSTACK_END]
         .iter()
         .for_each(|declared| declared.append_record(&mut types));
     let (mut writer, mut out) = (PacketWriter::new(Transport::Unreal, 7), Vec::new());
@@ -154,7 +130,7 @@ fn naive(stacks: &[Owned]) -> Vec<u8> {
         let before = frames.len();
         match &stack.inner {
             Ok(own) => frames.extend(own),
-            Err(Some((id, _))) => {
+            Err(Some(id)) => {
                 let (other, _, own) = &known[id];
                 frames.extend(&other[other.len() - own..]);
             }
@@ -163,14 +139,14 @@ fn naive(stacks: &[Owned]) -> Vec<u8> {
         let addresses = frames.iter().rev().map(|frame| frame & !GUESS);
         let innermost_first: Vec<_> = addresses.flat_map(|frame| frame.to_le_bytes()).collect();
         let id = stack.id.into();
-        SPEC.append(&[id, Value::Elements(&innermost_first, 8)], &mut out);
+        CALLSTACK_SPEC.append(&[id, Value::Elements(&innermost_first, 8)], &mut out);
         if let Some(from) = frames.iter().rev().position(|frame| frame & GUESS != 0) {
             let from = from.min(usize::from(u8::MAX)) as u32;
-            GUESSED.append(&[stack.id.into(), from.into()], &mut out);
+            CALLSTACK_GUESS.append(&[stack.id.into(), from.into()], &mut out);
         }
         let cut = if stack.inner == Err(None) { INNER_NOT_KEPT } else { 0 };
         for reason in [end, cut].into_iter().filter(|reason| *reason > 0) {
-            END.append(&[stack.id.into(), u32::from(reason).into()], &mut out);
+            CALLSTACK_END.append(&[stack.id.into(), u32::from(reason).into()], &mut out);
         }
         let own = frames.len() - before;
         known.insert(stack.id, (frames, end, own));
@@ -185,7 +161,7 @@ fn exact_bytes_of_a_list() {
     let stacks = [
         stack(9, Outer::Of { id: 2, without: 0 }, Ok(vec![0x1000, 0x1100, 0x1200])),
         stack(10, Outer::Of { id: 9, without: 0 }, Ok(vec![0x1300, 0x1400])),
-        stack(11, Outer::Of { id: 9, without: 2 }, Err(Some((10, 2)))),
+        stack(11, Outer::Of { id: 9, without: 2 }, Err(Some(10))),
         stack(12, Outer::Of { id: 10, without: 0 }, Err(None)),
         stack(20, Outer::End(1), Ok(vec![0x7f, 0x7e])),
     ];
@@ -195,7 +171,7 @@ fn exact_bytes_of_a_list() {
         &piece_head(1, 23, 1),
         &[7, 0, 6, 0x80, 0x40, 0x80, 4, 0x80, 4],
         &[1, 0, 4, 0x80, 4, 0x80, 4],
-        &[2, 2, 5, 10],
+        &[2, 2, 3, 10],
         &[2, 0, 1],
         &[6],
         &[0x75, 0, 20, 0, 0, 0],
@@ -214,7 +190,7 @@ fn a_hostile_list_is_of_limited_size() {
     let doubled = |id: u32| Owned {
         id,
         outer: Outer::Of { id: id - 1, without: 0 },
-        inner: Err(Some((id - 1, u32::MAX >> 1))),
+        inner: Err(Some(id - 1)),
     };
     let empty = |id: u32| Owned {
         id,
@@ -229,7 +205,7 @@ fn a_hostile_list_is_of_limited_size() {
     }
     // An id that no tracker has, and one whose inner frames are not known: no events.
     let far = Owned { id: u32::MAX, outer: Outer::End(0), inner: Ok(vec![1]) };
-    let unknown = Owned { id: 5, outer: Outer::End(0), inner: Err(Some((4, 1))) };
+    let unknown = Owned { id: 5, outer: Outer::End(0), inner: Err(Some(4)) };
     assert_eq!(plain(&written(&[far, unknown])), [0; 0]);
     // The first that is known can have any number.
     let late = Owned { id: 3_000_000, outer: Outer::End(0), inner: Ok(vec![1]) };

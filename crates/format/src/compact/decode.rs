@@ -4,12 +4,13 @@ use super::bytes::{Buffer, load, part, store, zeroed};
 use super::escape::Escape;
 use super::model::{
     CODE_SHIFT, ESCAPE, HAS_STACKS, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT,
-    SIZES, ShapeSlot, ShapeSlots, unlayout, unzigzag,
+    SIZES, ShapeSlot, ShapeSlots, unlayout,
 };
 use super::shape::{Body, MAX_EVENT_BYTES, Shape};
 use super::stacks::{Entry, FIRST_MARK, NO_STACK, Stacks};
 use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::packet::COMPACT;
+use crate::protobuf::unzigzag;
 
 /// [`COMPACT`] in the second byte of the stream id.
 const FLAG: u8 = (COMPACT >> 8) as u8;

@@ -4,13 +4,14 @@ use super::bytes::{Buffer, part, store, zeroed};
 use super::escape::Escape;
 use super::model::{
     ADDRESS, CODE_SHIFT, ESCAPE, HAS_STACKS, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES,
-    ShapeSlot, ShapeSlots, code_of, code_of_steps, layout, steps_of_value, zigzag,
+    ShapeSlot, ShapeSlots, code_of, code_of_steps, layout, steps_of_value,
 };
 use super::shape::Body;
 use super::stacks::{Entry, IndexedStacks, NO_STACK};
 use super::types::Types;
 use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::packet::COMPACT;
+use crate::protobuf::zigzag;
 
 /// Bytes of the payload that the fast path reads for an event. No event with a shape is larger.
 const WINDOW: usize = 24;

@@ -9,6 +9,7 @@
 
 use super::shape::{Body, MAX_EVENT_BYTES, MAX_SHAPES, Shape};
 use super::stacks::NO_STACK;
+use crate::protobuf::zigzag;
 use crate::schema;
 
 /// The number that the control byte has, in place of a shape's number, for bytes without a shape.
@@ -78,18 +79,6 @@ pub(super) fn code_of_steps(steps: u64) -> u16 {
 pub(super) fn code_of(number: u64) -> u8 {
     let bits = u64::BITS - number.leading_zeros();
     bits.div_ceil(8).min(7) as u8
-}
-
-/// The zigzag code of a distance, which is small if the distance is small, whatever its sign.
-#[inline(always)]
-pub(super) fn zigzag(distance: u64) -> u64 {
-    distance << 1 ^ ((distance as i64) >> 63) as u64
-}
-
-/// The distance with this [`zigzag`] code.
-#[inline(always)]
-pub(super) fn unzigzag(code: u64) -> u64 {
-    code >> 1 ^ (code & 1).wrapping_neg()
 }
 
 /// Size and alignment as one number, which is compared and written. From the lowest byte: the low
@@ -231,6 +220,7 @@ impl ShapeSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protobuf::unzigzag;
 
     #[test]
     fn a_code_has_room_for_its_numbers_and_none_below_has() {

@@ -11,7 +11,8 @@
 //! layout 0. At first, all entries have the stack 0 and the layout 0.
 
 use super::bytes::{Buffer, load, store};
-use super::model::{layout, unlayout, unzigzag, zigzag};
+use super::model::{layout, unlayout};
+use crate::protobuf::{unzigzag, zigzag};
 
 const ENTRIES: u8 = 253;
 /// Bytes from here on announce new stacks.

@@ -3,9 +3,10 @@
 use super::blocks::MAX_RANK;
 use super::event::{Event, Role};
 use super::model::{BYTES, ENDS, KIND_BITS, Kind, MAX_KINDS, Model, NEW, Site, class};
-use super::probs::{PLACES, unzigzag, zigzag};
+use super::probs::PLACES;
 use super::range::Coder;
 use crate::compact::{Body, Shape};
+use crate::protobuf::{unzigzag, zigzag};
 use crate::schema::SERIAL_MASK;
 
 /// The bits of a serial in an event.

@@ -1,6 +1,7 @@
 //! All adaptive probabilities of events.
 
 use super::range::{Coder, Number, Prob, Tree};
+use crate::protobuf::{unzigzag, zigzag};
 
 /// The probabilities that a predicted token is right: by its place in its slot, its confidence, how
 /// many were wrong before it, and its kind.
@@ -86,15 +87,6 @@ impl DistanceProbs {
         let high = unzigzag(self.high.code(coder, zigzag(high)));
         high << 4 | u64::from(low)
     }
-}
-
-/// Small for a distance that is small, whatever its sign.
-pub(super) fn zigzag(distance: u64) -> u64 {
-    distance << 1 ^ ((distance as i64) >> 63) as u64
-}
-
-pub(super) fn unzigzag(code: u64) -> u64 {
-    code >> 1 ^ (code & 1).wrapping_neg()
 }
 
 impl Probs {

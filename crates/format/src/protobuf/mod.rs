@@ -54,7 +54,7 @@ impl<'a> Message<'a> {
 
     /// A number with a sign, in zigzag order: 0, -1, 1, -2 (`sint32`, `sint64`).
     pub fn zigzag(&mut self, field: u32, value: i64) {
-        self.uint(field, ((value as u64) << 1) ^ (value >> 63) as u64);
+        self.uint(field, zigzag(value as u64));
     }
 
     pub fn flag(&mut self, field: u32, value: bool) {
@@ -262,6 +262,31 @@ pub const fn varint(value: u64) -> (u128, usize) {
         let high = high & 0x7f | is_longest << 7 | is_longest << 8;
         ((low | !SEVEN_BITS) as u128 | (high as u128) << 64, 9 + is_longest as usize)
     }
+}
+
+/// The number of the varint that `bytes` begin with, which are then without it. `None` if they begin with no varint.
+pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[index + 1..];
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The zigzag code of a distance, which is small if the distance is small, whatever its sign: 0, -1, 1, -2 are 0, 1, 2, 3.
+#[inline(always)]
+pub const fn zigzag(distance: u64) -> u64 {
+    distance << 1 ^ ((distance as i64) >> 63) as u64
+}
+
+/// The distance with this [`zigzag`] code.
+#[inline(always)]
+pub const fn unzigzag(code: u64) -> u64 {
+    code >> 1 ^ (code & 1).wrapping_neg()
 }
 
 #[inline]

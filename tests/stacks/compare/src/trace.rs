@@ -10,7 +10,7 @@ pub(crate) struct Stack {
     pub(crate) frames: Vec<u64>,
     /// Why it is not whole: 1 frame limit, 2 no unwind information, 3 unreadable memory; 0 if it is.
     pub(crate) end: u64,
-    /// Whether it goes on as a guess.
+    /// Whether there are further frames, which are a guess.
     is_guess: bool,
 }
 

@@ -1,12 +1,14 @@
 use super::*;
 use crate::convert::convert;
 use crate::read::read;
-use memledger_format::callstacks::{CALLSTACKS, Callstack, CallstackWriter, Inner, Outer};
+use memledger_format::callstacks::{
+    CALLSTACK_END, CALLSTACK_SPEC, CALLSTACKS, Callstack, CallstackWriter, Inner, Outer,
+};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::handshake::Handshake;
 use memledger_format::layout::ARRAYS_END;
 use memledger_format::packet::PacketWriter;
-use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64, U64Array};
+use memledger_format::schema::FieldType::{self, AnsiString, U8, U32, U64};
 use memledger_format::schema::NO_SYNC;
 use memledger_format::stream_events::{
     self, CHANNEL_ANNOUNCE, CHANNEL_TOGGLE, REPORT, SETTLED, TRACE, TYPE_CHANNELS,
@@ -371,21 +373,6 @@ fn types_of_the_tracker_have_their_channels() {
     assert_eq!(of_thread("other"), None);
 }
 
-static SPEC: Declaration = Declaration {
-    uid: 54,
-    logger: "Memory",
-    event: "CallstackSpec",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Frames", U64Array)],
-};
-static END: Declaration = Declaration {
-    uid: 55,
-    logger: "Memledger",
-    event: "CallstackEnd",
-    flags: NO_SYNC,
-    fields: &[("CallstackId", U32), ("Reason", U8)],
-};
-
 /// Lists that are larger than a piece, and two of which are larger than a packet.
 #[test]
 fn lists_of_call_stacks_are_there_for_unreals_readers() {
@@ -402,7 +389,7 @@ fn lists_of_call_stacks_are_there_for_unreals_readers() {
     };
     let mut records = Vec::new();
     let types = stream_events::TYPES.iter().copied().chain(KINDS.iter().map(|kind| &kind.0));
-    let types = types.chain([&ALLOC, &CALLSTACKS, &SPEC, &END]);
+    let types = types.chain([&ALLOC, &CALLSTACKS, &CALLSTACK_SPEC, &CALLSTACK_END]);
     types.for_each(|declaration| declaration.append_record(&mut records));
     let mut start = handshake();
     start.transport = Transport::Compact;
