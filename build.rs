@@ -41,5 +41,5 @@ fn main() {
     // In a static program there is no next library.
     let c_identity = set("c_identity", c_malloc && !has("CARGO_CFG_TARGET_FEATURE", "crt-static"));
     let other_allocators = set("other_allocators", c_identity && x86_64);
-    set("redirects", other_allocators && is_set("CARGO_FEATURE___PRELOAD"));
+    set("redirects", other_allocators && is_set("CARGO_FEATURE_PRELOAD"));
 }

@@ -88,7 +88,7 @@ pub mod control;
 mod error;
 #[cfg_attr(not(tracking), path = "disabled/events/mod.rs")]
 pub mod events;
-#[cfg(all(tracking, feature = "__fuzzing"))]
+#[cfg(all(tracking, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.

@@ -369,7 +369,7 @@ fn the_width_and_the_rest_are_shown_where_they_are_asked_for() {
 
 #[test]
 fn each_format_of_the_library_is_chosen_by_its_name_and_by_its_endings() {
-    for format in FORMATS.iter().filter(|format| !format.is_binary()) {
+    for format in FORMATS.all().iter().filter(|format| !format.is_binary()) {
         let (status, named, err) = run(&["report", SAMPLE, "--format", format.name()]);
         assert_eq!((status, err.as_str()), (0, ""), "{}", format.name());
         for ending in format.endings() {

@@ -26,10 +26,10 @@ pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &Place) -> Option<&'stati
 }
 
 /// Where a value is, once that is known.
-#[cfg(not(all(feature = "__preload", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
 pub(crate) struct Place;
 
-#[cfg(not(all(feature = "__preload", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
 impl Place {
     pub(crate) const fn new() -> Self {
         Self
@@ -41,10 +41,10 @@ impl Place {
     }
 }
 
-#[cfg(all(feature = "__preload", target_arch = "x86_64"))]
+#[cfg(all(feature = "preload", target_arch = "x86_64"))]
 pub(crate) use by_distance::Place;
 
-#[cfg(all(feature = "__preload", target_arch = "x86_64"))]
+#[cfg(all(feature = "preload", target_arch = "x86_64"))]
 mod by_distance {
     use crate::platform::os;
     use std::sync::atomic::{AtomicIsize, Ordering};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// As many as the machine of `docs/overhead.md` has cores, and always: figures are to compare.
+/// As many as the machine of `benches/overhead.md` has cores, and always: figures are to compare.
 const READERS: usize = 2;
 /// Words go over the channel in parts of this many.
 const PART: usize = 1_000;

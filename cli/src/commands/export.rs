@@ -24,7 +24,7 @@ use args::{To, refuse_terminal};
 use memledger_analysis::Position;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
-use memledger_export::format_by_name;
+use memledger_export::FORMATS;
 use memledger_format::ErrorKind;
 use memledger_format::handshake::Transport;
 use std::io::Write;
@@ -80,7 +80,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         Kind::Command(write) => write(args, out),
         Kind::Report(name) => {
             let no_format = || CliError::Failed(format!("this build has no format {name}"));
-            report(args, format_by_name(name).ok_or_else(no_format)?, out)
+            report(args, FORMATS.by_name(name).ok_or_else(no_format)?, out)
         }
     }
 }

@@ -16,7 +16,7 @@ use clap::{ArgAction, Args, FromArgMatches};
 use memledger_analysis::dump::text::By;
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::{Frames, Position, Report};
-use memledger_export::{FORMATS, default_format, format_by_name, format_by_path};
+use memledger_export::FORMATS;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -141,8 +141,8 @@ impl fmt::Debug for Format {
 
 fn format_parser() -> impl TypedValueParser<Value = Format> {
     let value = |format: &&dyn ReportFormat| PossibleValue::new(format.name()).help(format.about());
-    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| {
-        format_by_name(&name).map(Format).ok_or_else(|| format!("there is no format {name}"))
+    PossibleValuesParser::new(FORMATS.all().iter().map(value)).try_map(|name| {
+        FORMATS.by_name(&name).map(Format).ok_or_else(|| format!("there is no format {name}"))
     })
 }
 
@@ -150,10 +150,10 @@ impl OutputArgs {
     /// The format: as asked for, or else by the ending of the file's name.
     fn format(&self) -> &'static dyn ReportFormat {
         let name = if self.json { Some("json") } else { self.html.as_ref().map(|_| "html") };
-        let by_name = || format_by_name(name?);
-        let by_path = || format_by_path(self.output.as_ref()?);
+        let by_name = || FORMATS.by_name(name?);
+        let by_path = || FORMATS.by_path(self.output.as_ref()?);
         let format = self.format.map(|format| format.0);
-        format.or_else(by_name).or_else(by_path).unwrap_or(default_format())
+        format.or_else(by_name).or_else(by_path).unwrap_or(FORMATS.default())
     }
 
     /// The file that the report goes to, if it is not standard output.

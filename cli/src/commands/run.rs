@@ -2,6 +2,7 @@
 //! gets a library that tracks its `malloc`.
 
 mod child;
+mod embedded;
 mod live;
 mod preload;
 #[cfg(target_os = "linux")]
@@ -24,7 +25,7 @@ use live::{Aside, Control, Live, Shown};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::read::{Ending, ending};
 use memledger_analysis::{Position, Report};
-use memledger_export::{default_format, format_by_path, why_no_format};
+use memledger_export::FORMATS;
 use preload::Tracking;
 use processes::Process;
 use std::ffi::OsString;
@@ -109,7 +110,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "top")]
     view: bool,
     /// The library for programs without the tracker; off: record only programs that have it
-    /// [default: libmemledger_preload.so beside this command or in ../lib]
+    /// [default: libmemledger_preload.so beside this command or in ../lib, else the one in this command]
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
     #[command(flatten)]
@@ -132,9 +133,9 @@ impl ReportTo {
         match value.to_str() {
             Some("off") => Ok(Self::Nowhere),
             Some("stderr") => Ok(Self::Stderr),
-            _ if format_by_path(&value).is_some() => Ok(Self::File(value)),
+            _ if FORMATS.by_path(&value).is_some() => Ok(Self::File(value)),
             _ => {
-                let why = why_no_format(&value);
+                let why = FORMATS.why_none(&value);
                 Err(format!("a report goes to stderr, off, or a file, and {why}"))
             }
         }
@@ -142,7 +143,7 @@ impl ReportTo {
 }
 
 fn page(value: PathBuf) -> Result<PathBuf, String> {
-    match format_by_path(&value) {
+    match FORMATS.by_path(&value) {
         Some(format) if format.name() == "html" => Ok(value),
         _ => Err("the name of a page ends in .html or .htm".to_owned()),
     }
@@ -383,11 +384,11 @@ fn report_one(
 ) -> Result<Outcome, CliError> {
     let path = &*trace.path;
     let format = match to {
-        ReportTo::File(path) => format_by_path(path),
-        ReportTo::Stderr => Some(default_format()),
+        ReportTo::File(path) => FORMATS.by_path(path),
+        ReportTo::Stderr => Some(FORMATS.default()),
         ReportTo::Nowhere => None,
     };
-    let page = args.html.as_ref().and_then(|path| format_by_path(path));
+    let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
     let formats: Vec<_> = format.into_iter().chain(page).collect();
     let mut options = text::Options::default();
     (options.findings, options.trace) = (args.findings, traces.kept(path));

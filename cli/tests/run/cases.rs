@@ -288,7 +288,8 @@ fn without_its_library_a_program_is_not_started() {
     assert!(
         ended.stderr.starts_with(
             "memledger: sh cannot be tracked: it does not use memledger::TrackingAllocator, and \
-             libmemledger_preload.so is neither beside this command nor in ../lib; 'cargo build "
+             this command was built without the library for other programs, and \
+             libmemledger_preload.so is neither beside it nor in ../lib; 'cargo install --path cli' "
         ),
         "{}",
         ended.stderr

@@ -25,6 +25,19 @@
 //! [`Analyzer::problems`].
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
+// Without them, helpers of what they bring have no user.
+#![cfg_attr(
+    not(all(
+        feature = "diff",
+        feature = "html",
+        feature = "perfetto",
+        feature = "pprof",
+        feature = "query",
+        feature = "read",
+        feature = "symbols"
+    )),
+    allow(dead_code, unused_imports)
+)]
 
 mod accounts;
 mod analyzer;
@@ -32,10 +45,12 @@ mod apply;
 mod attribution;
 mod callstacks;
 mod columns;
+#[cfg(feature = "read")]
 pub mod convert;
 mod cutoff;
 mod decode;
 mod diagnostics;
+#[cfg(feature = "diff")]
 mod diff;
 pub mod dump;
 mod estimate;
@@ -47,6 +62,7 @@ mod live_set;
 mod llm_tags;
 mod measured;
 mod observer;
+#[cfg(feature = "query")]
 mod query;
 pub mod read;
 mod report;
@@ -60,6 +76,7 @@ pub use callstacks::StackEnd;
 pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::{Position, Reached};
+#[cfg(feature = "diff")]
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 pub use findings::{
@@ -72,6 +89,7 @@ pub(crate) use measured::Holder;
 pub use memledger_format as format;
 pub use memledger_format::{Error, ErrorKind};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
+#[cfg(feature = "query")]
 pub use query::{
     Answer, BlockLife, BlockLives, Found, FoundBlock, IndexLimits, IndexRow, Indexed,
     IndexedPosition, LargestBlocks, Query, QueryIndex, QueryIndexer, QueryObserver, Rule, ScopeRun,
@@ -87,7 +105,9 @@ pub use report::{
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
-pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
+pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
+#[cfg(feature = "read")]
+pub use symbols::{Symbolized, add_symbols};
 pub use timeline::bookmark_text;
 
 // For other crates of memledger only: no interface.

@@ -7,9 +7,9 @@
 
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
+use memledger_analysis::format::words::escape;
 use memledger_analysis::internal::{Calls, Sealed, figures_of, scope_frames};
 use memledger_analysis::{Figures, Report, StackKind};
-use memledger_format::words::escape;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};

@@ -9,8 +9,8 @@ use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
 #[cfg(doc)]
 use memledger_analysis::dump::text::Sort;
+use memledger_analysis::format::words::escape;
 use memledger_analysis::internal::Sealed;
-use memledger_format::words::escape;
 use std::io::{self, Write};
 
 /// As folded stacks.

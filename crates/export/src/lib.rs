@@ -13,8 +13,7 @@ mod formats;
 pub mod frames;
 #[cfg(feature = "heaptrack")]
 pub mod heaptrack;
-pub mod perfetto;
 mod speedscope;
 mod stacks;
 
-pub use formats::{FORMATS, default_format, format_by_name, format_by_path, why_no_format};
+pub use formats::FORMATS;

@@ -11,6 +11,8 @@
 //! The format is that of Unreal Trace. `memledger-analysis` reads it, `memledger` writes it.
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
+// Without them, helpers of what they bring have no user.
+#![cfg_attr(not(feature = "packed"), allow(dead_code, unused_imports))]
 
 #[cfg(feature = "packets")]
 pub mod compact;
@@ -21,7 +23,7 @@ pub mod framing;
 pub mod handshake;
 #[cfg(feature = "packets")]
 pub mod lz4;
-#[cfg(feature = "packets")]
+#[cfg(feature = "packed")]
 pub mod packed;
 #[cfg(feature = "packets")]
 pub mod packet;

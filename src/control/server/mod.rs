@@ -9,7 +9,7 @@
 //! that clients can cause.
 
 mod document;
-#[cfg(feature = "__fuzzing")]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod lines;
 mod listener;

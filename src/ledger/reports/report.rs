@@ -12,9 +12,9 @@ use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
 use memledger_analysis::Analyzer;
+use memledger_analysis::dump::FORMATS;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
-use memledger_export::{default_format, format_by_path, why_no_format};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -61,10 +61,10 @@ impl ReportOutput {
         let options = options(settings);
         if path.is_empty() {
             os::use_as_stderr(file);
-            return Some(Self { format: default_format(), options, file: None });
+            return Some(Self { format: FORMATS.default(), options, file: None });
         }
         let path = os::path_of(path);
-        let format = format_by_path(&path)?;
+        let format = FORMATS.by_path(&path)?;
         let name = (!name.is_empty()).then(|| CString::new(name)).transpose().ok()?;
         let file = LaterFile::received(file, name).ok()?;
         Some(Self { format, options, file: Some((file, path)) })
@@ -89,11 +89,11 @@ fn options(report: &ReportTo) -> Options {
 pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let options = options(report);
     let Some(path) = &report.path else {
-        return Ok(ReportOutput { format: default_format(), options, file: None });
+        return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
     };
     let asked = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
-    let Some(format) = format_by_path(&asked) else {
-        let why = why_no_format(&asked);
+    let Some(format) = FORMATS.by_path(&asked) else {
+        let why = FORMATS.why_none(&asked);
         let sentence = format!("the report cannot go to {}: {why}", asked.display());
         return Err(Error::new(ErrorKind::InvalidSetting, sentence));
     };

@@ -3,7 +3,7 @@
 
 pub(super) mod applied;
 pub(super) mod files;
-#[cfg(feature = "__fuzzing")]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 
 use crate::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
@@ -18,7 +18,7 @@ use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
 use applied::STACK_MEMORY_RANGE;
-use memledger_export::{format_by_path, why_no_format};
+use memledger_analysis::dump::FORMATS;
 use memledger_format::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
@@ -202,7 +202,7 @@ impl Settings {
         self
     }
 
-    #[cfg(feature = "__fuzzing")]
+    #[cfg(feature = "fuzzing")]
     pub(in crate::ledger) fn without(mut self, variable: &CStr) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
             *value = value.take().filter(|_| setting.variable != variable);
@@ -448,9 +448,9 @@ pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<()
     config.report = match value.to_str() {
         Some("off") => None,
         Some("stderr") => Some(ReportTo::stderr()),
-        _ if format_by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
+        _ if FORMATS.by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
         _ => {
-            let why = why_no_format(value.as_ref());
+            let why = FORMATS.why_none(value.as_ref());
             return Err(format!(
                 "only stderr, off, or a file are allowed, and {why}; the default is used"
             ));

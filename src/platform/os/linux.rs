@@ -33,7 +33,7 @@ mod next_functions;
 pub(crate) mod next_identity;
 #[cfg(c_malloc)]
 pub(crate) mod next_malloc;
-#[cfg(feature = "__preload")]
+#[cfg(feature = "preload")]
 pub(crate) mod next_signals;
 mod objects;
 #[cfg(other_allocators)]
@@ -55,7 +55,7 @@ mod thread_exit;
 mod threads;
 mod watched;
 
-#[cfg(feature = "__preload")]
+#[cfg(feature = "preload")]
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
@@ -79,7 +79,7 @@ pub(crate) use last_thread::{end_process, forget_ends, left_alone};
 pub(crate) use loads::{is_lasting, loads, unloads};
 #[cfg(redirects)]
 pub(crate) use main_function::run_before_main;
-#[cfg(feature = "__preload")]
+#[cfg(feature = "preload")]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own_pages::{map, unmap};
 pub(crate) use own_table::{

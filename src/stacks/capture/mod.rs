@@ -23,7 +23,7 @@
 mod chains;
 mod eh_frame;
 mod frame_pointer;
-#[cfg(feature = "__fuzzing")]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod lookup;
 mod memory;

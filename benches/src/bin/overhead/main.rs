@@ -1,5 +1,5 @@
 //! What memledger costs whole programs: real ones, plain and under each mode, as child processes in
-//! rotation, so that what disturbs one disturbs all. `docs/overhead.md` is its output.
+//! rotation, so that what disturbs one disturbs all. `benches/overhead.md` is its output.
 //!
 //! ```text
 //! cargo run --release -p memledger-benches --bin overhead -- --help
@@ -46,7 +46,7 @@ struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     sources: Vec<PathBuf>,
 
-    /// How to print: `markdown` is the whole of docs/overhead.md
+    /// How to print: `markdown` is the whole of benches/overhead.md
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -39,7 +39,7 @@ pub(crate) fn json(summaries: &[Summary]) -> serde_json::Result<String> {
     }))
 }
 
-/// `docs/overhead.md`.
+/// `benches/overhead.md`.
 pub(crate) fn markdown(summaries: &[Summary], modes: &[Mode], rounds: u32) {
     let peers = summaries.iter().flat_map(|summary| &summary.modes).any(|row| row.mode == "dhat");
     let flags = if peers { " --peers" } else { "" };
@@ -51,7 +51,7 @@ Three real programs, each of whose events is recorded, in each way that memledge
 command, which is to be run on an idle machine:
 
 ```sh
-cargo run --release -p memledger-benches --bin overhead -- --format markdown{flags}{rounds_flag} > docs/overhead.md
+cargo run --release -p memledger-benches --bin overhead -- --format markdown{flags}{rounds_flag} > benches/overhead.md
 ```
 
 Made on {}: {}.",

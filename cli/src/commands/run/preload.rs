@@ -1,5 +1,6 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
+use super::embedded;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
 use object::read::StringTable;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -16,9 +17,9 @@ pub const VARIABLE: &str = "LD_PRELOAD";
 const LIBRARY: &str = "libmemledger_preload.so";
 
 /// Why a program cannot be tracked without the library, and what cures it.
-const NO_LIBRARY: &str = "libmemledger_preload.so is neither beside this command nor in ../lib; 'cargo build --release \
-    --manifest-path preload/Cargo.toml --target-dir target/preload' in memledger's sources builds it, and --preload FILE \
-    names it (--preload off: only programs with the tracker are recorded)";
+const NO_LIBRARY: &str = "this command was built without the library for other programs, and libmemledger_preload.so \
+    is neither beside it nor in ../lib; 'cargo install --path cli' in memledger's sources installs a command that has \
+    it, and --preload FILE names one (--preload off: only programs with the tracker are recorded)";
 
 /// Where the library is looked for, from the folder of this command.
 const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
@@ -80,10 +81,13 @@ pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking
         _ if library == Some(Path::new("off")) => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
         Kind::Loader => tracking(started_by_loader(arguments), library),
-        Kind::Dynamic => match library.map(Path::to_owned).or_else(beside_this_command) {
-            Some(library) => preloaded(&library),
-            None => refused(NO_LIBRARY),
-        },
+        Kind::Dynamic => {
+            let found = library.map(Path::to_owned).or_else(beside_this_command).map(Ok);
+            match found.or_else(embedded::library) {
+                Some(library) => preloaded(&library?),
+                None => refused(NO_LIBRARY),
+            }
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod buckets;
+#[cfg(feature = "diff")]
 pub mod diff;
 #[doc(hidden)]
 pub mod figures;
 mod findings;
 pub(crate) mod format;
+mod formats;
 #[cfg(feature = "html")]
 pub mod html;
 pub(crate) mod interner;
@@ -15,11 +17,15 @@ mod json_findings;
 mod json_stacks;
 mod missing;
 mod options;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;
 #[cfg(feature = "pprof")]
 pub mod pprof;
 #[doc(hidden)]
 pub mod pretty;
+#[cfg(feature = "query")]
 pub mod query;
 pub mod text;
 
 pub use format::ReportFormat;
+pub use formats::{FORMATS, Formats};

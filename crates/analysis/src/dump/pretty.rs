@@ -85,7 +85,13 @@ impl Value<'_, '_> {
 
 impl Object<'_, '_> {
     /// Adds an entry.
+    #[inline]
     pub fn entry(&mut self, key: &str, value: &(impl Json + ?Sized)) -> io::Result<()> {
+        self.any_entry(key, &value)
+    }
+
+    // PERF: compiled once, not for each type.
+    fn any_entry(&mut self, key: &str, value: &dyn Json) -> io::Result<()> {
         self.writer.next(&mut self.any)?;
         self.writer.text(key)?;
         self.writer.out.write_all(b": ")?;
@@ -168,6 +174,12 @@ impl Json for String {
 }
 
 impl<T: Json + ?Sized> Json for &T {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        (**self).write(value)
+    }
+}
+
+impl Json for Box<dyn Json + '_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         (**self).write(value)
     }

@@ -10,13 +10,17 @@
 //! before it allocates by it. It reports damage to the [`Visitor`] and delivers everything else.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "read")]
 mod analyzer;
 mod decoder;
+#[cfg(feature = "read")]
 mod ending;
 pub(crate) mod event;
+#[cfg(feature = "read")]
 mod fan_out;
 mod merge;
 mod packets;
+#[cfg(feature = "read")]
 mod pass;
 mod protocol;
 mod protocol0;
@@ -32,13 +36,16 @@ mod summary;
 mod tally;
 mod timebase;
 
+#[cfg(feature = "read")]
 pub use analyzer::{
     ClosedScope, DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Occurrence, Thread,
 };
 pub use decoder::{Counts, Decoder, StreamCounts};
+#[cfg(feature = "read")]
 pub use ending::{Ending, ending};
 pub use event::{ATTACHMENT, Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};
 pub use packets::Reader;
+#[cfg(feature = "read")]
 pub use pass::Pass;
 pub use summary::{Packets, Summary, TypeCount};
 pub use timebase::Timebase;

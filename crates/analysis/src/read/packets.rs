@@ -1,7 +1,9 @@
 //! The packets of a trace, and the damaged ones among them.
 
+#[cfg(feature = "read")]
 mod ahead;
 mod batch;
+#[cfg(feature = "read")]
 mod packed;
 
 use super::decoder::Decoder;
@@ -18,6 +20,7 @@ use memledger_format::packet::{
     Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, MAX_PAYLOAD, TYPES,
 };
 use memledger_format::unpack::Unpacker;
+#[cfg(feature = "read")]
 use packed::Chunks;
 use std::io::Read;
 
@@ -49,6 +52,7 @@ pub struct Reader<R> {
     /// The packets of transport 2 that are not decoded yet.
     batch: Batch,
     /// The chunks of transport 79.
+    #[cfg(feature = "read")]
     chunks: Chunks,
 }
 
@@ -65,6 +69,11 @@ impl<R: Read> Reader<R> {
     /// As [`read`](super::read()).
     pub fn open(mut source: R) -> Result<Self, Error> {
         let (handshake, offset, ahead) = Handshake::decode_ahead(&mut source)?;
+        #[cfg(not(feature = "read"))]
+        if handshake.transport == Transport::Packed {
+            let what = "packed traces are read with the feature `read` of memledger-analysis";
+            return Err(Error::new(memledger_format::ErrorKind::UnsupportedTrace, what));
+        }
         Ok(Self {
             source: Source::with(&ahead, source, offset),
             decoder: Decoder::for_trace(&handshake),
@@ -78,6 +87,7 @@ impl<R: Read> Reader<R> {
             memory_limit: None,
             stopped: false,
             batch: Batch::default(),
+            #[cfg(feature = "read")]
             chunks: Chunks::default(),
         })
     }
@@ -154,6 +164,7 @@ impl<R: Read> Reader<R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_packet_ahead(&mut self) -> bool {
+        #[cfg(feature = "read")]
         if self.handshake.transport == Transport::Packed {
             return self.is_packed_ahead();
         }
@@ -188,6 +199,7 @@ impl<R: Read> Reader<R> {
     ) -> bool {
         match self.handshake.transport {
             Transport::Raw => return self.raw(visitor, seen),
+            #[cfg(feature = "read")]
             Transport::Packed => return self.packed(visitor, seen),
             _ => {}
         }

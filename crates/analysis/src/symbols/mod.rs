@@ -1,11 +1,13 @@
 //! What a symbolizer is: it finds the source of an address. `stored.rs` has the symbols that a trace
 //! itself has; `add.rs` adds them to a trace; `binaries/` finds them in the program's files.
 
+#[cfg(feature = "read")]
 mod add;
 #[cfg(feature = "symbols")]
 mod binaries;
 mod stored;
 
+#[cfg(feature = "read")]
 pub use add::{Symbolized, add_symbols};
 #[cfg(feature = "symbols")]
 pub use binaries::Binaries;

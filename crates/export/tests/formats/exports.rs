@@ -2,8 +2,8 @@
 
 use memledger_analysis::dump::text;
 use memledger_analysis::{Analyzer, BlockObserver, Frames, Position, Report};
+use memledger_export::FORMATS;
 use memledger_export::dhat::Profile;
-use memledger_export::format_by_name;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use proptest::collection::vec;
@@ -14,7 +14,7 @@ fn written(report: &Report, format: &str, sort: text::Sort) -> String {
     let mut options = text::Options::default();
     options.sort = sort;
     let mut out = Vec::new();
-    let format = format_by_name(format).expect("it");
+    let format = FORMATS.by_name(format).expect("it");
     format.write(report, &options, &mut out).expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }

@@ -3,14 +3,14 @@
 use memledger_analysis::dump::text;
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Frames, Module, Report, SourceFrame, Symbolizer};
-use memledger_export::format_by_name;
+use memledger_export::FORMATS;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use memledger_test_support::page::Page;
 
 fn html(report: &Report) -> Vec<u8> {
     let mut out = Vec::new();
-    let format = format_by_name("html").expect("it");
+    let format = FORMATS.by_name("html").expect("it");
     format.write(report, &text::Options::default(), &mut out).expect("memory takes everything");
     out
 }
@@ -20,7 +20,7 @@ fn folded(report: &Report, frames: Frames) -> Vec<(Option<String>, u64)> {
     let mut options = text::Options::default();
     (options.sort, options.frames) = (text::Sort::Allocated, frames);
     let mut out = Vec::new();
-    let format = format_by_name("folded").expect("it");
+    let format = FORMATS.by_name("folded").expect("it");
     format.write(report, &options, &mut out).expect("memory takes everything");
     let lines = String::from_utf8(out).expect("UTF-8");
     let mut stacks: Vec<_> = lines

@@ -146,6 +146,7 @@ pub fn chunks(bytes: &[u8], start: usize) -> impl Iterator<Item = (usize, ChunkH
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed::ChunkDecoder;
 
     fn header() -> ChunkHeader {
         ChunkHeader {
@@ -193,6 +194,23 @@ mod tests {
         for header in too_large {
             assert_eq!(ChunkHeader::decode(&header.encode()), None);
         }
+    }
+
+    #[test]
+    fn a_chunk_that_claims_events_has_packets() {
+        let empty = ChunkHeader {
+            body_bytes: 0,
+            body_checksum: checksum_of(1, &[]),
+            payload_bytes: 0,
+            packets: 0,
+            ..header()
+        };
+        let mut decoder = ChunkDecoder::new();
+        assert_eq!(decoder.open(&empty.encode()), Ok(CHUNK_HEADER));
+        assert_eq!(decoder.packet(), Err("it has events and no packets".to_owned()));
+        let empty = ChunkHeader { events: 0, ..empty };
+        assert_eq!(decoder.open(&empty.encode()), Ok(CHUNK_HEADER));
+        assert_eq!(decoder.packet(), Ok(None));
     }
 
     #[test]

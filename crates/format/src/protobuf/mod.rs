@@ -14,6 +14,7 @@
 //! Nothing here knows a schema: the caller has the numbers of fields. Nothing fails or panics, and nothing
 //! is allocated but by the buffer.
 
+#[cfg(feature = "perfetto")]
 pub mod perfetto;
 
 /// A number of seven bits a byte.

@@ -8,7 +8,7 @@ use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::perfetto::{MemoryWriter, Track};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;
-use memledger_export::perfetto::{LiveMemory, Moment, Process};
+use memledger_analysis::dump::perfetto::{LiveMemory, Moment, Process};
 use std::time::{Duration, Instant};
 
 /// There are this many points of counters from one dump to the next.

@@ -3,7 +3,6 @@
 use super::notes::notes;
 use super::tree::{Frame, Tree, number};
 use crate::dump::buckets::figures_of;
-use crate::dump::diff::{self, Diff, DiffOptions};
 use crate::dump::json;
 use crate::dump::options::Options;
 use crate::dump::pretty::{Json, Object, Value, objects};
@@ -19,9 +18,8 @@ const PIECE: usize = 3 << 10;
 pub(super) struct Document<'a> {
     report: &'a Report,
     options: &'a Options,
-    diff: Option<diff::Document<'a>>,
-    /// The timeline of the old side of `diff`.
-    old_timeline: Option<Timeline<'a>>,
+    /// What has changed since another report, and that one.
+    diff: Option<(Box<dyn Json + 'a>, &'a Report)>,
     tree: Tree,
 }
 
@@ -29,17 +27,16 @@ impl<'a> Document<'a> {
     pub(super) fn new(
         report: &'a Report,
         options: &'a Options,
-        diff: Option<(&'a Diff<'a>, &DiffOptions)>,
+        diff: Option<(Box<dyn Json + 'a>, &'a Report)>,
     ) -> Self {
-        let old_timeline = diff.map(|(diff, _)| Timeline(diff.old));
-        let diff = diff.map(|(diff, options)| diff::Document::new(diff, options));
-        Self { report, options, diff, old_timeline, tree: Tree::of(report) }
+        Self { report, options, diff, tree: Tree::of(report) }
     }
 }
 
 impl Json for Document<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let Self { report, options, diff, old_timeline, tree } = self;
+        let Self { report, options, diff, tree } = self;
+        let (diff, old) = diff.as_ref().map(|(diff, old)| (diff, *old)).unzip();
         value.object(|object| {
             object.entry("schema", "memledger.page/1")?;
             object.entry("moment", &options.moment)?;
@@ -62,11 +59,11 @@ impl Json for Document<'_> {
             object.entry("stacks", &Stacks(tree))?;
             object.entry("buckets", &Buckets { report, tree })?;
             object.entry("timeline", &Timeline(report))?;
-            object.entry("old_timeline", old_timeline)?;
+            object.entry("old_timeline", &old.map(Timeline))?;
             if let Some(rss) = report.rss.as_ref().filter(|rss| !rss.timeline.is_empty()) {
                 object.entry("rss_timeline", &RssTimeline(rss))?;
             }
-            object.entry("diff", diff)
+            object.entry("diff", &diff)
         })
     }
 }

@@ -50,10 +50,11 @@ mod document;
 mod notes;
 mod tree;
 
-use super::diff::{Diff, DiffOptions};
+#[cfg(feature = "diff")]
+use super::diff::{self, Diff, DiffOptions};
 use super::format::{ReportFormat, Sealed};
 use super::options::Options;
-use super::pretty::{self, OneLine};
+use super::pretty::{self, Json, OneLine};
 use crate::Report;
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
@@ -128,16 +129,23 @@ impl ReportFormat for Format {
 pub struct Page<'a> {
     report: &'a Report,
     options: &'a Options,
+    #[cfg(feature = "diff")]
     diff: Option<(&'a Diff<'a>, &'a DiffOptions)>,
 }
 
 impl<'a> Page<'a> {
     /// The page of `report`. Of the options, only [`moment`](Options::moment) matters.
     pub fn new(report: &'a Report, options: &'a Options) -> Self {
-        Self { report, options, diff: None }
+        Self {
+            report,
+            options,
+            #[cfg(feature = "diff")]
+            diff: None,
+        }
     }
 
     /// The same with a difference, of which the report is the new side.
+    #[cfg(feature = "diff")]
     pub fn with_diff(self, diff: &'a Diff<'a>, options: &'a DiffOptions) -> Self {
         Self { diff: Some((diff, options)), ..self }
     }
@@ -170,7 +178,13 @@ impl<'a> Page<'a> {
     }
 
     fn document(&self) -> Document<'a> {
-        Document::new(self.report, self.options, self.diff)
+        #[cfg(not(feature = "diff"))]
+        let diff = None;
+        #[cfg(feature = "diff")]
+        let diff = self.diff.map(|(diff, options)| {
+            (Box::new(diff::Document::new(diff, options)) as Box<dyn Json>, diff.old)
+        });
+        Document::new(self.report, self.options, diff)
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod calls;
 mod column;
+#[cfg(feature = "diff")]
 mod diff;
 mod findings;
 mod holders;
@@ -28,6 +29,7 @@ pub(super) mod llm;
 mod names;
 mod over_time;
 mod peak_by;
+#[cfg(feature = "query")]
 pub(super) mod query;
 mod rss;
 mod screen;
@@ -40,6 +42,7 @@ mod units;
 pub use super::missing::{contradictions, lacks, scopes_of_copy, untracked};
 pub use super::options::{By, Options, Sort};
 pub(crate) use column::Column;
+#[cfg(feature = "diff")]
 pub(super) use diff::diff;
 pub(super) use findings::within_global;
 pub use holders::{Column as HolderColumn, functions, holders};

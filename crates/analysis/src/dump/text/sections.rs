@@ -7,8 +7,10 @@ use super::rss;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
+#[cfg(feature = "query")]
+use crate::Answer;
 use crate::dump::options::{By, Options, Sort};
-use crate::{Answer, CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
+use crate::{CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
 use memledger_format::words::escape;
 use std::borrow::Cow;
 
@@ -409,6 +411,7 @@ fn block_cells(block: &LiveBlock) -> Vec<String> {
 }
 
 /// The single blocks that a query has found.
+#[cfg(feature = "query")]
 pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
     let report = answer.report();
     let names = BlockNames(Calls::of(report, options.frames));

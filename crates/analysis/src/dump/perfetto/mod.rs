@@ -31,12 +31,10 @@ pub use memledger_format::protobuf::perfetto::sequence::Moment;
 #[doc(hidden)]
 pub use memledger_format::protobuf::perfetto::track::Process;
 
+use crate::internal::notes;
+use crate::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, Report, ScopeRow};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
-use memledger_analysis::internal::notes;
-use memledger_analysis::{
-    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, Report, ScopeRow,
-};
 use memledger_format::protobuf::perfetto::sequence::{Sequence, clocks};
 use memledger_format::protobuf::perfetto::track::{Argument, instant};
 use memledger_format::protobuf::perfetto::{clock, packet};
@@ -83,9 +81,9 @@ type Who<'a> = dyn Fn(Actor) -> (u32, Option<Vec<String>>) + 'a;
 /// Writes a trace for Perfetto, while the trace of a report is read again.
 ///
 /// ```
-/// use memledger_analysis::{Analyzer, Position};
-/// use memledger_export::perfetto::{Events, Export, ExportOptions};
-/// use memledger_analysis::read::{Reader, read};
+/// use crate::{Analyzer, Position};
+/// use memledger_analysis::dump::perfetto::{Events, Export, ExportOptions};
+/// use crate::read::{Reader, read};
 /// use std::fs::File;
 ///
 /// let trace = "../../tests/samples/memledger-small.utrace";

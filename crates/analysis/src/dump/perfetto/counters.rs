@@ -6,7 +6,7 @@
 
 use super::START_NS;
 use super::tracks::{Tracks, point};
-use memledger_analysis::{BlockChange, BlockEvent, Figures, Report, RssPoint};
+use crate::{BlockChange, BlockEvent, Figures, Report, RssPoint};
 use memledger_format::protobuf::perfetto::sequence::Sequence;
 use memledger_format::protobuf::perfetto::track::Unit;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! What is written, read back by the rules of Perfetto's reader: see `heap.rs`.
 
 use super::*;
-use memledger_analysis::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
+use crate::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
 use memledger_format::protobuf::perfetto::track_event;
 use memledger_test_support::packets::{Dump, Field, Message, Trace, TrackEvent};
 use proptest::prelude::*;

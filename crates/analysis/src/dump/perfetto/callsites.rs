@@ -1,7 +1,7 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use memledger_analysis::internal::{Calls, Interner, figures_of, scope_frames};
-use memledger_analysis::{BucketRow, CodeRange, Frames, Module, Report};
+use crate::internal::{Calls, Interner, figures_of, scope_frames};
+use crate::{BucketRow, CodeRange, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::intern;
 use memledger_format::protobuf::perfetto::{callstack, frame, interned_data, mapping};
