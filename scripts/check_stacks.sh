@@ -2,8 +2,14 @@
 # Compares memledger's stacks with those of the `backtrace` crate, frame by frame: a random sample of
 # allocations is made twice at the same place, in two programs (tests/stacks) that are built in many
 # ways, and in the test suites of hashbrown and regex as they are published, with one line at the end of each
-# crate root that declares the allocator, in a release build. Fails if a frame differs that docs/stacks.md does
-# not explain.
+# crate root that declares the allocator, in a release build. Fails if a frame differs without one of these reasons:
+#
+#   - Where a signal has interrupted code, our frame is 1 higher: readers take 1 off each frame, to be in the call.
+#   - At most 255 frames are taken.
+#   - Ours ends in code without unwind information, and with a rule that the table cannot hold (`longjmp` and `swapcontext`
+#     of glibc). Frames with a mark are not compared, because `backtrace` ends there.
+#   - Ours ends in a library that was just loaded.
+#   - With musl, ours has one frame more, of the code in which both end.
 #
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
 #                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex

@@ -37,7 +37,7 @@
 //! request here, the server stops at the first line of the request. A line has at most 4 KiB, there
 //! are at most 4 clients, and a client that has not sent a whole command for 10 s is disconnected.
 //! The server has its own thread, and delays neither the program nor the worker.
-#![cfg_attr(doctest, doc = include_str!("../../docs/control.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../docs/production.md"))]
 
 mod client;
 mod command;
