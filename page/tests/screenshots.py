@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/viewing.md from the pages of two reports, and compresses them.
+"""Makes the pictures of docs/viewers.md and of README.md from the pages of two reports, and compresses them.
 
     cargo build --release --bin memledger -p memledger-examples --example parse_sources --example leaking_server
     export MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on
@@ -27,7 +27,6 @@ PICTURES = {
     "page-flame": (0, "light", "#graph=flame&by=stack&metric=allocated&search=buffer", True),
     "page-treemap": (0, "dark", "#graph=treemap&by=stack&metric=peak", True),
     "page-leak": (1, "light", "#by=scope&metric=live", False),
-    "page-server": (1, "dark", "#chart=stacked&graph=treemap&by=stack&metric=allocated&lines=1", False),
 }
 
 

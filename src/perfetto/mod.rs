@@ -23,9 +23,38 @@
 //! [`categories!`](crate::perfetto::categories) declares categories, [`track_event!`](crate::perfetto::track_event) and its
 //! short forms emit events, a session ([`Destination::track_events`](crate::Destination::track_events)) writes those of
 //! the categories that it enables.
-//! <https://ui.perfetto.dev> shows the files. The guide is [`docs/perfetto.md`].
+//! <https://ui.perfetto.dev> shows the files. The guide is [`docs/events.md`].
 //!
-//! [`docs/perfetto.md`]: https://github.com/memledger/memledger/blob/main/docs/perfetto.md
+//! # From Perfetto's C and C++ libraries
+//! | Perfetto | here |
+//! |---|---|
+//! | `PERFETTO_TE_CATEGORIES_DEFINE(C(cat, "name", "about", "tag"))` | `categories! { CAT = "name": "about" ["tag"]; }`, in any module |
+//! | `PERFETTO_TE(cat, PERFETTO_TE_SLICE_BEGIN("n"), ..)`, `TRACE_EVENT_BEGIN` | `track_event!(CAT, slice_begin("n"), ..)` |
+//! | `PERFETTO_TE_SLICE_END()` | `track_event!(CAT, slice_end())` |
+//! | `PERFETTO_TE_SCOPED(cat, PERFETTO_TE_SLICE("n"))`, `TRACE_EVENT` | `slice!(CAT, "n", ..)` |
+//! | `PERFETTO_TE_INSTANT("n")` | `instant!(CAT, "n", ..)` |
+//! | `PERFETTO_TE_COUNTER()`, `TRACE_COUNTER` | `counter!(CAT, track(t), value)` |
+//! | `PERFETTO_TE_STATE("v")` | `state!(CAT, track(t), "v")`; `""` clears |
+//! | `PERFETTO_TE_ARG_UINT64("n", v)` and its siblings | `arg("n", v)`, by the type of `v` |
+//! | `REGISTERED_TRACK(&t)` | `track(t)`, of `Track::named`, `counter` or `state` and `.register()`; the process is the parent unless `.parent(track)` is called |
+//! | `PerfettoTeProcessTrackUuid()`, `PerfettoTeThreadTrackUuid(tid)`, `PerfettoTeGlobalTrackUuid()` | `Track::process()`, `Track::thread()`, `Track::global()`; `Track::from_uuid(uuid)` for any other |
+//! | `NAMED_TRACK("n", id, parent)` | `named_track("n", id, parent)` |
+//! | `PROTO_TRACK(uuid, ..)` | `proto_track(uuid, [field(..), ..])` |
+//! | `NESTED_TRACKS(NAMED("a", 1), THREAD(), ..)` | `nested_tracks[named("a", 1), thread, ..]` |
+//! | `NAMED_ORDERED`, `NAMED_MERGED` | `named("a", 1, [child_order(ChildOrder::Explicit), order(3)])`, `named("a", 1, [merge_by("key")])`; of a registered track `.child_order(..)`, `.order(3)`, `.merge_by("key")` |
+//! | `TIMESTAMP(ts)` | `timestamp(clock, time)` |
+//! | `PERFETTO_TE_DYNAMIC_CATEGORY`, `DYNAMIC_CATEGORY_STRING(s)` | category `DYNAMIC` and `category(s)` |
+//! | `FLOW`, `TERMINATING_FLOW`, `ProcessScopedFlow(id)`, `GlobalFlow(id)` | `flow(f)`, `terminating_flow(f)`, `FlowId::process_scoped(id)`, `FlowId::global(id)` |
+//! | `CORRELATION_ID`, `CORRELATION_ID_STR` | `correlation(id)`, of a number or a text |
+//! | `PROTO_FIELDS(VARINT(1, v), NESTED(2, ..), CSTR_INTERNED(..))` | `field(1, v)`, `message(2, [..])`, `interned(field, list, "text")`; `ZigZag`, `Fixed64`, `Fixed32` |
+//! | `NO_INTERN()`, `FLUSH()` | `no_intern`, `flush` |
+//! | `PerfettoTeRegisterCategories`, callbacks | at the first use; `CATEGORY.on_change(..)` |
+//!
+//! Uuids of tracks are derived as in the C library, so files of both agree. That derivation does not see an order
+//! (`a` in `b` has the uuid of `b` in `a`); two different tracks with one uuid are reported once, by name. The rules
+//! for categories are those of the C library; the C++ library has others.
+//!
+//! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
 
 mod category;
 mod config;

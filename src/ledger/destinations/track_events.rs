@@ -48,7 +48,7 @@ impl Destination {
     }
 
     /// Track events that Perfetto's `TraceConfig` describes, as text: which parts of it apply is in
-    /// `docs/perfetto.md`; the others are named in a message of the ledger. The file of a configuration with a
+    /// `docs/events.md`; the others are named in a message of the ledger. The file of a configuration with a
     /// ring buffer is written when the session ends.
     ///
     /// ```

@@ -1,5 +1,17 @@
 //! What the tests of Perfetto's C library show of nested tracks and of its data sources; their names are in the
-//! comments. `docs/perfetto.md` says which of them cannot be ours.
+//! comments. The tests of the library's map of interned texts are in `src/perfetto/tracker/sequence/interner.rs`.
+//!
+//! Of its tests of data sources, these are ours: `DisabledNotExecuted`, `EnabledOnce`, `EnabledTwice`, `FlushDone`,
+//! `LifetimeCallbacks`, `DropCount` (a session whose output is not read), `ThreadLocalState` and `IncrementalState` (each
+//! thread is a sequence of its own), `IncrementalStateClearSuccess`, `GetTimestamp` (a time is within 1 ms of the clock).
+//! The others are about what a session of ours does not have:
+//!
+//! | test | why not |
+//! |---|---|
+//! | `Serialization`, `Break`, `GetInstanceLocked..`, `FlushCb`, `IncrementalStateClearFailure` | a program cannot define data sources, so there are no callbacks for their instances and state |
+//! | `StopDone` | a stop is never postponed: `stop` returns when all events before it are in the output |
+//! | `ProtoVm`, `ActivateTriggers` | they are of Perfetto's service; a ring is written by `dump`, on request or at a panic |
+//! | `PbDecoder..`, packed fields | memledger reads no protobuf; of a file of Perfetto it says which tools do |
 
 use super::{CAT1, FILE, ledger, named, read, session};
 use crate::harness::Run;

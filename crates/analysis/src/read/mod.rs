@@ -66,7 +66,8 @@ use std::io::Read;
 /// the events that wait for an earlier event of another thread: at most 256 MiB plus 64 bytes for
 /// each byte of input, 4 GiB in all, or the value of [`Reader::memory_limit`]. If more is needed,
 /// the reader stops waiting and reports a [`Damage`]. The time is in proportion to the size of the
-/// input, even if the input is damaged.
+/// input, even if the input is damaged: to find packets after damage, at most 64 MiB plus 64 bytes
+/// for each byte of input are decoded on trial, and after that 64 KiB at a time are skipped.
 ///
 /// # Errors
 /// `ErrorKind::NotATrace` if the input is not a trace, `ErrorKind::UnsupportedTrace` if it is a trace

@@ -6,7 +6,6 @@
 //! event          ──► its routes ──► handler(state, occurrence, fields)                 a table lookup
 //!                └─► time, threads, scopes                                             trace_state.rs
 //! ```
-#![doc = include_str!("../../../docs/analysis.md")]
 
 mod field;
 mod occurrence;
@@ -48,32 +47,101 @@ struct Routes {
 
 /// Calls handlers for events by name, with their fields, thread, time and scopes.
 ///
-/// It is a [`Visitor`], so several analyzers can read a trace in one pass: for instance
-/// `read(file, &mut (memory, requests))` with an [`analysis::Analyzer`] and this one.
-///
-/// All handlers of one analyzer share its `state`.
+/// A handler gets the state that all handlers of the analyzer share, the event as an [`Occurrence`], and the fields
+/// that the subscription names, in that order. Names are looked up when the trace declares a type, and not for each
+/// event. Events with a serial come in the order of their serials, over all threads; events without one in the order
+/// of their thread.
 ///
 /// ```
 /// use memledger_analysis::read::{EventAnalyzer, read};
 ///
-/// // The bytes of all allocations, without the lower 3 bits of each size.
-/// let mut sizes = EventAnalyzer::new(0_u64)
-///     .on("Memory", "AllocSystem", ["Size"], |sum, event, [size]| {
-///         assert!(event.thread().is_some());
-///         *sum += size.u64().unwrap_or_default() << 3;
-///     });
+/// #[derive(Default)]
+/// struct Tags {
+///     names: Vec<String>,
+///     largest: u64,
+/// }
+///
+/// let mut tags = EventAnalyzer::new(Tags::default())
+///     .on("Memory", "TagSpec", ["Display"], |tags, _, [display]| {
+///         tags.names.push(display.text().unwrap_or_default().into_owned());
+///     })
+///     .on("Memory", "AllocSystem", ["Size", "Address"], |tags, event, [size, address]| {
+///         let bytes = size.u64().unwrap_or_default() << 3; // without its lower 3 bits
+///         if address.u64().is_ok_and(|address| address != 0) && event.thread().is_some() {
+///             tags.largest = tags.largest.max(bytes);
+///         }
+///     })
+///     .on_damage(|_, damage| eprintln!("{}", damage.what));
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/samples/mem-2t-40k.utrace");
-/// read(std::fs::File::open(path)?, &mut sizes)?;
-/// assert_eq!(sizes.problems(), [""; 0], "every name is there");
-/// assert!(sizes.state > 1 << 20);
+/// let summary = read(std::fs::File::open(path)?, &mut tags)?;
+/// for problem in tags.problems() {
+///     eprintln!("{problem}"); // `the trace has not declared an event Memory.AllocSystem`
+/// }
+/// println!("{} tags, {} events", tags.state.names.len(), summary.counts.events);
+/// # assert_eq!(tags.problems(), [""; 0], "every name is there");
+/// # assert_eq!((tags.state.names.len(), tags.state.largest), (64, 4096));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// A program's types can differ between versions, and within a trace: the fields are looked up again at each
+/// declaration. Events of a type that lacks a field are delivered, with a field that does not
+/// [exist](FieldValue::exists). Damage never stops a pass: [`on_hole`](Self::on_hole) and
+/// [`on_damage`](Self::on_damage) report what is missing, and the [`Summary`](super::Summary) counts it.
+///
+/// # References
+/// An event that others refer to has a key, [`Occurrence::definition`]. A field that refers to it has the same key,
+/// [`FieldValue::reference`]. A `HashMap<DefinitionRef, T>` in the state connects them.
+///
+/// # Several analyzers, one pass
+/// An analyzer is a [`Visitor`]. A tuple or a `Vec` of visitors and a reference to a visitor are visitors as well, so
+/// one pass can compute the memory report and figures of your own:
+///
+/// ```
+/// use memledger_analysis::Analyzer;
+/// use memledger_analysis::read::{EventAnalyzer, Visitor, read};
+///
+/// let mut memory = Analyzer::new();
+/// let mut allocations = EventAnalyzer::new(0_u64)
+///     .on("Memory", "Alloc", [], |count, _, []| *count += 1)
+///     .on("Memory", "AllocSystem", [], |count, _, []| *count += 1);
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/samples/mem-2t-40k.utrace");
+/// read(std::fs::File::open(path)?, &mut (&mut memory, &mut allocations))?;
+/// assert_eq!(memory.report().totals.allocations, allocations.state);
+///
+/// // Where the analyzers are chosen at run time:
+/// let chosen: Vec<Box<dyn Visitor + '_>> = vec![Box::new(&mut memory), Box::new(&mut allocations)];
+/// # drop(chosen);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Ending early
+/// [`Occurrence::unsubscribe`] ends a subscription, [`Occurrence::end_pass`] the pass of this analyzer. When all
+/// visitors of a pass are done, [`read`](super::read()) returns after the current packet. If input is left then,
+/// `summary.stopped` is true, and the pass is not complete. [`Pass`](super::Pass) runs a pass on a thread of its own,
+/// so handlers must be `Send`.
+///
+/// ```
+/// use memledger_analysis::read::{EventAnalyzer, Pass};
+///
+/// let first_large = EventAnalyzer::new(None).on("Memory", "*Alloc*", ["Size"], |found, event, [size]| {
+///     if size.u64().is_ok_and(|size| size >= 1 << 9) {
+///         *found = event.nanoseconds();
+///         event.end_pass();
+///     }
+/// });
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/samples/mem-2t-40k.utrace");
+/// let pass = Pass::start(std::fs::File::open(path)?, first_large)?;
+/// // The program does something else meanwhile.
+/// let (first_large, summary) = pass.wait()?;
+/// println!("at {:?} ns, {} bytes were read", first_large.state, summary.input_bytes);
+/// # assert!(first_large.state.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
 /// An event without a subscription costs a table lookup. An event with a subscription costs a call
 /// of its handler. The memory is that of the types, 24 bytes for each open scope, and about 100
 /// bytes and a name for each thread. Threads that do not run at the same time can share them.
-///
-/// [`analysis::Analyzer`]: crate::Analyzer
 #[must_use = "it sees nothing until it has read a trace"]
 pub struct EventAnalyzer<'a, S> {
     /// The value that each handler gets as `&mut`.
