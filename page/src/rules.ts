@@ -1,4 +1,4 @@
-// The rules of `memledger query`, as docs/query.md has them.
+// The rules of `memledger query`, as docs/asking.md has them.
 
 export interface Rule {
   name: string;
