@@ -211,7 +211,7 @@ def replaced():
 
 
 def forks_of_python():
-    """`os.fork` of Python 3.12 and later warns of the tracker's thread (docs/faults.md, 122). Nothing else differs."""
+    """`os.fork` of Python 3.12 and later warns of the tracker's thread (tests/faults.md, 122). Nothing else differs."""
     warning = re.compile(r"^.*DeprecationWarning: This process .* is multi-threaded, .*\n.*\n", re.M)
     script = "import os, sys; pid = os.fork(); print(bool(pid), file=sys.stderr); pid and os.waitpid(pid, 0)"
     for name in ["python3", "python3.12", "python3.13", "python3.14"]:

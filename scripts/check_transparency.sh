@@ -2,7 +2,7 @@
 # A tracked program behaves as it does alone: 77 programs of Debian, and programs in C and in Rust, each alone and in two modes of
 # `memledger run`, to their end, under signals, and with closed and ignored streams. Compared are output, errors, status,
 # descriptors, dispositions and masks of signals, rights, limits, children, and the files and processes that are left.
-# What cannot be the same is the table of docs/transparency.md. Each program also runs twice alone, and what differs
+# What cannot be the same is the table of docs/faults.md. Each program also runs twice alone, and what differs
 # then is masked and named. Planted differences must be found first. Installs what it needs, unless --short: then programs that
 # are not there are left out, and named.
 #

@@ -51,7 +51,7 @@ def normal(text, numbers):
     text = re.sub(r"\b(pipe|socket|mnt|net|pid|user|cgroup|ipc|uts|time):\[(\d+)\]",
                   lambda found: f"{found[1]}:[#{numbers.setdefault(found[0], len(numbers))}]", text)
     text = re.sub(r"/dev/pts/\d+", "/dev/pts/#", text)
-    # glibc handles signal 33 in each program with threads; see docs/transparency.md.
+    # glibc handles signal 33 in each program with threads; see docs/faults.md.
     text = re.sub(r"\b(cc|pp)\w{6}(?=\.|$)", r"\1######", text)
     text = re.sub(r"^_=\*\d+\*", "_=*#*", text, flags=re.M)
     text = re.sub(r"\d\d \w{3} \d{4} \d\d:\d\d:\d\d", "(time)", text)

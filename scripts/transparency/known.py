@@ -1,4 +1,4 @@
-"""The differences that scripts/check_transparency.sh knows. Each is a row of docs/transparency.md, or is to be mended; the full form
+"""The differences that scripts/check_transparency.sh knows. Each is a row of docs/faults.md, or is to be mended; the full form
 fails where one has gone.
 
 For each, patterns of the program, the mode, the event, what differs, and its lines with + (tracked) or - (alone), and the reason."""

@@ -427,7 +427,7 @@ def fields(text, wanted):
 
 
 def of_process(pid):
-    """What others see of a process, without what cannot be the same (docs/transparency.md)."""
+    """What others see of a process, without what cannot be the same (docs/faults.md)."""
     at = f"/proc/{pid}"
     seen = fields(read(f"{at}/status"), STATUS_FIELDS)
     if state_of(pid) == "Z":

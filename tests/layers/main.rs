@@ -1,5 +1,5 @@
 //! Which module may use which: the table of `ARCHITECTURE.md`, checked against the sources. The
-//! list of tests in `docs/faults.md` is checked as well.
+//! list of tests in `tests/faults.md` is checked as well.
 //!
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
@@ -498,7 +498,7 @@ fn the_list_of_faults_is_whole_and_names_tests_that_exist() {
     ["src", "crates", "tests", "cli/src", "cli/tests", "redirect/src"]
         .iter()
         .for_each(|f| tests_in(root, f, &mut tests));
-    let page = fs::read_to_string(root.join("docs/faults.md")).unwrap();
+    let page = fs::read_to_string(root.join("tests/faults.md")).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).collect();
     let mut numbers = Vec::new();
     for row in rows.iter().filter(|row| !row.starts_with("| # ")) {
@@ -511,7 +511,7 @@ fn the_list_of_faults_is_whole_and_names_tests_that_exist() {
                 Some(_) => root.join(name).exists(),
                 None => tests.iter().any(|test| test == name),
             };
-            assert!(exists, "docs/faults.md names {name}, which is no test");
+            assert!(exists, "tests/faults.md names {name}, which is no test");
         }
     }
     numbers.sort_unstable();

@@ -58,13 +58,13 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(shown[""], [""]);
     }),
     case(
-        "docs/format.md has every event of the tracker and every field of its own",
+        "docs/formats.md has every event of the tracker and every field of its own",
         names,
         |run| {
             let outcome = run.run();
             let mut types = Types::default();
             read(File::open(outcome.path(LATE)).unwrap(), &mut types).unwrap();
-            let page = include_str!("../../docs/format.md");
+            let page = include_str!("../../docs/formats.md");
             let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
             let row_of = |event: &str| {
                 let named =
@@ -73,7 +73,7 @@ pub(crate) const CASES: &[Case] = &[
                     let cell = row.split('|').nth(1).unwrap();
                     named.iter().any(|name| cell.contains(name))
                 };
-                *rows.iter().find(has).unwrap_or_else(|| panic!("docs/format.md has no {event}"))
+                *rows.iter().find(has).unwrap_or_else(|| panic!("docs/formats.md has no {event}"))
             };
             assert!(types.0.len() >= 20, "{}", types.0.len());
             for declared in &types.0 {

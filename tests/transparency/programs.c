@@ -80,7 +80,7 @@ static void probe(void) {
     while (environ[count]) count++;
     qsort(environ, (size_t)count, sizeof *environ, by_text);
     for (char **variable = environ; *variable; variable++)
-        // What cannot be the same, see docs/transparency.md.
+        // What cannot be the same, see docs/faults.md.
         if (strncmp(*variable, "LD_PRELOAD=", 11) && strncmp(*variable, "MEMLEDGER_", 10)) SAY("%s\n", *variable);
     for (char *from = out; from < at;) {
         ssize_t written = write(1, from, (size_t)(at - from));

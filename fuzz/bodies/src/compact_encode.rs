@@ -16,7 +16,7 @@ const HEAP_FREE: u16 = 51;
 const MARKER: u16 = 20;
 const ARRAYS: u16 = 61;
 
-/// Gives a packet the checksum of its bytes, as `docs/format.md` describes it.
+/// Gives a packet the checksum of its bytes, as `docs/formats.md` describes it.
 pub(crate) fn sign(packet: &mut [u8]) {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |lane: u64, word: u64| (lane ^ word).wrapping_mul(MIX).rotate_left(29);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HEAP: u64 = 3;
-/// The states, as docs/format.md has them.
+/// The states, as docs/formats.md has them.
 const RESERVED: u8 = 0;
 const COMMITTED: u8 = 1;
 const MAPPED: u8 = 2;

@@ -92,7 +92,7 @@ fn encoder(protocol: u8) -> CompactEncoder {
     encoder
 }
 
-/// The payload of the worked example of `docs/format.md`.
+/// The payload of the worked example of `docs/formats.md`.
 fn example() -> Vec<u8> {
     let address = 0x5581_0000_1230;
     [alloc(5, address, 8, 3), free(6, address), alloc(7, address, 8, 3), free(8, address)].concat()
@@ -101,7 +101,7 @@ fn example() -> Vec<u8> {
 #[test]
 fn the_worked_example_of_the_document_is_what_is_written() {
     let document =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md"))
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md"))
             .unwrap();
     let part = document.split("### A worked packet").nth(1).unwrap();
     let block = part.split("```").nth(1).unwrap();
@@ -476,7 +476,7 @@ proptest! {
     }
 }
 
-/// Gives a packet the checksum of its bytes, as `docs/format.md` describes it.
+/// Gives a packet the checksum of its bytes, as `docs/formats.md` describes it.
 fn sign(packet: &mut [u8]) {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |lane: u64, word: u64| (lane ^ word).wrapping_mul(MIX).rotate_left(29);

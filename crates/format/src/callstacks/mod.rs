@@ -1,5 +1,5 @@
 //! Call stacks in the stream. A stack has the outer frames of a stack before it, and inner frames of its own.
-//! [`docs/format.md`] draws every byte.
+//! [`docs/formats.md`] draws every byte.
 //!
 //! ```text
 //! stack         outer inner
@@ -11,7 +11,7 @@
 //! ```
 //! All numbers are varints; ids count up from `First`. The first frame of an event is the distance from 0.
 //!
-//! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
+//! [`docs/formats.md`]: https://github.com/memledger/memledger/blob/main/docs/formats.md
 
 mod expand;
 

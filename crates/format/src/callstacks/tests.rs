@@ -157,7 +157,7 @@ fn naive(stacks: &[Owned]) -> Vec<u8> {
 #[test]
 fn exact_bytes_of_a_list() {
     let stack = |id, outer, inner| Owned { id, outer, inner };
-    // The first three are the example of docs/format.md.
+    // The first three are the example of docs/formats.md.
     let stacks = [
         stack(9, Outer::Of { id: 2, without: 0 }, Ok(vec![0x1000, 0x1100, 0x1200])),
         stack(10, Outer::Of { id: 9, without: 0 }, Ok(vec![0x1300, 0x1400])),

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! bits 0 1  bytes of the number of serials that are skipped (0 to 3)
-//! bits 2 3  bytes of the call stack (0: unchanged, 1, 2, 4)
+//! bits 2 3  bytes of the call stack (0: as expected, 1, 2, 4); 0 in a packet with a table of stacks
+//!           if the shape has a call stack
 //! bit  4    the heap, a byte
-//! bits 5 6  bytes of the layout (0: unchanged, 2, 3, 5)
+//! bits 5 6  bytes of the layout (0: as expected, 2, 3, 5): the low byte of the size in units of 8, the byte
+//!           of the alignment, further bytes of the size
 //! bit  7    the address itself replaces its distance
 //! ```
 

@@ -1,5 +1,5 @@
 //! The compact coding of a thread's packet, for memory events: one to six bytes for each instead
-//! of 13 or 22. [`docs/format.md`] draws every byte.
+//! of 13 or 22. [`docs/formats.md`] has the rules, and a packet byte by byte.
 //!
 //! The coding is an alternative to LZ4: a packet decodes to exactly its payload, without the
 //! packets or the type records before it. A packet lists the shapes of its events (`shape.rs`).
@@ -23,7 +23,7 @@
 //! cost more time than it is worth. With the table, which adds half of that time and more, the stacks of
 //! a program take no more bytes than the layouts that they predict.
 //!
-//! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
+//! [`docs/formats.md`]: https://github.com/memledger/memledger/blob/main/docs/formats.md
 #![forbid(unsafe_code)]
 
 mod bytes;

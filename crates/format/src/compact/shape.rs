@@ -1,8 +1,8 @@
 //! The shape of an event in a payload: its head, and the fields that follow it, in this order.
 //!
 //! ```text
-//! head      1 to 3 bytes: the uid as in the payload, after the byte that opens a scope
-//!           if the event opens one; or only the byte that closes a scope
+//! head      1 to 3 bytes: the uid as in the payload (43 00), after the byte that opens a scope (08)
+//!           if the event opens one; or only the byte that closes a scope (0a)
 //! serial    3 bytes, if the event is synchronised
 //! value     4 or 8 bytes; in a memory event the address, 8 bytes
 //! then a memory event may have
@@ -10,8 +10,10 @@
 //! layout    u32  size in units of 8   u8 logarithm of the alignment << 3 | low bits of the size
 //! heap      u8
 //! ```
-//! A packet has a shape as one byte, followed by the head:
-//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`.
+//! Fields follow one another without gaps. A packet has a shape as one byte, followed by the head:
+//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`. The body is 0 for no
+//! value, 1 for a value of 4 bytes, 2 for one of 8, and 3 for a memory event, which has a head of 2 bytes and is
+//! synchronised. Only a memory event has a stack; only one with a stack has a layout or a heap.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
 pub(crate) const MAX_EVENT_BYTES: usize = 23;
