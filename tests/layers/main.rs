@@ -7,6 +7,7 @@
 mod circles;
 mod figures;
 mod growth;
+mod pages;
 mod sources;
 
 use sources::{module_of, named_paths, sources};
@@ -87,7 +88,6 @@ const LAYERS: &[(&str, &[&str])] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("memledger_format", &[""]),
     ("memledger_analysis", &["disabled::ledger", "ledger", "measure"]),
-    ("memledger_export", &["ledger"]),
     ("memledger_store", &[]),
 ];
 
