@@ -43,34 +43,35 @@ impl Ledger {
     /// Never fails: each setting that cannot be applied is reported, as one line on stderr and one
     /// entry in [`problems`](Self::problems), and so is each unknown `MEMLEDGER_` variable.
     ///
-    /// | variable | meaning |
-    /// |---|---|
-    /// | `MEMLEDGER_CHANNELS=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
-    /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`](crate::Stacks)) |
-    /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
-    /// | `MEMLEDGER_STACK_MEMORY=16MiB` | the most memory that call stacks may take, 1 MiB to 64 MiB; default 64 MiB |
-    /// | `MEMLEDGER_TRACE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
-    /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
-    /// | `MEMLEDGER_PERFETTO=run.pftrace` | write track events to this file (feature `perfetto`) |
-    /// | `MEMLEDGER_PERFETTO_CONFIG=config.txt` | which of them: Perfetto's `TraceConfig` as text |
-    /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
-    /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | clients of the control server must send the first line of this file, which only its owner may read |
-    /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
-    /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
-    /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
-    /// | `MEMLEDGER_PARENT=4242` | only the children of this process use these variables |
-    /// | `MEMLEDGER_PROBLEMS=NAME` | problems go to the datagram socket with this abstract name instead of stderr, if it takes them; `memledger run` sets it |
-    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
-    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes; unless it is `off`, a watcher writes it however the program ends, where there can be one |
-    /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`](crate::ReportTo::largest_live)) |
-    /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program: by a watcher, where there can be one ([`LedgerBuilder::report_on_signals`]) |
-    /// | `MEMLEDGER_RSS=100ms` or `off` | how often the resident memory is read ([`LedgerBuilder::rss_interval`]); default `1s` |
-    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`](crate::ReportTo::verbose)) |
-    /// | `MEMLEDGER_BLACK_BOX=2GiB`, `90%` or `null` | at how many live bytes who holds them is written to stderr ([`LedgerBuilder::black_box_at`]) |
-    /// | `MEMLEDGER_ANALYZE_IN_PROCESS=1` | analyze the events in the process even without a report ([`LedgerBuilder::analyze_in_process`]) |
-    /// | `MEMLEDGER_BUFFER_LIMIT=64MiB` | the bound on the memory of all event buffers; default 8 MiB ([`LedgerBuilder::buffer_limit`]) |
-    /// | `MEMLEDGER_ON_FULL=drop` or `wait` | what a thread does when all buffers are full ([`OnFull`](crate::OnFull)) |
-    /// | `MEMLEDGER_WATCH=1` or `0` | a watcher writes trace and report however the program ends ([`LedgerBuilder::watch`]), or no report starts one |
+    /// | variable, flag, method | default | meaning |
+    /// |---|---|---|
+    /// | `MEMLEDGER_ANALYZE_IN_PROCESS`, `-traceanalyzeinprocess=`, [`analyze_in_process`](LedgerBuilder::analyze_in_process) | `0` | `1`: analyze the events in the process even without a report, for `stats`, `snapshot` and destinations that are added later |
+    /// | `MEMLEDGER_BLACK_BOX`, `-traceblackbox=`, [`black_box_at`](LedgerBuilder::black_box_at) | none | where this many bytes are live (`2GiB`, or `90%` of the limit of the control group), and where the allocator returns null, write who holds the memory to stderr, a *black box*; `null`: only where it returns null |
+    /// | `MEMLEDGER_BUFFER_LIMIT`, `-tracebufferlimit=`, [`buffer_limit`](LedgerBuilder::buffer_limit) | `8MiB` | the bound on the memory of all event buffers, `128KiB` or more |
+    /// | `MEMLEDGER_CHANNELS`, `-trace=`, [`channels`](LedgerBuilder::channels) | `memory,scope` | channels to record, separated by commas: `memory`, `scope`, `freescope` (the scopes in which blocks are freed), the program's own, and presets (`default` is `memory,scope`) |
+    /// | `MEMLEDGER_CONTROL`, `-tracecontrol=`, [`control`](LedgerBuilder::control) | none | where the control server listens: a port of this machine (`0`: any), or `ADDRESS:PORT` |
+    /// | `MEMLEDGER_CONTROL_FOLDER`, `-tracecontrolfolder=`, [`control_folder`](LedgerBuilder::control_folder) | none | the folder in which `write-to` may create files |
+    /// | `MEMLEDGER_CONTROL_HOSTS`, `-tracecontrolhosts=`, [`control_hosts`](LedgerBuilder::control_hosts) | none | hosts besides this machine that `send-to` may send to, separated by commas |
+    /// | `MEMLEDGER_CONTROL_TOKEN_FILE`, `-tracecontroltokenfile=`, [`control_token`](LedgerBuilder::control_token) | none | clients of the control server must send the first line of this file, which no other user may read |
+    /// | `MEMLEDGER_FILE_MODE`, `-tracefilemode=`, [`file_mode`](LedgerBuilder::file_mode) | `600` | permissions of the traces and reports that the program writes: octal, `600` to `777` |
+    /// | `MEMLEDGER_FOLLOW_FORKS`, `-tracefollowforks=`, [`follow_forks`](LedgerBuilder::follow_forks) | `0` | `1`: record the children of forks as well, each to files of its own |
+    /// | `MEMLEDGER_HOST`, `-tracehost=`, [`trace_to_host`](LedgerBuilder::trace_to_host) | none | send the trace to this recorder, `HOST` or `HOST:PORT`; without a port 1980, and 1981 where that refuses |
+    /// | `MEMLEDGER_ON_FULL`, `-traceonfull=`, [`on_full`](LedgerBuilder::on_full) | `wait` | what a thread does when all buffers are full: `wait` for the worker, at most 1 s if that makes no progress, or `drop` the event and count it |
+    /// | `MEMLEDGER_PERFETTO`, `-traceperfetto=`, [`trace_to`](LedgerBuilder::trace_to) | none | write track events to this file (feature `perfetto`) |
+    /// | `MEMLEDGER_PERFETTO_CONFIG`, `-traceperfettoconfig=`, [`trace_to`](LedgerBuilder::trace_to) | all categories | which track events: a file with Perfetto's `TraceConfig` as text |
+    /// | `MEMLEDGER_REPORT`, `-tracereport=`, [`report_on_exit`](LedgerBuilder::report_on_exit) | `stderr`; a builder has none | where the report goes: `stderr`, `off`, or a file that ends in `.txt`, `.json`, `.html`, `.pb.gz`, `.folded`, `.speedscope.json` or `.callgrind` |
+    /// | `MEMLEDGER_REPORT_LARGEST_LIVE`, `-tracereportlargestlive=`, [`ReportTo::largest_live`](crate::ReportTo::largest_live) | 100 in JSON, 10 in a verbose text, else 0 | how many of the largest live blocks the report lists |
+    /// | `MEMLEDGER_REPORT_ON_SIGNALS`, `-tracereportonsignals=`, [`report_on_signals`](LedgerBuilder::report_on_signals) | `0` | `1`: report also if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program |
+    /// | `MEMLEDGER_REPORT_VERBOSE`, `-tracereportverbose=`, [`ReportTo::verbose`](crate::ReportTo::verbose) | `0` | `1`: a text report also has threads, sizes, the largest blocks, bookmarks, the tracker's own bytes and the accuracy of times |
+    /// | `MEMLEDGER_RSS`, `-tracerss=`, [`rss_interval`](LedgerBuilder::rss_interval) | `1s` | how often the resident memory is read, such as `100ms` (at least 10 ms); `off`: never |
+    /// | `MEMLEDGER_STACKS`, `-tracestacks=`, [`stacks`](LedgerBuilder::stacks) | `off` | record call stacks: `on`, `off`, or of a sample of the bytes, such as `sample:512KiB` |
+    /// | `MEMLEDGER_STACK_FRAMES`, `-tracestackframes=`, [`stack_frames`](LedgerBuilder::stack_frames) | `255` | the most frames of a stack, the innermost ones: 1 to 255 |
+    /// | `MEMLEDGER_STACK_MEMORY`, `-tracestackmemory=`, [`stack_memory`](LedgerBuilder::stack_memory) | `64MiB` | the most memory that call stacks may take in the process, `1MiB` to `64MiB` |
+    /// | `MEMLEDGER_TRACE`, `-tracefile=`, [`trace_to_file`](LedgerBuilder::trace_to_file) | none | write the trace to this file, compact if it ends in `.memledger` or has no ending |
+    /// | `MEMLEDGER_WATCH`, `-tracewatch=`, [`watch`](LedgerBuilder::watch) | `1` with a named report or `MEMLEDGER_REPORT_ON_SIGNALS=1`, where it is possible; else `0` | `1`: a watcher process completes the trace and the report however the program ends; `0`: none |
+    ///
+    /// `memledger run` sets `MEMLEDGER_PARENT` (only children of that process use these variables) and `MEMLEDGER_PROBLEMS` (the
+    /// socket to which problems go in place of stderr). A variable with an empty value is not set.
     ///
     /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
     pub fn from_env() -> Self {
@@ -80,13 +81,8 @@ impl Ledger {
     /// Starts with the settings of command-line flags, and those of the environment that no flag
     /// sets; returns the arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`, `-tracestackmemory=`,
-    /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracerss=`, `-traceblackbox=`, `-traceanalyzeinprocess=`,
-    /// `-tracebufferlimit=`, `-traceonfull=`,
-    /// `-tracefilemode=`, `-tracewatch` (or `-tracewatch=`), `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and
-    /// `-tracereportlargestlive=`, with the values of the variables `MEMLEDGER_CHANNELS`, `MEMLEDGER_STACKS` and so on. As in Unreal, `-trace=` names
-    /// channels and `-tracefile=` the file.
+    /// The flags are those in the table of [`from_env`](Self::from_env), with the values of the variables. `-tracestacks` and
+    /// `-tracewatch` without a value mean `on` and `1`. As in Unreal, `-trace=` names channels and `-tracefile=` the file.
     ///
     /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
     /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.

@@ -1,10 +1,13 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags. `applied.rs` has what
-//! they mean, `files.rs` the names of the files that a recording writes.
+//! they mean, `files.rs` the names of the files that a recording writes. `docs/settings.md` describes each; `tests.rs`
+//! compares it with the table below.
 
 pub(super) mod applied;
 pub(super) mod files;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+#[cfg(test)]
+mod tests;
 
 use crate::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::events::channel;
@@ -519,37 +522,4 @@ pub(in crate::ledger) fn report_unknown() {
             );
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::SETTINGS;
-
-    /// The words of a text between backquotes.
-    fn quoted(text: &str) -> impl Iterator<Item = &str> {
-        text.split('`').skip(1).step_by(2)
-    }
-
-    #[test]
-    fn each_setting_is_in_all_lists_of_settings_and_can_be_made_in_code() {
-        let readme = include_str!("../../../README.md");
-        let (handle, builder) = (include_str!("../handle.rs"), include_str!("../builder.rs"));
-        let of_report = include_str!("../report_to.rs");
-        let rows = readme.lines().filter(|line| line.starts_with("| `MEMLEDGER_"));
-        let rows = rows.map(|row| quoted(row).take(3).collect::<Vec<_>>()).collect::<Vec<_>>();
-        for setting in &SETTINGS {
-            let variable = setting.variable.to_str().unwrap();
-            let row = rows.iter().find(|row| row[0] == variable);
-            let &[_, flag, method] = row.map_or(&[""; 3][..], Vec::as_slice) else {
-                panic!("{variable} has no flag or no method in README.md");
-            };
-            assert_eq!(flag, setting.flag, "the flag of {variable} in README.md");
-            let text = if method.starts_with("ReportTo::") { of_report } else { builder };
-            let name = method.trim_start_matches("ReportTo::");
-            assert!(text.contains(&format!("fn {name}(")), "{variable}: no method {name}");
-            let is_listed = handle.contains(&format!("/// | `{variable}="));
-            assert!(is_listed, "{variable} is not in the list of Ledger::from_env");
-            assert!(quoted(handle).any(|it| it == flag), "{flag} is not in Ledger::from_args");
-        }
-    }
 }
