@@ -333,7 +333,7 @@ class Run:
         status = self.process.wait()
         # What waits for the same input ends, too.
         self.release()
-        # What `memledger run` ends with, see docs/run.md.
+        # What `memledger run` ends with, see docs/start.md.
         self.seen["status"] = str(128 - status if status < 0 else status)
         leaves = [] if self.waits() else sorted(line.replace("$AT", self.folder) for line in self.case.leaves)
         try:

@@ -202,12 +202,12 @@ fn conditions_on_rows() {
     assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
 }
 
-/// The table of docs/report.md has the columns that the code declares, with their words in the text. Rows in JSON,
+/// The table of docs/tests.md has the columns that the code declares, with their words in the text. Rows in JSON,
 /// conditions, and where they are measured figures and budgets, have them by the same name.
 #[test]
 fn each_figure_has_one_name_in_all_places() {
     let read = |file| std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR")));
-    let places = ["crates/analysis/src/columns.rs", "docs/report.md", "src/ledger/snapshot.rs"];
+    let places = ["crates/analysis/src/columns.rs", "docs/tests.md", "src/ledger/snapshot.rs"];
     let [declared, docs, figures] = places.map(|file| read(file).expect("text"));
     let budget = read("src/measure/budget.rs").expect("text");
     let declared = declared.rsplit("\ncolumns! {\n").next().expect("it");
