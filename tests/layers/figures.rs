@@ -6,13 +6,13 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 53_660),
-    ("crates/format/src", 8_846),
-    ("crates/analysis/src", 39_952),
-    ("crates/export/src", 3_800),
+    ("src", 53_760),
+    ("crates/format/src", 8_900),
+    ("crates/analysis/src", 42_650),
+    ("crates/export/src", 1_360),
     ("crates/store/src", 3_540),
-    ("cli/src", 16_515),
-    ("tests", 24_524),
+    ("cli/src", 16_700),
+    ("tests", 24_700),
     ("crates/analysis/tests", 11_850),
     ("crates/export/tests", 620),
     ("cli/tests", 7_495),
@@ -29,7 +29,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 150;
+const MAX_FEATURE_LINES: usize = 200;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.

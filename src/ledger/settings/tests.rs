@@ -77,7 +77,7 @@ fn documented(row: &str) -> String {
     let [names, default, meaning] = [1, 2, 3].map(|cell| row.split('|').nth(cell).unwrap());
     let method = quoted(names)[2];
     let path = match method.starts_with("ReportTo::") {
-        true => format!("crate::{method}"),
+        true => ["crate", method].join("::"),
         false => format!("LedgerBuilder::{method}"),
     };
     let names = names.replace(&format!("`{method}`"), &format!("[`{method}`]({path})"));

@@ -1,6 +1,8 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
-use crate::internal::{Calls, Interner, figures_of, scope_frames};
+use crate::Calls;
+use crate::dump::buckets::{figures_of, scope_frames};
+use crate::dump::interner::Interner;
 use crate::{BucketRow, CodeRange, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::intern;

@@ -10,7 +10,7 @@ use super::heap::{Dump, Heap};
 use super::slices::{Slices, ThreadTrack};
 use super::totals;
 use super::tracks::{Tracks, point};
-use crate::internal::{figures_of, notes};
+use crate::dump::buckets::{figures_of, notes};
 use crate::{BucketRow, Figures, Frames, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::named_track_uuid;

@@ -31,7 +31,7 @@ pub use memledger_format::protobuf::perfetto::sequence::Moment;
 #[doc(hidden)]
 pub use memledger_format::protobuf::perfetto::track::Process;
 
-use crate::internal::notes;
+use crate::dump::buckets::notes;
 use crate::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, Report, ScopeRow};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
