@@ -3,9 +3,10 @@
 pub mod control;
 
 use super::sample::Sample;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -74,15 +75,15 @@ impl Wishes {
 
     /// Ends the wait of the source.
     pub fn wake(&self) {
-        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.changed.lock() = true;
         self.wake.notify_all();
     }
 
     /// Waits until `timeout` is over or the wishes have changed.
     pub fn wait(&self, timeout: Duration) {
-        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.wake.wait_timeout_while(changed, timeout, |changed| !*changed);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        let mut changed = self.changed.lock();
+        self.wake.wait_while_for(&mut changed, |changed| !*changed, timeout);
+        *changed = false;
     }
 }
 

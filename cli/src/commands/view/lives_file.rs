@@ -17,6 +17,7 @@ use memledger_analysis::read::Reader;
 use memledger_analysis::{
     Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, Position,
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +25,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 const KIND: Kind = Kind { magic: b"memledger.blocks", suffix: ".blocks", version: 2 };
 
@@ -424,7 +424,7 @@ impl LivesFile {
         let chunk = self.chunk(number);
         let mut compressed = vec![0; chunk.bytes as usize];
         {
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = self.file.lock();
             file.seek(SeekFrom::Start(self.first.saturating_add(chunk.offset)))
                 .and_then(|_| file.read_exact(&mut compressed))
                 .map_err(|error| failed(&error.to_string()))?;

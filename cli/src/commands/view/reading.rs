@@ -23,11 +23,12 @@ use crate::terminal::note;
 use memledger_analysis::Analyzer;
 use memledger_analysis::read::Reader;
 use memledger_format::handshake::Handshake;
+use parking_lot::Mutex;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
@@ -114,7 +115,7 @@ impl Reading {
         self.shared.stop.store(true, Ordering::Release);
         for lock in [&self.shared.writing, &self.shared.keeping] {
             // The process ends: the threads can wait for the lock until then.
-            std::mem::forget(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::forget(lock.lock());
         }
     }
 }
@@ -300,7 +301,7 @@ impl Follower {
     /// Writes the index file, if the trace has not changed.
     fn keep(&self, identity: Option<Identity>, picture: &Picture) {
         let Some(identity) = identity.filter(|_| self.keeps_index) else { return };
-        let _guard = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.shared.writing.lock();
         if !self.is_stopped()
             && Identity::of(&self.trace).as_ref() == Some(&identity)
             && let Err(error) = index_file::save(&self.trace, &self.symbols, &identity, picture)
@@ -313,7 +314,7 @@ impl Follower {
     fn keep_lives(&self) {
         let this = self.clone();
         let keep = move || {
-            let _guard = this.shared.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = this.shared.keeping.lock();
             let Some(identity) = Identity::of(&this.trace) else { return };
             let mut lives = LivesFile::load(&this.trace);
             if lives.is_none() && !this.is_stopped() {

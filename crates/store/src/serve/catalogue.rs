@@ -6,11 +6,12 @@ use memledger_analysis::dump::text;
 use memledger_analysis::read::ending;
 use memledger_format::framing::Start;
 use memledger_format::handshake::Transport;
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
@@ -275,8 +276,7 @@ impl Catalogue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics between two changes that belong together, so a poisoned lock is usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Scans the folder again if the last scan is old enough. An error leaves the list as it is.

@@ -6,7 +6,8 @@
 //!              └── may be closed for another one        └── the same, after 10 s
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -73,8 +74,7 @@ impl ConnectionLimit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Holder>> {
-        // No code panics between two changes that belong together, so a poisoned lock is usable.
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holders.lock()
     }
 }
 
@@ -178,19 +178,19 @@ mod tests {
             threads.spawn(|| {
                 for _ in 0..ROUNDS {
                     start.wait();
-                    let one: Permit = held.lock().unwrap().take().unwrap();
+                    let one: Permit = held.lock().take().unwrap();
                     busy.store(one.set_busy(), Ordering::Relaxed);
                     // Handed back, so that the permit is held until the other thread has tried.
-                    *held.lock().unwrap() = Some(one);
+                    *held.lock() = Some(one);
                     end.wait();
                 }
             });
             for _ in 0..ROUNDS {
-                *held.lock().unwrap() = Some(limit.acquire().unwrap());
+                *held.lock() = Some(limit.acquire().unwrap());
                 start.wait();
                 let another = limit.acquire();
                 end.wait();
-                drop(held.lock().unwrap().take());
+                drop(held.lock().take());
                 // Counted and not asserted: a panic here would leave the other thread at its
                 // barrier.
                 let is_served = busy.load(Ordering::Relaxed);

@@ -6,10 +6,10 @@
 
 use crate::{Error, ErrorKind};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// The lock file of the server that uses the folder. It holds the server's process id.
@@ -122,7 +122,7 @@ impl Directory {
     pub(super) fn create(&self, compact: bool) -> io::Result<(String, File)> {
         let time = Timestamp::now().strftime("%Y%m%d_%H%M%S").to_string();
         let [ending, other] = if compact { [1, 0] } else { [0, 1] }.map(|kind| ENDINGS[kind]);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let first = if last.0 == time { last.1 + 1 } else { 1 };
         for number in first..TRIES {
             let name = format!("{time}_{number:03}");
