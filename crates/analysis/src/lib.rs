@@ -67,6 +67,7 @@ mod query;
 pub mod read;
 mod report;
 mod rss;
+mod sort;
 mod symbols;
 mod timeline;
 mod untracked;

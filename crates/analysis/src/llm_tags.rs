@@ -3,6 +3,7 @@
 
 use super::hash::FoldHash;
 use super::report::{LlmTagRow, LlmTagSeries, LlmValue};
+use crate::sort;
 use std::collections::{BTreeMap, HashMap};
 
 /// The maximum number of tags that are kept, and of pairs of a tracker and a tag. An engine has some hundred
@@ -119,7 +120,7 @@ impl LlmTags {
             series: values.series(),
         });
         let mut rows: Vec<_> = rows.collect();
-        rows.sort_by(|a, b| {
+        sort::by(&mut rows, |a, b| {
             let figures = |row: &LlmTagRow| (row.last.bytes, row.peak.bytes);
             let by_name = || (&a.tracker, &a.path).cmp(&(&b.tracker, &b.path));
             figures(b).cmp(&figures(a)).then_with(by_name)

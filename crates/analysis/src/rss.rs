@@ -8,6 +8,7 @@ use super::attribution::RootHeaps;
 use super::decode::RSS_SUMS;
 use super::live_set::HEAPS;
 use super::report::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
+use crate::sort;
 use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
 /// When the timeline has this many points, every two become one.
@@ -71,7 +72,7 @@ impl RssHistory {
                 bytes,
             };
             let mut live_by_heap: Vec<_> = live.map(row).collect();
-            live_by_heap.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.id.cmp(&b.id)));
+            sort::by(&mut live_by_heap, |a, b| b.bytes.cmp(&a.bytes).then(a.id.cmp(&b.id)));
             ResidentMemory { live_by_heap, ..memory.clone() }
         };
         let last = self.readings.last();

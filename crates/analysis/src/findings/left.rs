@@ -10,6 +10,7 @@ use super::thresholds::*;
 use super::types::FindingKind;
 use crate::analyzer::Analyzer;
 use crate::report::{BucketRow, Report};
+use crate::sort;
 use std::collections::HashMap;
 
 /// Blocks of one place with one call stack, or of several such.
@@ -86,7 +87,7 @@ impl Left {
             self.buckets.iter().map(of).fold(0, u64::wrapping_add)
         };
         let mut all: Vec<_> = all.map(|moment| (moment.at, live(moment))).collect();
-        all.sort_by_key(|(at, _)| at[EVENTS]);
+        sort::by_key(&mut all, |(at, _)| at[EVENTS]);
         let is_all = |live| is_share(live, self.live_bytes, NEARLY_ALL_LEFT);
         let last =
             all.iter().find(|(_, live)| is_all(*live)).map_or(places.clocks.end, |(at, _)| *at);

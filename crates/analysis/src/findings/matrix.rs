@@ -6,6 +6,7 @@ use super::types::FreedIn;
 use crate::analyzer::Analyzer;
 use crate::observer::Actor;
 use crate::report::Report;
+use crate::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -39,7 +40,7 @@ impl Matrix {
             FreedIn { allocated_in: allocated_in.to_vec(), freed_in, blocks, bytes }
         });
         let mut rows: Vec<_> = rows.collect();
-        rows.sort_by(|a, b| {
+        sort::by(&mut rows, |a, b| {
             let key = |row: &FreedIn| Reverse((row.blocks, row.bytes));
             let names = |row: &FreedIn| (row.allocated_in.clone(), row.freed_in.clone());
             key(a).cmp(&key(b)).then_with(|| names(a).cmp(&names(b)))

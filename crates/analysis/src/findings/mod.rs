@@ -34,6 +34,7 @@ pub use types::{
 
 use super::analyzer::Analyzer;
 use super::report::{Calls, Frames, Report};
+use crate::sort;
 use matrix::Matrix;
 use places::{Places, is_in};
 use std::cmp::Reverse;
@@ -94,7 +95,7 @@ impl Report {
 
 /// Puts those first that would save most: of what is held, then of what is done.
 fn sort(found: &mut [Finding]) {
-    found.sort_by(|a, b| {
+    sort::by(found, |a, b| {
         let is_held =
             |finding: &Finding| matches!(finding.weight_of, WeightOf::Peak | WeightOf::Resident);
         let key = |finding: &Finding| {

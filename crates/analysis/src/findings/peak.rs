@@ -13,6 +13,7 @@ use super::thresholds::{is_share, millionths};
 use super::types::{Finding, FindingKind, PeakPart, Place, WeightOf};
 use crate::analyzer::Analyzer;
 use crate::report::Calls;
+use crate::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -87,7 +88,7 @@ pub(super) fn find(
     let mut parts: Vec<_> = parts.into_values().collect();
     let bytes = |part: &[&Held<'_>]| part.iter().map(|held| held.bytes).sum::<u64>();
     parts.retain(|part| is_half(bytes(part)));
-    parts.sort_by_key(|part| Reverse(bytes(part)));
+    sort::by_key(&mut parts, |part| Reverse(bytes(part)));
     let [one, two, ..] = &parts[..] else { return None };
     if !is_like(main_blocks(one)?, main_blocks(two)?) {
         return None;
@@ -165,7 +166,7 @@ fn live(analyzer: &Analyzer<FindingsObserver>, part: &[&Held<'_>], places: &Plac
     let all = (0..CLOCKS).flat_map(|clock| observer.moments(clock));
     let mut all: Vec<_> =
         all.filter(|moment| moment.at[EVENTS] < places.clocks.peak[EVENTS]).collect();
-    all.sort_by_key(|moment| moment.at[EVENTS]);
+    sort::by_key(&mut all, |moment| moment.at[EVENTS]);
     let sum = |moment: &Moment| part.iter().map(|held| moment.live_bytes(held.bucket)).sum();
     all.into_iter().map(sum).collect()
 }

@@ -10,6 +10,7 @@ use crate::analyzer::Analyzer;
 use crate::columns::Figures;
 use crate::hash::IntMap;
 use crate::report::{BucketRow, Calls, Report, StackKind};
+use crate::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -394,6 +395,6 @@ fn add_freed(
     }
     for (seen, matrix) in all.iter_mut().zip(matrices) {
         seen.freed_in = matrix.rows(analyzer, report);
-        seen.freed_by.sort_by_key(|row| (Reverse(row.blocks), row.thread, row.is_own));
+        sort::by_key(&mut seen.freed_by, |row| (Reverse(row.blocks), row.thread, row.is_own));
     }
 }

@@ -11,6 +11,7 @@ use crate::columns::Figures;
 use crate::cutoff::{Position, Reached, Stop};
 use crate::observer::{BlockEvent, BlockObserver};
 use crate::report::{LiveBlock, Report, SizeRow};
+use crate::sort;
 use crate::symbols::Symbolizer;
 use std::collections::HashMap;
 use std::fmt;
@@ -219,7 +220,7 @@ impl Answer {
             SizeRow { min_bytes, max_bytes, figures: found.figures() }
         });
         report.by_size = rows.collect();
-        report.by_size.sort_by_key(|row| row.min_bytes);
+        sort::by_key(&mut report.by_size, |row| row.min_bytes);
     }
 }
 

@@ -12,6 +12,7 @@
 use super::rules::Kind;
 use crate::hash::IntMap;
 use crate::observer::{Actor, BlockChange, BlockEvent};
+use crate::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -388,7 +389,7 @@ impl Runs {
             keep(&mut largest, left);
         }
         (runs.still_live_blocks, runs.still_live_bytes) = (live_blocks, live_bytes);
-        largest.sort_by_key(Left::order);
+        sort::by_key(&mut largest, Left::order);
         largest.truncate(LARGEST);
         let run = |left: &Left| {
             let Left { began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes, .. } =
@@ -436,7 +437,7 @@ fn keep(largest: &mut Vec<Left>, left: Left) {
     largest.push(left);
     // The list is cut back at twice the length and more, so that this is rare.
     if largest.len() >= 8 * LARGEST {
-        largest.sort_by_key(Left::order);
+        sort::by_key(largest, Left::order);
         largest.truncate(LARGEST);
     }
 }

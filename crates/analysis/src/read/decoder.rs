@@ -7,6 +7,7 @@ use super::records::{self, Records};
 use super::resync::payload;
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
+use crate::sort;
 use memledger_format::handshake::{Handshake, Magic};
 use memledger_format::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 use memledger_format::schema::EventType;
@@ -297,7 +298,7 @@ impl Decoder {
                 events: stream.counts.events,
             }))
             .collect();
-        streams.sort_by_key(|stream| stream.stream);
+        sort::by_key(&mut streams, |stream| stream.stream);
         streams
     }
 }

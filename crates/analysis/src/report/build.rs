@@ -16,6 +16,7 @@ use crate::facts::Facts;
 use crate::live_set::HEAPS;
 use crate::llm_tags::LlmTags;
 use crate::rss::RssHistory;
+use crate::sort;
 use crate::timeline::Timeline;
 use crate::untracked::UntrackedMemory;
 use std::cmp::Ordering;
@@ -243,7 +244,9 @@ impl Sources<'_> {
         // The root of the tree of groups is not a group itself.
         let rows = figures.into_iter().enumerate().skip(1).filter_map(row);
         let mut rows: Vec<_> = rows.collect();
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.group.cmp(&b.group)));
+        sort::by(&mut rows, |a, b| {
+            order(&a.figures, &b.figures).then_with(|| a.group.cmp(&b.group))
+        });
         rows
     }
 
@@ -347,7 +350,9 @@ impl Sources<'_> {
             let (min_bytes, max_bytes) = class_bounds(number);
             rows.push(SizeRow { min_bytes, max_bytes, figures });
         }
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then(a.min_bytes.cmp(&b.min_bytes)));
+        sort::by(&mut rows, |a, b| {
+            order(&a.figures, &b.figures).then(a.min_bytes.cmp(&b.min_bytes))
+        });
         rows
     }
 }
@@ -360,7 +365,7 @@ fn sorted<T>(
     let mut items = 0;
     let counted = rows.inspect(|_| items += 1).enumerate();
     let mut rows: Vec<_> = counted.filter_map(|(item, row)| Some((item, row?))).collect();
-    rows.sort_by(|(_, a), (_, b)| order(a, b));
+    sort::by(&mut rows, |(_, a), (_, b)| order(a, b));
     let mut places = vec![0; items];
     for (place, &(item, _)) in rows.iter().enumerate() {
         places[item] = place;

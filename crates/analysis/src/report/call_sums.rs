@@ -19,6 +19,7 @@ use super::stacks::StackRows;
 use super::types::Report;
 use crate::callstacks::StackTree;
 use crate::columns::{Estimates, Figures, Weights};
+use crate::sort;
 use std::collections::HashMap;
 
 /// One function, line or crate.
@@ -372,7 +373,7 @@ impl<'a> Walk<'a> {
         // Calls that are never shown have none.
         let mut rows: Vec<_> =
             rows.filter(|(_, is_counted)| *is_counted).map(|(row, _)| row).collect();
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)));
+        sort::by(&mut rows, |a, b| order(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)));
         rows
     }
 }

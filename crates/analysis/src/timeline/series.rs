@@ -6,6 +6,7 @@
 //! next one. So one pass is enough, and which points there are depends on the order of events only.
 
 use crate::report::{ThreadSeries, TimePoint, TimeSeries};
+use crate::sort;
 
 /// The maximum number of points that are kept.
 const MAX_POINTS: usize = 2_048;
@@ -165,7 +166,7 @@ impl Series {
         let Self { points, mut threads, .. } = with_now;
         threads.retain(|thread| thread.points.iter().any(|at| *at != ThreadPoint::default()));
         // A stable sort: threads are in the order in which they were first seen.
-        threads.sort_by_key(|thread| {
+        sort::by_key(&mut threads, |thread| {
             std::cmp::Reverse(thread.points.last().map(|last| last.allocated_bytes))
         });
         threads.truncate(SHOWN_THREADS);

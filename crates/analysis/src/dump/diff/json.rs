@@ -13,6 +13,7 @@ use super::compared::{Diff, DiffOptions};
 use super::rows::{Changed, State};
 use crate::dump::json::columns;
 use crate::dump::pretty::{self, Json, List, Value, objects};
+use crate::sort;
 use crate::{DiffBy, DiffSide, Report};
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -76,7 +77,7 @@ impl Json for Table<'_> {
         let differs = rows.iter().filter(|row| row.old != row.new);
         let mut rows: Vec<_> =
             differs.map(|row| Row { by: *by, row: Changed::of(row, *by, options) }).collect();
-        rows.sort_by_key(|Row { row, .. }| Reverse(row.old.abs_diff(row.new)));
+        sort::by_key(&mut rows, |Row { row, .. }| Reverse(row.old.abs_diff(row.new)));
         value.object(|object| {
             object.entry("by", by.name())?;
             for (state, count) in State::ALL.iter().zip(of_state) {

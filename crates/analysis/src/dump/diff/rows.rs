@@ -3,6 +3,7 @@
 use super::compared::{Diff, DiffOptions, column};
 use crate::dump::options::Sort;
 use crate::dump::text::{bytes_briefly, count, percent, short, shown_heap, shown_scope};
+use crate::sort;
 use crate::{DiffBy, DiffRow, DiffSide, Figures, Report};
 use std::cmp::Reverse;
 
@@ -125,7 +126,7 @@ pub(in crate::dump) fn changed<'a>(
     }
     rows.retain(|row| row.state != State::Same);
     // NOTE: a stable sort: equal changes are in the order of their paths.
-    rows.sort_by_key(|row| Reverse(row.old.abs_diff(row.new)));
+    sort::by_key(&mut rows, |row| Reverse(row.old.abs_diff(row.new)));
     (rows, of_state)
 }
 

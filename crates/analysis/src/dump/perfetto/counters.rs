@@ -6,6 +6,7 @@
 
 use super::START_NS;
 use super::tracks::{Tracks, point};
+use crate::sort;
 use crate::{BlockChange, BlockEvent, Figures, Report, RssPoint};
 use memledger_format::protobuf::perfetto::sequence::Sequence;
 use memledger_format::protobuf::perfetto::track::Unit;
@@ -165,7 +166,7 @@ pub(super) fn largest<'a>(
     rows: impl Iterator<Item = (&'a [String], &'a Figures)>,
 ) -> HashMap<&'a [String], u32> {
     let mut rows: Vec<_> = rows.filter(|(_, figures)| figures.peak_bytes > 0).collect();
-    rows.sort_by_key(|(path, figures)| (std::cmp::Reverse(figures.peak_bytes), *path));
+    sort::by_key(&mut rows, |(path, figures)| (std::cmp::Reverse(figures.peak_bytes), *path));
     rows.truncate(MOST);
     rows.into_iter().map(|(path, _)| (path, 0)).collect()
 }

@@ -1,6 +1,7 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
 use crate::dump::buckets::{figures_of, notes, scope_frames};
+use crate::sort;
 use crate::{BucketRow, Calls, CodeRange, Figures, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use std::collections::HashMap;
@@ -174,7 +175,7 @@ impl<'a> Encoder<'a> {
         let modules = &self.report.modules;
         let mut order: Vec<_> = (0..modules.len()).collect();
         let program = self.report.trace.program.as_deref();
-        order.sort_by_key(|&module| Some(file_name(&modules[module].path)) != program);
+        sort::by_key(&mut order, |&module| Some(file_name(&modules[module].path)) != program);
         for module in order {
             let known = self.report.code.iter().filter(|(of, _)| *of == module);
             let mut parts: Vec<_> = known.map(|(_, range)| in_pages(*range)).collect();

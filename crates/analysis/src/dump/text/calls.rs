@@ -11,6 +11,7 @@ use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use crate::dump::interner::Interner;
 use crate::dump::options::{Options, Sort};
+use crate::sort;
 use crate::{
     CallKind, CallRow, Calls, Estimates, Figures, Frames, Report, Weights, column, short_path,
 };
@@ -74,7 +75,7 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
         let key = |figures: &Figures| (sort.of(figures), figures.allocated_bytes);
         Reverse((key(own), key(inclusive)))
     };
-    rows.sort_by(|(a, by_a, _), (b, by_b, _)| {
+    sort::by(&mut rows, |(a, by_a, _), (b, by_b, _)| {
         key(by_a).cmp(&key(by_b)).then_with(|| a.name.cmp(&b.name))
     });
     let all: u64 = rows.iter().map(|(_, [own, _], _)| sort.of(own)).sum();
@@ -327,7 +328,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     };
     let mut chosen: Vec<usize> = (1..tree.nodes.len()).filter(shows).collect();
     // NOTE: a stable sort: of equal nodes the outer one comes first.
-    chosen.sort_by_key(|&node| Reverse(key(node)));
+    sort::by_key(&mut chosen, |&node| Reverse(key(node)));
     let further = chosen.split_off(options.top.min(chosen.len()));
     // By node: the rows below it that are shown.
     let mut below = HashMap::<usize, Vec<usize>>::new();
@@ -353,7 +354,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
             rows.push(Row { level: level - 1, name, cells });
         }
         let mut inner = below.remove(&node).unwrap_or_default();
-        inner.sort_by_key(|&node| (key(node), Reverse(node)));
+        sort::by_key(&mut inner, |&node| (key(node), Reverse(node)));
         open.extend(inner.into_iter().map(|inner| (inner, level + 1)));
     }
     let left = further.iter().filter(|&&node| !is_shown[node]).count();

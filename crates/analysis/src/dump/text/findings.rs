@@ -9,6 +9,7 @@ use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use super::units::{bytes, count, percent};
 use crate::dump::options::Options;
+use crate::sort;
 use crate::{Finding, FindingKind, FreedIn, Place, Report, short_path};
 use memledger_format::words::escape;
 use std::borrow::Cow;
@@ -199,7 +200,7 @@ pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
         elsewhere(rows) > 0 && (is_shown(scope) || rows.iter().any(|row| is_shown(&row.freed_in)))
     });
     let mut scopes: Vec<_> = by_scope.into_iter().collect();
-    scopes.sort_by_key(|(_, rows)| Reverse(elsewhere(rows)));
+    sort::by_key(&mut scopes, |(_, rows)| Reverse(elsewhere(rows)));
     let left = scopes.len().saturating_sub(options.top);
     let mut table = Table {
         title: "Freed in, below the scope that allocated".to_owned(),

@@ -5,6 +5,7 @@ use super::calls::briefly;
 use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
+use crate::sort;
 use crate::{Calls, Frames, Holder, Report};
 use std::cmp::Reverse;
 
@@ -33,7 +34,7 @@ pub fn holders(
     if holders.iter().all(|holder| key(holder).0 == 0) {
         return String::new();
     }
-    holders.sort_by(|a, b| (Reverse(key(a)), &a.path).cmp(&(Reverse(key(b)), &b.path)));
+    sort::by(&mut holders, |a, b| (Reverse(key(a)), &a.path).cmp(&(Reverse(key(b)), &b.path)));
     let more = holders.len().saturating_sub(TOP);
     let rows = holders.into_iter().take(TOP).map(|holder| Row {
         level: 0,

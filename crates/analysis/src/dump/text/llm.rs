@@ -4,6 +4,7 @@ use super::sections::more;
 use super::table::{Row, Table};
 use super::units::{bytes, count, counted, duration};
 use crate::dump::options::{Options, Sort};
+use crate::sort;
 use crate::{LlmTagRow, Report};
 use std::cmp::Reverse;
 
@@ -38,7 +39,7 @@ pub(in crate::dump) fn largest(report: &Report) -> String {
 pub(super) fn table(report: &Report, options: &Options) -> Table {
     let mut rows: Vec<_> = named(report).collect();
     rows.retain(|(name, _)| options.shows(name));
-    rows.sort_by_key(|(_, row)| match options.sort {
+    sort::by_key(&mut rows, |(_, row)| match options.sort {
         Sort::Live => Reverse(row.last.bytes),
         _ => Reverse(row.peak.bytes),
     });

@@ -3,6 +3,7 @@
 use super::table::{Row, Table};
 use super::units::{bytes, duration, percent};
 use crate::dump::options::Options;
+use crate::sort;
 use crate::{AllocatorStatistics, Report, ResidentMemory, Rss};
 use std::cmp::Reverse;
 
@@ -28,7 +29,7 @@ const ANONYMOUS: usize = 2;
 fn largest_first(memory: &ResidentMemory) -> Vec<usize> {
     let parts = memory.parts();
     let mut numbers: Vec<_> = (0..PARTS.len()).filter(|&part| parts[part].1 > 0).collect();
-    numbers.sort_by_key(|&part| Reverse(parts[part].1));
+    sort::by_key(&mut numbers, |&part| Reverse(parts[part].1));
     numbers
 }
 
@@ -75,7 +76,7 @@ pub(in crate::dump) fn resident(report: &Report) -> Option<Resident> {
     let unit = Unit::of(all);
     let mut parts = parts(rss, end);
     let (live, _) = parts.remove(LIVE);
-    parts.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    sort::by_key(&mut parts, |(bytes, _)| Reverse(*bytes));
     let is_named = |number: usize, bytes: u64| number < NAMED && bytes >= all / 100;
     let named = parts.iter().enumerate().filter(|(number, (bytes, _))| is_named(*number, *bytes));
     let named: Vec<_> = named.map(|(_, part)| *part).collect();

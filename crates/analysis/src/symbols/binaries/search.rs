@@ -2,6 +2,7 @@
 
 use super::object_file::{ObjectFile, hex, path_of_module};
 use crate::Module;
+use crate::sort;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -30,7 +31,7 @@ impl Folder {
         while let Some((folder, depth)) = folders.pop() {
             let mut entries: Vec<_> =
                 fs::read_dir(&folder).into_iter().flatten().flatten().collect();
-            entries.sort_by_key(fs::DirEntry::file_name);
+            sort::by_key(&mut entries, fs::DirEntry::file_name);
             for entry in entries {
                 let path = entry.path();
                 // NOTE: a link to a folder is not followed, because it can lead back.
