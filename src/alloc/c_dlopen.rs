@@ -2,6 +2,12 @@
 //!
 //! The loader takes the library that calls `dlopen`, by the address that it returns to, for whose folders it looks for the file, and for
 //! its namespace. So the next `dlopen` is jumped to, not called, unless something is to be done when it has returned.
+//!
+//! That is so while the tracker records, and with `RTLD_DEEPBIND`. Then the next `dlopen` gets the
+//! address of a `ret` in the caller's own code as the one that it returns to, and that instruction
+//! returns to [`open`]. There, allocators that are new are redirected; threads that open the same
+//! library at once wait for that. With `RTLD_DEEPBIND`, the new objects also get this library's
+//! functions in place of the next ones.
 #![expect(unsafe_code, reason = "the function of C")]
 
 use super::redirected::Opening;

@@ -2,6 +2,13 @@
 //!
 //! [`track_c_malloc!`](crate::track_c_malloc) defines them in the program, because only the program's
 //! own definitions hide those of libraries.
+//!
+//! Where a library other than glibc defines the next functions, a flag of the thread says that they
+//! run. A call that comes from such a library meanwhile is passed on unrecorded: it is part of the call
+//! that runs.
+//!
+//! In the analyzer, the heap is part of the context, so every row can be divided by it, and a trace
+//! with one heap costs nothing more.
 
 /// Records the memory of `malloc`, as a heap of its own that reports call "C", and that of `mmap`, as "Mapped".
 ///

@@ -6,6 +6,14 @@
 //!                                              └──────────────────────── `after` ◄──────────────────────────────┘
 //! ```
 //! [`finding`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program's own code runs.
+//!
+//! The stub keeps the arguments on its stack. An exception passes its frame, which has nothing to clean
+//! up: its personality routine only notes that the call has ended. A call within a call of the same
+//! allocator is part of the outer one.
+//!
+//! The library of `preload/` is linked with `-z initfirst`, so this runs before the first function of
+//! any other library. In a library that is opened later, functions are redirected before `dlopen`
+//! returns.
 #![expect(unsafe_code, reason = "calls functions of allocators")]
 
 mod finding;

@@ -1,5 +1,9 @@
 //! How a call of the program enters the tracker's code: on which thread it runs, and which memory
 //! is the program's and which is the tracker's.
+//!
+//! A recording starts, flushes and ends on a helper thread, so that blocks which the tracker keeps are
+//! not between the program's, and so that the calling thread's allocator does not join the small blocks
+//! that the thread has freed.
 
 use crate::error::{Error, ErrorKind};
 use crate::platform::os;

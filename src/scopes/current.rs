@@ -12,6 +12,11 @@
 //! The state has no destructor, so it works at any moment in the life of a thread. It needs no
 //! thread slot, so a thread that never allocates is not registered. Only the entry counts are
 //! [shared](super::entries): the worker reads them.
+//!
+//! A guard can be skipped by code that jumps out of its function. If no scope around it is left later,
+//! only the number of open scopes shows that: when 256 scopes without a node are open, and the thread's
+//! call stack is no deeper than at the first of them, guards were skipped. That is checked where a
+//! scope is new to its thread, never on the fast path.
 
 mod cache;
 #[cfg(feature = "containers")]

@@ -1,4 +1,17 @@
 //! Passes each event to the part that handles it.
+//!
+//! The analyzer has one part for each question, and the fields of a part are private to it:
+//!
+//! | part | question |
+//! |---|---|
+//! | `decode::Decoding` | what the bytes mean |
+//! | `apply::Model` | who holds what: streams and contexts, live blocks, accounts |
+//! | `Timeline` | when |
+//! | `Facts` | what the trace says of itself |
+//! | `Diagnostics` | what is missing |
+//! | `Cutoff` | where counting stops |
+//!
+//! `report/build.rs` reads all parts and changes none.
 
 mod in_process;
 mod rare_events;

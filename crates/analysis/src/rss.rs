@@ -1,4 +1,8 @@
 //! What the resident memory of the program was: the figures that the program read, and the live blocks.
+//!
+//! The blocks in each range of addresses are added up when a report is made, so a reading has the
+//! blocks of the moment that is asked about, and the report in the process and the one from the file
+//! have the same figures.
 
 mod ranges;
 

@@ -1,4 +1,10 @@
 //! The end of a recording: the trailer of every stream, and the report.
+//!
+//! First it collects while threads still record, so that a thread inside the hook writes its event.
+//! Then it turns the state off, passes a barrier, waits until no guard is set, drains all buffers, and
+//! writes `Memledger.Report`, with the number of threads whose call came too late. The report covers
+//! everything up to that event, in the process and from the file. A start waits longer, because it
+//! takes all buffers away from the threads.
 
 use crate::events::channel;
 use crate::events::important;

@@ -1,4 +1,13 @@
 //! The modules: the program, its libraries and the vDSO. Outside the hook.
+//!
+//! The list is read from `/proc/self/maps`, not by `dl_iterate_phdr`: a thread in `dlopen` can hold the
+//! loader's lock while it waits for room in its buffers, which only the worker makes. It is read again
+//! each second, and in the first cycle after the loader has changed its own. A change gives the list a
+//! new generation, and all that threads remember is forgotten.
+//!
+//! The hook compares how many libraries the loader has unloaded with the number when the list was read.
+//! If they differ, any address can belong to another library, so a stack ends at the first frame in a
+//! library that can be unloaded.
 
 use super::eh_frame;
 use super::lookup::{self, Rows};

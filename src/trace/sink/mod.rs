@@ -1,4 +1,8 @@
 //! The sinks: where the stream goes.
+//!
+//! The worker itself writes the first file and feeds the in-process analyzer. Each other sink has a
+//! [queue] and a thread, so that a slow one does not delay the others. All destinations get the same
+//! channels.
 
 pub(crate) mod file;
 pub(crate) mod queue;

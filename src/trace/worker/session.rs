@@ -7,6 +7,18 @@
 //! 3. read the tables of names and threads,
 //! 4. send the important events that result from step 3, and the call stacks,
 //! 5. number and send the threads' events up to the limits of steps 1 and 2.
+//!
+//! A session has one part for each task, and the fields of a part are private to its file:
+//!
+//! | part | task |
+//! |---|---|
+//! | [`Output`] | the sinks, and a short history for a sink that joins soon |
+//! | [`Announcer`] | event providers, types, important events |
+//! | [`Threads`] | the stream of each thread, and how far it is drained |
+//! | [`Watermark`] | the epoch up to which all events are committed |
+//! | [`Timeline`] | serials, markers, and the serial below which all events have been sent |
+//!
+//! The merge borrows four of them for one cycle.
 
 use super::announcer::{Announcer, EventProvider};
 use super::checkpoint::Checkpoints;

@@ -1,5 +1,10 @@
 //! The reentrancy guard: while it is held, what this thread allocates is the tracker's own memory
 //! and is counted as overhead, not recorded as an event.
+//!
+//! Each value is allocated and freed under the same rule. If the program passes a value in, the tracker
+//! copies it with the guard held and drops the original without it. If the program gets a value back,
+//! the tracker copies it without the guard, or the value holds the guard while it is dropped
+//! (`Snapshot`).
 
 use super::registry;
 use super::slot::NO_SLOT;

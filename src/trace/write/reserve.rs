@@ -11,6 +11,13 @@
 //! Block sizes are powers of two. New blocks are cut from the front of the reserve; a list for each
 //! size holds the freed blocks. A thread of the program takes blocks only inside the tracker's own
 //! code, so a lock is allowed.
+//!
+//! There are two alternatives. Separate memory for all of the tracker, not only for this case, rules
+//! out the collections of the standard library. `try_reserve` everywhere misses the allocations of
+//! other code: file names, strings, threads.
+//!
+//! After the first block from the reserve, the state is never off again, only paused: a free does not
+//! reach the hook while it is off.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::state;

@@ -1,4 +1,7 @@
 //! Writes a report for people or for programs.
+//!
+//! Text, JSON, the page, pprof and Perfetto's memory packets are here, because a program writes them of
+//! itself. The formats of other tools are in `memledger-export`.
 #![forbid(unsafe_code)]
 
 pub(crate) mod buckets;

@@ -1,4 +1,4 @@
-//! Traces for Perfetto's UI and its trace processor, with what a program did with memory:
+//! Traces for Perfetto's UI and its trace processor, with what a program did with memory.
 //!
 //! | in the UI | from | file |
 //! |---|---|---|

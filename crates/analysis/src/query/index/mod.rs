@@ -23,6 +23,9 @@
 //! | `steps.rs` | where steps begin |
 //!
 //! [`Query`]: super::Query
+//!
+//! Rows are made during the pass, not from the file of lives that `memledger view` writes after it: to
+//! write that file takes three times as long as the pass, and the first picture does not wait for it.
 
 mod indexer;
 mod rows;
