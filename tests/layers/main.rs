@@ -7,6 +7,7 @@
 mod circles;
 mod figures;
 mod growth;
+mod map;
 mod pages;
 mod sources;
 
