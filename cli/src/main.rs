@@ -13,34 +13,34 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger report run.utrace                      who holds what, and what is still live
+  memledger run --stacks -- ./program --its flags   run a program, then report
+  memledger report run.utrace                   who holds memory, what is live
   memledger report run.utrace --by thread --sort peak
-  memledger report run.utrace --at peak            the report as it stood at the peak
-  memledger report run.utrace --fail-if 'peak_bytes > 64MiB' --fail-if 'live_blocks > 0'
-  memledger report run.utrace --fail-if 'live_blocks{scope=\"request\"} > 0'
+  memledger report run.utrace --at peak         the report as of the peak
+  memledger report run.utrace --fail-if 'peak_bytes > 64MiB'
   memledger report run.utrace --format json | jq .totals
-  memledger diff old.memledger new.memledger       what has grown and shrunk
-  memledger query run.utrace --rule grown --a 1s --b 2s   what came in that second and stayed
-  memledger leaks run.utrace                       what is still live at the end
-  memledger view run.utrace --open                 the trace in a browser
-  memledger info run.utrace                        what the trace consists of
+  memledger diff old.memledger new.memledger    what grew and what shrank
+  memledger query run.utrace --rule grown --a 1s --b 2s   blocks that stayed
+  memledger leaks run.utrace                    blocks still live at the end
+  memledger view run.utrace --open              explore the trace in a browser
+  memledger info run.utrace                     what the trace contains
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
-  memledger run --stacks -- ./program --its flags   run it, and report after it
-  memledger top 1985                               a program that runs, live in the terminal
-  memledger control 1985 send-to 127.0.0.1         steer a program that runs
-  zstdcat run.utrace.zst | memledger report -      from standard input
-  memledger serve --folder traces                   record what programs send
-  memledger traces                                 what has been recorded
-  memledger fetch ID -o - | memledger report -     the report of one of them
+  memledger top 1985                            watch a running program
+  memledger control 1985 send-to 127.0.0.1      control a running program
+  zstdcat run.utrace.zst | memledger report -   read standard input
+  memledger serve --folder traces               record what programs send
+  memledger traces                              list what has been recorded
+  memledger fetch ID -o - | memledger report -  report one recorded trace
 
 Exit status:
-  0  done
-  1  the input is damaged or not whole, or the command failed; what could be read is still printed
+  0  success
+  1  the input is damaged or incomplete, or the command failed; what could be
+     read is still printed
   2  the command line is wrong
-  3  a --fail-if held";
+  3  a --fail-if condition held";
 
-/// Reads memory traces: who holds what, what is still live, what happened when.
+/// Tracks the memory of programs: who holds it, what is still live, what happened when.
 #[derive(Parser)]
 #[command(name = "memledger", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -50,36 +50,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Totals, peaks, who holds what, what is still live
+    /// Print totals, peaks, who holds memory and what is still live
     Report(report::ReportArgs),
-    /// What has changed between two runs, or between two times of one
+    /// Compare two traces, or two times of one trace
     Diff(diff::DiffArgs),
-    /// Which blocks were allocated, freed or live between moments of the trace
+    /// Find the blocks that were allocated, freed or live between given times
     Query(query::QueryArgs),
-    /// Which blocks are still live at the end: the rule leaked of query
+    /// Find the blocks that are still live at the end (query --rule leaked)
     #[command(mut_arg("rule", |rule| rule.default_value("leaked")))]
     Leaks(query::QueryArgs),
-    /// The trace in a browser on this machine
+    /// Explore a trace in a browser on this machine
     View(view::ViewArgs),
-    /// What a trace consists of: header, event types, threads, channels, packets, holes
+    /// Describe a trace: header, event types, threads, channels, packets, gaps
     Info(info::InfoArgs),
-    /// Every event, decoded from the stream alone
+    /// Print every event
     Events(events::EventsArgs),
-    /// The same trace in another format: of Unreal, of pprof and other tools, or the compact one
+    /// Convert a trace to another format: Unreal Trace, pprof, Perfetto and others
     Export(export::ExportArgs),
-    /// The same trace with the functions of its call stacks, to be read on any machine
+    /// Add function names to a trace, so that any machine can show them
     Symbolize(symbolize::SymbolizeArgs),
-    /// Record the traces that programs send, and serve them to readers
+    /// Record the traces that programs send, and serve them to clients
     Serve(commands::serve::ServeArgs),
     /// List the traces of a store
     Traces(traces::TracesArgs),
-    /// Get a trace from a store; of a program that still runs, until it ends
+    /// Copy a trace from a store; follow it while its program runs
     Fetch(fetch::FetchArgs),
-    /// Run any program, and report after it, however it ends
+    /// Run any program and report on its memory, however it ends
     Run(run::RunArgs),
-    /// Watch a running program, or a trace that grows, live in a terminal
+    /// Watch a running program in the terminal
     Top(top::TopArgs),
-    /// Steer a running program: what it records and where that goes
+    /// Control a running program: what it records, and where to
     Control(control::ControlArgs),
 }
 
@@ -143,4 +143,26 @@ fn finish(result: Result<Outcome, CliError>) -> ExitCode {
     };
     note(&sentence);
     ExitCode::from(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clap wraps the text after the options: a paragraph is one line, and an example fits into a terminal.
+    #[test]
+    fn the_text_after_the_options_is_wrapped_once() {
+        let cli = Cli::command();
+        for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                assert!(!is_text(pair[0]) || !is_text(pair[1]), "wrapped by hand: {pair:?}");
+            }
+            for line in lines.iter().filter(|line| line.starts_with(' ')) {
+                assert!(line.len() <= 80, "{} columns: {line}", line.len());
+            }
+        }
+    }
 }

@@ -21,23 +21,26 @@ Examples:
   memledger control build-server:1985 --token-file token stop
   memledger control 1985 stop --all
   memledger control 1985 start
-  memledger control 1985 profile -o heap.pb.gz     for go tool pprof
+  memledger control 1985 profile -o heap.pb.gz   for go tool pprof
 
-The program listens where MEMLEDGER_CONTROL=1985 is set, or LedgerBuilder::control called.
-A trace that starts late begins with the live blocks. Files go into the folder that the program
-has chosen, and traces to this machine of its own or to hosts that it allows.";
+A program listens if MEMLEDGER_CONTROL=1985 is set, or if it calls LedgerBuilder::control. \
+write-to and perfetto create files only in the folder that the program has chosen \
+(MEMLEDGER_CONTROL_FOLDER); without one they are refused. send-to sends to this machine, or to \
+hosts that the program allows (MEMLEDGER_CONTROL_HOSTS). start restarts the file and the host \
+that the program began with; it is refused if there were none. A trace that starts late begins \
+with the live blocks.";
 
 /// Arguments of `memledger control`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ControlArgs {
-    /// Where the program listens: HOST:PORT, a host, a port of this machine, or a process id
+    /// The program: HOST:PORT, a host, a port on this machine, or a process id
     #[arg(value_name = "ADDR")]
     address: String,
-    /// The first line of this file is the token that the program wants
+    /// File whose first line is the token that the program requires
     #[arg(long, value_name = "PATH", global = true)]
     token_file: Option<PathBuf>,
-    /// How to print the answer
+    /// Output format
     #[arg(long, value_enum, default_value = "text", global = true)]
     format: Format,
     #[command(subcommand)]
@@ -46,23 +49,23 @@ pub struct ControlArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// What is recorded, where it goes, what was lost
+    /// Print what is recorded, where to, and what was lost
     Status,
     /// Turn channels on or off
     Channels {
-        /// Names with commas between them
+        /// Comma-separated names
         names: String,
-        /// Whether to turn them on or off
+        /// The new state
         state: State,
     },
-    /// Send the trace to a recorder as well
+    /// Also send the trace to a recorder
     SendTo {
-        /// HOST or HOST:PORT; without a port 1980, and 1981 where that refuses
+        /// HOST or HOST:PORT; without a port, 1980, then 1981
         host: String,
     },
-    /// Write the trace to one more file, in the folder that the program has chosen
+    /// Also write the trace to a new file in the program's control folder
     WriteTo {
-        /// A plain name, such as late.utrace
+        /// File name without a folder, such as late.utrace
         name: String,
     },
     /// Start, stop, flush or dump a session of track events for Perfetto
@@ -70,47 +73,47 @@ enum Action {
         #[command(subcommand)]
         action: SessionAction,
     },
-    /// End all destinations but the first file
+    /// End all destinations except the first file
     Stop {
-        /// The first file, too
+        /// Also end the first file
         #[arg(long)]
         all: bool,
     },
-    /// Get a heap profile in pprof's format, as of now
+    /// Save a heap profile of this moment in pprof's format
     Profile {
-        /// The file to write, such as heap.pb.gz; - for standard output
+        /// Write this file, such as heap.pb.gz; - for standard output
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
     },
-    /// Start the first file, under a new name, and the host again, if they have ended
+    /// Restart the file and the connection if they have ended
     Start,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum SessionAction {
-    /// Start a session, in a new file in the folder that the program has chosen
+    /// Start a session that writes to a new file in the program's control folder
     Start {
-        /// A plain name, such as run.pftrace, by which other commands name the session
+        /// File name without a folder, such as run.pftrace; it also names the session
         name: String,
-        /// A file with a TraceConfig as text; without it, all categories are enabled
+        /// Text TraceConfig [default: all categories are enabled]
         #[arg(long, value_name = "PATH")]
         config: Option<PathBuf>,
     },
-    /// End a session; one with a ring is written to its file then
+    /// End a session; a ring buffer is written to its file now
     Stop {
-        /// Its name
+        /// The session's name
         name: String,
     },
-    /// Write all that a session has
+    /// Write everything that a session has buffered
     Flush {
-        /// Its name
+        /// The session's name
         name: String,
     },
-    /// Write the ring of a session to another new file
+    /// Write a session's ring buffer to another new file
     Dump {
-        /// Its name
+        /// The session's name
         name: String,
-        /// A plain name, such as now.pftrace
+        /// File name without a folder, such as now.pftrace
         file: String,
     },
 }

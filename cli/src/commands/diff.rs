@@ -20,56 +20,59 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger diff old.memledger new.memledger              what has grown and shrunk, by scope, name, function
+  memledger diff old.memledger new.memledger     what grew and what shrank
   memledger diff old.memledger new.memledger --by stack --sort allocated
-  memledger diff run.memledger --at 'bookmark:warm' --at end     two times of one run
-  memledger diff old.memledger new.memledger --format markdown   for a pull request
-  memledger diff old.memledger new.memledger -o diff.html        a page for a browser
-  memledger diff old.memledger new.memledger --fail-if 'peak_bytes grew > 5%'   exit 3 if it did
-  memledger diff old.memledger new.memledger --fail-if 'allocations{function=\"parse::file\"} grew > 0'
+  memledger diff run.memledger --at bookmark:warm --at end   two times, one run
+  memledger diff old.memledger new.memledger --format markdown
+  memledger diff old.memledger new.memledger -o diff.html   a page for a browser
+  memledger diff old.memledger new.memledger --fail-if 'peak_bytes grew > 5%'
+  memledger diff old.memledger new.memledger \\
+      --fail-if 'allocations{function=\"parse::file\"} grew > 0'
 
-Rows are matched by names and functions, never by addresses or lines, so two builds can be compared: with
-debug = \"line-tables-only\" in both, also at other levels of optimisation. EXPR is as in memledger report, of
-the new trace; with grew or shrank after the figure it is about the change, in units or in % of the old one.";
+Rows are matched by names and functions, never by addresses or lines, so that two builds can be \
+compared; with debug = \"line-tables-only\" in both, even two optimization levels.
+
+EXPR is as in memledger report and applies to the new trace. With grew or shrank after the \
+number, it compares the change, in units or in % of the old value.";
 
 /// Arguments of `memledger diff`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
-    /// The old and the new trace, or one trace for two --at; - for standard input
+    /// The old and the new trace, or one trace with two --at; - for standard input
     #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW")]
     traces: Vec<PathBuf>,
-    /// As it stood at this time; given twice, first of the old, then of the new
+    /// Compare as of this time; give it twice for the old and the new trace
     #[arg(long, value_name = "TIME", value_parser = asked)]
     at: Vec<Asked>,
-    /// One table only, by this; thread: by the names of threads, without the numbers in them
+    /// Print one table only, grouped by this; thread ignores numbers in threads' names
     #[arg(long, value_parser = choice(&DiffBy::ALL, DiffBy::name))]
     by: Option<DiffBy>,
-    /// The column that is compared [default: at-peak, or live for two times of one trace]
+    /// Compare this column [default: at-peak, or live for two times of one trace]
     #[arg(long, value_enum)]
     sort: Option<Sort>,
-    /// Whether scopes, groups and functions hold what is inside them
+    /// Count the contents of a scope, group or function in its own row
     #[arg(long)]
     inclusive: bool,
-    /// Only rows with this text in their name
+    /// Only rows whose name contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Rows of a table
+    /// Limit each table to N rows
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Frames of the standard library and of allocation machinery, too
+    /// Include frames of the standard library and of allocators
     #[arg(long)]
     all_frames: bool,
-    /// Exit with status 3 if this holds; may be given more than once
+    /// Exit with status 3 if this holds; repeatable
     #[arg(long, value_name = "EXPR", value_parser = str::parse::<Condition>)]
     fail_if: Vec<Condition>,
-    /// Exit with status 0 though a trace is not whole
+    /// Exit with status 0 even if a trace is incomplete
     #[arg(long)]
     allow_incomplete: bool,
-    /// The format [default: html, json or markdown by the ending of FILE, else text]
+    /// Output format [default: from FILE's ending (html, json, md), else text]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Columns of a line (those of the terminal; 80 elsewhere)
+    /// Line width in columns [default: the terminal's, or 80]
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
     /// Write to this file instead of standard output
@@ -81,13 +84,13 @@ pub struct DiffArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// To be read
+    /// For people
     Text,
-    /// To be processed; the schema is named in it
+    /// For programs; contains its schema's name
     Json,
     /// A table for a pull request
     Markdown,
-    /// A page for a browser: the new trace, and what has changed
+    /// A page for a browser: the new trace and what changed
     Html,
 }
 

@@ -26,9 +26,9 @@ Examples:
   memledger events run.utrace --filter 'Memory.*Alloc*' --thread 2
   memledger events run.utrace --format json | jq '.events[].name'
 
-A line has the serial (- if the event has none), the thread (- if it belongs to none, as what the
-tracker itself says), the name, and the fields. Addresses are hexadecimal. A bookmark has its text
-in place of its arguments. A { follows an event that opens a scope.";
+A line has the event's serial number (- if it has none), its thread (- if it has none, like the \
+tracker's own events), its name and its fields. Addresses are hexadecimal. A bookmark shows its \
+text instead of its arguments. A { marks an event that opens a scope.";
 
 /// Arguments of `memledger events`.
 #[derive(Debug, clap::Args)]
@@ -36,26 +36,26 @@ in place of its arguments. A { follows an event that opens a scope.";
 pub struct EventsArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// Only events whose name fits, with * and ?; may be given more than once
+    /// Only events whose name matches, with * and ?; repeatable
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
-    /// Only events of the thread with this id
+    /// Only events of this thread
     #[arg(long, value_name = "ID")]
     thread: Option<u32>,
     /// Stop after N events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Show the functions of call stacks, innermost first; reads the trace twice
+    /// Print the functions of call stacks, innermost first; reads the trace twice
     #[arg(long)]
     stacks: bool,
-    /// With --stacks: also frames of the standard library and of allocation machinery
+    /// With --stacks: include frames of the standard library and of allocators
     #[arg(long, requires = "stacks")]
     all_frames: bool,
-    #[command(flatten)]
-    symbols: SymbolArgs,
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 /// Runs the command.

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger fetch 2166136261                        to 20261121_134519_001.utrace
+  memledger fetch 2166136261                   to 20261121_134519_001.utrace
   memledger fetch 20261121_134519_001 -o run.utrace
   memledger fetch 2166136261 -o - | memledger report -
 
-Of a program that still runs, the trace is followed until the program ends.";
+If the program still runs, its trace is copied until the program ends.";
 
 /// Bytes that are copied at once.
 const PIECE: usize = 256 << 10;
@@ -26,10 +26,10 @@ const PIECE: usize = 256 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FetchArgs {
-    /// The trace: its id or its name, as memledger traces shows them
+    /// The id or the name of the trace, as memledger traces prints them
     #[arg(value_name = "ID")]
     trace: String,
-    /// The file to write; - for standard output [default: its name in this folder, if that is free]
+    /// Write this file; - for standard output [default: the trace's name in this folder, if it is free]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

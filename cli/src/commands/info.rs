@@ -24,10 +24,10 @@ use std::path::PathBuf;
 pub struct InfoArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    /// Exit with status 0 even if the trace is incomplete (its program runs or was killed)
     #[arg(long)]
     allow_incomplete: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }

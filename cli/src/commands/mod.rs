@@ -44,8 +44,8 @@ fn choice<T: Copy + Send + Sync + 'static>(
 /// How a command prints data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// To be read
+    /// For people
     Text,
-    /// To be processed; the schema is named in it
+    /// For programs; contains its schema's name
     Json,
 }

@@ -21,19 +21,18 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger query run.utrace                                  what was live at the peak
-  memledger query run.utrace --rule grown --a 1s --b 2s       what came in that second and stayed
+  memledger query run.utrace                     blocks live at the peak
+  memledger query run.utrace --rule grown --a 1s --b 2s
   memledger query run.utrace --rule leaked --a bookmark:open --b bookmark:close
-                                                              ... and is still live at the end
-  memledger query run.utrace --rule grown-and-declined --a 25% --b 75% --by function
-  memledger query run.utrace --rule grown --in-each request   what each run of that scope left behind
-  memledger query run.utrace --rule short-lived --a start --shorter-than 20ms --by name
+  memledger query run.utrace --rule grown-and-declined --a 25% --b 75%
+  memledger query run.utrace --rule grown --in-each request   per run of a scope
+  memledger query run.utrace --rule short-lived --a start --shorter-than 20ms
   memledger query run.utrace --rule live --a end --longer-than 1min --blocks 20
-  memledger query run.utrace --rule freed-between --a 1s --b 2s --format json | jq .total
+  memledger query run.utrace --rule freed-between --a 1s --b 2s --format json
 
-TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME. The order of
-events decides: what is exactly at a time is before it. A reallocation ends a block and begins another.
-The times of events are those of the trace, which has one every 10 ms; peak and bookmarks are exact.";
+TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME. The \
+trace stores the time every 10 ms; peak and bookmarks are exact. An event exactly at a time \
+counts as before it. A reallocation ends a block and begins another.";
 
 /// The most single blocks that can be listed.
 const MOST_BLOCKS: usize = 1000;
@@ -44,74 +43,73 @@ const MOST_BLOCKS: usize = 1000;
 pub struct QueryArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// Which blocks; the name that Unreal Insights has for a rule will do, too
+    /// Rule that selects blocks (Insights' names work)
     #[arg(long, default_value = "live", value_parser = rule_by_name())]
     rule: Rule,
     #[command(flatten)]
     moments: Moments,
-    /// Ask about each run of this scope between A and B: its beginning and its end are the rule's A and B
-    /// (rules grown and short-lived)
+    /// Apply the rule to each run of this scope between A and B (rules grown and short-lived)
     #[arg(long, value_name = "SCOPE", conflicts_with_all = ["scope", "longer_than", "shorter_than"])]
     in_each: Option<String>,
-    /// Only blocks that lived at least this long, from their first allocation
+    /// Only blocks that lived at least this long since their first allocation
     #[arg(long, value_name = "TIME", value_parser = span)]
     longer_than: Option<u64>,
     /// Only blocks that lived less than this
     #[arg(long, value_name = "TIME", value_parser = span)]
     shorter_than: Option<u64>,
-    /// What the rows are of [default: function if the trace has call stacks and no scopes, else scope]
+    /// Group rows by [default: function if the trace has call stacks but no scopes, else scope]
     #[arg(long, value_parser = choice(&By::ALL, By::name))]
     by: Option<By>,
-    /// What the rows are sorted by
+    /// Sort rows by this column
     #[arg(long, value_enum, default_value = "bytes")]
     sort: Sort,
-    /// Only blocks of scopes with this text in their path
+    /// Only blocks in scopes whose path contains this text
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
-    /// Only rows with this text in their name
+    /// Only rows whose name contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Rows of the table
+    /// Limit the table to N rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
-    /// List the largest single blocks, too
+    /// Also list the N largest blocks
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     blocks: usize,
-    /// The tree of stacks from the functions that allocate to their callers
+    /// Start the tree of stacks at the functions that allocate
     #[arg(long)]
     bottom_up: bool,
-    /// Show frames of the standard library and of allocation machinery, too
+    /// Include frames of the standard library and of allocators
     #[arg(long)]
     all_frames: bool,
-    /// Columns of a line (those of the terminal; 80 elsewhere)
+    /// Line width in columns [default: the terminal's, or 80]
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    /// Exit with status 0 even if the trace is incomplete (its program runs or was killed)
     #[arg(long)]
     allow_incomplete: bool,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format of the answer
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
 
-/// The moments that a rule is about.
+/// The times that a rule refers to.
 #[derive(Debug, clap::Args)]
 struct Moments {
-    /// The moment A [default: peak for the rule live, else start]
+    /// Time A [default: peak for the rule live, else start]
     #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     a: Option<moment::Asked>,
-    /// The moment B [default: end]
+    /// Time B [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     b: Option<moment::Asked>,
-    /// The moment C [default: end]
+    /// Time C [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     c: Option<moment::Asked>,
-    /// The moment D [default: end]
+    /// Time D [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment::asked)]
     d: Option<moment::Asked>,
 }

@@ -26,26 +26,27 @@ use std::slice;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger report run.utrace                         the summary and the short tables
-  memledger report run.utrace --verbose               everything, also threads and sizes
-  memledger report run.utrace --by scope --inclusive=false   each scope for itself
-  memledger report run.utrace --filter texture        only rows with that in their name
-  memledger report run.utrace --by stack              the call stacks, from main inwards
-  memledger report run.utrace --by line --scope load  which lines fill the scope load
-  memledger report run.utrace --findings              all findings: what holds memory, what costs time
-  memledger report run.utrace --at 1.5s               the report as it stood then
-  memledger report run.utrace --from 1s --to 2s       what has grown and shrunk from then to then
-  memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
-  memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
-  memledger report run.utrace -o run.json             JSON, by the ending of the file
-  memledger report run.utrace -o run.html             a page for a browser: timeline, flame graph, findings
+  memledger report run.utrace                    the summary and short tables
+  memledger report run.utrace --verbose          also threads, sizes and more
+  memledger report run.utrace --by scope --inclusive=false   without children
+  memledger report run.utrace --filter texture   only rows with this name
+  memledger report run.utrace --by stack         call stacks, from main inwards
+  memledger report run.utrace --by line --scope load   the lines in scope load
+  memledger report run.utrace --findings         what to look at first
+  memledger report run.utrace --at 1.5s          the report as of this time
+  memledger report run.utrace --from 1s --to 2s  what grew and what shrank
+  memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit status 3
+  memledger report run.utrace --fail-if 'live_bytes{scope=\"request\"} > 1MiB'
+  memledger report run.utrace -o run.json        JSON, by the file's ending
+  memledger report run.utrace -o run.html        a page for a browser
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
-EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
-have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread, function, heap) after the
-figure takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as
-in \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole;
-on such a trace no other --fail-if passes.";
+
+EXPR compares a number from totals, losses or trace of the JSON report by >, >=, <, <=, = or !=. \
+Bytes take units (KiB, MiB, GiB), and so do times (ms, s). {scope=\"NAME\"} after the number (or \
+group, name, thread, function, heap) selects the rows of that name, with everything inside them; \
+NAME may be the end of a path, as in \"outer > inner\". If several rows match, one is enough. \
+'complete = false' holds for an incomplete trace; no other --fail-if passes on one.";
 
 /// Arguments of `memledger report`.
 #[derive(Debug, clap::Args)]
@@ -53,57 +54,57 @@ on such a trace no other --fail-if passes.";
 pub struct ReportArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// One table only, by this; stack: the call stacks, as a tree from the outermost function inwards
+    /// Print one table only, grouped by this; stack prints a tree of call stacks
     #[arg(long, value_parser = choice(&By::ALL, By::name))]
     by: Option<By>,
-    /// What the rows are sorted by
+    /// Sort rows by this column
     #[arg(long, value_enum, default_value = "at-peak")]
     sort: Sort,
-    /// The tree of stacks from the functions that allocate to their callers
+    /// Start the tree of stacks at the functions that allocate
     #[arg(long)]
     bottom_up: bool,
-    /// Show frames of the standard library and of allocation machinery, and lines of others' code, too
+    /// Include frames of the standard library and of allocators, and lines of dependencies
     #[arg(long)]
     all_frames: bool,
-    /// Stacks, functions, lines, crates and findings only of scopes with this text in their path
+    /// Only stacks, functions, lines, crates and findings in scopes whose path contains this text
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
-    /// Whether scopes and groups hold what is inside them (they do; =false: own only)
+    /// Count the contents of a scope or group in its own row; =false counts them separately
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     inclusive: bool,
-    /// Only rows with this text in their name
+    /// Only rows whose name contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// All findings, instead of the first three and tables
+    /// Print all findings instead of the first three and the tables
     #[arg(long)]
     findings: bool,
-    /// The report as it stood at this time
+    /// Report as of this time
     #[arg(long, value_name = "TIME", value_parser = asked)]
     at: Option<Asked>,
-    /// What has changed from this time on, as memledger diff TRACE --at FROM --at TO says it
+    /// Print what changed since this time, like memledger diff TRACE --at FROM --at TO
     #[arg(long, value_name = "TIME", value_parser = asked)]
     #[arg(conflicts_with_all = ["at", "findings", "verbose", "scope", "fail_if", "format", "bottom_up", "sort", "inclusive"])]
     from: Option<Asked>,
-    /// The end of that time [default: end]
+    /// With --from: the second time [default: end]
     #[arg(long, value_name = "TIME", value_parser = asked, requires = "from")]
     to: Option<Asked>,
-    /// Show threads, sizes, the largest blocks, bookmarks and how accurate times are, too
+    /// Also print threads, sizes, the largest blocks, bookmarks and the accuracy of times
     #[arg(short, long)]
     verbose: bool,
-    /// Columns of a line (those of the terminal; 80 elsewhere)
+    /// Line width in columns [default: the terminal's, or 80]
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// Rows of a table, blocks in the list of the largest (10 in text, 100 in JSON)
+    /// Limit tables and the list of the largest blocks to N rows [default: 10 in text, 100 in JSON]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Exit with status 3 if this holds; may be given more than once
+    /// Exit with status 3 if this holds; repeatable
     #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
-    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    /// Exit with status 0 even if the trace is incomplete (its program runs or was killed)
     #[arg(long)]
     allow_incomplete: bool,
-    /// Judge --fail-if also if the program has memory in no block seen, or scopes that are not recorded
+    /// Check --fail-if even if some memory was not tracked or scopes were not recorded
     #[arg(long)]
     allow_untracked: bool,
     #[command(flatten)]
@@ -118,13 +119,13 @@ struct OutputArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format of the report [default: by the ending of FILE, else text]
+    /// The report's format [default: from FILE's ending, else text]
     #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// A page for a browser in this file: the same as --format html -o FILE
+    /// Write a page for a browser; same as --format html -o FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "json", "output"])]
     html: Option<PathBuf>,
 }

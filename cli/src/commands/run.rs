@@ -38,21 +38,23 @@ use viewed::Viewed;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger run -- target/release/server --port 80        a report on stderr after it
-  memledger run --stacks -- ./program                     with the functions that allocate
-  memledger run --findings -- ./program                   what to look at first, instead of tables
-  memledger run --html run.html -- ./program              and a page for a browser
+  memledger run -- target/release/server --port 80   report on stderr at the end
+  memledger run --stacks -- ./program              with functions that allocate
+  memledger run --findings -- ./program            what to look at first
+  memledger run --html run.html -- ./program       also a page for a browser
   memledger run --trace run.memledger --report run.json -- ./program
-  memledger run --fail-if 'peak_bytes > 64MiB' -- ./program      for CI: exit 3 if it was more
-  memledger run --top -- ./server                         live in this terminal while it runs
-  memledger run --view -- ./server                        in a browser while it runs and after that
-  memledger run --follow-children -- sh -c './a; ./b'     a report of each process
-  memledger run --stacks -- python3 script.py             any program: what it gets from malloc
+  memledger run --fail-if 'peak_bytes > 64MiB' -- ./program   exit status 3
+  memledger run --top -- ./server                  watch it in this terminal
+  memledger run --view -- ./server                 watch it in a browser
+  memledger run --follow-children -- sh -c './a; ./b'   report each process
+  memledger run --stacks -- python3 script.py      any program: its malloc calls
 
-The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program, 126
-if it cannot be run and 125 if it cannot be tracked, so that it was not started. If it is 0: 3 if a --fail-if held, and 1 if one could not be checked. The
-program has the input, output and errors of this command; what it reads and writes is left alone. If it
-is killed, the report has all up to that moment: a watcher completes the trace (MEMLEDGER_WATCH=0: none).";
+The program keeps its standard input, output and errors. If it is killed, the report covers \
+everything up to the kill: a watcher completes the trace (MEMLEDGER_WATCH=0 turns it off).
+
+The exit status is the program's; 128 + N if signal N ended it, 127 if there is no such program, \
+126 if it cannot be run, 125 if it cannot be tracked and was not started. Instead of 0, it is 3 \
+if a --fail-if condition held, and 1 if one could not be checked.";
 
 /// The variables that the program finds.
 const FILE: &str = "MEMLEDGER_TRACE";
@@ -73,51 +75,49 @@ const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Record call stacks: on, off, or a sample of the bytes such as sample:512KiB
+    /// Record call stacks: on, off, or a sample such as sample:512KiB (one per 512 KiB allocated)
     /// [default: MEMLEDGER_STACKS, else off]
     #[arg(long, value_name = "STACKS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "on", value_parser = stacks)]
     stacks: Option<String>,
-    /// Where the report goes: stderr, off, or a file whose ending is its format; %p is the process id
+    /// Write the report to stderr, off, or a file whose ending selects the format; %p is the process id
     /// [default: MEMLEDGER_REPORT, else stderr]
     #[arg(short = 'o', long, visible_alias = "output", value_name = "FILE", value_parser = PathBufValueParser::new().try_map(ReportTo::parse))]
     report: Option<ReportTo>,
-    /// A page for a browser in this file, beside the report; %p is the process id
+    /// Also write a page for a browser to this file; %p is the process id
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(page))]
     html: Option<PathBuf>,
-    /// What to look at first, with figures and a suggestion each, instead of tables
+    /// Print findings, each with numbers and a suggestion, instead of tables
     #[arg(long)]
     findings: bool,
-    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_TRACE, else a temporary
-    /// file]
+    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_TRACE, else a temporary file]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Exit with status 3 if this holds and the program succeeded; may be given more than once
+    /// Exit with status 3 if this holds and the program succeeded; repeatable
     #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
-    /// Judge --fail-if also if the program has memory in no block seen, or scopes that are not recorded
+    /// Check --fail-if even if some memory was not tracked or scopes were not recorded
     #[arg(long)]
     allow_untracked: bool,
-    /// Report the programs that the program starts, and its forks, too
+    /// Also report the program's children: those it starts and its forks
     #[arg(long)]
     follow_children: bool,
-    /// Show the program live in this terminal while it runs, as memledger top does. What it writes to the
-    /// terminal appears when the screen is closed
+    /// Watch the program in this terminal, like memledger top; its own output appears when the screen closes
     #[arg(long)]
     top: bool,
-    /// Show the program in a browser while it runs and after that, as memledger view does, until Ctrl-C
-    /// after its end
+    /// Watch the program in a browser, like memledger view, until Ctrl-C after its end
     #[arg(long, conflicts_with = "top")]
     view: bool,
-    /// The library for programs without the tracker; off: record only programs that have it
+    /// Load this library into programs without the tracker; off leaves them untracked
     /// [default: libmemledger_preload.so beside this command or in ../lib, else the one in this command]
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
-    #[command(flatten)]
-    symbols: SymbolArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+    // NOTE: its heading is that of all arguments after it.
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 /// Where a report goes.

@@ -27,56 +27,55 @@ const MIN_LIMIT: u64 = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger serve                          record in ~/.local/share/memledger/traces
+  memledger serve                       store in ~/.local/share/memledger/traces
   memledger serve --folder traces --max-trace 1GiB --max-store 20GiB
-  MEMLEDGER_HOST=127.0.0.1 ./program       a program that sends to it
-  memledger serve --recorder-port off      only give what has been recorded
-  nc -N 127.0.0.1 1981 < run.utrace        anything that sends the bytes of a trace will do
-  memledger traces                         what has been recorded, and what is being
-  memledger serve --listen 0.0.0.0 --token-file token   for other machines, too
+  MEMLEDGER_HOST=127.0.0.1 ./program    run a program that sends its trace here
+  memledger serve --recorder-port off   serve recorded traces only
+  nc -N 127.0.0.1 1981 < run.utrace     send a trace file
+  memledger traces                      list the stored traces
+  memledger serve --listen 0.0.0.0 --token-file token   accept other machines
 
-Only programs of this machine can connect, unless --listen says otherwise; from other machines they
-have to show the token. Each trace is a file of its own, readable while it grows and after a crash.
-Ctrl-C ends it.";
+By default, only programs on this machine can connect; other machines (--listen) must send the \
+token. Each trace is one file, readable while it grows and after a crash. Ctrl-C ends the \
+command.";
 
 /// Arguments of `memledger serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// The folder for the traces [default: memledger/traces where your programs keep data]
+    /// Store traces in this folder [default: ~/.local/share/memledger/traces]
     // NOTE: in all other commands --store is the address of a store. Existing scripts use it here,
     // too.
     #[arg(long, alias = "store", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Ports for programs that send; 0 for any free one, off for no recorder [default: 1980, and
-    /// 1981 if it is free]
+    /// Receive traces at these ports; 0 for any free one, off for none [default: 1980, and 1981 if free]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = recorder_port)]
     recorder_port: Vec<RecorderPort>,
-    /// Port for readers; 0 for any free one
+    /// Serve recorded traces at this port; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = memledger_store::PORT)]
     store_port: u16,
-    /// The address to listen at
+    /// Listen at this address
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     listen: IpAddr,
-    /// The file with the token that other machines must show: 16 to 256 characters, mode 600
+    /// File with the token that other machines must send: 16 to 256 characters, mode 600
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How large one trace may become; it ends there, after a whole packet
+    /// Maximum size of one trace; it ends there, after a complete packet
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = quantity::size)]
     max_trace: u64,
-    /// How large all traces in the folder may become
+    /// Maximum size of all traces in the folder
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
     max_store: u64,
-    /// How many programs may send at once; each costs 64 KiB of memory
+    /// Maximum number of programs that send at once; each costs 64 KiB of memory
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_programs: u32,
-    /// How many clients may ask, and how many may read a trace, at once
+    /// Maximum number of clients that query, and of clients that read a trace, at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_readers: u32,
-    /// Disconnect a program that has sent nothing for this time; 0 for never
+    /// Disconnect a program that has sent nothing for this long; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     idle_timeout: u32,
-    /// How to print where it listens
+    /// Output format of the addresses it listens at
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }

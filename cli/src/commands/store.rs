@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// Which store a command asks.
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
-    /// The store: HOST or HOST:PORT, where the port is 1989 if it is not given
+    /// Address of the store, HOST or HOST:PORT; the default port is 1989
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     store: String,
-    /// The file with the token that a store on another machine asks for
+    /// File with the token that a store on another machine requires
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

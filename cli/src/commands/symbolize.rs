@@ -18,9 +18,9 @@ Examples:
   memledger symbolize run.memledger -o run-with-symbols.memledger
   memledger symbolize run.utrace -o named.utrace --symbols target/release
 
-The output has all that the trace has, and the function, file and line of each address in its call
-stacks, so that it can be read where the program's files are not. Symbols that the trace has already
-stay as they are.";
+The output is the trace plus the function, file and line of each address in its call stacks, so \
+that it can be read where the program's files are missing. Symbols already in the trace are \
+kept.";
 
 /// Arguments of `memledger symbolize`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ stay as they are.";
 pub struct SymbolizeArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// The file to write; - for standard output
+    /// Write this file; - for standard output
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger traces                              of the store on this machine
+  memledger traces                             the store on this machine
   memledger traces --format json | jq '.traces[] | select(.live).id'
   memledger traces --store build-server --token-file token";
 
@@ -21,7 +21,7 @@ Examples:
 pub struct TracesArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }

@@ -20,7 +20,7 @@ const UNIT: &str = "addresses";
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Symbols")]
 pub struct SymbolArgs {
-    /// A folder with binaries or debug information; may be given more than once
+    /// Search this folder for binaries and debug information; repeatable
     #[arg(long = "symbols", value_name = "DIR")]
     pub folders: Vec<PathBuf>,
     /// Do not ask the servers in DEBUGINFOD_URLS for debug information

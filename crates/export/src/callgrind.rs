@@ -52,7 +52,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "What each function and each call of it allocated, for KCachegrind and callgrind_annotate"
+        "Allocations by function and call, for KCachegrind and callgrind_annotate"
     }
 
     fn endings(&self) -> &'static [&'static str] {

@@ -23,7 +23,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "A line for each call stack, for flame graphs; of the column that --sort names"
+        "Call stacks for flame graphs, one per line, with the column of --sort"
     }
 
     fn endings(&self) -> &'static [&'static str] {

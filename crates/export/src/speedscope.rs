@@ -23,7 +23,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "Stacks for www.speedscope.app: live at the peak and the end, allocated, and counted"
+        "Call stacks for www.speedscope.app: live at the peak, live at the end, allocated, counted"
     }
 
     fn endings(&self) -> &'static [&'static str] {

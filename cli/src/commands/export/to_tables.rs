@@ -21,17 +21,17 @@ use tempfile::TempDir;
 /// The name of a table on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TableName {
-    /// A row for each block
+    /// One row per block
     Blocks,
-    /// A row for each allocation, free, and other change of a block
+    /// One row per allocation, free or other change of a block
     Events,
-    /// A row for each combination of thread, scope stack, group, name and call stack
+    /// One row per combination of thread, scope stack, group, name and call stack
     Contexts,
-    /// A row for each frame of each call stack
+    /// One row per frame of a call stack
     Stacks,
-    /// A row for each function of each frame
+    /// One row per function of a frame
     Frames,
-    /// A row for each bookmark
+    /// One row per bookmark
     Bookmarks,
 }
 

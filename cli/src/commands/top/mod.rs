@@ -47,15 +47,15 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger top 1985                         a program that listens: MEMLEDGER_CONTROL=1985
-  memledger top $(pidof server)              the same, by its process id
+  memledger top 1985               a program started with MEMLEDGER_CONTROL=1985
+  memledger top $(pidof server)    the same, by its process id
   memledger top build-server:1985 --token-file token
-  memledger top 1985 --by function           of a program with MEMLEDGER_STACKS=on
-  memledger top 1985 --once                  one screen as text, for scripts
-  memledger run --top -- ./program           a program that it starts
+  memledger top 1985 --by function   needs MEMLEDGER_STACKS=on in the program
+  memledger top 1985 --once        print one screen as text, for scripts
+  memledger run --top -- ./program   start the program as well
 
-Keys: ? shows them all. m marks this moment and shows what changes from then on, 1 to 6 choose the list,
-s sorts, / filters, space pauses, q quits. NO_COLOR=1 turns colours off.";
+Keys: ? lists them all; m marks this moment and shows changes since then; 1 to 6 choose the \
+list; s sorts; / filters; space pauses; q quits. NO_COLOR=1 turns colors off.";
 
 /// The shortest time from one refresh to the next, in seconds.
 const SHORTEST: f64 = 0.1;
@@ -64,31 +64,31 @@ const SHORTEST: f64 = 0.1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
-    /// Where a program listens: HOST:PORT, a host, a port of this machine, or a process id
+    /// The program: HOST:PORT, a host, a port on this machine, or a process id
     #[arg(value_name = "ADDR")]
     of: String,
-    /// The list to begin with [default: function where only call stacks say who allocates, else scope]
+    /// Group rows by [default: function if the program has call stacks but no scopes, else scope]
     #[arg(long, value_parser = choice(&By::ALL, By::name))]
     by: Option<By>,
-    /// What the rows are sorted by at first
+    /// Sort rows by this column
     #[arg(long, value_enum, default_value = "live")]
     sort: Sort,
-    /// Only rows with this text in their name
+    /// Only rows whose name contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Seconds from one refresh to the next
+    /// Seconds between refreshes
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Print one screen as text, with all rows, and end
+    /// Print one screen as text, with all rows, and exit
     #[arg(long)]
     once: bool,
-    /// Columns of that text (those of the terminal; 80 elsewhere)
+    /// With --once: line width in columns [default: the terminal's, or 80]
     #[arg(long, value_name = "COLUMNS", requires = "once")]
     width: Option<u16>,
-    /// The first line of this file is the token that the program wants
+    /// File whose first line is the token that the program requires
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
-    /// A folder with binaries or debug information; may be given more than once
+    /// Search this folder for binaries and debug information; repeatable
     #[arg(long = "symbols", value_name = "DIR")]
     symbols: Vec<PathBuf>,
 }

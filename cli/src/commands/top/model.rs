@@ -21,7 +21,7 @@ pub enum Sort {
     Count,
     /// Bytes allocated per second since the last refresh
     Rate,
-    /// By how many bytes what is live has grown since the mark
+    /// Growth of live bytes since the mark
     Change,
 }
 

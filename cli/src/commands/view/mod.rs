@@ -35,13 +35,14 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  memledger view run.utrace                 prints an address for the browser
-  memledger view run.utrace --open          opens the browser, too
-  memledger view run.utrace --port 8000     at this port
-  memledger run --view -- ./program         the trace of a program, while it runs
+  memledger view run.utrace               print an address for the browser
+  memledger view run.utrace --open        also open the browser
+  memledger view run.utrace --port 8000   listen at this port
+  memledger run --view -- ./program       view the trace while the program runs
 
-Only programs of this machine that know the address can ask; Ctrl-C ends it. What was read is kept beside the
-trace (run.utrace.index), or in ~/.cache/memledger if that cannot be written.";
+Only programs on this machine that know the address can connect. Ctrl-C ends the command. Its \
+index of the trace is kept beside it (run.utrace.index), or in ~/.cache/memledger if that folder \
+is read-only.";
 
 /// Arguments of `memledger view`.
 #[derive(Debug, clap::Args)]
@@ -49,13 +50,13 @@ trace (run.utrace.index), or in ~/.cache/memledger if that cannot be written.";
 pub struct ViewArgs {
     /// The trace; it may still grow
     trace: PathBuf,
-    /// The port to listen at [default: any free one]
+    /// Listen at this port [default: any free one]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Open the page in the browser
     #[arg(long)]
     open: bool,
-    /// Keep no index file beside the trace, and use none
+    /// Neither write nor read an index file
     #[arg(long)]
     no_index: bool,
     #[command(flatten)]

@@ -32,7 +32,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "To be processed; the schema is named in it"
+        "For programs; contains its schema's name"
     }
 
     fn endings(&self) -> &'static [&'static str] {

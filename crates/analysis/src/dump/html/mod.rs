@@ -87,7 +87,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "A page for a browser: timeline, flame graph, tables; one file that needs no other"
+        "A page for a browser in one file: timeline, flame graph, tables"
     }
 
     fn endings(&self) -> &'static [&'static str] {

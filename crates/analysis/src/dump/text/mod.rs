@@ -115,7 +115,7 @@ impl ReportFormat for Format {
     }
 
     fn about(&self) -> &'static str {
-        "To be read"
+        "For people"
     }
 
     fn endings(&self) -> &'static [&'static str] {
