@@ -76,7 +76,7 @@ fn unknown_word(word: &str, command: &Command) -> Option<String> {
     let commands = command.get_subcommands().map(Command::get_name);
     command
         .has_subcommands()
-        .then(|| format!("'{word}' is no command; {}", instead(word, commands)))
+        .then(|| format!("'{word}' is not a command; {}", instead(word, commands)))
 }
 
 /// A value that an option, written as its usage has it, does not take.
@@ -84,7 +84,7 @@ fn unknown_value(value: &str, of: &str, known: &[String]) -> String {
     let option = of.split(' ').next().unwrap_or(of);
     match value {
         "" => format!("{option} needs a value; {}", instead("", known)),
-        _ => format!("'{value}' is no value of {option}; {}", instead(value, known)),
+        _ => format!("'{value}' is not a value of {option}; {}", instead(value, known)),
     }
 }
 

@@ -8,7 +8,7 @@ pub fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let failed = |error| CliError::Failed(format!("signals cannot be received: {error}"));
+        let failed = |error| CliError::Failed(format!("cannot wait for signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         Ok(async move {

@@ -14,7 +14,7 @@ pub fn read_token<E: std::fmt::Display>(
     check: impl Fn(&str) -> Result<(), E>,
 ) -> Result<String, CliError> {
     let failed = |what: String| {
-        CliError::Failed(format!("cannot take the token from {}: {what}", path.display()))
+        CliError::Failed(format!("cannot read the token from {}: {what}", path.display()))
     };
     let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
@@ -26,7 +26,7 @@ pub fn read_token<E: std::fmt::Display>(
         let mode = metadata.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(failed(format!(
-                "others can read or write it (mode {mode:03o}); chmod 600 it first"
+                "other users can read or write it (mode {mode:03o}); run chmod 600 on it first"
             )));
         }
     }
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_token_that_is_none_is_named_and_not_shown() {
         let cases =
-            [(file("short\n", 0o600), "and this one has 5"), (file(TOKEN, 0o644), "mode 644")];
+            [(file("short\n", 0o600), "this one has 5"), (file(TOKEN, 0o644), "mode 644")];
         for (file, says) in cases {
             let error = read_token(file.path(), check_token).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains(TOKEN), "{error}");

@@ -77,19 +77,19 @@ fn a_token_is_said_first() {
     assert_eq!(output.status.code(), Some(0));
     std::fs::write(file, "\n").unwrap();
     let output = memledger(&["1", "--token-file", file.to_str().unwrap(), "stop"]);
-    assert!(text(&output.stderr).contains("its first line must be one word, and has 0 bytes"));
+    assert!(text(&output.stderr).contains("its first line must be one word; it has 0 bytes"));
 }
 
 #[test]
 fn what_goes_wrong_is_one_sentence_and_status_1() {
     let unanswered = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (refusing, refuser) = program(&["refused: the program has chosen no folder for traces\n"]);
+    let (refusing, refuser) = program(&["refused: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder\n"]);
     let (broken, breaker) = program(&["pid 4"]);
     for (address, says) in [
         (&*unanswered, "cannot be reached"),
-        (&refusing, "refuses: the program has chosen no folder for traces"),
+        (&refusing, "refuses: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder"),
         (&broken, "does not answer: it closed the connection"),
-        ("no address:x", "is no address"),
+        ("no address:x", "is not an address"),
     ] {
         let output = memledger(&[address, "write-to", "a.utrace"]);
         let stderr = text(&output.stderr);
@@ -121,7 +121,7 @@ fn what_is_no_command_is_told_which_there_are() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     let says =
-        "'frob' is no command; there are status, channels, send-to, write-to, perfetto, stop";
+        "'frob' is not a command; there are status, channels, send-to, write-to, perfetto, stop";
     assert!(stderr.contains(says) && stderr.lines().count() == 1, "{stderr}");
 }
 

@@ -103,7 +103,7 @@ fn conditions_are_about_the_change_or_the_new_trace() {
     assert!(err.contains(&format!("peak_bytes was {old} (")), "{err}");
     let (status, _, err) = run(&["report", SAMPLE, "--fail-if", "peak_bytes grew > 5%"]);
     assert_eq!(status, 2);
-    assert!(err.contains("is about two traces, which memledger diff compares"), "{err}");
+    assert!(err.contains("compares two traces; use it with memledger diff"), "{err}");
 }
 
 #[test]

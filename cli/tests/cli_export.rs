@@ -103,7 +103,7 @@ fn a_packed_trace_is_the_same_trace() {
     }
     let none = path("packed.utrace");
     let (status, _, err) = pack(SAMPLE, "utrace", &none);
-    assert!(status == 2 && err.contains("--packed is for memledger"), "{status}: {err}");
+    assert!(status == 2 && err.contains("--packed applies only to --to memledger"), "{status}: {err}");
     assert!(!none.exists());
 }
 
@@ -142,7 +142,7 @@ fn a_trace_with_some_channels_is_a_trace() {
     for (list, to, status, says) in [
         ("gmae", "utrace", 1, "rss.memledger: the trace has no channel [\"gmae\"]; it has "),
         ("a b", "utrace", 2, "no channel can be called \"a b\""),
-        ("memory", "pprof", 2, "--channels is for utrace and memledger"),
+        ("memory", "pprof", 2, "--channels applies only to --to utrace and --to memledger"),
     ] {
         let (code, _, err) = part(list, to, &none);
         assert!(code == status && err.contains(says) && !none.exists(), "{code}: {err}");
@@ -334,7 +334,7 @@ fn the_input_is_never_overwritten() {
     for output in [&trace, &other] {
         let (status, _, err) = export(&trace, "memledger", output);
         assert_eq!(status, 2);
-        assert!(err.contains("is what is read") && err.lines().count() == 1, "{err}");
+        assert!(err.contains("it is also the input") && err.lines().count() == 1, "{err}");
     }
     let input = File::open(&trace).expect("it");
     let args = ["export", "-", "--to", "memledger", "-o", as_arg(&trace)];

@@ -213,7 +213,7 @@ fn what_cannot_be_asked_is_one_sentence() {
         (
             &["--rule", "grow", "--a", "1s"],
             2,
-            "'grow' is no value of --rule; grown is likely meant",
+            "'grow' is not a value of --rule; grown is likely meant",
         ),
         (
             &["--rule", "colour"],
@@ -222,7 +222,7 @@ fn what_cannot_be_asked_is_one_sentence() {
         ),
         (&["--rule", "grown", "--a", "soon"], 2, "a time is 1.5s"),
         (&["--rule", "grown", "--a", "0", "--by", "colour"], 2, "scope"),
-        (&["--rule", "live", "--a", "0", "--b", "1s"], 2, "--b says nothing to the rule"),
+        (&["--rule", "live", "--a", "0", "--b", "1s"], 2, "--b does not apply to the rule"),
         (&["--rule", "leaked", "--a", "0", "--c", "1s"], 2, "--b is missing before --c"),
         (
             &["--rule", "allocated-after", "--a", "0", "--longer-than", "1s"],
@@ -268,7 +268,7 @@ fn a_truncated_trace_is_answered_and_status_1() {
     let (status, out, err) = run(&args);
     assert_eq!(status, 1);
     assert!(out.contains("LOSSES") && out.contains("found"), "{out}");
-    assert!(err.contains("the result is only of"), "{err}");
+    assert!(err.contains("the result covers only"), "{err}");
     assert_eq!(run(&[&args[..], &["--allow-incomplete"]].concat()).0, 0);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("query-answer.json");
     let args = [&args[..], &["--format", "json", "-o", file.to_str().expect("UTF-8")]].concat();

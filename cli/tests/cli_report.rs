@@ -111,7 +111,7 @@ fn a_truncated_trace_gives_what_is_left_and_status_1() {
     let (status, out, err) = run(&["report", as_arg(&path)]);
     assert_eq!(status, 1);
     assert!(out.contains("live at end") && out.contains("LOSSES"), "{out}");
-    assert!(err.contains("is damaged") && err.contains("the result is only of the rest"), "{err}");
+    assert!(err.contains("is damaged") && err.contains("the result covers only the rest"), "{err}");
     let (status, out, _) = run(&["report", as_arg(&path), "--format", "json"]);
     assert_eq!(status, 1);
     let report: serde_json::Value = serde_json::from_str(&out).expect("whole JSON all the same");
@@ -143,10 +143,10 @@ fn wrong_usage_is_status_2() {
 #[test]
 fn what_there_is_not_names_the_nearest_or_six() {
     for (args, says) in [
-        (&["reprot", SAMPLE][..], "'reprot' is no command; report is likely meant"),
+        (&["reprot", SAMPLE][..], "'reprot' is not a command; report is likely meant"),
         (
             &["frob"],
-            "'frob' is no command; there are report, diff, query, leaks, view, info and 9 more",
+            "'frob' is not a command; there are report, diff, query, leaks, view, info and 9 more",
         ),
         (
             &["report", SAMPLE, "--findigs"],
@@ -156,16 +156,16 @@ fn what_there_is_not_names_the_nearest_or_six() {
             &["report", SAMPLE, "--leaks"],
             "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 17 more",
         ),
-        (&["report", SAMPLE, "--by", "scop"], "'scop' is no value of --by; scope is likely meant"),
+        (&["report", SAMPLE, "--by", "scop"], "'scop' is not a value of --by; scope is likely meant"),
         (
             &["report", SAMPLE, "--by", "colour"],
-            "'colour' is no value of --by; there are scope, group, name, thread, heap, size and 4 more",
+            "'colour' is not a value of --by; there are scope, group, name, thread, heap, size and 4 more",
         ),
         (
             &["report", SAMPLE, "--by"],
             "--by needs a value; there are scope, group, name, thread, heap, size and 4 more",
         ),
-        (&["export", SAMPLE, "--to", "pprf"], "'pprf' is no value of --to; pprof is likely meant"),
+        (&["export", SAMPLE, "--to", "pprf"], "'pprf' is not a value of --to; pprof is likely meant"),
         (
             &["report", SAMPLE, "--fail-if", "peak > 1"],
             "there is no figure 'peak'; peak_bytes is likely meant",

@@ -142,11 +142,11 @@ fn a_bad_question_gets_the_sentence_of_query() {
         assert_eq!((answer.status, answer.error().as_str()), (400, sentence), "{rule} {moments:?}");
     }
     for (path, says) in [
-        ("/api/blocks?rule=alive-at-a&a=peak&bucket=x", "bucket is \"x\", and no number"),
-        ("/api/blocks?rule=alive-at-a&a=peak&bucket=99999", "bucket is 99999, and there are"),
+        ("/api/blocks?rule=alive-at-a&a=peak&bucket=x", "bucket is \"x\", not a number"),
+        ("/api/blocks?rule=alive-at-a&a=peak&bucket=99999", "bucket is 99999, but there are only"),
         (
             "/api/blocks?rule=alive-at-a&a=peak&limit=1000000",
-            "limit is 1000000, and 10000 is the most",
+            "limit is 1000000, but can be at most 10000",
         ),
         ("/api/block", "event is missing"),
         ("/api/block?event=1", "event 1 has changed no block"),

@@ -41,7 +41,7 @@ impl Client {
     /// `ErrorKind::Unreachable` if `address` is not an address, or no control server listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         let addresses = resolve(address)
-            .map_err(|error| unreachable(format!("{address} is no address"), error))?;
+            .map_err(|error| unreachable(format!("{address} is not an address"), error))?;
         match TimedStream::connect(&addresses, ANSWER_TIMEOUT) {
             Ok((stream, _)) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
             Err((_, error)) => Err(unreachable(format!("{address} cannot be reached"), error)),
@@ -101,7 +101,7 @@ impl Client {
         match read {
             Ok(_) if document.len() as u64 == bytes => Ok(document),
             _ => Err(no_answer(format!(
-                "{} of the {bytes} bytes of its {what} came within {} s",
+                "only {} of the {bytes} bytes of its {what} arrived within {} s",
                 document.len(),
                 ANSWER_TIMEOUT.as_secs()
             ))),
@@ -123,7 +123,7 @@ impl Client {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no whole answer came within {} s", timeout.as_secs())
+                    format!("no complete answer arrived within {} s", timeout.as_secs())
                 }
                 _ => error.to_string(),
             };

@@ -102,7 +102,7 @@ impl Command {
             return Err(too_long());
         }
         let text = std::str::from_utf8(line)
-            .map_err(|error| format!("byte {} of the line is no text", error.valid_up_to()))?;
+            .map_err(|error| format!("byte {} of the line is not UTF-8", error.valid_up_to()))?;
         if let Some(at) = text.find(|c: char| c.is_control() && c != '\0') {
             return Err(format!("byte {at} of the line is a control character"));
         }
@@ -111,14 +111,14 @@ impl Command {
             return Err("the line is empty".into());
         };
         if words.len() > MAX_WORDS && *name != START_SESSION {
-            return Err(format!("{} words are more than the {MAX_WORDS} of a line", words.len()));
+            return Err(format!("the line has {} words, more than the maximum of {MAX_WORDS}", words.len()));
         }
         let Some(form) = FORMS.iter().find(|form| form.name == *name) else {
             if last.starts_with("HTTP/") {
-                return Err(format!("this is no web server, but takes {}", names()));
+                return Err(format!("this is not a web server; it takes {}", names()));
             }
             let name: String = name.chars().take(40).collect();
-            return Err(format!("{name:?} is no command; those are {}", names()));
+            return Err(format!("there is no command {name:?}; the commands are {}", names()));
         };
         if form.name != TOGGLE_CHANNELS
             && let Some(at) = text.trim_end_matches('\0').find('\0')
@@ -152,17 +152,17 @@ const FORMS: [Form; 14] = [
             let names = names.split(',').filter(|name| !name.is_empty());
             Some(Command::channels(names, state == "1"))
         },
-        usage: "names with commas between them, and 0 or 1",
+        usage: "comma-separated names, and 0 or 1",
     },
     Form {
         name: "SendTo",
         parse: |rest| words(rest).map(|[host]| Command::send_to(host)),
-        usage: "HOST or HOST:PORT; it gets all channels, of which memledger export --channels writes some",
+        usage: "HOST or HOST:PORT; it gets all channels; memledger export --channels selects some",
     },
     Form {
         name: "WriteTo",
         parse: |rest| words(rest).map(|[name]| Command::write_to(name)),
-        usage: "the name of a file; it gets all channels, of which memledger export --channels writes some",
+        usage: "the name of a file; it gets all channels; memledger export --channels selects some",
     },
     Form { name: "Stop", parse: |rest| alone(rest, Command::Stop), usage: "nothing" },
     Form { name: "StopAll", parse: |rest| alone(rest, Command::StopAll), usage: "nothing" },
@@ -313,7 +313,7 @@ mod tests {
         for (line, says) in [
             (&b""[..], "the line is empty"),
             (b"   ", "the line is empty"),
-            (b"stop", "\"stop\" is no command"),
+            (b"stop", "there is no command \"stop\""),
             (b"Stop now", "Stop is followed by nothing"),
             (b"Start now", "Start is followed by nothing"),
             (b"Profile 1", "Profile is followed by nothing"),
@@ -340,10 +340,10 @@ mod tests {
             (b"ToggleChannels cpu 2", "and 0 or 1"),
             (b"GET / HTTP/1.1", "no web server"),
             (b"POST /SendTo HTTP/1.1", "no web server"),
-            (b"Host: localhost", "\"Host:\" is no command"),
+            (b"Host: localhost", "there is no command \"Host:\""),
             (b"\x16\x03\x01\x02", "byte 0 of the line is a control character"),
             (b"Status\x1b[2J", "byte 6 of the line is a control character"),
-            (b"Status \xff", "byte 7 of the line is no text"),
+            (b"Status \xff", "byte 7 of the line is not UTF-8"),
             (b"a b c d e f g h i j k l m n o p q", "17 words"),
         ] {
             let reason = Command::parse(line).unwrap_err();

@@ -36,8 +36,7 @@ pub(crate) fn not_recording() -> Error {
 
 /// [`ErrorKind::NotAnalyzed`].
 pub(crate) fn not_analyzed() -> Error {
-    let sentence = "there is no profile, because no events are analyzed in this process; they are with \
-                    a report, a control server, or LedgerBuilder::analyze_in_process";
+    let sentence = "there is no profile, because no events are analyzed in this process; enable a report, a control server or LedgerBuilder::analyze_in_process";
     Error::new(ErrorKind::NotAnalyzed, sentence)
 }
 

@@ -240,7 +240,7 @@ impl Active {
             lost => Err(unmeasured(
                 UnmeasuredKind::EventsLost,
                 format_args!(
-                    "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
+                    "{lost} events were lost meanwhile because the buffers were full; start a ledger first, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
                 ),
             )),
         }

@@ -252,7 +252,7 @@ fn send_to() {
 fn allow_later() {
     let env = Ledger::from_env();
     let mut client = client(&env);
-    refused(&mut client, Command::write_to("early.utrace"), "has chosen no folder");
+    refused(&mut client, Command::write_to("early.utrace"), "has no folder for traces");
     refused(&mut client, Command::send_to("build.invalid"), "does not allow");
     let code =
         Ledger::builder().control_folder(".").control_hosts(["build.invalid"]).start().unwrap();
@@ -279,7 +279,7 @@ fn ruled() {
         .unwrap();
     let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
     let connect = || Client::connect(&address).unwrap();
-    refused(&mut connect(), Command::Status, "wants a token first");
+    refused(&mut connect(), Command::Status, "requires a token first");
     refused(&mut connect(), Command::Token("another".into()), "the token is wrong");
     let mut friend = connect();
     friend.send(&Command::Token("s3cr3t".into())).unwrap();
@@ -303,7 +303,7 @@ fn hostile() {
     let ledger = builder().control("0").control_folder("folder").start().unwrap();
     let mut control = client(&ledger);
     for name in ["../new", "/tmp/new", "..", ".new", "a/b"] {
-        refused(&mut control, Command::write_to(name), "not the plain name");
+        refused(&mut control, Command::write_to(name), "must be a file name without a folder");
     }
     for name in ["old.utrace", "link"] {
         refused(&mut control, Command::write_to(name), "cannot be created");
@@ -450,7 +450,7 @@ fn token() {
     let ledger = builder().control("0.0.0.0:0").control_token("s3cr3t").start().unwrap();
     let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
     let mut stranger = Client::connect(&address).unwrap();
-    refused(&mut stranger, Command::Status, "wants a token first");
+    refused(&mut stranger, Command::Status, "requires a token first");
     let mut friend = Client::connect(&address).unwrap();
     friend.send(&Command::Token("s3cr3t".into())).unwrap();
     assert!(friend.send(&Command::Status).is_ok());

@@ -80,7 +80,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = reported(set(run).env("MEMLEDGER_REPORT_ON_SIGNALS", "1").spawn());
         outcome.exited(0).whole();
         let lines: Vec<_> = outcome.stderr.lines().collect();
-        let why = "memledger: there is no watcher: files may have 67108864 bytes (ulimit -f), ";
+        let why = "memledger: there is no watcher: ulimit -f allows files of 67108864 bytes, ";
         assert!(lines.len() == 1 && lines[0].starts_with(why), "{lines:?}");
         check_left(&outcome, outcome.stdout.trim());
     }),

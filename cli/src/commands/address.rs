@@ -26,12 +26,12 @@ pub fn address_of(text: &str) -> Result<String, CliError> {
         };
     }
     let ports = ports_of(&process).map_err(|error| {
-        CliError::Failed(format!("the ports of process {number} cannot be found: {error}"))
+        CliError::Failed(format!("cannot find the ports of process {number}: {error}"))
     })?;
     let configured = configured_port(&process);
     match &*ports {
         [] => Err(CliError::Failed(format!(
-            "process {number} listens at no port; {CONTROL}=1985 in its environment makes it listen"
+            "process {number} does not listen at any port; start it with {CONTROL}=1985"
         ))),
         [port] => Ok(port.to_string()),
         _ if let Some(port) = configured.filter(|port| ports.contains(port)) => {
@@ -40,7 +40,7 @@ pub fn address_of(text: &str) -> Result<String, CliError> {
         _ => {
             let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
             Err(CliError::Failed(format!(
-                "process {number} listens at the ports {}; give the one of {CONTROL}",
+                "process {number} listens at the ports {}; choose the one set by {CONTROL}",
                 ports.join(", ")
             )))
         }
@@ -116,7 +116,7 @@ mod tests {
             let mut both = [port, second.local_addr().expect("its address").port()];
             both.sort_unstable();
             let sentence = format!(
-                "process {own} listens at the ports {}, {}; give the one of MEMLEDGER_CONTROL",
+                "process {own} listens at the ports {}, {}; choose the one set by MEMLEDGER_CONTROL",
                 both[0], both[1]
             );
             assert_eq!(says(own), sentence);

@@ -38,7 +38,7 @@ pub fn incomplete_unless(
     missing(path, summary).or_else(|| match (report.trace.complete, lost) {
         (true, _) => None,
         (false, 0) if missed > 0 => Some(format!(
-            "what was live at the start of {} is estimated, to {}, which threads of its parent allocated or freed while it forked",
+            "the blocks live at the start of {} are an estimate: threads of its parent allocated or freed {} while it forked",
             display_name(path),
             text::counted(missed, "block", "blocks"),
         )),
@@ -49,7 +49,7 @@ pub fn incomplete_unless(
             (None, None) => Some(without_end(path)),
         },
         (false, _) => Some(format!(
-            "{} lacks {} that the program could not record; the result is only of the rest",
+            "{} lacks {} that the program could not record; the result covers only the rest",
             display_name(path),
             text::counted(lost, "event", "events"),
         )),
@@ -87,15 +87,14 @@ pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
     }
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", and ");
-        format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
+        format!("{} is damaged: {parts}; the result covers only the rest", display_name(path))
     })
 }
 
 /// The sentence for a trace without its end.
 pub fn without_end(path: &Path) -> String {
     format!(
-        "{} has no end: the program was killed or is still running, or the trace was cut; the \
-         result is only of what there is",
+        "{} has no end: the program was killed or is still running, or the trace was cut; the result covers only the part that exists",
         display_name(path)
     )
 }

@@ -113,7 +113,7 @@ impl Condition {
         match condition.change {
             None => Ok(condition),
             Some(change) => Err(format!(
-                "'{}' is about two traces, which memledger diff compares",
+                "'{}' compares two traces; use it with memledger diff",
                 change.name()
             )),
         }

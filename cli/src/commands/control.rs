@@ -235,7 +235,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
 pub(super) fn control_token(path: &Path) -> Result<String, CliError> {
     read_token(path, |token| {
         if token.is_empty() || token.contains(char::is_whitespace) {
-            return Err(format!("its first line must be one word, and has {} bytes", token.len()));
+            return Err(format!("its first line must be one word; it has {} bytes", token.len()));
         }
         Ok(())
     })

@@ -184,13 +184,12 @@ fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
         ([trace], [_, _]) => analyzed(args, trace, &positions(trace, &args.at)?)?,
         ([_], _) => {
             return Err(CliError::Usage(
-                "one trace has nothing to be compared with; give a second one, or two times: \
-                 --at TIME --at TIME"
+                "nothing to compare the trace with; give a second one, or two times: --at TIME --at TIME"
                     .to_owned(),
             ));
         }
         (_, [_, _, _, ..]) => {
-            return Err(CliError::Usage("there are at most two times to compare".to_owned()));
+            return Err(CliError::Usage("--at can be given at most twice".to_owned()));
         }
         ([old, new, ..], at) => {
             if is_stdin(old) && is_stdin(new) {
@@ -283,7 +282,7 @@ fn note_one_sided(by: &[DiffBy], old: &Report, new: &Report, names: &[String; 2]
         && by.iter().any(|by| by.is_of_calls())
     {
         note(
-            "the call stacks of the two are sampled in different ways; the differences have that noise",
+            "the call stacks of the two traces are sampled differently, which adds noise to the differences",
         );
     }
 }

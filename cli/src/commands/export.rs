@@ -65,16 +65,16 @@ enum Kind {
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if !is_stdin(&args.output) && is_same(&args.trace, &args.output) {
         return Err(CliError::Usage(format!(
-            "{} is what is read: it cannot be written as well",
+            "cannot write to {}: it is also the input",
             args.output.display()
         )));
     }
     match args.to.kind() {
         Kind::Stream(Transport::Compact) if args.packed => stream(args, Transport::Packed, out),
-        _ if args.packed => Err(CliError::Usage("--packed is for memledger".into())),
+        _ if args.packed => Err(CliError::Usage("--packed applies only to --to memledger".into())),
         Kind::Stream(transport) => stream(args, transport, out),
         _ if args.channels.is_some() => Err(CliError::Usage(
-            "--channels is for utrace and memledger; export the trace to memledger first, and that to the other format"
+            "--channels applies only to --to utrace and --to memledger; export with it to memledger first, then convert that file"
                 .into(),
         )),
         Kind::Command(write) => write(args, out),

@@ -41,7 +41,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let to_stdout = args.output.as_deref().is_some_and(is_stdin);
     if to_stdout && io::stdout().is_terminal() {
         return Err(CliError::Usage(
-            "a trace is no text for a terminal; give -o a file, or send standard output to one"
+            "refusing to write a binary trace to a terminal; use -o FILE or redirect the output"
                 .to_owned(),
         ));
     }
@@ -67,7 +67,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     // The stream also ends when the store ends, so ask the store whether the trace is complete.
     let incomplete = |why: String| {
         let bytes = copied.bytes;
-        Ok(Outcome::Incomplete(format!("{place} has the first {bytes} bytes only: {why}")))
+        Ok(Outcome::Incomplete(format!("{place} has only the first {bytes} bytes: {why}")))
     };
     if let Some(error) = copied.error {
         return incomplete(format!("the connection broke ({error})"));
@@ -76,7 +76,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Err(error) => incomplete(format!("{error:#}")),
         Ok(Some(now)) if now.live => incomplete("the program is still sending".to_owned()),
         Ok(Some(now)) if now.size > copied.bytes => {
-            incomplete(format!("the store has {} of the trace", now.size))
+            incomplete(format!("the store has {} bytes of the trace", now.size))
         }
         Ok(_) => Ok(Outcome::Done),
     }
@@ -93,7 +93,7 @@ fn find(store: &mut Store, wanted: &str) -> Result<StoredTrace, CliError> {
     let count = traces.len();
     traces.into_iter().find(|trace| trace.name == wanted).ok_or_else(|| {
         CliError::Failed(format!(
-            "the store at {} has no trace called {} among its {count}; memledger traces lists them",
+            "the store at {} has no trace {} among its {count}; memledger traces lists them",
             store.address(),
             escape(wanted)
         ))
@@ -113,7 +113,7 @@ fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), C
     match opened {
         Ok(file) => Ok((file, path)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::Failed(
-            format!("{} is there already; say where to write with -o FILE", path.display()),
+            format!("{} already exists; choose another file with -o FILE", path.display()),
         )),
         Err(error) => Err(CliError::Failed(format!("cannot write {}: {error}", path.display()))),
     }

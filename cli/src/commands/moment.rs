@@ -62,7 +62,7 @@ pub fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
             let text = |number: usize| asked.get(number).map_or("end", String::as_str);
             let before = position.saturating_sub(1);
             format!(
-                "{} {} is before {} {} in this trace; the moments must be in order",
+                "{} {} is before {} {} in this trace; times must be in order",
                 flag(position),
                 text(position),
                 flag(before),

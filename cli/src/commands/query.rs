@@ -198,7 +198,7 @@ impl Moments {
         let (names, used) = (["--a", "--b", "--c", "--d"], rule.times());
         if let Some(more) = (used..given.len()).find(|&number| given[number].is_some()) {
             return Err(CliError::Usage(format!(
-                "{} says nothing to the rule {}, which is about {} ({})",
+                "{} does not apply to the rule {}, which uses {} ({})",
                 names[more],
                 rule.name(),
                 names[..used].join(", "),
@@ -226,15 +226,14 @@ impl QueryArgs {
         let flag = if self.longer_than.is_some() { "--longer-than" } else { "--shorter-than" };
         if !self.rule.has_ages() {
             return Err(CliError::Usage(format!(
-                "{flag} says nothing to the rule {}, which finds blocks when they are allocated",
+                "{flag} does not apply to the rule {}, which selects blocks when they are allocated",
                 self.rule.name()
             )));
         }
         let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
         if least >= below {
             return Err(CliError::Usage(
-                "no block can have lived longer than --longer-than and shorter than --shorter-than, \
-                 which is less"
+                "--longer-than must be less than --shorter-than"
                     .to_owned(),
             ));
         }
@@ -247,7 +246,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let moments = args.moments.of(args.rule)?;
     let ages = args.ages()?;
     if args.blocks > MOST_BLOCKS {
-        return Err(CliError::Usage(format!("--blocks lists at most {MOST_BLOCKS} blocks")));
+        return Err(CliError::Usage(format!("--blocks can be at most {MOST_BLOCKS}")));
     }
     let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
     let mut positions = positions(&args.trace, &moments)?;
@@ -257,15 +256,14 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         if !args.rule.has_runs() {
             let rules = Rule::ALL.iter().filter(|rule| rule.has_runs()).map(|rule| rule.name());
             return Err(CliError::Usage(format!(
-                "--in-each says nothing to the rule {}; the rules that can be asked about each run of a \
-                 scope are {}",
+                "--in-each does not apply to the rule {}; it applies to {}",
                 args.rule.name(),
                 rules.collect::<Vec<_>>().join(" and ")
             )));
         }
         if scope == "GlobalScope" {
             return Err(CliError::Usage(
-                "GlobalScope is open all the time: it has no runs, so leave --in-each out"
+                "GlobalScope never ends, so it has no runs; leave out --in-each"
                     .to_owned(),
             ));
         }

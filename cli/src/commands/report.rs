@@ -254,7 +254,7 @@ fn note_unmatched(args: &ReportArgs, until: Position, report: &Report) {
     {
         let end = text::duration(end);
         note(&format!(
-            "--at {asked} is after the end of the trace, which is {end} long: this is the report of its end"
+            "--at {asked} is after the end of the trace, which is {end} long: this is the report as of its end"
         ));
     }
     let is_by_size = args.by == Some(By::Size);

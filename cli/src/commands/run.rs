@@ -136,7 +136,7 @@ impl ReportTo {
             _ if FORMATS.by_path(&value).is_some() => Ok(Self::File(value)),
             _ => {
                 let why = FORMATS.why_none(&value);
-                Err(format!("a report goes to stderr, off, or a file, and {why}"))
+                Err(format!("a report goes to stderr, off or a file; {why}"))
             }
         }
     }
@@ -145,7 +145,7 @@ impl ReportTo {
 fn page(value: PathBuf) -> Result<PathBuf, String> {
     match FORMATS.by_path(&value) {
         Some(format) if format.name() == "html" => Ok(value),
-        _ => Err("the name of a page ends in .html or .htm".to_owned()),
+        _ => Err("the file name of a page must end in .html or .htm".to_owned()),
     }
 }
 
@@ -158,7 +158,7 @@ fn stacks(value: &str) -> Result<String, String> {
         Some(bytes) if is_sample(bytes) => {
             quantity::size(bytes).map(|bytes| format!("sample:{bytes}"))
         }
-        _ => Err("stacks are on, off or sample:BYTES, such as sample:512KiB".to_owned()),
+        _ => Err("STACKS is on, off or sample:BYTES, such as sample:512KiB".to_owned()),
     }
 }
 
@@ -292,7 +292,7 @@ fn report_on(
     let program = args.command[0].to_string_lossy();
     if found.is_empty() {
         let more = match args.follow_children {
-            false => "; for programs that it starts there is --follow-children",
+            false => "; --follow-children also records the programs that it starts",
             true => ", nor does a program that it has started",
         };
         let sentence = match tracking {
@@ -304,10 +304,10 @@ fn report_on(
                 format!("{program} does not use memledger::TrackingAllocator{more}")
             }
             Tracking::Preloaded(_) if std::env::var_os(AUDIT).is_some() => format!(
-                "{program} has left no trace: where {AUDIT} is set, its memory cannot be tracked{more}"
+                "{program} has left no trace: memory cannot be tracked while {AUDIT} is set{more}"
             ),
             Tracking::Preloaded(_) => format!(
-                "{program} has left no trace: it has a malloc of its own, it ended before it used memory, or \
+                "{program} has left no trace: it has its own malloc, it ended before it allocated, or \
                  its trace was deleted or renamed{more}"
             ),
         };

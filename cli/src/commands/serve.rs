@@ -90,7 +90,7 @@ enum RecorderPort {
 fn recorder_port(text: &str) -> Result<RecorderPort, String> {
     match text {
         "off" => Ok(RecorderPort::Off),
-        _ => text.parse().map(RecorderPort::Number).map_err(|_| "no port, and not off".to_owned()),
+        _ => text.parse().map(RecorderPort::Number).map_err(|_| "write a port or off".to_owned()),
     }
 }
 
@@ -105,7 +105,7 @@ fn recorder_ports(asked: &[RecorderPort]) -> Result<(Vec<u16>, Option<u16>), Cli
         [RecorderPort::Off] => Ok((Vec::new(), None)),
         ports => {
             ports.iter().map(number).collect::<Option<_>>().map(|ports| (ports, None)).ok_or_else(
-                || CliError::Usage("--recorder-port is off or names ports, but not both".into()),
+                || CliError::Usage("--recorder-port takes either off or ports, not both".into()),
             )
         }
     }
@@ -116,7 +116,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     for (flag, size) in [("--max-trace", args.max_trace), ("--max-store", args.max_store)] {
         if size < MIN_LIMIT {
             let (size, least) = (text::bytes(size), text::bytes(MIN_LIMIT));
-            return Err(CliError::Usage(format!("{flag} is {size}, and {least} is the least")));
+            return Err(CliError::Usage(format!("{flag} must be at least {least}, not {size}")));
         }
     }
     let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
@@ -125,7 +125,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let path = match &args.folder {
         Some(path) => path.clone(),
         None => default_path()
-            .map_err(|error| CliError::Failed(format!("{error}; say where with --folder DIR")))?,
+            .map_err(|error| CliError::Failed(format!("{error}; choose a folder with --folder DIR")))?,
     };
     let (recorder_ports, second_port) = recorder_ports(&args.recorder_port)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -161,8 +161,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
 fn failed(error: Error, args: &ServeArgs) -> CliError {
     match error.kind() {
         ErrorKind::TokenRequired => CliError::Usage(format!(
-            "--listen {} lets other machines in, and for that they need a token: give \
-             --token-file FILE as well",
+            "--listen {} accepts other machines, which need a token; add --token-file FILE",
             args.listen
         )),
         ErrorKind::PortInUse => {

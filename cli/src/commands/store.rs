@@ -23,8 +23,7 @@ impl StoreArgs {
         if Path::new(&self.store).is_dir() {
             let store = &self.store;
             return Err(CliError::Usage(format!(
-                "--store {store} is a folder, but the address of a store is needed, HOST or \
-                 HOST:PORT; memledger serve --folder {store} makes one of it"
+                "--store takes the address of a store (HOST or HOST:PORT), but {store} is a folder; memledger serve --folder {store} serves it"
             )));
         }
         let token =

@@ -40,13 +40,13 @@ pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliErro
     let to_stdout = is_stdin(&args.output);
     if to_stdout && io::stdout().is_terminal() {
         return Err(CliError::Usage(
-            "a trace is no text for a terminal; give -o a file, or send standard output to one"
+            "refusing to write a binary trace to a terminal; use -o FILE or redirect the output"
                 .to_owned(),
         ));
     }
     if !to_stdout && is_same(&args.trace, &args.output) {
         return Err(CliError::Usage(format!(
-            "{} is what is read: it cannot be written as well",
+            "cannot write to {}: it is also the input",
             args.output.display()
         )));
     }

@@ -59,7 +59,7 @@ fn print(traces: &[StoredTrace], sessions: &[Session], out: &mut dyn Write) -> i
             (false, Some(reason)) => format!("cut: {}", escape(reason)),
             (false, None) => match trace.complete {
                 Some(true) => "complete",
-                Some(false) => "cut: the program was killed, or not all of it came",
+                Some(false) => "cut: the program was killed, or the connection broke",
                 None => "ended",
             }
             .to_owned(),

@@ -108,7 +108,7 @@ fn store(
         file.flush()?;
         match length {
             Some(length) if length != count => {
-                Err(io::Error::other(format!("{count} of {length} bytes came")))
+                Err(io::Error::other(format!("only {count} of {length} bytes arrived")))
             }
             _ => fs::rename(&unfinished, path),
         }

@@ -73,7 +73,7 @@ impl Kept {
                     if folder.is_named {
                         let path = folder.path.display();
                         let sentence =
-                            format!("{VARIABLE} names {path}, where nothing can be kept: {error}");
+                            format!("{VARIABLE} is {path}, where no functions can be stored: {error}");
                         self.notes.push(sentence);
                     }
                     self.folder = None;

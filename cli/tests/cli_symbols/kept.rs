@@ -153,7 +153,7 @@ fn it_is_kept_in_the_users_cache_folder_unless_a_variable_says_otherwise() {
     let (status, out, err) = run(&[("MEMLEDGER_SYMBOL_CACHE", &nowhere)]);
     assert_eq!((status, &out), (0, &off.1));
     let start = format!(
-        "memledger: MEMLEDGER_SYMBOL_CACHE names {}, where nothing can be kept: ",
+        "memledger: MEMLEDGER_SYMBOL_CACHE is {}, where no functions can be stored: ",
         nowhere.display()
     );
     assert!(err.starts_with(&start) && err.lines().count() == 1, "{err}");

@@ -289,7 +289,7 @@ fn without_its_library_a_program_is_not_started() {
         ended.stderr.starts_with(
             "memledger: sh cannot be tracked: it does not use memledger::TrackingAllocator, and \
              this command was built without the library for other programs, and \
-             libmemledger_preload.so is neither beside it nor in ../lib; 'cargo install --path cli' "
+             libmemledger_preload.so is not beside it, in ../lib or in ../lib/memledger; install a "
         ),
         "{}",
         ended.stderr
@@ -307,8 +307,7 @@ fn a_program_without_the_tracker() {
     ended.exited(0);
     assert_eq!(
         ended.stderr,
-        "memledger: true does not use memledger::TrackingAllocator; for programs that it starts there is \
-         --follow-children\n"
+        "memledger: true does not use memledger::TrackingAllocator; --follow-children also records the programs that it starts\n"
     );
     Run::of(&off, &["sh", "-c", "exit 9"]).run().exited(9);
     // A condition that cannot be checked does not pass.

@@ -318,7 +318,7 @@ fn a_program_that_wants_a_token_gets_it() {
     let output = command(&["top", &program.address, "--once"]).output().expect("it runs");
     let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    assert!(sentence.contains("wants a token"), "{sentence}");
+    assert!(sentence.contains("requires a token"), "{sentence}");
     let arguments = ["top", &program.address, "--once", "--token-file", path, "--interval", "0.1"];
     let output = command(&arguments).output().expect("it runs");
     assert!(String::from_utf8_lossy(&output.stdout).contains("loading"), "{output:?}");

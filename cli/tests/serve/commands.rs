@@ -35,7 +35,7 @@ fn traces_are_listed_as_text_and_json() {
     assert_eq!(traces.len(), 3);
     assert_eq!(traces[0]["bytes"], stream(1, 20_000).len());
     assert_eq!((&traces[0]["live"], &traces[0]["ended"]), (&false.into(), &().into()));
-    assert_eq!(traces[1]["ended"], "it has reached the 1.0 MiB that one trace may have");
+    assert_eq!(traces[1]["ended"], "it has reached the 1.0 MiB allowed for one trace");
     assert_eq!((&traces[2]["live"], &traces[2]["control_port"]), (&true.into(), &40_002.into()));
     let (status, out, err) = run(&["traces", "--store", &server.store]);
     assert_eq!((status, err.as_str()), (0, ""));
@@ -44,7 +44,7 @@ fn traces_are_listed_as_text_and_json() {
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[0].starts_with("        id        size  last written"));
     assert!(lines[1].ends_with("  ended"), "{text}");
-    assert!(lines[2].ends_with("  cut: it has reached the 1.0 MiB that one trace may have"));
+    assert!(lines[2].ends_with("  cut: it has reached the 1.0 MiB allowed for one trace"));
     assert!(lines[3].ends_with("  recording 127.0.0.1"), "{text}");
     for (line, trace) in lines[1..].iter().zip(traces) {
         assert!(line.contains(&trace["id"].to_string()), "{text}");
@@ -86,19 +86,19 @@ fn a_trace_is_fetched_by_id_and_by_name() {
     std::fs::write(&own, "precious").unwrap();
     let (status, _, err) = fetch(&[&id]);
     assert_eq!(status, 1);
-    assert!(err.contains("is there already; say where to write with -o FILE"), "{err}");
+    assert!(err.contains("already exists; choose another file with -o FILE"), "{err}");
     assert_eq!(std::fs::read(&own).unwrap(), b"precious");
     assert_eq!(fetch(&[&id, "-o", own.to_str().unwrap()]), done);
     assert!(std::fs::read(&own).unwrap() == bytes);
 
     for (args, status, says) in [
-        (&["nothing"][..], 1, "has no trace called nothing among its 1"),
-        (&["../../etc/passwd"], 1, "has no trace called ../../etc/passwd"),
+        (&["nothing"][..], 1, "has no trace nothing among its 1"),
+        (&["../../etc/passwd"], 1, "has no trace ../../etc/passwd"),
         (&["1", "-o", "x"], 1, "has no trace called 1"),
         (&[&id, "-o", "no/such/folder"], 1, "cannot write no/such/folder: "),
         (&[&id, "-o", "/dev/full"], 1, "cannot write /dev/full: "),
         (&[], 2, "<ID>"),
-        (&[&id, "--token-file", "/no/such"], 1, "cannot take the token from /no/such: "),
+        (&[&id, "--token-file", "/no/such"], 1, "cannot read the token from /no/such: "),
     ] {
         let (got, out, err) = fetch(args);
         assert_eq!((got, out), (status, vec![]), "{args:?}: {err}");
@@ -133,7 +133,7 @@ fn no_store_is_one_sentence() {
         assert!(err.contains("traces at 127.77.1.2 (127.77.1.2:1989): "), "{err}");
         let (status, _, err) = run(&[command, &["--store", "nowhere:port"]].concat());
         assert_eq!(status, 1);
-        assert!(err.contains("'nowhere:port' is no address of a store"), "{err}");
+        assert!(err.contains("'nowhere:port' is not the address of a store"), "{err}");
     }
 }
 
@@ -207,7 +207,7 @@ fn a_trace_is_complete_if_its_program_has_said_so() {
     assert_eq!(complete, [&true.into(), &false.into(), &serde_json::Value::Null]);
     let (_, out, _) = run(&["traces", "--store", &server.store]);
     let text = String::from_utf8(out).unwrap();
-    let ends = ["  complete", "  cut: the program was killed, or not all of it came", "  ended"];
+    let ends = ["  complete", "  cut: the program was killed, or the connection broke", "  ended"];
     for (line, end) in text.lines().skip(1).zip(ends) {
         assert!(line.ends_with(end), "{text}");
     }
@@ -243,7 +243,7 @@ fn a_folder_is_no_store() {
     for command in [&["traces"][..], &["fetch", "1"]] {
         let (status, _, err) = run(&[command, &["--store", path]].concat());
         assert_eq!(status, 2, "{err}");
-        let says = format!("--store {path} is a folder, but the address of a store is needed");
+        let says = format!("--store {path} is a folder; memledger serve");
         assert!(err.contains(&says) && err.contains("serve --folder"), "{err}");
     }
 }

@@ -97,7 +97,7 @@ fn after_sigkill_every_trace_is_there_and_found_again() {
     let (status, out, err) = told_bytes(output(fetch));
     assert_eq!((status, out), (1, vec![]));
     let fetched = std::fs::read(&fetched).unwrap();
-    assert!(err.contains(&format!("has the first {} bytes only: ", fetched.len())), "{err}");
+    assert!(err.contains(&format!("has only the first {} bytes: ", fetched.len())), "{err}");
     assert_eq!(server.end().0, None);
     sender.join().unwrap();
 

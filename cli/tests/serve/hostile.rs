@@ -141,7 +141,7 @@ fn garbage_for_the_recorder_leaves_nothing() {
         let mut connection = server.connect();
         let _ = connection.write_all(bytes);
         drop(connection);
-        server.notes(1, &["nothing is kept of 127.0.0.1:", says]);
+        server.notes(1, &["nothing from 127.0.0.1:", says]);
     }
     assert!(files(folder.path()).is_empty());
     assert_eq!(server.client().traces().unwrap(), []);

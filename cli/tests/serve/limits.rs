@@ -25,7 +25,7 @@ fn a_trace_that_reaches_its_quota_is_cut_behind_a_packet_and_says_so() {
     assert!(stored[0].1 == bytes[..8 + 17 * 60_000], "{note}, {} bytes", stored[0].1.len());
     let trace = server.client().traces().unwrap().remove(0);
     assert_eq!((trace.size, trace.live), (1_020_008, false));
-    assert_eq!(trace.ended.unwrap(), "it has reached the 1.0 MiB that one trace may have");
+    assert_eq!(trace.ended.unwrap(), "it has reached the 1.0 MiB allowed for one trace");
     // Another one has the same right.
     send(server.connect(), &stream(1, 20_000));
     server.notes(1, &["ended"]);
@@ -43,7 +43,7 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
         assert!(tries < 100_000);
     }
     send(server.connect(), &packets(1));
-    server.notes(1, &["nothing is kept of", "the store is full: 937.5 KiB of 1.0 MiB are used"]);
+    server.notes(1, &["nothing from", "the store is full: 937.5 KiB of 1.0 MiB are used"]);
     let _ = first.write_all(&packets(9)[8..]);
     server.notes(1, &["cut, because the store is full"]);
     let stored = files(folder.path());
@@ -80,7 +80,7 @@ fn a_program_that_falls_silent_is_let_go() {
     let mut server = Server::start(folder.path(), &["--idle-timeout", "1"]);
     let mut program = server.connect();
     program.write_all(&packets(2)).unwrap();
-    server.notes(1, &["closed, because nothing came for 1 s, 117.2 KiB"]);
+    server.notes(1, &["closed after 1 s without data, 117.2 KiB"]);
     assert!(matches!(program.read(&mut [0]), Ok(0) | Err(_)), "closed");
     assert!(files(folder.path())[0].1 == packets(2));
 }
@@ -106,7 +106,7 @@ fn a_token_line_is_taken_and_not_stored() {
         (b"MEMLEDGER-TOKEN correct-horse-battery\nGET / HTTP/1.1", "it begins with 47 45 54 20"),
     ] {
         send(server.connect(), nonsense);
-        server.notes(1, &["nothing is kept of", says]);
+        server.notes(1, &["nothing from", says]);
     }
     assert_eq!(files(folder.path()).len(), 1);
 }

@@ -116,13 +116,13 @@ fn token() {
     let line = token_line(TOKEN).unwrap();
     for (token, says) in [
         ("", "a program on another machine must send a token first, and it sent none"),
-        ("MEMLEDGER-TOKEN wrong-horse-battery\n", "the token it shows is not ours"),
-        (&format!("{}\n", &line[..line.len() - 2]), "the token it shows is not ours"),
-        ("MEMLEDGER-TOKEN \n", "the token it shows is not ours"),
+        ("MEMLEDGER-TOKEN wrong-horse-battery\n", "its token is wrong"),
+        (&format!("{}\n", &line[..line.len() - 2]), "its token is wrong"),
+        ("MEMLEDGER-TOKEN \n", "its token is wrong"),
     ] {
         let mut program = TcpStream::connect(&other).unwrap();
         let _ = program.write_all(&[token.as_bytes(), &trace].concat());
-        server.notes(1, &[&format!("nothing is kept of {ADDRESS}:"), says]);
+        server.notes(1, &[&format!("nothing from {ADDRESS} is stored:"), says]);
     }
     assert!(files(&store).is_empty());
     let mut program = TcpStream::connect(&other).unwrap();
@@ -138,7 +138,7 @@ fn token() {
     assert!(err.contains("status 403: from another machine every request needs a token"), "{err}");
     let (status, _, err) = run(&["traces", "--store", &asked, "--token-file", &wrong]);
     assert_eq!(status, 1);
-    assert!(err.contains("status 403: the token is not ours"), "{err}");
+    assert!(err.contains("status 403: the token is wrong"), "{err}");
     let (status, out, err) = run(&["traces", "--store", &asked, "--token-file", &right]);
     assert_eq!((status, err.as_str()), (0, ""));
     let name = &files(&store)[0].0[.."20261121_134519_001".len()];

@@ -102,8 +102,8 @@ fn two_hundred_programs_at_once() {
 
     let ends = server.notes(usize::from(PROGRAMS), &[".utrace: ended, "]);
     assert_eq!(ends.len(), usize::from(PROGRAMS));
-    server.notes(1, &["nothing is kept of", "it begins with a5"]);
-    server.notes(1, &["nothing is kept of", "no start of a trace came within 10 s"]);
+    server.notes(1, &["nothing from", "it begins with a5"]);
+    server.notes(1, &["nothing from", "no start of a trace arrived within 10 s"]);
     drop(silent);
     let memory = server.peak_memory();
     assert!(memory < MEMORY, "{memory} bytes");

@@ -205,15 +205,13 @@ impl Handshake {
             start;
         let Some(known) = Transport::from_version(transport) else {
             return Err(Error::unsupported(format!(
-                "it uses transport {transport} and only transports 1 to {TRANSPORT} are \
-                 supported, and our own, {COMPACT_TRANSPORT} and {PACKED_TRANSPORT}"
+                "it uses transport {transport}, but only transports 1 to {TRANSPORT} and our own, {COMPACT_TRANSPORT} and {PACKED_TRANSPORT}, are supported"
             )));
         };
         let protocols = known.protocols();
         if !protocols.contains(&protocol) {
             return Err(Error::unsupported(format!(
-                "it uses protocol {protocol} and only protocols {} to {} are supported in \
-                 transport {transport}",
+                "it uses protocol {protocol}, but only protocols {} to {} are supported in transport {transport}",
                 protocols.start(),
                 protocols.end()
             )));

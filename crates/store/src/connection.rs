@@ -75,7 +75,7 @@ impl Connection {
             // The connection is closed, because the remaining bytes of this answer would be read as
             // the answer to the next request.
             self.stream.shut_down();
-            let sentence = self.sentence(&format!("does not answer as a store does: {error:#}"));
+            let sentence = self.sentence(&format!("does not answer like a store: {error:#}"));
             match error.kind() {
                 ErrorKind::NoAnswer => Error::new(ErrorKind::NoAnswer, sentence),
                 _ => Error::new(ErrorKind::InvalidMessage, sentence),
@@ -90,7 +90,7 @@ impl Connection {
                 match error.kind() {
                     io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
+                        format!("no complete answer arrived within {} s", ANSWER_TIMEOUT.as_secs())
                     }
                     _ => error.to_string(),
                 },
@@ -105,7 +105,7 @@ impl Connection {
             let most = MAX_RESPONSE;
             return Err(Error::new(
                 ErrorKind::InvalidMessage,
-                format!("{size} bytes are announced, and 1 to {most} can be"),
+                format!("it announces {size} bytes, but only 1 to {most} are allowed"),
             ));
         }
         let mut body = vec![0; size];
@@ -146,7 +146,7 @@ fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
         Err(_) => (address, PORT).to_socket_addrs(),
     };
     found.map(Iterator::collect).map_err(|source| {
-        let what = format!("'{address}' is no address of a store, HOST or HOST:PORT");
+        let what = format!("'{address}' is not the address of a store; write HOST or HOST:PORT");
         Error::from_io(ErrorKind::Unreachable, what, source)
     })
 }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(one("[::1]:7"), "[::1]:7".parse().unwrap());
         for text in ["", "127.0.0.1:port", "127.0.0.1:70000"] {
             let error = resolve(text).unwrap_err().to_string();
-            assert!(error.contains("is no address of a store"), "{error}");
+            assert!(error.contains("is not the address of a store"), "{error}");
         }
     }
 }

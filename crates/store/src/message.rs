@@ -151,7 +151,7 @@ impl Message {
             let (all, used) = (body.len(), body.len() - rest.len());
             return Err(Error::new(
                 ErrorKind::InvalidMessage,
-                format!("of its {all} bytes only {used} are one CBOR value"),
+                format!("only {used} of its {all} bytes are a CBOR value"),
             ));
         }
         let Value::Map(pairs) = value else {
@@ -199,8 +199,8 @@ fn wrong(body: &[u8], error: ciborium::de::Error<std::io::Error>) -> Error {
         ErrorKind::InvalidMessage,
         match error {
             Io(_) => format!("its CBOR ends after {} bytes, inside a value", body.len()),
-            Syntax(offset) => format!("byte {offset} of it is no CBOR"),
-            Semantic(_, what) => format!("its CBOR makes no sense: {what}"),
+            Syntax(offset) => format!("its byte {offset} is not CBOR"),
+            Semantic(_, what) => format!("its CBOR is invalid: {what}"),
             RecursionLimitExceeded => format!("its CBOR is nested more than {MAX_DEPTH} deep"),
         },
     )

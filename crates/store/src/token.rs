@@ -34,7 +34,7 @@ pub fn check_token(token: &str) -> Result<(), Error> {
         return Err(Error::new(
             ErrorKind::InvalidToken,
             format!(
-                "a token has {} to {} characters, and this one has {length}",
+                "a token has {} to {} characters; this one has {length}",
                 LENGTHS.start(),
                 LENGTHS.end()
             ),
@@ -45,8 +45,7 @@ pub fn check_token(token: &str) -> Result<(), Error> {
         Some(position) => Err(Error::new(
             ErrorKind::InvalidToken,
             format!(
-                "a token has printable ASCII characters without spaces only, and character {} of this \
-             one is none",
+                "a token has only printable ASCII characters without spaces; character {} of this one is another",
                 position + 1
             ),
         )),
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn lengths_and_characters_at_their_limits() {
         for (token, says) in [
-            ("a".repeat(15), Some("16 to 256 characters, and this one has 15")),
+            ("a".repeat(15), Some("16 to 256 characters; this one has 15")),
             ("a".repeat(16), None),
             ("a".repeat(256), None),
             ("a".repeat(257), Some("has 257")),

@@ -278,7 +278,7 @@ impl Work {
         if self.clients.len() < MAX_CLIENTS {
             self.clients.push(client);
         } else {
-            client.refuse(&format!("{MAX_CLIENTS} clients are here, and no more can be"));
+            client.refuse(&format!("{MAX_CLIENTS} clients are connected, the maximum"));
         }
     }
 }
@@ -357,7 +357,7 @@ impl Client {
                 Ok(Vec::new())
             }
             Ok(_) if !self.admitted && rules.token.is_some() => {
-                self.refuse("the program wants a token first");
+                self.refuse("the program requires a token first");
                 return true;
             }
             Ok(command) => match document_kind(&command) {

@@ -84,11 +84,11 @@ impl Rules {
     /// Creates a file in the program's folder.
     pub(super) fn create(&self, name: &str) -> Result<(File, PathBuf), String> {
         let Some(folder) = &self.folder else {
-            return Err("the program has chosen no folder for traces".into());
+            return Err("the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder".into());
         };
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0', ':']) {
             return Err(format!(
-                "{name:?} is not the plain name of a file; it goes into {}",
+                "{name:?} must be a file name without a folder; the file goes into {}",
                 folder.display()
             ));
         }

@@ -212,7 +212,7 @@ fn a_profile_is_sent_whole_and_delays_no_other_client() {
 fn figures_are_sent_to_admitted_clients_and_end_the_connection() {
     let fixture = fixture(|rules| rules.token = Some("s3cr3t".into()));
     let refused = fixture.caller().figures().unwrap_err().to_string();
-    assert!(refused.ends_with("refuses: the program wants a token first"), "{refused}");
+    assert!(refused.ends_with("refuses: the program requires a token first"), "{refused}");
     let admitted = || {
         let mut caller = fixture.caller();
         caller.send(&Command::Token("s3cr3t".into())).unwrap();
@@ -261,26 +261,26 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
     let line = "a".repeat(5000);
     let before = names(&traces);
     for (request, reason) in [
-        ("WriteTo ../victim", "not the plain name"),
-        ("WriteTo ../new", "not the plain name"),
-        ("WriteTo ..", "not the plain name"),
-        ("WriteTo .", "not the plain name"),
-        ("WriteTo .bashrc", "not the plain name"),
-        ("WriteTo folder/new", "not the plain name"),
-        ("WriteTo up/new", "not the plain name"),
-        ("WriteTo C:\\new", "not the plain name"),
-        (&outside, "not the plain name"),
+        ("WriteTo ../victim", "must be a file name without a folder"),
+        ("WriteTo ../new", "must be a file name without a folder"),
+        ("WriteTo ..", "must be a file name without a folder"),
+        ("WriteTo .", "must be a file name without a folder"),
+        ("WriteTo .bashrc", "must be a file name without a folder"),
+        ("WriteTo folder/new", "must be a file name without a folder"),
+        ("WriteTo up/new", "must be a file name without a folder"),
+        ("WriteTo C:\\new", "must be a file name without a folder"),
+        (&outside, "must be a file name without a folder"),
         ("WriteTo folder", "cannot be created"),
-        ("StartSession ../new", "not the plain name"),
+        ("StartSession ../new", "must be a file name without a folder"),
         ("StartSession old.utrace duration_ms: 5", "cannot be created"),
-        ("DumpSession a ../new", "not the plain name"),
+        ("DumpSession a ../new", "must be a file name without a folder"),
         ("DumpSession a old.utrace", "cannot be created"),
         ("WriteTo old.utrace", "cannot be created"),
         ("WriteTo link.utrace", "cannot be created"),
         ("WriteTo dangling.utrace", "cannot be created"),
         ("WriteTo fifo.utrace", "cannot be created"),
         (&long, "300 bytes is too long"),
-        ("WriteTo a\nb c", "\"b\" is no command"),
+        ("WriteTo a\nb c", "there is no command \"b\""),
         ("SendTo 10.0.0.1", "does not allow"),
         ("SendTo evil.example:80", "does not allow"),
         ("SendTo 0.0.0.0", "does not allow"),
@@ -403,7 +403,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
 fn a_token_comes_first_where_there_is_one() {
     let fixture = fixture(|rules| rules.token = Some("s3cr3t".into()));
     for (request, reason) in [
-        (&b"Stop\n"[..], "wants a token first"),
+        (&b"Stop\n"[..], "requires a token first"),
         (b"Token wrong\nStop\n", "the token is wrong"),
         (b"Token s3cr3\nStop\n", "the token is wrong"),
         (b"Token s3cr3tt\nStop\n", "the token is wrong"),
@@ -424,7 +424,7 @@ fn a_token_comes_first_where_there_is_one() {
 fn without_a_folder_nothing_is_written() {
     let fixture = fixture(|rules| rules.folder = None);
     let refused = fixture.caller().send(&Command::write_to("a.utrace")).unwrap_err();
-    assert!(refused.to_string().contains("has chosen no folder"), "{refused}");
+    assert!(refused.to_string().contains("has no folder for traces"), "{refused}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn tell_in_vain() {
         |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(b"MEMLEDGER_");
     ONCE.call_once(|| {
         if let Some((name, _)) = std::env::vars_os().find(is_ours) {
-            eprintln!("memledger: {} is set in vain: {}", name.display(), refusal());
+            eprintln!("memledger: {} is set but has no effect: {}", name.display(), refusal());
         }
     });
 }

@@ -161,7 +161,7 @@ fn sentence(error: Error) -> String {
 fn check_destination_limit() -> Result<(), String> {
     let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
     if running >= MAX_DESTINATIONS {
-        return Err(format!("there are {running} destinations already, and no more can be"));
+        return Err(format!("there are already {running} destinations, the maximum"));
     }
     Ok(())
 }
@@ -180,8 +180,8 @@ fn session_called(name: &str) -> Result<DestinationHandle, String> {
     let names =
         running.iter().map(|queue| short(&file(queue).unwrap_or_default().to_string_lossy()));
     Err(match &*names.collect::<Vec<_>>().join(", ") {
-        "" => format!("no session is called {name:?}, and none runs"),
-        names => format!("no session is called {name:?}; those are {names}"),
+        "" => format!("there is no session {name:?}, and none is running"),
+        names => format!("there is no session {name:?}; there are {names}"),
     })
 }
 

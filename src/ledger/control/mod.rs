@@ -76,14 +76,14 @@ pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
     let metadata = fs::metadata(path).map_err(failed)?;
     // Reading a pipe could wait forever.
     if !metadata.is_file() {
-        return Err("it is no file".into());
+        return Err("it is not a file".into());
     }
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777;
         if mode & 0o077 != 0 {
             return Err(format!(
-                "others can read or write that file (mode {mode:03o}; chmod 600 it first)"
+                "other users can read or write that file (mode {mode:03o}); run chmod 600 on it first"
             ));
         }
     }

@@ -65,7 +65,7 @@ pub(in crate::ledger) fn start_again(
     };
     if file.is_none() && host.is_none() {
         return Err(
-            "the recording was started without a file and without a host; WriteTo and SendTo name one"
+            "the recording was started without a file and without a host; use WriteTo or SendTo"
                 .into(),
         );
     }
@@ -97,7 +97,7 @@ pub(in crate::ledger) fn start_again(
         keep(&|initial| initial.host = Some(new.clone()));
     }
     if started.is_empty() {
-        return Err("what the recording was started with is running".into());
+        return Err("the file and the host that the recording was started with are still running".into());
     }
     Ok(started)
 }

@@ -38,9 +38,7 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
     EVENT_TYPES,
 ];
 
-const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
-                           analyzed in this process; they are with a report, a control server, or \
-                           LedgerBuilder::analyze_in_process";
+const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are analyzed in this process; enable a report, a control server or LedgerBuilder::analyze_in_process";
 
 /// The setting of a file of track events, of all categories.
 pub(in crate::ledger) fn set(value: &OsStr, config: &mut Config) -> Result<(), String> {

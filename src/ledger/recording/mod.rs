@@ -96,7 +96,7 @@ impl Recording {
         match self.started_by {
             StartedBy::Measurement => Error::new(
                 ErrorKind::MeasurementRunning,
-                "a ledger cannot start while memledger::measure or a budget runs in this process; start it before, and they share its account, or after",
+                "a ledger cannot start while memledger::measure or a budget runs in this process; start the ledger first (the measurement then uses it) or afterwards",
             ),
             StartedBy::Code | StartedBy::Environment(_) => Error::new(
                 ErrorKind::AlreadyStarted,

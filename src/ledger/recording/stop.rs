@@ -167,7 +167,7 @@ fn report_refusals() {
         problems::add(
             ProblemKind::Incomplete,
             format!(
-                "the tracker's thread for calls of the program has ended, or did not begin within 5 s: what it was asked for was left out {unanswered} times"
+                "the tracker's thread for calls of the program has ended, or did not begin within 5 s: {unanswered} requests were skipped"
             ),
         );
     }
@@ -181,7 +181,7 @@ fn report_missing_channels(missing: &[&str]) {
         problems::add(
             ProblemKind::Setting,
             format!(
-                "{missing:?} in the setting of channels is the name of no channel of this program; {}",
+                "this program has no channel {missing:?}, which the setting of channels names; {}",
                 instead(missing)
             ),
         );

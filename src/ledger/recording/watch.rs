@@ -134,7 +134,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
     std::fs::remove_file(&path).map_err(failed)?;
     let mut file = FileSink::begin_unnamed(file, &path)?;
     let Some(descriptor) = file.set_watched() else {
-        return Err(failed(io::Error::other("it is no regular file")));
+        return Err(failed(io::Error::other("it is not a regular file")));
     };
     Ok(WatchedFile { descriptor, own: Some(file) })
 }

@@ -38,7 +38,7 @@ impl Functions {
             Error::new(
                 ErrorKind::TimedOut,
                 format!(
-                    "there is no profile now, because another one of this process has been under way for {} s",
+                    "there is no profile now, because another one has been in progress for {} s",
                     WORKER_TIMEOUT.as_secs()
                 ),
             )

@@ -227,7 +227,7 @@ impl Active {
         let Some(session) = free else {
             return Err(Error::new(
                 ErrorKind::InvalidSession,
-                format!("{MAX_SESSIONS} sessions run already, and no more can at once"),
+                format!("{MAX_SESSIONS} sessions are running, the maximum"),
             ));
         };
         let config = Box::into_raw(Box::new(config));

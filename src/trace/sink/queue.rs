@@ -144,7 +144,7 @@ impl Queue {
         while state.stage != Stage::Ended {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 drop(state);
-                let why = "the rest could not be sent in time when it was to end".into();
+                let why = "timed out while sending the rest at shutdown".into();
                 return self.end(Some(why));
             };
             let waited = self.changed.wait_timeout(state, left);
@@ -456,7 +456,7 @@ impl Sink for Queued {
             self.ended = true;
             self.batch = Vec::new();
             let why = format!(
-                "{} MiB were waiting for it, and no more are kept for one that is so slow",
+                "it is too slow: {} MiB were waiting for it, the maximum",
                 waiting >> 20
             );
             self.queue.end(Some(why));

@@ -25,11 +25,11 @@ pub(super) fn commands() {
     // What cannot be is refused with a sentence, and leaves no file.
     let stop = |name: &str| Command::StopSession(name.into());
     for (command, says) in [
-        (stop("a.pftrace"), "no session is called \"a.pftrace\", and none runs"),
+        (stop("a.pftrace"), "there is no session \"a.pftrace\", and none is running"),
         (start("a.pftrace", Some("buffers {")), "line 1 of the configuration: a } is missing"),
         (start("a.pftrace", Some("duration_ms: x")), "line 1: duration_ms is a number"),
-        (start("../a.pftrace", None), "not the plain name"),
-        (dump("a.pftrace", "b.pftrace"), "no session is called"),
+        (start("../a.pftrace", None), "must be a file name without a folder"),
+        (dump("a.pftrace", "b.pftrace"), "there is no session"),
     ] {
         let error = client.send(&command).unwrap_err().to_string();
         assert!(error.contains(says), "{command}: {error}");
@@ -317,7 +317,7 @@ pub(super) fn refusals() {
     assert!(none.contains("nothing is being recorded"), "{none}");
     let ledger = ledger();
     let sessions = (0..16).map(|_| start(&ledger).unwrap()).collect::<Vec<_>>();
-    assert_eq!(sentence(start(&ledger)), "16 sessions run already, and no more can at once");
+    assert_eq!(sentence(start(&ledger)), "16 sessions are running, the maximum");
     sessions.iter().for_each(DestinationHandle::stop);
     start(&ledger).unwrap().stop();
     let to = |file, config| ledger.trace_to(Destination::track_events(file, config));

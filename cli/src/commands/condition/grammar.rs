@@ -82,7 +82,7 @@ impl FromStr for Condition {
             Err(one) if one.len() < 2 => {
                 one.into_iter().next().map(|(of, name)| Selector { of, name, group: None })
             }
-            _ => return Err("only a name and its group can be asked for together".to_owned()),
+            _ => return Err("only name and group can be combined".to_owned()),
         };
         let known = known_figures(selector.as_ref().map(|selector| selector.of));
         let Some((_, figure_type)) = known.iter().find(|(known, _)| known == key) else {
@@ -149,9 +149,9 @@ fn number(key: &str, value: &str) -> Result<u64, String> {
     scaled(value, units).ok_or_else(|| {
         let units: Vec<_> = units.iter().map(|u| u.0).filter(|unit| !unit.is_empty()).collect();
         if units.is_empty() {
-            format!("'{value}' is no number")
+            format!("'{value}' is not a number")
         } else {
-            format!("'{value}' is no number, with or without one of {}", units.join(", "))
+            format!("'{value}' is not a number, with or without one of {}", units.join(", "))
         }
     })
 }

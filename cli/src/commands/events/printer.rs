@@ -98,7 +98,7 @@ impl<'a> Printer<'a> {
                     Some(near) => format!("{} is likely meant", all_of(near)),
                     None => instead(&plain, names),
                 };
-                note(&format!("no type of events fits --filter {filter}; {instead}"));
+                note(&format!("no event type matches --filter {filter}; {instead}"));
             }
         }
         if let Some(thread) = self.args.thread.filter(|thread| !self.seen.contains(thread)) {
@@ -107,7 +107,7 @@ impl<'a> Printer<'a> {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            note(&format!("no event is of thread {thread}; there are {}{more}", seen.join(", ")));
+            note(&format!("no event is on thread {thread}; there are {}{more}", seen.join(", ")));
         }
     }
 

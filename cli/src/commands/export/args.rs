@@ -120,7 +120,7 @@ fn interval(text: &str) -> Result<u64, String> {
 pub(super) fn refuse_terminal(args: &ExportArgs, what: &str) -> Result<(), CliError> {
     if is_stdin(&args.output) && io::stdout().is_terminal() {
         return Err(CliError::Usage(format!(
-            "{what} is no text for a terminal; give -o a file, or send standard output to one"
+            "refusing to write {what} to a terminal; use -o FILE or redirect the output"
         )));
     }
     Ok(())

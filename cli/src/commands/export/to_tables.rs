@@ -65,7 +65,7 @@ fn one(args: &ExportArgs, table: &'static Table, out: &mut dyn Write) -> Result<
         To::Parquet => {
             if is_stdin(&args.output) && io::stdout().is_terminal() {
                 return Err(CliError::Usage(
-                    "a table of Parquet is no text for a terminal; give -o a file".to_owned(),
+                    "refusing to write binary Parquet to a terminal; use -o FILE".to_owned(),
                 ));
             }
             // NOTE: another thread writes it, which cannot have `out`.

@@ -115,7 +115,7 @@ mod linux {
     /// NOTE: signals are blocked, not handled. A handler would have the program start with the signal's
     /// default action where it was ignored, as under `nohup`.
     pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<Ended, NotRun> {
-        let failed = |error: Errno| CliError::Failed(format!("signals cannot be awaited: {error}"));
+        let failed = |error: Errno| CliError::Failed(format!("cannot wait for signals: {error}"));
         let mut signals: SigSet = PASSED_ON.into_iter().collect();
         signals.add(Signal::SIGCHLD);
         let before = SigSet::thread_get_mask().map_err(failed)?;
@@ -186,7 +186,7 @@ mod linux {
         problems: &mut Option<Problems>,
     ) -> Result<WaitStatus, CliError> {
         let failed =
-            |error: io::Error| CliError::Failed(format!("the program cannot be awaited: {error}"));
+            |error: io::Error| CliError::Failed(format!("cannot wait for the program: {error}"));
         let child = rustix::process::Pid::from_raw(pid.as_raw());
         loop {
             let socket = problems.as_ref().map(|problems| problems.socket().as_fd());

@@ -77,7 +77,7 @@ impl Control {
         let start = file.and_then(|mut file| Handshake::decode(&mut file).ok());
         let Some((handshake, _)) = start else { return State::Silent(None) };
         let Some(port) = handshake.control_port else {
-            let sentence = "the program does not listen, so its figures come when it has ended";
+            let sentence = "the program does not listen; its figures appear after it ends";
             return State::Silent(Some(sentence.to_owned()));
         };
         let address = format!("{}:{port}", self.host);

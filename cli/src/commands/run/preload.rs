@@ -18,8 +18,8 @@ const LIBRARY: &str = "libmemledger_preload.so";
 
 /// Why a program cannot be tracked without the library, and what cures it.
 const NO_LIBRARY: &str = "this command was built without the library for other programs, and libmemledger_preload.so \
-    is neither beside it nor in ../lib; 'cargo install --path cli' in memledger's sources installs a command that has \
-    it, and --preload FILE names one (--preload off: only programs with the tracker are recorded)";
+    is not beside it, in ../lib or in ../lib/memledger; install a command that has it with 'cargo install --path cli' in \
+    memledger's sources, or name the library with --preload FILE (--preload off: only programs with the tracker are recorded)";
 
 /// Where the library is looked for, from the folder of this command.
 const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];

@@ -59,7 +59,7 @@ impl Problems {
         }
         if self.more > 0 {
             note(&format!(
-                "of what the program's tracker reported, {} sentences are left out",
+                "{} more problems that the program's tracker reported are not shown",
                 self.more
             ));
         }

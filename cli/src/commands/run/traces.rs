@@ -275,8 +275,7 @@ pub fn check_distinct(flag: &str, path: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(format!(
-        "with --follow-children each process needs a file of its own: {flag} {name} has no %p, for \
-         which the process id is put in"
+        "with --follow-children each process needs its own file; add %p (the process id) to {flag} {name}"
     )))
 }
 
@@ -356,13 +355,12 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     let text = path.to_string_lossy().replace(PERCENT, "").replace(PID, "");
     if let Some(letter) = ["%t", "%e"].iter().find(|letter| text.contains(**letter)) {
         return Err(CliError::Usage(format!(
-            "the trace {name} has {letter}; here only %p (process id) and %% (%) are put in, because \
-             the trace is read afterwards"
+            "the trace {name} has {letter}, but memledger run replaces only %p (process id) and %% (%)"
         )));
     }
     if fs::metadata(named(path, 0)).is_ok_and(|found| !found.is_file()) {
         return Err(CliError::Usage(format!(
-            "the trace {name} is no regular file, and the report is made from it after the program"
+            "the trace {name} is not a regular file, so no report can be made from it"
         )));
     }
     if path.is_absolute() {

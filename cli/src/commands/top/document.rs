@@ -11,10 +11,10 @@ const SCHEMA: &str = "memledger.figures/1";
 /// Reads a document; the error is what is wrong with it.
 pub fn parse(bytes: &[u8]) -> Result<Report, String> {
     let document: Value =
-        serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
     let schema = document["schema"].as_str().unwrap_or_default();
     if schema != SCHEMA {
-        return Err(format!("its schema is {schema:?}, and not {SCHEMA}"));
+        return Err(format!("its schema is {schema:?}, not {SCHEMA}"));
     }
     let columns = Columns::of(&document["columns"])?;
     let mut report = Report::default();

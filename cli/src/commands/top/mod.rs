@@ -96,7 +96,7 @@ pub struct TopArgs {
 /// Seconds between refreshes.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 =
-        text.trim_end_matches('s').parse().map_err(|_| "it is no number of seconds")?;
+        text.trim_end_matches('s').parse().map_err(|_| "it is not a number of seconds")?;
     if !(SHORTEST..=3600.0).contains(&seconds) {
         return Err(format!("it is not between {SHORTEST} and 3600 seconds"));
     }
@@ -108,8 +108,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if is_trace(Path::new(&args.of)) {
         let of = &args.of;
         return Err(CliError::Usage(format!(
-            "top shows a program that runs, and {of} is the name of a file; memledger view {of} shows a \
-             trace, also while it grows"
+            "top shows a running program, but {of} is a file; memledger view {of} shows a trace, even while it grows"
         )));
     }
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -128,7 +127,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if args.once {
         return once::print(args.width, &mut model, &source, out);
     }
-    let failed = |error| CliError::Failed(format!("signals cannot be awaited: {error}"));
+    let failed = |error| CliError::Failed(format!("cannot wait for signals: {error}"));
     let ends = screen::ending_signals().map_err(failed)?;
     screen::show(&mut model, &source, &ends)?;
     Ok(Outcome::Done)

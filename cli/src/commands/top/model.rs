@@ -228,7 +228,7 @@ impl Model {
     fn restart(&mut self, sample: &Sample) {
         let new = sample.pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
         self.problem =
-            Some(format!("these are the figures of {new}, which has the place of the one before"));
+            Some(format!("{new} has replaced the program; the figures are those of {new}"));
         self.history = History::default();
         (self.now, self.before, self.latest, self.mark) = (None, None, None, None);
         self.paused = false;

@@ -184,7 +184,7 @@ pub fn blocks(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Resul
         Some(text) => number(text, "limit")? as usize,
     };
     if limit > MOST_BLOCKS {
-        return Err(CliError::Usage(format!("limit is {limit}, and {MOST_BLOCKS} is the most")));
+        return Err(CliError::Usage(format!("limit is {limit}, but can be at most {MOST_BLOCKS}")));
     }
     let unanswered = |why| question.unanswered(why);
     let at = picture.index.find(question.rule(), &question.positions).map_err(unanswered)?;
@@ -305,7 +305,7 @@ fn address(address: u64) -> String {
 }
 
 fn number(text: &str, name: &str) -> Result<u64, CliError> {
-    text.trim().parse().map_err(|_| CliError::Usage(format!("{name} is {text:?}, and no number")))
+    text.trim().parse().map_err(|_| CliError::Usage(format!("{name} is {text:?}, not a number")))
 }
 
 /// Buckets with commas between them.
@@ -315,7 +315,7 @@ fn buckets_of(picture: &Picture, text: &str) -> Result<Vec<u32>, CliError> {
         let is_there = number < picture.threads.len() as u64;
         is_there.then_some(number as u32).ok_or_else(|| {
             let count = picture.threads.len();
-            CliError::Usage(format!("bucket is {number}, and there are {count} from 0 on"))
+            CliError::Usage(format!("bucket is {number}, but there are only {count}, counted from 0"))
         })
     };
     text.split(',').filter(|part| !part.trim().is_empty()).map(bucket).collect()

@@ -20,11 +20,11 @@ impl Cancel {
         CancelOnDrop(self.clone())
     }
 
-    /// An error if the answer is not wanted any more.
+    /// An error if the request was cancelled.
     pub fn check(&self) -> Result<(), CliError> {
         match self.0.load(Ordering::Relaxed) {
             false => Ok(()),
-            true => Err(CliError::Failed("the answer is not wanted any more".to_owned())),
+            true => Err(CliError::Failed("the request was cancelled".to_owned())),
         }
     }
 }

@@ -360,7 +360,7 @@ impl Follower {
         }
         if now.len() < read {
             return Err(CliError::Failed(format!(
-                "{name} was cut to {} bytes while it was viewed, which had {read}; view it again",
+                "{name} was cut to {} bytes after {read} had been read; view it again",
                 now.len()
             )));
         }

@@ -90,9 +90,9 @@ async fn check(State(server): State<Server>, request: Request, next: Next) -> Re
     let mut response = if !has_host {
         problem(StatusCode::FORBIDDEN, "this server answers as 127.0.0.1 or localhost only")
     } else if !text(header::ORIGIN).all(is_origin) {
-        problem(StatusCode::FORBIDDEN, "another site may not ask this server")
+        problem(StatusCode::FORBIDDEN, "this server refuses requests from other sites")
     } else if !has_token {
-        problem(StatusCode::FORBIDDEN, "the address lacks its token; memledger view has printed it")
+        problem(StatusCode::FORBIDDEN, "the address lacks its token; use the address that memledger view has printed")
     } else {
         next.run(request).await
     };

@@ -70,7 +70,7 @@ impl ChannelList {
             return Err(Error::new(
                 ErrorKind::InvalidChannels,
                 format!(
-                    "{text:?} names no channel; write names with commas between them, such as memory,scope, or -memory for all others"
+                    "{text:?} names no channel; write comma-separated names such as memory,scope, or -memory to exclude one"
                 ),
             ));
         }

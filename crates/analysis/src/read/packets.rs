@@ -214,14 +214,14 @@ impl<R: Read> Reader<R> {
             return false;
         };
         let Some(header) = Header::decode(start, self.handshake.transport) else {
-            let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
+            let what = format!("the {HEADER} bytes at offset {offset} are not a packet header");
             return self.resynchronise(&what, visitor);
         };
         if self.source.peek(header.size).len() < header.size {
             return self.ends_inside(header, visitor);
         }
         if !self.is_credible(&header) {
-            let what = format!("the {HEADER} bytes at offset {offset} are no likely packet header");
+            let what = format!("the {HEADER} bytes at offset {offset} are unlikely to be a packet header");
             return self.resynchronise(&what, visitor);
         }
         let Some(packet) = self.source.buffered().get(..header.size) else { return false };
@@ -415,7 +415,7 @@ impl<R: Read> Reader<R> {
             }
         }
         self.skipped += skipped;
-        let what = format!("{what}; {skipped} bytes are passed over");
+        let what = format!("{what}; {skipped} bytes are skipped");
         self.decoder.damage(offset, skipped, what, visitor);
         self.decoder.any_packet_lost(visitor);
         true

@@ -119,7 +119,7 @@ fn what_waits_is_given_up_at_the_limit_and_delivered() {
     reader.finish(&mut analyzer);
     assert!(!analyzer.report().trace.complete);
     let sentence =
-        "MiB, and a reader of this trace may keep 16 MiB: what they wait for is given up";
+        "MiB, but a reader of this trace may keep 16 MiB: the events that they wait for are given up";
     let problems = analyzer.problems();
     assert!(problems.iter().any(|problem| problem.contains(sentence)), "{problems:?}");
 }

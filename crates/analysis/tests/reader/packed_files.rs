@@ -240,7 +240,7 @@ fn large_chunks_come_in_their_order() {
     assert!(there == [&packets[..7000], &packets[14_000..]].concat());
     assert_eq!(summary.packets.damaged, 1);
     let says = format!(
-        "chunk 1 is damaged: its checksum does not fit; it has {} events",
+        "chunk 1 is damaged: its checksum does not match; it has {} events",
         found[1].1.events
     );
     assert!(seen.damages.contains(&says), "{:?}", seen.damages);

@@ -84,11 +84,11 @@ impl CompactDecoder {
             return Err("it has no body".to_owned());
         };
         if !Self::is_whole(packet) {
-            return Err("its checksum does not fit".to_owned());
+            return Err("its checksum does not match".to_owned());
         }
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let (has_stacks, shift, data) =
-            self.shapes(body).ok_or("the shapes of its events make no sense")?;
+            self.shapes(body).ok_or("its event shapes are invalid")?;
         let data = data.get(..MAX_PACKET_BYTES).unwrap_or(data);
         // PERF: the data are copied to a buffer with slack, so that a load needs no check for the
         // end.
@@ -278,7 +278,7 @@ impl Work<'_> {
         let slot = &mut self.slots.all[index];
         let (shape, at) = (slot.shape, state.at);
         if slot.size == 0 {
-            return Err("begins an event of a shape that is not there");
+            return Err("begins an event of an undefined shape");
         }
         state.at += usize::from(slot.size);
         let code = usize::from(control >> CODE_SHIFT & 7);
@@ -338,7 +338,7 @@ impl Work<'_> {
         let (used, at) = (state.used + size, state.at + size);
         match (self.data.get(state.used..used), self.payload.get_mut(state.at..at)) {
             (Some(bytes), Some(room)) if size > 0 => room.copy_from_slice(bytes),
-            _ => return Err("begins a run of bytes without any, or with too many"),
+            _ => return Err("begins a literal run of length 0 or beyond the payload"),
         }
         (state.used, state.at) = (used, at);
         Ok(state)

@@ -72,7 +72,7 @@ impl ChunkDecoder {
             return Err(format!("it has {} bytes of {}", bytes.len(), header.size()));
         };
         if !header.fits(body) {
-            return Err("its checksum does not fit".to_owned());
+            return Err("its checksum does not match".to_owned());
         }
         self.open_unchecked(&header, body);
         Ok(header.size())
@@ -130,7 +130,7 @@ impl ChunkDecoder {
         };
         let position = work
             .payload(coder, stream, size)
-            .ok_or_else(|| format!("the events of its packet {number} make no sense"))?;
+            .ok_or_else(|| format!("the events of its packet {number} are invalid"))?;
         let is_last = left == 0;
         if is_last && (self.payload_bytes > 0 || self.events > 0) {
             return Err(format!(

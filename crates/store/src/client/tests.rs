@@ -101,9 +101,9 @@ fn refusals_and_nonsense_are_one_sentence() {
         (refusal.encode(), "refuses v1/status with status 403: the token is missing"),
         (ok().encode(), "answers without a sensible 'recorder_port'"),
         (ok().with("recorder_port", 70_000_u32).encode(), "without a sensible 'recorder_port'"),
-        (b"HTTP/1.1 400 Bad Request".to_vec(), "1347703880 bytes are announced"),
-        (huge, "65537 bytes are announced, and 1 to 65536 can be"),
-        (vec![0; 4], "0 bytes are announced"),
+        (b"HTTP/1.1 400 Bad Request".to_vec(), "it announces 1347703880 bytes"),
+        (huge, "it announces 65537 bytes, but only 1 to 65536 are allowed"),
+        (vec![0; 4], "it announces 0 bytes"),
         (vec![1, 0, 0, 0, 0xff], "makes no sense"),
         (vec![9, 0, 0], "it has closed the connection"),
     ] {

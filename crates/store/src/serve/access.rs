@@ -21,7 +21,7 @@ impl Access {
             None if !address.is_loopback() => Err(Error::new(
                 ErrorKind::TokenRequired,
                 format!(
-                    "a server that listens on {address} lets other machines in, and for that they need a token"
+                    "a server that listens on {address} accepts other machines, which need a token"
                 ),
             )),
             token => Ok(Self::with(token)),

@@ -239,7 +239,7 @@ impl Catalogue {
         state.used += granted;
         let reason = (granted < bytes).then(|| match own <= room {
             true => {
-                format!("it has reached the {} that one trace may have", text::bytes(limits.trace))
+                format!("it has reached the {} allowed for one trace", text::bytes(limits.trace))
             }
             false => format!("the store is full: {}", self.fullness(&state)),
         });

@@ -141,7 +141,7 @@ impl Directory {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other(format!("{TRIES} traces of one second are there already")))
+        Err(io::Error::other(format!("there are already {TRIES} traces of this second")))
     }
 
     /// Opens a trace by a name that [`list`](Self::list) or [`create`](Self::create) returned.

@@ -80,12 +80,12 @@ async fn request(stream: &mut TcpStream) -> Option<Result<Vec<u8>, Message>> {
 async fn body(stream: &mut TcpStream, size: [u8; 4]) -> Result<Option<Vec<u8>>, Message> {
     let length = u32::from_le_bytes(size) as usize;
     if matches!(&size, b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"PRI ") {
-        return Err(refusal(BAD_REQUEST, "this is HTTP, and the store speaks CBOR"));
+        return Err(refusal(BAD_REQUEST, "this is HTTP, but the store speaks CBOR"));
     }
     if length == 0 || length > MAX_REQUEST {
         return Err(refusal(
             BAD_REQUEST,
-            &format!("a request has 1 to {MAX_REQUEST} bytes, and this one announces {length}"),
+            &format!("a request has 1 to {MAX_REQUEST} bytes, but this one announces {length}"),
         ));
     }
     let mut body = vec![0; length];
@@ -157,6 +157,6 @@ mod tests {
             Message::decode(&answer).unwrap()
         });
         assert_eq!(answer.integer("$status"), Some(i64::from(respond::BUSY)));
-        assert!(answer.text("reason").unwrap().contains("all 1 connections are taken"));
+        assert!(answer.text("reason").unwrap().contains("all 1 connections are in use"));
     }
 }

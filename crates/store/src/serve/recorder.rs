@@ -52,7 +52,7 @@ pub(super) async fn record(
         started = timeout(START_TIMEOUT, start(&mut stream, peer, &server.access)) => match started {
             Ok(Ok(_)) if !permit.set_busy() => revoked(),
             Ok(started) => started,
-            Err(_) => Err(format!("no start of a trace came within {} s", START_TIMEOUT.as_secs())),
+            Err(_) => Err(format!("no start of a trace arrived within {} s", START_TIMEOUT.as_secs())),
         },
         () = permit.revoked() => revoked(),
         _ = stop.wait_for(|stop| *stop) => return,
@@ -63,7 +63,7 @@ pub(super) async fn record(
     };
     let (recording, first) = match begun {
         Ok(begun) => begun,
-        Err(reason) => return (server.note)(&format!("nothing is kept of {peer}: {reason}")),
+        Err(reason) => return (server.note)(&format!("nothing from {peer} is stored: {reason}")),
     };
     let name = recording.name().to_owned();
     (server.note)(&format!("{name}: recording {peer}"));
@@ -133,14 +133,14 @@ async fn take_token(
             break end;
         }
         if bytes.len() >= TOKEN_LINE {
-            return Err(format!("the token it shows has no end within {TOKEN_LINE} bytes"));
+            return Err(format!("its token has no end within {TOKEN_LINE} bytes"));
         }
         more(stream, bytes).await?;
     };
     let line = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
     let token = line.strip_prefix(TOKEN_PREFIX).map(|token| token.trim_end_matches('\r'));
     if !access.allows(peer, token) {
-        return Err("the token it shows is not ours".to_owned());
+        return Err("its token is wrong".to_owned());
     }
     bytes.drain(..=end);
     Ok(())
@@ -171,7 +171,7 @@ async fn follow(
             (recording, bytes, result)
         });
         let Ok((returned, mut buffer, result)) = written.await else {
-            return (None, "the write was given up".to_owned());
+            return (None, "the write was abandoned".to_owned());
         };
         if let Err(reason) = result {
             return (Some(returned), format!("cut, because {reason}"));
@@ -190,7 +190,7 @@ async fn follow(
             }
             () = quiet(silence) => {
                 let silence = silence.unwrap_or_default().as_secs();
-                return (Some(recording), format!("closed, because nothing came for {silence} s"));
+                return (Some(recording), format!("closed after {silence} s without data"));
             }
         };
         match read {

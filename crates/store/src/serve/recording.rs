@@ -157,7 +157,7 @@ mod tests {
             }
         }
         let reason = refused.unwrap();
-        assert_eq!(reason, "it has reached the 1000 B that one trace may have");
+        assert_eq!(reason, "it has reached the 1000 B allowed for one trace");
         let path = folder.path().join(recording.name());
         drop(recording);
         assert_eq!(fs::read(path).unwrap(), [HEAD, &stream[..900]].concat());

@@ -159,7 +159,7 @@ impl Family {
         let bytes = [&self.secret, bytes].concat();
         if bytes.len() > MOST_BYTES {
             return Err(io::Error::other(format!(
-                "the names of its files have {} bytes, and may have {MOST_BYTES}",
+                "the names of its files have {} bytes, more than the {MOST_BYTES} allowed",
                 bytes.len()
             )));
         }

@@ -147,7 +147,7 @@ pub(crate) fn share_again() -> io::Result<(NonNull<u8>, File)> {
         if limit.rlim_cur < bytes as u64 {
             // NOTE: the system would send SIGXFSZ.
             return Err(io::Error::other(format!(
-                "files may have {} bytes (ulimit -f), and the memory for it has {bytes}",
+                "ulimit -f allows files of {} bytes, but its memory needs {bytes}",
                 limit.rlim_cur
             )));
         }

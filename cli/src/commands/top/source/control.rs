@@ -57,7 +57,7 @@ impl Program {
 
     fn report(&self, document: &[u8]) -> Result<Report, String> {
         document::parse(document).map_err(|what| {
-            format!("{} does not send figures that can be read: {what}", self.address)
+            format!("{} sends figures that cannot be read: {what}", self.address)
         })
     }
 

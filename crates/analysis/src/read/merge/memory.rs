@@ -50,8 +50,7 @@ impl Merge {
             return;
         }
         let what = format!(
-            "events that wait for others take {} MiB, and a reader of this trace may keep {} MiB: \
-             what they wait for is given up",
+            "events that wait for others take {} MiB, but a reader of this trace may keep {} MiB: the events that they wait for are given up",
             self.held >> 20,
             self.memory_limit >> 20
         );

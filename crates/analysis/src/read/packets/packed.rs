@@ -175,8 +175,7 @@ impl<R: Read> Reader<R> {
         self.skipped += skipped;
         self.chunks.after_damage = true;
         let what = format!(
-            "the {CHUNK_HEADER} bytes at offset {offset} are no header of a chunk; {skipped} bytes are \
-             passed over"
+            "the {CHUNK_HEADER} bytes at offset {offset} are not a chunk header; {skipped} bytes are skipped"
         );
         self.decoder.damage(offset, skipped, what, visitor);
         self.decoder.any_packet_lost(visitor);

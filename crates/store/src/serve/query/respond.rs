@@ -38,13 +38,13 @@ pub async fn respond(
     if !server.access.allows(peer, request.text("$token")) {
         let reason = match request.text("$token") {
             None => "from another machine every request needs a token",
-            Some(_) => "the token is not ours",
+            Some(_) => "the token is wrong",
         };
         return (refusal(FORBIDDEN, reason), false);
     }
     if !permit.set_busy() {
         let most = server.limits.readers;
-        let reason = format!("all {most} connections are taken by others; ask again");
+        let reason = format!("all {most} connections are in use; try again");
         return (refusal(BUSY, &reason), false);
     }
     let Some(path) = request.text("$path").map(str::to_owned) else {
