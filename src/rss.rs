@@ -86,7 +86,7 @@ const ALLOCATORS_TIME: Duration = Duration::from_millis(10);
 const ALLOCATORS_PART: u32 = 100;
 
 /// The maximum number of ranges in an event. What the smaller ones have is in `OtherAnonymous`.
-const MOST_RANGES: usize = 2048;
+const MAX_RANGES: usize = 2048;
 /// A new maximum of RSS is of interest from this share of the last one on.
 const GROWTH: u64 = 100;
 /// The same, if the last one was just now.
@@ -273,7 +273,7 @@ fn statistics_event(of: &os::AllocatorStatistics) -> Vec<u8> {
 fn event(memory: os::ResidentMemory, cycle: u64, [own, most_own]: [u64; 2]) -> Vec<u8> {
     let mut ranges = memory.anonymous;
     ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
-    let rest = ranges.split_off(ranges.len().min(MOST_RANGES));
+    let rest = ranges.split_off(ranges.len().min(MAX_RANGES));
     let rest: u64 = rest.iter().map(|range| range.resident_bytes).sum();
     ranges.sort_unstable_by_key(|range| range.start);
     let array = |of: fn(&os::AnonymousRange) -> u64| {

@@ -56,8 +56,7 @@ mod tests {
 
     #[test]
     fn a_token_that_is_none_is_named_and_not_shown() {
-        let cases =
-            [(file("short\n", 0o600), "this one has 5"), (file(TOKEN, 0o644), "mode 644")];
+        let cases = [(file("short\n", 0o600), "this one has 5"), (file(TOKEN, 0o644), "mode 644")];
         for (file, says) in cases {
             let error = read_token(file.path(), check_token).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains(TOKEN), "{error}");

@@ -83,11 +83,16 @@ fn a_token_is_said_first() {
 #[test]
 fn what_goes_wrong_is_one_sentence_and_status_1() {
     let unanswered = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (refusing, refuser) = program(&["refused: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder\n"]);
+    let (refusing, refuser) = program(&[
+        "refused: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder\n",
+    ]);
     let (broken, breaker) = program(&["pid 4"]);
     for (address, says) in [
         (&*unanswered, "cannot be reached"),
-        (&refusing, "refuses: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder"),
+        (
+            &refusing,
+            "refuses: the program has no folder for traces; set MEMLEDGER_CONTROL_FOLDER or call LedgerBuilder::control_folder",
+        ),
         (&broken, "does not answer: it closed the connection"),
         ("no address:x", "is not an address"),
     ] {

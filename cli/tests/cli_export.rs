@@ -103,7 +103,10 @@ fn a_packed_trace_is_the_same_trace() {
     }
     let none = path("packed.utrace");
     let (status, _, err) = pack(SAMPLE, "utrace", &none);
-    assert!(status == 2 && err.contains("--packed applies only to --to memledger"), "{status}: {err}");
+    assert!(
+        status == 2 && err.contains("--packed applies only to --to memledger"),
+        "{status}: {err}"
+    );
     assert!(!none.exists());
 }
 

@@ -156,7 +156,10 @@ fn what_there_is_not_names_the_nearest_or_six() {
             &["report", SAMPLE, "--leaks"],
             "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 17 more",
         ),
-        (&["report", SAMPLE, "--by", "scop"], "'scop' is not a value of --by; scope is likely meant"),
+        (
+            &["report", SAMPLE, "--by", "scop"],
+            "'scop' is not a value of --by; scope is likely meant",
+        ),
         (
             &["report", SAMPLE, "--by", "colour"],
             "'colour' is not a value of --by; there are scope, group, name, thread, heap, size and 4 more",
@@ -165,7 +168,10 @@ fn what_there_is_not_names_the_nearest_or_six() {
             &["report", SAMPLE, "--by"],
             "--by needs a value; there are scope, group, name, thread, heap, size and 4 more",
         ),
-        (&["export", SAMPLE, "--to", "pprf"], "'pprf' is not a value of --to; pprof is likely meant"),
+        (
+            &["export", SAMPLE, "--to", "pprf"],
+            "'pprf' is not a value of --to; pprof is likely meant",
+        ),
         (
             &["report", SAMPLE, "--fail-if", "peak > 1"],
             "there is no figure 'peak'; peak_bytes is likely meant",

@@ -35,12 +35,12 @@ struct Start {
 }
 
 /// The most threads that can be about to start at once without a block of `malloc` each.
-const MOST_STARTING: usize = 64;
+const MAX_STARTING: usize = 64;
 
 /// What threads are given that are about to start.
 ///
 /// NOTE: not a block of `malloc`. The new thread would free it, and so have an arena, even if the program never allocates there.
-static STARTS: [StartPlace; MOST_STARTING] = [const { StartPlace::new() }; MOST_STARTING];
+static STARTS: [StartPlace; MAX_STARTING] = [const { StartPlace::new() }; MAX_STARTING];
 
 struct StartPlace {
     is_taken: AtomicBool,

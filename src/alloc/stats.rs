@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 static OWN_BYTES: AtomicI64 = AtomicI64::new(0);
-static MOST_OWN_BYTES: AtomicI64 = AtomicI64::new(0);
+static MAX_OWN_BYTES: AtomicI64 = AtomicI64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// Counts bytes that the tracker's own code allocated, or freed if negative.
 pub(crate) fn add_own_bytes(bytes: i64) {
     let before = OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
-    MOST_OWN_BYTES.fetch_max(before + bytes, Ordering::Relaxed);
+    MAX_OWN_BYTES.fetch_max(before + bytes, Ordering::Relaxed);
 }
 
 /// The number of bytes that the tracker's own code holds from the program's allocator.
@@ -19,7 +19,7 @@ pub(crate) fn own_bytes() -> u64 {
 
 /// The most that [`own_bytes`] has been. An allocator keeps pages of blocks that are freed.
 pub(crate) fn most_own_bytes() -> u64 {
-    MOST_OWN_BYTES.load(Ordering::Relaxed).max(0) as u64
+    MAX_OWN_BYTES.load(Ordering::Relaxed).max(0) as u64
 }
 
 /// Counts a null of the inner allocator that is returned to the program.

@@ -111,7 +111,10 @@ impl Command {
             return Err("the line is empty".into());
         };
         if words.len() > MAX_WORDS && *name != START_SESSION {
-            return Err(format!("the line has {} words, more than the maximum of {MAX_WORDS}", words.len()));
+            return Err(format!(
+                "the line has {} words, more than the maximum of {MAX_WORDS}",
+                words.len()
+            ));
         }
         let Some(form) = FORMS.iter().find(|form| form.name == *name) else {
             if last.starts_with("HTTP/") {

@@ -15,14 +15,14 @@ use memledger_format::encode::SYNCED_HEADER;
 use memledger_format::schema::{IMPORTANT, NO_SYNC};
 
 /// The constants of an event type.
-trait Known: WireEvent {
+trait EventConstants: WireEvent {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
     /// Whether the event fits into the space that `begin` ensures.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= MAX_SHORT_BYTES;
 }
-impl<E: WireEvent> Known for E {}
+impl<E: WireEvent> EventConstants for E {}
 
 #[inline(always)]
 pub(super) fn log<E: WireEvent>(logged: &'static Logged, event: E) {

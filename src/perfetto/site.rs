@@ -113,7 +113,7 @@ impl Site {
 
 /// What the extras at some place of an event belong to.
 #[derive(Clone, Copy)]
-enum Place {
+enum ExtraTarget {
     Event,
     /// `nested_tracks[..]`.
     Tracks,
@@ -129,9 +129,9 @@ enum Place {
 const MAX_DEPTH: usize = 16;
 
 /// Whether an extra is possible at this place.
-const fn fits(place: Place, role: &Role) -> bool {
+const fn fits(place: ExtraTarget, role: &Role) -> bool {
     match place {
-        Place::Event => !matches!(
+        ExtraTarget::Event => !matches!(
             role,
             Role::Named(_)
                 | Role::NamedText
@@ -142,7 +142,7 @@ const fn fits(place: Place, role: &Role) -> bool {
                 | Role::Process
                 | Role::End
         ),
-        Place::Tracks => matches!(
+        ExtraTarget::Tracks => matches!(
             role,
             Role::Track
                 | Role::Named(_)
@@ -152,7 +152,7 @@ const fn fits(place: Place, role: &Role) -> bool {
                 | Role::Process
                 | Role::End
         ),
-        Place::Descriptor => matches!(
+        ExtraTarget::Descriptor => matches!(
             role,
             Role::Field(_)
                 | Role::Message(_)
@@ -161,10 +161,10 @@ const fn fits(place: Place, role: &Role) -> bool {
                 | Role::MergeBy
                 | Role::End
         ),
-        Place::DescriptorMessage => {
+        ExtraTarget::DescriptorMessage => {
             matches!(role, Role::Field(_) | Role::Message(_) | Role::End)
         }
-        Place::Message => {
+        ExtraTarget::Message => {
             matches!(role, Role::Field(_) | Role::InternedField(..) | Role::Message(_) | Role::End)
         }
     }
@@ -172,7 +172,7 @@ const fn fits(place: Place, role: &Role) -> bool {
 
 /// Panics if an extra is not possible where it is, so that a reader could not understand the event.
 const fn check(roles: &[Role]) {
-    let (mut places, mut depth, mut at) = ([Place::Event; MAX_DEPTH + 1], 0, 0);
+    let (mut places, mut depth, mut at) = ([ExtraTarget::Event; MAX_DEPTH + 1], 0, 0);
     let mut values = 0;
     while at < roles.len() {
         let (place, role) = (places[depth], &roles[at]);
@@ -184,11 +184,13 @@ const fn check(roles: &[Role]) {
             assert!(is_field(*list), "the number of a list is 1 to 536870911");
         }
         let inner = match (role, place) {
-            (Role::Message(_), Place::Event) => Some(Place::Message),
-            (Role::Message(_), Place::Descriptor) => Some(Place::DescriptorMessage),
+            (Role::Message(_), ExtraTarget::Event) => Some(ExtraTarget::Message),
+            (Role::Message(_), ExtraTarget::Descriptor) => Some(ExtraTarget::DescriptorMessage),
             (Role::Message(_), _) => Some(place),
-            (Role::ProtoTrack | Role::Named(_) | Role::NamedText, _) => Some(Place::Descriptor),
-            (Role::Nested, _) => Some(Place::Tracks),
+            (Role::ProtoTrack | Role::Named(_) | Role::NamedText, _) => {
+                Some(ExtraTarget::Descriptor)
+            }
+            (Role::Nested, _) => Some(ExtraTarget::Tracks),
             _ => None,
         };
         if let Some(inner) = inner {

@@ -16,7 +16,7 @@ use std::thread::LocalKey;
 
 /// *Hook.* The value of this thread.
 #[inline(always)]
-pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &Place) -> Option<&'static T> {
+pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &ValueOffset) -> Option<&'static T> {
     const { assert!(!needs_drop::<T>(), "the value exists as long as its thread") };
     // PERF: the closure is inlined only if it is small, so the rest of the code is outside of it.
     let value = place.find(|| key.try_with(ptr::from_ref).ok())?;
@@ -27,10 +27,10 @@ pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &Place) -> Option<&'stati
 
 /// Where a value is, once that is known.
 #[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
-pub(crate) struct Place;
+pub(crate) struct ValueOffset;
 
 #[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
-impl Place {
+impl ValueOffset {
     pub(crate) const fn new() -> Self {
         Self
     }
@@ -50,9 +50,9 @@ mod by_distance {
     use std::sync::atomic::{AtomicIsize, Ordering};
 
     /// The distance from a thread's control block to the value; 0 until it is known.
-    pub(crate) struct Place(AtomicIsize);
+    pub(crate) struct ValueOffset(AtomicIsize);
 
-    impl Place {
+    impl ValueOffset {
         pub(crate) const fn new() -> Self {
             Self(AtomicIsize::new(0))
         }

@@ -25,7 +25,7 @@ mod overflow;
 
 use super::tree::{self, NONE, OTHER, ROOT};
 use super::{entries, misuse};
-use crate::platform::own_thread::{self, Place};
+use crate::platform::own_thread::{self, ValueOffset};
 use cache::NodeCache;
 use overflow::{OVERFLOW, Overflow, Skipped};
 use std::cell::Cell;
@@ -84,7 +84,7 @@ thread_local! {
     } };
 }
 
-static PLACE: Place = Place::new();
+static PLACE: ValueOffset = ValueOffset::new();
 
 #[inline(always)]
 fn current() -> Option<&'static ThreadContext> {

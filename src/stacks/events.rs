@@ -309,7 +309,7 @@ impl<'a> Packets<'a> {
 mod tests {
     use super::*;
     use crate::stacks::tree::{
-        COMPLETE, Frame, LIBRARY_CHANGED, NO_TABLE, OTHER, TOO_DEEP, UNREADABLE, tests::add,
+        COMPLETE, LIBRARY_CHANGED, NO_TABLE, OTHER, PackedFrame, TOO_DEEP, UNREADABLE, tests::add,
     };
     use memledger_format::arrays::piece_head;
     use memledger_format::callstacks::{self, Inner, Outer};
@@ -318,7 +318,7 @@ mod tests {
     use memledger_format::unpack::Unpacker;
 
     fn stack(end: u32, frames: &[u64]) -> u32 {
-        add(end, frames.iter().rev().map(|frame| Frame::new(*frame, 3)))
+        add(end, frames.iter().rev().map(|frame| PackedFrame::new(*frame, 3)))
     }
 
     /// A provider whose channel was on.

@@ -2,7 +2,7 @@
 //! the next recording.
 //!
 //! An *edge* leads from a place of the tree to further frames, at most 15, and its number is that of the stack that ends
-//! with them: the `CallstackId` of events. So stacks share the outer frames that they have in common. A [`Place`] is an
+//! with them: the `CallstackId` of events. So stacks share the outer frames that they have in common. A [`TreePosition`] is an
 //! edge, and how many of its frames are behind one. A stack that ends within an edge is an edge without frames.
 //!
 //! ```text
@@ -75,9 +75,9 @@ const MODULE_SHIFT: u32 = ADDRESS_BITS + 1;
 /// NOTE: the module is part of the key, because a library can be loaded where another one was. The mark is, so that
 /// stacks that were proved share no frame with one that was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame(u64);
+pub(crate) struct PackedFrame(u64);
 
-impl Frame {
+impl PackedFrame {
     pub(crate) fn new(address: u64, module: u16) -> Self {
         Self(address & (GUESS - 1) | u64::from(module) << MODULE_SHIFT)
     }
@@ -101,15 +101,15 @@ impl Frame {
 
 /// The place behind a frame: the number of an edge, and how many of its frames lead here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct TreePosition(u32);
 
 /// The number of bits that have the number of frames of an edge.
 const COUNT_BITS: u32 = 4;
-const MOST_FRAMES: usize = (1 << COUNT_BITS) - 1;
+const MAX_EDGE_FRAMES: usize = (1 << COUNT_BITS) - 1;
 const _: () = assert!(EDGES <= u32::MAX as usize >> COUNT_BITS);
 const _: () = assert!(WORDS <= u32::MAX as usize >> COUNT_BITS);
 
-impl Place {
+impl TreePosition {
     /// The place before the first frame.
     pub(crate) fn root(root: u32) -> Self {
         Self(root << COUNT_BITS)
@@ -146,13 +146,13 @@ impl Place {
 
     #[inline(always)]
     fn along(self) -> usize {
-        self.0 as usize & MOST_FRAMES
+        self.0 as usize & MAX_EDGE_FRAMES
     }
 
     /// The place before the first frame of the same edge.
     #[inline(always)]
     fn before_all(self) -> Self {
-        Self(self.0 & !(MOST_FRAMES as u32))
+        Self(self.0 & !(MAX_EDGE_FRAMES as u32))
     }
 
     /// The place after further frames of the same edge.
@@ -280,16 +280,16 @@ impl Table {
 
     /// The frames of an edge from this place on.
     #[inline(always)]
-    fn rest(&self, place: Place) -> &'static [AtomicU64] {
+    fn rest(&self, place: TreePosition) -> &'static [AtomicU64] {
         let frames = self.edge(place.edge()).map_or(0, |edge| edge.frames.load(Ordering::Relaxed));
-        let (index, count) = (frames >> COUNT_BITS, frames as usize & MOST_FRAMES);
+        let (index, count) = (frames >> COUNT_BITS, frames as usize & MAX_EDGE_FRAMES);
         let along = place.along();
         self.words(index as usize + along, count.saturating_sub(along))
     }
 
     /// The bucket of the edges from a place whose first frame has this hash.
     #[inline(always)]
-    fn bucket(&self, place: Place, hash: u64) -> &'static AtomicU32 {
+    fn bucket(&self, place: TreePosition, hash: u64) -> &'static AtomicU32 {
         // PERF: edges are near those where they begin, so few pages are in use, and those that are needed together are
         // near each other.
         let spread = (hash ^ place.along() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -309,7 +309,7 @@ impl Table {
 
     /// The edge from `place` that begins with these frames, outermost first; it has as many of them as it can if it is
     /// new. Without frames: the stack that ends there. `None` if there is no memory for a new one.
-    fn find_or_add(&self, place: Place, frames: &[AtomicU64], known: u32) -> Option<u32> {
+    fn find_or_add(&self, place: TreePosition, frames: &[AtomicU64], known: u32) -> Option<u32> {
         let (first, tag) = match frames.first() {
             Some(frame) => (load(frame), (load(frame) ^ load(frame) >> 32) as u32 | 1),
             None => (0, TAG_OF_NONE),
@@ -318,7 +318,7 @@ impl Table {
             if bytes() >= state::memory_limit() {
                 return None;
             }
-            let frames = frames.get(..frames.len().min(MOST_FRAMES))?;
+            let frames = frames.get(..frames.len().min(MAX_EDGE_FRAMES))?;
             let sequence = match (frames, known) {
                 ([], _) => return Some(NO_FRAMES),
                 (_, 0) => intern(frames)?,
@@ -332,7 +332,7 @@ impl Table {
     ///
     /// NOTE: a cut stack may take an eighth more memory than others, and a root always has one.
     #[cold]
-    fn find_or_add_cut(&self, place: Place) -> Option<u32> {
+    fn find_or_add_cut(&self, place: TreePosition) -> Option<u32> {
         let limit = state::memory_limit();
         ends_of(place).find_map(|at| {
             self.find_or_add_edge(at, 0, TAG_OF_CUT, || {
@@ -345,7 +345,7 @@ impl Table {
     #[inline(always)]
     fn find_or_add_edge(
         &self,
-        place: Place,
+        place: TreePosition,
         first: u64,
         tag: u32,
         frames: impl FnOnce() -> Option<u32>,
@@ -354,7 +354,7 @@ impl Table {
             let Some(edge) = self.edge(number) else { return false };
             edge.parent.load(Ordering::Relaxed) == place.bits()
                 && edge.tag.load(Ordering::Relaxed) == tag
-                && self.rest(Place(number << COUNT_BITS)).first().map_or(0, load) == first
+                && self.rest(TreePosition(number << COUNT_BITS)).first().map_or(0, load) == first
         };
         let next = |number| Some(&self.edge(number)?.next);
         bucket::find_or_add(self.bucket(place, first), next, is_wanted, || {
@@ -385,14 +385,14 @@ pub(crate) struct Found {
     /// The `CallstackId`.
     pub(crate) number: u32,
     /// Its place, or that of its outermost frames if there is no memory for all.
-    pub(crate) place: Place,
+    pub(crate) place: TreePosition,
     /// The number of frames behind the place where the search began.
     pub(crate) frames: usize,
 }
 
 /// *Hook.* The stack that has further frames behind a place, outermost first; it is added if it is new. `known` is their
 /// sequence, or 0.
-pub(crate) fn find_or_add(from: Place, frames: &[AtomicU64], known: u32) -> Found {
+pub(crate) fn find_or_add(from: TreePosition, frames: &[AtomicU64], known: u32) -> Found {
     let (mut place, mut at) = (from, 0);
     let Some(table) = Table::get() else { return without_number(place, at) };
     loop {
@@ -407,7 +407,7 @@ pub(crate) fn find_or_add(from: Place, frames: &[AtomicU64], known: u32) -> Foun
         match table.find_or_add(place, wanted, known) {
             None => return without_memory(table, place, at),
             Some(number) if wanted.is_empty() => return Found { number, place, frames: at },
-            Some(number) => place = Place(number << COUNT_BITS),
+            Some(number) => place = TreePosition(number << COUNT_BITS),
         }
     }
 }
@@ -415,7 +415,7 @@ pub(crate) fn find_or_add(from: Place, frames: &[AtomicU64], known: u32) -> Foun
 /// Where the frames behind `place` have no memory.
 #[cold]
 #[inline(never)]
-fn without_memory(table: Table, place: Place, frames: usize) -> Found {
+fn without_memory(table: Table, place: TreePosition, frames: usize) -> Found {
     match table.find_or_add_cut(place) {
         Some(number) => Found { number, place, frames },
         None => without_number(place, frames),
@@ -423,7 +423,7 @@ fn without_memory(table: Table, place: Place, frames: usize) -> Found {
 }
 
 #[cold]
-fn without_number(place: Place, frames: usize) -> Found {
+fn without_number(place: TreePosition, frames: usize) -> Found {
     REFUSED.fetch_add(1, Ordering::Relaxed);
     Found { number: OTHER, place, frames }
 }
@@ -467,7 +467,7 @@ pub(crate) fn sequence_frames(sequence: u32, frames: usize) -> &'static [AtomicU
 
 /// *Hook.* The place that is this many frames further out.
 #[inline]
-pub(crate) fn outwards(mut place: Place, mut frames: usize) -> Place {
+pub(crate) fn outwards(mut place: TreePosition, mut frames: usize) -> TreePosition {
     while frames >= place.along() {
         frames -= place.along();
         match parent(place.edge()) {
@@ -478,36 +478,36 @@ pub(crate) fn outwards(mut place: Place, mut frames: usize) -> Place {
             return place;
         }
     }
-    Place(place.0 - frames.min(place.along()) as u32)
+    TreePosition(place.0 - frames.min(place.along()) as u32)
 }
 
 /// The place where an edge begins that is no root.
-fn parent(edge: u32) -> Option<Place> {
+fn parent(edge: u32) -> Option<TreePosition> {
     let edge = Table::get()?.edge(edge).filter(|_| edge >= FIRST)?;
-    Some(Place(edge.parent.load(Ordering::Relaxed)))
+    Some(TreePosition(edge.parent.load(Ordering::Relaxed)))
 }
 
 /// The places at the ends of the edges that lead to a place, from this one outwards; the last one is a root.
-fn ends_of(place: Place) -> impl Iterator<Item = Place> {
+fn ends_of(place: TreePosition) -> impl Iterator<Item = TreePosition> {
     // NOTE: in a tree that is being forgotten, the parent of an edge is 0.
     iter::successors(Some(place), |at| parent(at.edge()).filter(|parent| parent.0 < at.0))
 }
 
 /// The frames of an edge up to a place, outermost first.
-fn frames_within(end: Place) -> &'static [AtomicU64] {
+fn frames_within(end: TreePosition) -> &'static [AtomicU64] {
     let frames = Table::get().map_or(&[][..], |table| table.rest(end.before_all()));
     frames.get(..end.along()).unwrap_or_default()
 }
 
 /// *Hook.* The frames up to a place, innermost first.
-pub(crate) fn frames_of(place: Place) -> impl Iterator<Item = Frame> {
+pub(crate) fn frames_of(place: TreePosition) -> impl Iterator<Item = PackedFrame> {
     let frames = ends_of(place).flat_map(|end| frames_within(end).iter().rev());
-    frames.map(|frame| Frame(load(frame)))
+    frames.map(|frame| PackedFrame(load(frame)))
 }
 
 /// The root of a place.
-fn root_of(place: Place) -> u32 {
-    ends_of(place).last().map_or(OTHER, Place::edge)
+fn root_of(place: TreePosition) -> u32 {
+    ends_of(place).last().map_or(OTHER, TreePosition::edge)
 }
 
 /// [`Edge::frames`] of a stack, 0 if it is not written.
@@ -517,8 +517,8 @@ fn frames_word(stack: u32) -> u32 {
 }
 
 /// The place where the frames of a stack end.
-fn place_of(stack: u32) -> Place {
-    Place(stack << COUNT_BITS | frames_word(stack) & MOST_FRAMES as u32)
+fn place_of(stack: u32) -> TreePosition {
+    TreePosition(stack << COUNT_BITS | frames_word(stack) & MAX_EDGE_FRAMES as u32)
 }
 
 /// Whether an edge of this number is written.
@@ -535,7 +535,9 @@ const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
 fn words_of(stack: u32) -> impl Iterator<Item = u64> {
     let place = place_of(stack);
     let cut = if frames_word(stack) == CUT { IS_CUT } else { 0 };
-    frames_of(place).map(Frame::marked_address).chain([ROOT | cut | u64::from(root_of(place))])
+    frames_of(place)
+        .map(PackedFrame::marked_address)
+        .chain([ROOT | cut | u64::from(root_of(place))])
 }
 
 /// How many events had [`OTHER`] since the last call, because there was no memory for their stacks.

@@ -112,10 +112,9 @@ impl Condition {
         let condition = text.parse::<Self>()?;
         match condition.change {
             None => Ok(condition),
-            Some(change) => Err(format!(
-                "'{}' compares two traces; use it with memledger diff",
-                change.name()
-            )),
+            Some(change) => {
+                Err(format!("'{}' compares two traces; use it with memledger diff", change.name()))
+            }
         }
     }
 

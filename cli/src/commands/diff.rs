@@ -4,7 +4,7 @@ use super::choice;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge_change};
 use super::input::{display_name, is_stdin, open_watched, unreadable};
-use super::moment::{Asked, Moment, asked, positions, unanswered};
+use super::moment::{TimeArg, TimeSpec, positions, time_arg, unanswered};
 use super::output::{frames, unwritable, write_to};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
@@ -43,8 +43,8 @@ pub struct DiffArgs {
     #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW")]
     traces: Vec<PathBuf>,
     /// Compare as of this time; give it twice for the old and the new trace
-    #[arg(long, value_name = "TIME", value_parser = asked)]
-    at: Vec<Asked>,
+    #[arg(long, value_name = "TIME", value_parser = time_arg)]
+    at: Vec<TimeArg>,
     /// Print one table only, grouped by this; thread ignores numbers in threads' names
     #[arg(long, value_parser = choice(&DiffBy::ALL, DiffBy::name))]
     by: Option<DiffBy>,
@@ -120,7 +120,7 @@ impl DiffArgs {
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let ([mut old, mut new], missing) = reports(args)?;
     let is_timed = args.traces.len() == 1;
-    let name = |path: &Path, at: Option<&Asked>| match at {
+    let name = |path: &Path, at: Option<&TimeArg>| match at {
         Some((at, _)) if is_timed => at.clone(),
         Some((at, _)) => format!("{} at {at}", display_name(path)),
         None => display_name(path),
@@ -173,7 +173,7 @@ fn write_page(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut shown = text::Options::default();
-    let at = args.at.get(1).or(args.at.first()).filter(|(_, at)| *at != Moment::End);
+    let at = args.at.get(1).or(args.at.first()).filter(|(_, at)| *at != TimeSpec::End);
     shown.moment = at.map(|(text, _)| text.clone());
     Page::new(new, &shown).with_diff(diff, options).write_html(out)
 }

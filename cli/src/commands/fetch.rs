@@ -142,26 +142,26 @@ fn file_name(trace: &StoredTrace) -> String {
 }
 
 /// How many bytes were copied, and why not all of them.
-struct Copied {
+struct CopyResult {
     bytes: u64,
     error: Option<io::Error>,
 }
 
 /// Copies the whole trace. Each piece is flushed, because another program may be reading the
 /// output.
-fn copy(source: &mut dyn Read, out: &mut dyn Write) -> Result<Copied, CliError> {
+fn copy(source: &mut dyn Read, out: &mut dyn Write) -> Result<CopyResult, CliError> {
     let mut buffer = vec![0; PIECE];
     let mut bytes = 0;
     loop {
         match source.read(&mut buffer) {
-            Ok(0) => return Ok(Copied { bytes, error: None }),
+            Ok(0) => return Ok(CopyResult { bytes, error: None }),
             Ok(count) => {
                 let piece = buffer.get(..count).unwrap_or_default();
                 out.write_all(piece).and_then(|()| out.flush()).map_err(CliError::output)?;
                 bytes += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Ok(Copied { bytes, error: Some(error) }),
+            Err(error) => return Ok(CopyResult { bytes, error: Some(error) }),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 /// A moment of the trace.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Moment {
+pub enum TimeSpec {
     Nanoseconds(u64),
     /// A fraction of the duration, in billionths.
     Share(u64),
@@ -21,17 +21,17 @@ pub enum Moment {
 }
 
 /// A moment, together with how it was written.
-pub type Asked = (String, Moment);
+pub type TimeArg = (String, TimeSpec);
 
 /// Reads a moment of the command line.
-pub fn asked(text: &str) -> Result<Asked, String> {
+pub fn time_arg(text: &str) -> Result<TimeArg, String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
 /// Where the moments are in a trace. The peak and a share of the duration are known at its end only: they need a first
 /// pass.
-pub fn positions(trace: &Path, moments: &[Asked]) -> Result<Vec<Position>, CliError> {
-    let needs_pass = |moment: &Moment| matches!(moment, Moment::Peak | Moment::Share(_));
+pub fn positions(trace: &Path, moments: &[TimeArg]) -> Result<Vec<Position>, CliError> {
+    let needs_pass = |moment: &TimeSpec| matches!(moment, TimeSpec::Peak | TimeSpec::Share(_));
     let (peak, duration) = match moments.iter().find(|(_, moment)| needs_pass(moment)) {
         None => (0, 0),
         Some((text, _)) if is_stdin(trace) => {
@@ -73,7 +73,7 @@ pub fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
     })
 }
 
-impl Moment {
+impl TimeSpec {
     /// Where this is, in a trace of this duration whose event `peak` reached the peak.
     pub fn position(&self, peak: u64, duration: u64) -> Position {
         match self {
@@ -89,7 +89,7 @@ impl Moment {
     }
 }
 
-impl FromStr for Moment {
+impl FromStr for TimeSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -121,22 +121,22 @@ mod tests {
     #[test]
     fn times() {
         let cases = [
-            ("1.5s", Moment::Nanoseconds(1_500_000_000)),
-            ("200ms", Moment::Nanoseconds(200_000_000)),
-            ("42", Moment::Nanoseconds(42)),
-            ("0.000000001s", Moment::Nanoseconds(1)),
-            ("2 min", Moment::Nanoseconds(120_000_000_000)),
-            ("50%", Moment::Share(500_000_000)),
-            ("12.5%", Moment::Share(125_000_000)),
-            ("start", Moment::Nanoseconds(0)),
-            ("peak", Moment::Peak),
-            ("end", Moment::End),
+            ("1.5s", TimeSpec::Nanoseconds(1_500_000_000)),
+            ("200ms", TimeSpec::Nanoseconds(200_000_000)),
+            ("42", TimeSpec::Nanoseconds(42)),
+            ("0.000000001s", TimeSpec::Nanoseconds(1)),
+            ("2 min", TimeSpec::Nanoseconds(120_000_000_000)),
+            ("50%", TimeSpec::Share(500_000_000)),
+            ("12.5%", TimeSpec::Share(125_000_000)),
+            ("start", TimeSpec::Nanoseconds(0)),
+            ("peak", TimeSpec::Peak),
+            ("end", TimeSpec::End),
         ];
         for (text, at) in cases {
             assert_eq!(text.parse(), Ok(at), "{text}");
         }
         for text in ["", "s", "1.5.2s", "-1s", "101%", "5 parsecs", "99999999999999999999", "1.s"] {
-            assert!(text.parse::<Moment>().is_err(), "{text}");
+            assert!(text.parse::<TimeSpec>().is_err(), "{text}");
         }
     }
 }

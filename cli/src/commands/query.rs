@@ -2,7 +2,7 @@
 
 use super::completeness::{incomplete, outcome};
 use super::input::{open_watched, unreadable};
-use super::moment::{self, Moment, positions, unanswered};
+use super::moment::{self, TimeSpec, positions, unanswered};
 use super::output::{frames, unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
@@ -35,7 +35,7 @@ trace stores the time every 10 ms; peak and bookmarks are exact. An event exactl
 counts as before it. A reallocation ends a block and begins another.";
 
 /// The most single blocks that can be listed.
-const MOST_BLOCKS: usize = 1000;
+const MAX_BLOCKS: usize = 1000;
 
 /// Arguments of `memledger query`.
 #[derive(Debug, clap::Args)]
@@ -101,17 +101,17 @@ pub struct QueryArgs {
 #[derive(Debug, clap::Args)]
 struct Moments {
     /// Time A [default: peak for the rule live, else start]
-    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
-    a: Option<moment::Asked>,
+    #[arg(long, value_name = "TIME", value_parser = moment::time_arg)]
+    a: Option<moment::TimeArg>,
     /// Time B [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
-    b: Option<moment::Asked>,
+    #[arg(long, value_name = "TIME", value_parser = moment::time_arg)]
+    b: Option<moment::TimeArg>,
     /// Time C [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
-    c: Option<moment::Asked>,
+    #[arg(long, value_name = "TIME", value_parser = moment::time_arg)]
+    c: Option<moment::TimeArg>,
     /// Time D [default: end]
-    #[arg(long, value_name = "TIME", value_parser = moment::asked)]
-    d: Option<moment::Asked>,
+    #[arg(long, value_name = "TIME", value_parser = moment::time_arg)]
+    d: Option<moment::TimeArg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -137,12 +137,12 @@ fn span(text: &str) -> Result<u64, String> {
 }
 
 /// A query that another command was asked: its rule and moments, as this command takes them.
-pub(super) struct Asked {
+pub(super) struct ParsedQuery {
     pub(super) rule: Rule,
-    moments: Vec<moment::Asked>,
+    moments: Vec<moment::TimeArg>,
 }
 
-impl Asked {
+impl ParsedQuery {
     /// `parameters` are names and values: `rule`, `a` and so on.
     pub(super) fn parse(parameters: &[(&str, &str)]) -> Result<Self, CliError> {
         let flags = parameters.iter().map(|(name, value)| format!("--{name}={value}"));
@@ -161,7 +161,7 @@ impl Asked {
 
     /// Where the moments are, of a trace of this duration whose event `peak` reached the peak.
     pub(super) fn positions(&self, peak: u64, duration: u64) -> Vec<Position> {
-        let position = |(_, moment): &moment::Asked| moment.position(peak, duration);
+        let position = |(_, moment): &moment::TimeArg| moment.position(peak, duration);
         let mut positions: Vec<_> = self.moments.iter().map(position).collect();
         from_the_start(self.rule, &self.moments, &mut positions);
         positions
@@ -175,7 +175,7 @@ impl Asked {
 }
 
 /// Moves `start` before the blocks that a trace begins with, for rules about blocks allocated after a moment.
-fn from_the_start(rule: Rule, moments: &[moment::Asked], positions: &mut [Position]) {
+fn from_the_start(rule: Rule, moments: &[moment::TimeArg], positions: &mut [Position]) {
     if matches!(rule, Rule::AliveAtA | Rule::FreedBefore) {
         return;
     }
@@ -188,10 +188,10 @@ fn from_the_start(rule: Rule, moments: &[moment::Asked], positions: &mut [Positi
 
 impl Moments {
     /// Those of `rule`, as far as they are given.
-    fn of(&self, rule: Rule) -> Result<Vec<moment::Asked>, CliError> {
+    fn of(&self, rule: Rule) -> Result<Vec<moment::TimeArg>, CliError> {
         let unless_given = || match rule {
-            Rule::AliveAtA => ("peak".to_owned(), Moment::Peak),
-            _ => ("start".to_owned(), Moment::Nanoseconds(0)),
+            Rule::AliveAtA => ("peak".to_owned(), TimeSpec::Peak),
+            _ => ("start".to_owned(), TimeSpec::Nanoseconds(0)),
         };
         let a = self.a.clone().unwrap_or_else(unless_given);
         let given = [Some(&a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
@@ -233,8 +233,7 @@ impl QueryArgs {
         let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
         if least >= below {
             return Err(CliError::Usage(
-                "--longer-than must be less than --shorter-than"
-                    .to_owned(),
+                "--longer-than must be less than --shorter-than".to_owned(),
             ));
         }
         Ok(Some((least, below)))
@@ -245,8 +244,8 @@ impl QueryArgs {
 pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let moments = args.moments.of(args.rule)?;
     let ages = args.ages()?;
-    if args.blocks > MOST_BLOCKS {
-        return Err(CliError::Usage(format!("--blocks can be at most {MOST_BLOCKS}")));
+    if args.blocks > MAX_BLOCKS {
+        return Err(CliError::Usage(format!("--blocks can be at most {MAX_BLOCKS}")));
     }
     let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
     let mut positions = positions(&args.trace, &moments)?;
@@ -263,8 +262,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         }
         if scope == "GlobalScope" {
             return Err(CliError::Usage(
-                "GlobalScope never ends, so it has no runs; leave out --in-each"
-                    .to_owned(),
+                "GlobalScope never ends, so it has no runs; leave out --in-each".to_owned(),
             ));
         }
         query = query.in_each(scope);
@@ -341,11 +339,11 @@ fn options(args: &QueryArgs, by: By) -> text::Options {
 }
 
 /// Says which moments are after the end.
-fn note_late(answer: &Answer, moments: &[moment::Asked]) {
+fn note_late(answer: &Answer, moments: &[moment::TimeArg]) {
     let trace = &answer.report().trace;
     let end = answer.positions.last().map_or(0, |last| last.at_ns);
     for ((text, moment), name) in moments.iter().zip(["--a", "--b", "--c", "--d"]) {
-        if let Moment::Nanoseconds(time) = moment
+        if let TimeSpec::Nanoseconds(time) = moment
             && *time > end.saturating_add(trace.time_resolution_ns)
         {
             let end = text::duration(end);

@@ -5,7 +5,7 @@ use super::completeness::incomplete_unless;
 use super::condition::{Condition, judge};
 use super::diff::DiffArgs;
 use super::input::is_stdin;
-use super::moment::{Asked, Moment, asked, positions};
+use super::moment::{TimeArg, TimeSpec, positions, time_arg};
 use super::needs::{Collected, Needs};
 use super::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome, quoted, usage_sentence};
@@ -80,15 +80,15 @@ pub struct ReportArgs {
     #[arg(long)]
     findings: bool,
     /// Report as of this time
-    #[arg(long, value_name = "TIME", value_parser = asked)]
-    at: Option<Asked>,
+    #[arg(long, value_name = "TIME", value_parser = time_arg)]
+    at: Option<TimeArg>,
     /// Print what changed since this time, like memledger diff TRACE --at FROM --at TO
-    #[arg(long, value_name = "TIME", value_parser = asked)]
+    #[arg(long, value_name = "TIME", value_parser = time_arg)]
     #[arg(conflicts_with_all = ["at", "findings", "verbose", "scope", "fail_if", "format", "bottom_up", "sort", "inclusive"])]
-    from: Option<Asked>,
+    from: Option<TimeArg>,
     /// With --from: the second time [default: end]
-    #[arg(long, value_name = "TIME", value_parser = asked, requires = "from")]
-    to: Option<Asked>,
+    #[arg(long, value_name = "TIME", value_parser = time_arg, requires = "from")]
+    to: Option<TimeArg>,
     /// Also print threads, sizes, the largest blocks, bookmarks and the accuracy of times
     #[arg(short, long)]
     verbose: bool,
@@ -210,7 +210,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 }
 
 /// What `--from` and `--to` ask for: two times of one trace, to be compared.
-fn changes(args: &ReportArgs, (from, _): &Asked) -> Result<DiffArgs, CliError> {
+fn changes(args: &ReportArgs, (from, _): &TimeArg) -> Result<DiffArgs, CliError> {
     let to = args.to.as_ref().map_or("end", |(to, _)| to);
     let mut words: Vec<OsString> = vec![
         "diff".into(),
@@ -359,6 +359,6 @@ fn options(args: &ReportArgs) -> text::Options {
     (options.bottom_up, options.frames) = (args.bottom_up, frames(args.all_frames));
     options.filter.clone_from(&args.filter);
     options.moment =
-        args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());
+        args.at.as_ref().filter(|(_, at)| *at != TimeSpec::End).map(|(text, _)| text.clone());
     options
 }

@@ -19,9 +19,9 @@ use super::quantity;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::{look, note};
-use child::{Ended, Program};
+use child::{Program, ProgramEnd};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use live::{Aside, Control, Live, Shown};
+use live::{Control, LiveScreen, TerminalStandIn, WatchedProgram};
 use memledger_analysis::dump::{ReportFormat, text};
 use memledger_analysis::read::{Ending, ending};
 use memledger_analysis::{Position, Report};
@@ -34,7 +34,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traces::{Trace, Traces};
-use viewed::Viewed;
+use viewed::ProgramPage;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -179,23 +179,23 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     };
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
     let traces = Arc::new(Traces::new(keep.as_deref(), args.follow_children)?);
-    let aside = args.top.then(Aside::new).transpose()?;
+    let aside = args.top.then(TerminalStandIn::new).transpose()?;
     let control = args.top.then(Control::new).transpose()?;
     let mut environment = environment(args, &traces, &tracking);
     environment.extend(control.iter().flat_map(Control::environment));
-    let streams = aside.iter().flat_map(Aside::streams).collect();
+    let streams = aside.iter().flat_map(TerminalStandIn::streams).collect();
     let (mut live, mut viewed) = (None, None);
     let started = |pid| {
         live = aside.as_ref().zip(control).map(|(aside, control)| {
             let name = args.command[0].to_string_lossy().into_owned();
             let symbols = args.symbols.folders.clone();
-            let shown = Shown { pid, name, traces: Arc::clone(&traces), symbols };
-            Live::open(shown, control, aside)
+            let shown = WatchedProgram { pid, name, traces: Arc::clone(&traces), symbols };
+            LiveScreen::open(shown, control, aside)
         });
         viewed = args.view.then(|| {
             let traces = Arc::clone(&traces);
             let find = move || traces.found(pid).into_iter().next();
-            Viewed::open(find, args.symbols.clone(), keep.is_some())
+            ProgramPage::open(find, args.symbols.clone(), keep.is_some())
         });
     };
     let mut ended =
@@ -285,7 +285,7 @@ fn report_on(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
-    ended: &Ended,
+    ended: &ProgramEnd,
     tracking: &Tracking,
 ) -> Result<Outcome, CliError> {
     let found = traces.programs(ended.pid);

@@ -124,8 +124,9 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let access = Access::new(args.listen, token).map_err(failed)?;
     let path = match &args.folder {
         Some(path) => path.clone(),
-        None => default_path()
-            .map_err(|error| CliError::Failed(format!("{error}; choose a folder with --folder DIR")))?,
+        None => default_path().map_err(|error| {
+            CliError::Failed(format!("{error}; choose a folder with --folder DIR"))
+        })?,
     };
     let (recorder_ports, second_port) = recorder_ports(&args.recorder_port)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());

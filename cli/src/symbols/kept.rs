@@ -20,14 +20,14 @@ const VARIABLE: &str = "MEMLEDGER_SYMBOL_CACHE";
 /// The end of the name of a file.
 const SUFFIX: &str = ".functions";
 /// The largest file, which takes some million addresses.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// The most that all files take together: those that were not used for the longest time are removed.
-const MOST_BYTES_OF_ALL: u64 = 256 << 20;
+const MAX_BYTES_OF_ALL: u64 = 256 << 20;
 
 /// Finds each function once.
-pub struct Kept {
+pub struct CachedSymbols {
     binaries: Binaries,
-    modules: HashMap<Key, Known>,
+    modules: HashMap<Key, ModuleSymbols>,
     folder: Option<Folder>,
     notes: Vec<String>,
 }
@@ -37,20 +37,20 @@ type Key = (String, Vec<u8>, Option<FileStamp>);
 
 /// What is known of a module.
 #[derive(Default)]
-struct Known {
+struct ModuleSymbols {
     /// From the folder.
     table: Option<Table>,
     /// Found since.
     found: Found,
 }
 
-impl Known {
+impl ModuleSymbols {
     fn get(&self, offset: u64) -> Option<Vec<SourceFrame>> {
         self.found.get(&offset).cloned().or_else(|| self.table.as_ref()?.get(offset))
     }
 }
 
-impl Kept {
+impl CachedSymbols {
     /// Keeps what `binaries` finds in the folder that the environment names, or in the user's cache folder.
     pub fn new(binaries: Binaries) -> Self {
         let folder = Folder::from_environment();
@@ -68,12 +68,13 @@ impl Kept {
             module.stamp = *stamp;
             let Some(fingerprint) = self.binaries.fingerprint(&module) else { continue };
             match folder.add(build_id, &fingerprint, &known.found) {
-                Ok(table) => *known = Known { table: Some(table), found: Found::new() },
+                Ok(table) => *known = ModuleSymbols { table: Some(table), found: Found::new() },
                 Err(error) => {
                     if folder.is_named {
                         let path = folder.path.display();
-                        let sentence =
-                            format!("{VARIABLE} is {path}, where no functions can be stored: {error}");
+                        let sentence = format!(
+                            "{VARIABLE} is {path}, where no functions can be stored: {error}"
+                        );
                         self.notes.push(sentence);
                     }
                     self.folder = None;
@@ -91,20 +92,20 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for CachedSymbols {
     fn drop(&mut self) {
         self.save();
     }
 }
 
-impl Symbolizer for Kept {
+impl Symbolizer for CachedSymbols {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
         let Self { binaries, modules, folder, .. } = self;
         let key = (module.path.clone(), module.build_id.clone(), module.stamp);
         let known = modules.entry(key).or_insert_with(|| {
             let load =
                 |folder: &Folder| folder.load(&module.build_id, &binaries.fingerprint(module)?);
-            Known { table: folder.as_ref().and_then(load), found: Found::new() }
+            ModuleSymbols { table: folder.as_ref().and_then(load), found: Found::new() }
         });
         known.get(offset).unwrap_or_else(|| {
             let frames = binaries.frames(module, offset);
@@ -153,7 +154,7 @@ impl Folder {
         fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let file = File::open(path).ok()?;
         let mut bytes = Vec::new();
-        (&file).take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+        (&file).take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
         let table = Table::open(bytes, fingerprint)?;
         // The files that were not used for the longest time are removed first. Without it, the oldest are.
         let _ = file.set_modified(SystemTime::now());
@@ -167,7 +168,7 @@ impl Folder {
         all.extend(found.iter().map(|(offset, frames)| (*offset, frames.clone())));
         let table = Table::new(fingerprint, &all).ok_or(io::ErrorKind::FileTooLarge)?;
         let size = table.bytes().len() as u64;
-        if size >= MOST_BYTES {
+        if size >= MAX_BYTES {
             return Ok(table);
         }
         fs::create_dir_all(&self.path)?;
@@ -176,7 +177,7 @@ impl Folder {
             tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(&self.path)?;
         file.write_all(table.bytes())?;
         file.persist(self.file(build_id)).map_err(|error| error.error)?;
-        remove_oldest(&self.path, MOST_BYTES_OF_ALL);
+        remove_oldest(&self.path, MAX_BYTES_OF_ALL);
         Ok(table)
     }
 }

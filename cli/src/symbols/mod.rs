@@ -5,7 +5,7 @@ mod debuginfod;
 mod kept;
 mod table;
 
-pub use kept::Kept;
+pub use kept::CachedSymbols;
 
 use crate::progress::Steps;
 use crate::terminal::note;
@@ -76,7 +76,7 @@ fn missing(report: &Report) -> u64 {
 
 /// The symbolizer of a command.
 pub struct WithProgress {
-    symbols: Kept,
+    symbols: CachedSymbols,
     progress: Steps,
 }
 
@@ -88,7 +88,7 @@ impl WithProgress {
         if let Some(mut servers) = servers {
             binaries = binaries.fetch_with(move |id, kind| servers.fetch(id, kind));
         }
-        Self { symbols: Kept::new(binaries), progress: Steps::new(UNIT) }
+        Self { symbols: CachedSymbols::new(binaries), progress: Steps::new(UNIT) }
     }
 
     /// No more addresses come for now: removes the progress, and keeps what was found.

@@ -16,9 +16,9 @@ use crate::sort;
 use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
 /// When the timeline has this many points, every two become one.
-const MOST_POINTS: usize = 512;
+const MAX_POINTS: usize = 512;
 /// At most this many allocators are kept.
-const MOST_ALLOCATORS: usize = 16;
+const MAX_ALLOCATORS: usize = 16;
 
 /// RSS is another one than that of an earlier reading if it differs by more than this share of it, and by this many bytes.
 const SAME_SHARE: u64 = 8;
@@ -140,7 +140,7 @@ impl RssHistory {
                 self.step = self.step.max(1);
             }
         }
-        if points.len() == MOST_POINTS && self.in_last == self.step {
+        if points.len() == MAX_POINTS && self.in_last == self.step {
             let pairs = points.as_chunks::<2>().0.iter();
             let larger = pairs.map(|[a, b]| if b.bytes > a.bytes { *b } else { *a });
             *points = larger.collect();
@@ -200,7 +200,7 @@ impl RssHistory {
         let is_known = |known: &AllocatorStatistics| known.allocator == statistics.allocator;
         match all.iter().position(is_known) {
             Some(known) => all[known] = statistics,
-            None if all.len() < MOST_ALLOCATORS => all.push(statistics),
+            None if all.len() < MAX_ALLOCATORS => all.push(statistics),
             None => {}
         }
     }
@@ -431,8 +431,8 @@ mod tests {
     fn the_last_figures_of_an_allocator_count() {
         let mut history = RssHistory::default();
         history.read(RssPoint::default(), 0, 0);
-        for number in 0..3 * MOST_ALLOCATORS as u64 {
-            let allocator = format!("{}", number % (2 * MOST_ALLOCATORS as u64));
+        for number in 0..3 * MAX_ALLOCATORS as u64 {
+            let allocator = format!("{}", number % (2 * MAX_ALLOCATORS as u64));
             history.allocator(AllocatorStatistics {
                 allocator,
                 figures: vec![("free".into(), number)],
@@ -465,7 +465,7 @@ mod tests {
             history.read(RssPoint { at_ns: at, bytes }, 0, u64::MAX - at % 2);
         }
         let rss = rss_of(&history, &[]);
-        assert!((MOST_POINTS / 2 - 1..=MOST_POINTS).contains(&rss.timeline.len()));
+        assert!((MAX_POINTS / 2 - 1..=MAX_POINTS).contains(&rss.timeline.len()));
         assert!(rss.timeline.contains(&RssPoint { at_ns: 77_777, bytes: 10_000_000 }));
         assert!(rss.timeline.is_sorted_by_key(|point| point.at_ns));
         assert_eq!(rss.timeline.last(), Some(&RssPoint { at_ns: 99_999, bytes: 99_999 }));

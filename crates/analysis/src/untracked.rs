@@ -3,7 +3,7 @@
 use super::report::{Untracked, UntrackedReason, Weighed};
 
 /// At most this many reasons are kept.
-const MOST_REASONS: usize = 16;
+const MAX_REASONS: usize = 16;
 
 /// What the trace says of memory that is in no block.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl UntrackedMemory {
     }
 
     pub(super) fn add_reason(&mut self, reason: UntrackedReason) {
-        if self.reasons.len() < MOST_REASONS && !self.reasons.contains(&reason) {
+        if self.reasons.len() < MAX_REASONS && !self.reasons.contains(&reason) {
             self.reasons.push(reason);
         }
     }

@@ -106,7 +106,7 @@ struct Function<'a> {
 }
 
 /// One call on a stack.
-struct Place<'a> {
+struct CallSite<'a> {
     function: Function<'a>,
     file: &'a str,
     line: u32,
@@ -153,7 +153,7 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    fn entry(&mut self, place: &Place<'a>, is_within_itself: bool) -> usize {
+    fn entry(&mut self, place: &CallSite<'a>, is_within_itself: bool) -> usize {
         let next = self.entries.len();
         let key = (place.function.clone(), is_within_itself);
         if let Some(&number) = self.numbers.get(&key) {
@@ -180,7 +180,7 @@ impl<'a> Graph<'a> {
                     .and_then(|frame| report.modules.get(report.frames.get(frame)?.module?));
                 let object = module.map_or(UNKNOWN, |module| &module.path);
                 let name = Cow::Borrowed(call.name_of_function());
-                Place { function: Function { object, name }, file, line }
+                CallSite { function: Function { object, name }, file, line }
             });
             self.add(called, &figures);
         }
@@ -200,7 +200,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Adds a stack, from the outermost call inwards.
-    fn add(&mut self, stack: impl Iterator<Item = Place<'a>>, figures: &Figures) {
+    fn add(&mut self, stack: impl Iterator<Item = CallSite<'a>>, figures: &Figures) {
         let costs = EVENTS.map(|(.., of)| of(figures));
         if costs == Costs::default() {
             return;
@@ -255,9 +255,9 @@ impl<'a> Graph<'a> {
 }
 
 /// The place of a name that is no function.
-fn label_place<'a>(name: impl Into<Cow<'a, str>>) -> Place<'a> {
+fn label_place<'a>(name: impl Into<Cow<'a, str>>) -> CallSite<'a> {
     let function = Function { object: UNKNOWN, name: name.into() };
-    Place { function, file: UNKNOWN, line: 0 }
+    CallSite { function, file: UNKNOWN, line: 0 }
 }
 
 fn add(sums: &mut Costs, costs: &Costs) {

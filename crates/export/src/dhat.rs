@@ -7,7 +7,7 @@
 //!
 //! A reallocation is a block of its own, as in DHAT: `tbk` is allocations and reallocations.
 
-use super::stacks::{Frame, Stacks};
+use super::stacks::{NamedFrame, Stacks};
 use memledger_analysis::internal::pretty::{self, Json, OneLine, Value};
 use memledger_analysis::{
     BlockChange, BlockEvent, BlockObserver, BucketRow, Figures, Frames, Report,
@@ -183,7 +183,7 @@ fn command(report: &Report) -> String {
     text
 }
 
-fn name(frame: &Frame) -> String {
+fn name(frame: &NamedFrame) -> String {
     match &frame.source {
         Some((file, line)) => format!("{} ({file}:{line})", frame.name),
         None => frame.name.clone(),

@@ -5,7 +5,7 @@
 //! at the end, bytes allocated, and allocations. The weights of a profile sum to the total of the
 //! report. The profile shown first is that of the column that the report is sorted by.
 
-use super::stacks::{Frame, Stacks};
+use super::stacks::{NamedFrame, Stacks};
 use memledger_analysis::Report;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::{Options, Sort};
@@ -83,7 +83,7 @@ fn title(report: &Report) -> String {
     title
 }
 
-struct Shared<'a>(&'a [Frame]);
+struct Shared<'a>(&'a [NamedFrame]);
 
 impl Json for Shared<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
@@ -92,7 +92,7 @@ impl Json for Shared<'_> {
     }
 }
 
-impl Json for Frame {
+impl Json for NamedFrame {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
             object.entry("name", &self.name)?;

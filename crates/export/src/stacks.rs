@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Frame {
+pub(super) struct NamedFrame {
     pub(super) name: String,
     /// The source file and the line in it, if they are known and asked for.
     pub(super) source: Option<(String, u32)>,
@@ -33,7 +33,7 @@ pub(super) struct Stack {
 /// All stacks that have figures.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Vec<NamedFrame>,
     /// Stacks that begin with the same frames are neighbours.
     pub(super) all: Vec<Stack>,
     /// By bucket: its stack, an index of `all`; `None` if other blocks count for its blocks.
@@ -73,7 +73,7 @@ struct Builder<'a> {
     calls: Calls<'a>,
     lines: bool,
     stacks: Stacks,
-    frames: Interner<Frame>,
+    frames: Interner<NamedFrame>,
     by_frames: HashMap<Vec<u32>, usize>,
     /// PERF: by call: its frame; by row of `by_stack`: its stack. A name is made once for each call.
     frame_of_call: Vec<Option<u32>>,
@@ -139,7 +139,7 @@ impl<'a> Builder<'a> {
         names: impl Iterator<Item = Cow<'n, str>>,
     ) -> Option<usize> {
         let names = label.map(Cow::Borrowed).into_iter().chain(names);
-        let frame = |name: Cow<'_, str>| Frame { name: name.into_owned(), source: None };
+        let frame = |name: Cow<'_, str>| NamedFrame { name: name.into_owned(), source: None };
         let frames = names.map(|name| self.frames.number(frame(name))).collect();
         Some(self.stack(frames))
     }
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
             let call = calls.get(call);
             let source = call.source().filter(|_| self.lines);
             let source = source.map(|(file, line)| (file.to_owned(), line));
-            frames.number(Frame { name: call.name_of_function().to_owned(), source })
+            frames.number(NamedFrame { name: call.name_of_function().to_owned(), source })
         })
     }
 

@@ -3,7 +3,7 @@
 use memledger_analysis::{Report, ScopeRow};
 use memledger_cli::commands::condition::Condition;
 use memledger_cli::commands::condition::figures::Figures;
-use memledger_cli::commands::moment::Moment;
+use memledger_cli::commands::moment::TimeSpec;
 use memledger_cli::commands::quantity::size;
 use std::sync::LazyLock;
 
@@ -32,13 +32,13 @@ pub fn run(data: &[u8]) {
         }
         Err(reason) => assert!(!reason.is_empty()),
     }
-    match text.parse::<Moment>() {
-        Ok(Moment::Nanoseconds(time)) => {
-            assert_eq!(time.to_string().parse(), Ok(Moment::Nanoseconds(time)));
+    match text.parse::<TimeSpec>() {
+        Ok(TimeSpec::Nanoseconds(time)) => {
+            assert_eq!(time.to_string().parse(), Ok(TimeSpec::Nanoseconds(time)));
         }
-        Ok(Moment::Share(share)) => assert!(share <= 1_000_000_000),
-        Ok(Moment::Bookmark(name)) => {
-            assert_eq!(format!("bookmark:{name}").parse(), Ok(Moment::Bookmark(name)));
+        Ok(TimeSpec::Share(share)) => assert!(share <= 1_000_000_000),
+        Ok(TimeSpec::Bookmark(name)) => {
+            assert_eq!(format!("bookmark:{name}").parse(), Ok(TimeSpec::Bookmark(name)));
         }
         Ok(_) => {}
         Err(reason) => assert!(!reason.is_empty()),

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) struct Outcome {
     /// The functions, by name, and their addresses.
     redirected: Vec<(String, usize)>,
-    moved: Vec<Moved>,
+    moved: Vec<MovedCode>,
     /// Whether the program has an allocator in itself that is redirected.
     pub(crate) has_program: bool,
     /// In the order in which they were found.
@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
 }
 
 /// Where the moved instructions of an object are.
-struct Moved {
+struct MovedCode {
     object: (usize, usize),
     pages: Range<usize>,
     #[expect(clippy::vec_box, reason = "the code in these pages has their addresses")]
@@ -131,7 +131,7 @@ impl Outcome {
     }
 
     /// Adds the functions of an object that were redirected.
-    fn add_redirected(&mut self, done: &[&Wanted<'_>], object: &Object) {
+    fn add_redirected(&mut self, done: &[&RedirectTarget<'_>], object: &Object) {
         if let Some(first) = done.first() {
             self.add(first.names.join(", "), object, None);
         }
@@ -195,7 +195,7 @@ fn names() -> Vec<String> {
 }
 
 /// A function that is to be redirected, with all its names.
-struct Wanted<'a> {
+struct RedirectTarget<'a> {
     function: &'a Named,
     names: Vec<&'a str>,
     roles: Vec<Role>,
@@ -203,7 +203,7 @@ struct Wanted<'a> {
 }
 
 /// The functions of one object by their addresses.
-fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
+fn wanted(object: &Object) -> BTreeMap<usize, RedirectTarget<'_>> {
     let named = |name: &str| object.functions.iter().find(|it| it.name == name && !it.is_local);
     let is_there = |family: &&Family| {
         family.witnesses().any(|name| object.functions.iter().any(|it| it.name == name))
@@ -217,7 +217,7 @@ fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
     if !families.is_empty() || has_malloc {
         families.push(&roles::OPERATORS);
     }
-    let mut all = BTreeMap::<usize, Wanted<'_>>::new();
+    let mut all = BTreeMap::<usize, RedirectTarget<'_>>::new();
     for family in families {
         let meaning = |it: &&Named| family.meaning(it.name.as_bytes());
         let is_usable_size = |it: &&Named| meaning(it) == Some(Meaning::UsableSize);
@@ -228,7 +228,8 @@ fn wanted(object: &Object) -> BTreeMap<usize, Wanted<'_>> {
             |it: &&Named| !it.is_local || roles::OF_ALLOCATORS.iter().any(|of| ptr::eq(of, family));
         for function in object.functions.iter().filter(is_clear) {
             let Some(Meaning::Role(role)) = meaning(&function) else { continue };
-            let new = Wanted { function, names: Vec::new(), roles: Vec::new(), usable_size };
+            let new =
+                RedirectTarget { function, names: Vec::new(), roles: Vec::new(), usable_size };
             let wanted = all.entry(function.address).or_insert(new);
             wanted.names.push(&function.name);
             wanted.roles.push(role);
@@ -262,7 +263,7 @@ fn redirect_in(
     let mut rooms = Vec::new();
     let mut done = Vec::new();
     let mut functions = Vec::new();
-    let mut refuse = |wanted: &Wanted<'_>, why: &str| {
+    let mut refuse = |wanted: &RedirectTarget<'_>, why: &str| {
         outcome.add(wanted.names.join(", "), object, Some(why.to_owned()));
     };
     for wanted in all.values() {
@@ -294,7 +295,7 @@ fn redirect_in(
         }
     }
     let pages = pages.make().map_err(|error| error.to_string())?;
-    outcome.moved.push(Moved { object: object.addresses, pages, _functions: functions });
+    outcome.moved.push(MovedCode { object: object.addresses, pages, _functions: functions });
     outcome.add_redirected(&done, object);
     Ok(())
 }
@@ -304,7 +305,7 @@ fn redirect_in(
 /// # Errors
 /// Its first instructions cannot be moved.
 fn add(
-    wanted: &Wanted<'_>,
+    wanted: &RedirectTarget<'_>,
     room: &Room,
     pages: &mut redirect::Pages,
 ) -> Result<Box<Redirected>, Refusal> {

@@ -1,7 +1,7 @@
 //! Sends a document, a heap profile or the figures of a report, to a client, on a thread of its own: it takes
 //! a while to make and a client can be slow, and neither may delay the other clients.
 
-use crate::platform::os::{self, Own};
+use crate::platform::os::{self, OwnDescriptor};
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::words::escape;
 use std::ffi::c_void;
@@ -65,7 +65,7 @@ impl Drop for Turn {
 
 /// A client that gets a document, then the end of its connection.
 struct Work {
-    client: Own<TcpStream>,
+    client: OwnDescriptor<TcpStream>,
     kind: DocumentKind,
     make: MakeDocument,
     _turn: Turn,
@@ -79,7 +79,12 @@ fn starting() -> MutexGuard<'static, Option<Work>> {
 }
 
 /// Makes and sends a document on a new thread.
-pub(super) fn send(client: Own<TcpStream>, kind: DocumentKind, make: MakeDocument, turn: Turn) {
+pub(super) fn send(
+    client: OwnDescriptor<TcpStream>,
+    kind: DocumentKind,
+    make: MakeDocument,
+    turn: Turn,
+) {
     *starting() = Some(Work { client, kind, make, _turn: turn });
     if let Err(error) = os::spawn(run, 0)
         && let Some(mut work) = starting().take()

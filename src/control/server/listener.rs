@@ -1,7 +1,7 @@
 //! The socket on which the server listens.
 
 use crate::error::Error;
-use crate::platform::os::{self, Own};
+use crate::platform::os::{self, OwnDescriptor};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -55,7 +55,7 @@ impl std::fmt::Display for ListenAddress {
 
 /// A socket that is bound and listens.
 pub(crate) struct Listener {
-    socket: Own<TcpListener>,
+    socket: OwnDescriptor<TcpListener>,
     address: SocketAddr,
 }
 
@@ -85,7 +85,7 @@ impl Listener {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        Ok(Self { socket: Own::new(socket)?, address })
+        Ok(Self { socket: OwnDescriptor::new(socket)?, address })
     }
 
     /// The address on which it listens.

@@ -21,7 +21,7 @@ pub(crate) use rules::Rules;
 
 use super::command::{Command, too_long};
 use crate::error::{self, Error};
-use crate::platform::os::{self, Own};
+use crate::platform::os::{self, OwnDescriptor};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
 use lines::{Lines, TooLong};
@@ -285,7 +285,7 @@ impl Work {
 
 /// A connected client.
 struct Client {
-    socket: Own<TcpStream>,
+    socket: OwnDescriptor<TcpStream>,
     lines: Lines,
     /// Whether the client has closed its sending side.
     has_ended: bool,
@@ -302,7 +302,7 @@ impl Client {
         // Without this, an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);
         Some(Self {
-            socket: Own::new(socket).ok()?,
+            socket: OwnDescriptor::new(socket).ok()?,
             lines: Lines::default(),
             has_ended: false,
             admitted: false,

@@ -97,7 +97,9 @@ pub(in crate::ledger) fn start_again(
         keep(&|initial| initial.host = Some(new.clone()));
     }
     if started.is_empty() {
-        return Err("the file and the host that the recording was started with are still running".into());
+        return Err(
+            "the file and the host that the recording was started with are still running".into()
+        );
     }
     Ok(started)
 }

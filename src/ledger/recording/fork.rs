@@ -52,11 +52,11 @@ struct Locks {
 type BusyLock = &'static str;
 
 /// What a thread holds during a fork.
-type Held = ManuallyDrop<Option<Result<Locks, BusyLock>>>;
+type HeldLocks = ManuallyDrop<Option<Result<Locks, BusyLock>>>;
 
 thread_local! {
     /// The locks that this thread holds during a fork. NOTE: nothing is dropped when a thread ends, for which the C library would allocate.
-    static LOCKS: Cell<Held> = const { Cell::new(ManuallyDrop::new(None)) };
+    static LOCKS: Cell<HeldLocks> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 /// From now on, each fork checks whether the recording follows it.

@@ -16,14 +16,14 @@ use memledger_analysis::{Analyzer, Module};
 use std::fmt::{self, Write};
 
 /// At most this many rows of scopes, of threads and of stacks.
-const MOST_ROWS: [(HeldBy, &str, usize); 3] =
+const MAX_ROWS: [(HeldBy, &str, usize); 3] =
     [(HeldBy::Scope, "scope", 12), (HeldBy::Thread, "thread", 8), (HeldBy::Stack, "stack", 5)];
 
 /// At most this many frames of a stack.
-const MOST_FRAMES: usize = 24;
+const MAX_FRAMES: usize = 24;
 
 /// The text ends after this many bytes.
-const MOST_BYTES: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 
 /// It is written again only after the live bytes have fallen by this part of what they were: not for each
 /// allocation of a program that is at its limit.
@@ -58,7 +58,7 @@ impl BlackBox {
             peak: 0,
             top: TopLive::default(),
             functions: Functions::new(),
-            text: Bounded(String::with_capacity(MOST_BYTES)),
+            text: Bounded(String::with_capacity(MAX_BYTES)),
         }
     }
 
@@ -138,7 +138,7 @@ impl BlackBox {
                 live
             }
         };
-        for (by, name, most) in MOST_ROWS {
+        for (by, name, most) in MAX_ROWS {
             let mut is_first = true;
             let mut row = |bytes: u64, blocks: u64, holder: &TopHolder<'_>| {
                 if std::mem::take(&mut is_first) {
@@ -169,7 +169,7 @@ fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded
     let shown = of_program.filter(|(_, name)| !(has_own && is_folded(*name)));
     for (number, (frame, name)) in shown.enumerate() {
         text.write_str("        ")?;
-        if number == MOST_FRAMES {
+        if number == MAX_FRAMES {
             return text.write_str("...\n");
         }
         if let Some(name) = name {

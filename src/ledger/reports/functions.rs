@@ -13,9 +13,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 ///
 /// PERF: a program that is profiled every 10 s would read its debug information each time. What is
 /// kept are the frames of the program's stacks, a few hundred bytes each.
-static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<KnownModules>> = LazyLock::new(Mutex::default);
 
-type Known = HashMap<Module, KnownModule>;
+type KnownModules = HashMap<Module, KnownModule>;
 
 /// What was found in the file of a module.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct KnownModule {
 }
 
 /// The functions that are known, which only one caller at a time has.
-pub(in crate::ledger) struct Functions(MutexGuard<'static, Known>);
+pub(in crate::ledger) struct Functions(MutexGuard<'static, KnownModules>);
 
 impl Functions {
     /// # Errors

@@ -75,12 +75,12 @@ pub(super) struct Sequence {
     is_first: bool,
     /// Whether there was an event since the last call of `rest`.
     is_busy: bool,
-    known: Known,
+    known: SentState,
 }
 
 /// What a sequence has said since it began.
 #[derive(Default)]
-struct Known {
+struct SentState {
     interner: Interner,
     sites: Vec<Option<KnownSite>>,
     categories: HashSet<u64>,
@@ -97,7 +97,7 @@ impl Sequence {
             dropped: false,
             is_first: true,
             is_busy: false,
-            known: Known::default(),
+            known: SentState::default(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Sequence {
     pub(super) fn rest(&mut self) {
         if !std::mem::take(&mut self.is_busy) && self.packets.has_begun() {
             self.packets.restart();
-            self.known = Known::default();
+            self.known = SentState::default();
         }
     }
 
@@ -154,7 +154,7 @@ impl Sequence {
         if !self.packets.has_begun() || self.known.interner.bytes > MAX_REMEMBERED {
             return false;
         }
-        let Known { sites, tracks, .. } = &mut self.known;
+        let SentState { sites, tracks, .. } = &mut self.known;
         let known = sites.get(number as usize).and_then(Option::as_ref);
         let Some(plain) = known.and_then(|known| known.plain.as_ref()) else { return false };
         let Some(track) = plain.track(values, tracks) else { return false };
@@ -207,7 +207,7 @@ impl Sequence {
         out: &mut Vec<u8>,
     ) {
         let time = self.untimed(shared, when, out);
-        self.packet(time, out, |Known { interner, .. }, message| {
+        self.packet(time, out, |SentState { interner, .. }, message| {
             let kind = if opens { EventKind::SliceBegin } else { EventKind::Instant };
             message.uint(track_event::TYPE, kind as u64);
             for category in &known.categories {
@@ -254,7 +254,7 @@ impl Sequence {
         &mut self,
         time: Time,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Known, &mut Message<'_>),
+        write: impl FnOnce(&mut SentState, &mut Message<'_>),
     ) {
         self.is_busy = true;
         let Self { packets, known, .. } = self;
@@ -298,7 +298,7 @@ impl Sequence {
         let Self { packets, is_first, dropped, tid, name, .. } = self;
         let (config, process) = (&shared.config, &shared.process);
         let thread = process.uuid ^ u64::from(*tid);
-        self.known = Known::default();
+        self.known = SentState::default();
         packets.begin(config.clock(), config.unit_ns(), at_ns);
         let time = packets.time(at_ns);
         packets.first(out, time, |packet| {
@@ -354,7 +354,7 @@ impl TrackEventConfig {
     }
 }
 
-impl Known {
+impl SentState {
     /// The fields of `TrackEvent`.
     #[inline]
     fn body(&mut self, event: &Event<'_>, extras: &Extras<'_>, out: &mut Message<'_>) {

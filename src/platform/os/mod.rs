@@ -14,7 +14,7 @@ mod target_file;
 pub(crate) use linux::*;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use no_resident::{allocator_statistics, resident_memory, rss_now_and_most};
-pub(crate) use own::Own;
+pub(crate) use own::OwnDescriptor;
 pub(crate) use target_file::TargetFile;
 
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.

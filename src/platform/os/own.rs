@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A file or a socket of the tracker in the program's table: a program that becomes a daemon closes every descriptor, and
 /// the next file that it opens gets the same number. So it is used, and closed, only while its descriptor still refers to
 /// what was opened.
-pub(crate) struct Own<T: AsRawFd> {
+pub(crate) struct OwnDescriptor<T: AsRawFd> {
     opened: Option<T>,
     identity: Option<(u64, u64)>,
 }
 
-impl<T: AsRawFd + Into<OwnedFd> + From<OwnedFd>> Own<T> {
+impl<T: AsRawFd + Into<OwnedFd> + From<OwnedFd>> OwnDescriptor<T> {
     /// Takes what has just been opened, and [keeps it apart](keep_apart).
     ///
     /// # Errors
@@ -23,7 +23,7 @@ impl<T: AsRawFd + Into<OwnedFd> + From<OwnedFd>> Own<T> {
     }
 }
 
-impl<T: AsRawFd> Own<T> {
+impl<T: AsRawFd> OwnDescriptor<T> {
     /// What was opened; `None` if the program has closed it, or after [`take`](Self::take).
     pub(crate) fn get(&self) -> Option<&T> {
         self.opened
@@ -51,7 +51,7 @@ impl<T: AsRawFd> Own<T> {
     }
 }
 
-impl<T: AsRawFd> Drop for Own<T> {
+impl<T: AsRawFd> Drop for OwnDescriptor<T> {
     fn drop(&mut self) {
         if self.get().is_none() {
             std::mem::forget(self.opened.take());

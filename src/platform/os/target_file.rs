@@ -9,7 +9,7 @@
 //! part of a path, and only folders with the sticky bit.
 #![expect(unsafe_code, reason = "system calls")]
 
-use super::Own;
+use super::OwnDescriptor;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -23,7 +23,7 @@ const MAX_LINKS: usize = 40;
 
 /// The folder of a file, held open, and the file's name in it, which is not a link.
 pub(crate) struct TargetFile {
-    folder: Own<File>,
+    folder: OwnDescriptor<File>,
     name: CString,
     /// The name is a link in `/proc` to an open file, which only the system can follow.
     is_descriptor: bool,
@@ -77,7 +77,7 @@ impl TargetFile {
         // For an unreadable folder the first descriptor stays.
         let read = libc::O_RDONLY | libc::O_DIRECTORY;
         let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
-        Ok(Self { folder: Own::new(folder)?, name, is_descriptor })
+        Ok(Self { folder: OwnDescriptor::new(folder)?, name, is_descriptor })
     }
 
     /// Opens the file for writing without emptying it, and creates it if it does not exist. A
@@ -161,9 +161,9 @@ impl TargetFile {
     /// What [`hand_over`](Self::hand_over) has given.
     ///
     /// # Errors
-    /// Those of [`Own::new`].
+    /// Those of [`OwnDescriptor::new`].
     pub(crate) fn received(folder: File, name: CString) -> io::Result<Self> {
-        Ok(Self { folder: Own::new(folder)?, name, is_descriptor: false })
+        Ok(Self { folder: OwnDescriptor::new(folder)?, name, is_descriptor: false })
     }
 
     /// Whether the descriptor of the folder is still open.

@@ -31,7 +31,7 @@ use super::sampler::Sampler;
 use super::step::{Registers, Step, Word, caller_of};
 use super::{lookup, step};
 use crate::platform::os;
-use crate::stacks::tree::{self, Found, NO_TABLE, Place, TOO_DEEP};
+use crate::stacks::tree::{self, Found, NO_TABLE, TOO_DEEP, TreePosition};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -53,8 +53,8 @@ const PAIRS: usize = 2048;
 /// PERF: each field is a cell, as those of [`Step`].
 struct Remembered {
     rbp: Cell<usize>,
-    /// The place in the tree; [`Place::UNKNOWN`] if it was not needed yet. That of the last frame is known.
-    place: Cell<Place>,
+    /// The place in the tree; [`TreePosition::UNKNOWN`] if it was not needed yet. That of the last frame is known.
+    place: Cell<TreePosition>,
     /// The number of frames from the outermost one up to this one; for a word that is no return address, those before it.
     frames: Cell<u8>,
     /// Whether the word is a return address, and the walk from this frame outwards depends on its `rbp`.
@@ -65,8 +65,8 @@ struct Remembered {
 #[derive(Clone, Copy, Default)]
 struct Pair {
     sequence: u32,
-    from: Place,
-    place: Place,
+    from: TreePosition,
+    place: TreePosition,
     number: u32,
 }
 
@@ -245,7 +245,7 @@ impl Memory {
         let (from, sequence) = (self.place(joint), chain.sequence());
         let pair = self.pair(sequence, from).get();
         let is_known = pair.sequence == sequence && pair.from == from;
-        let place = if is_known { pair.place } else { Place::UNKNOWN };
+        let place = if is_known { pair.place } else { TreePosition::UNKNOWN };
         if !self.follow(start, joint, chain, conditions, frames, place) {
             return None;
         }
@@ -303,7 +303,7 @@ impl Memory {
         chain: &Chain,
         conditions: &[Cell<Condition>],
         frames: usize,
-        place: Place,
+        place: TreePosition,
     ) -> bool {
         let rbp_of_joint = self.frame(joint).rbp.get();
         // PERF: by the kind, and without a branch, which no processor would predict.
@@ -342,14 +342,14 @@ impl Memory {
 
     #[cold]
     #[inline(never)]
-    fn look_up_slow(&self, from: Place, chain: &Chain) -> u32 {
+    fn look_up_slow(&self, from: TreePosition, chain: &Chain) -> u32 {
         let frames = tree::sequence_frames(chain.sequence(), chain.frames());
         self.find_or_add(from, frames, chain.sequence())
     }
 
     /// The number of the remembered stack, whose last frames are these, which are behind the place `from`. If they have a
     /// `sequence`, notes the pair.
-    fn find_or_add(&self, from: Place, frames: &[AtomicU64], sequence: u32) -> u32 {
+    fn find_or_add(&self, from: TreePosition, frames: &[AtomicU64], sequence: u32) -> u32 {
         let Found { number, place, frames: found } = tree::find_or_add(from, frames, sequence);
         // NOTE: what has no place in the tree, because there is no memory for it, is not remembered.
         for _ in found..frames.len() {
@@ -368,7 +368,7 @@ impl Memory {
     }
 
     #[inline(always)]
-    fn pair(&self, sequence: u32, from: Place) -> &Cell<Pair> {
+    fn pair(&self, sequence: u32, from: TreePosition) -> &Cell<Pair> {
         let mixed = (u64::from(sequence) << 32 | u64::from(from.bits())) as usize;
         let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.pairs[(hash >> (usize::BITS - PAIRS.ilog2())) % PAIRS]
@@ -376,7 +376,7 @@ impl Memory {
 
     /// The place of a remembered frame.
     #[inline(always)]
-    fn place(&self, frame: usize) -> Place {
+    fn place(&self, frame: usize) -> TreePosition {
         let place = self.frame(frame).place.get();
         if place.is_known() { place } else { self.find_place(frame) }
     }
@@ -384,11 +384,11 @@ impl Memory {
     /// The same by that of a frame further in.
     #[cold]
     #[inline(never)]
-    fn find_place(&self, frame: usize) -> Place {
+    fn find_place(&self, frame: usize) -> TreePosition {
         let frames = self.frame(frame).frames.get();
         let inner = self.frames.iter().take(self.len.get()).skip(frame);
         let mut known = inner.filter(|of| of.place.get().is_known() && of.kind.get().is_return());
-        let place = known.next().map_or(Place::root(tree::OTHER), |of| {
+        let place = known.next().map_or(TreePosition::root(tree::OTHER), |of| {
             tree::outwards(of.place.get(), usize::from(of.frames.get() - frames))
         });
         self.frame(frame).place.set(place);

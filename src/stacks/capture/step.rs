@@ -4,7 +4,7 @@
 use super::lookup::{self, Found};
 use super::memory::StackReader;
 use super::rule::{Cfa, Code, Rbp, Resumer, Rule};
-use crate::stacks::tree::{COMPLETE, Frame, NO_TABLE, UNREADABLE};
+use crate::stacks::tree::{COMPLETE, NO_TABLE, PackedFrame, UNREADABLE};
 use std::cell::Cell;
 
 /// The registers in a function, at a call or at an instruction.
@@ -172,8 +172,8 @@ impl Step {
         Ok(caller)
     }
 
-    pub(super) fn frame(&self) -> Frame {
-        Frame::new(self.return_address.get() as u64, self.module.get())
+    pub(super) fn frame(&self) -> PackedFrame {
+        PackedFrame::new(self.return_address.get() as u64, self.module.get())
     }
 
     pub(super) fn registers(&self) -> Registers {

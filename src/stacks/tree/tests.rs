@@ -4,20 +4,20 @@ use memledger_format::callstacks::{Inner, Outer};
 use std::collections::HashMap;
 
 /// The stack of these frames, outermost first, below a root.
-pub(in crate::stacks) fn add(root: u32, frames: impl IntoIterator<Item = Frame>) -> u32 {
+pub(in crate::stacks) fn add(root: u32, frames: impl IntoIterator<Item = PackedFrame>) -> u32 {
     let frames: Vec<_> = frames.into_iter().map(|frame| AtomicU64::new(frame.bits())).collect();
-    find_or_add(Place::root(root), &frames, 0).number
+    find_or_add(TreePosition::root(root), &frames, 0).number
 }
 
 /// The frames of a stack with their marks, innermost first, and its root.
 pub(in crate::stacks) fn frames(number: u32) -> (Vec<u64>, u32) {
     let place = place_of(number);
-    (frames_of(place).map(Frame::marked_address).collect(), root_of(place))
+    (frames_of(place).map(PackedFrame::marked_address).collect(), root_of(place))
 }
 
 #[test]
 fn threads_that_add_the_same_stacks_get_the_same_numbers() {
-    let frame = Frame::new;
+    let frame = PackedFrame::new;
     let of_thread = || {
         let frames = |i: u64| {
             [frame(0x10_0000 + i % 7, 1), frame(0x20_0000 + i % 50, 1), frame(0x30_0000 + i, 2)]
@@ -54,7 +54,7 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
 
 #[test]
 fn a_module_at_the_address_of_another_has_other_stacks() {
-    let stack = |module| add(TOO_DEEP, [Frame::new(0x7fff_1234_5678, module)]);
+    let stack = |module| add(TOO_DEEP, [PackedFrame::new(0x7fff_1234_5678, module)]);
     assert_ne!(stack(1), stack(2));
     assert_eq!(stack(1), stack(1));
 }
@@ -79,13 +79,13 @@ fn each_stack_has_one_number_and_its_frames() {
             frames.push(0x41_0000 + below(3));
         }
         let words: Vec<_> = frames.iter().copied().map(AtomicU64::new).collect();
-        let whole = find_or_add(Place::root(UNREADABLE), &words, 0);
+        let whole = find_or_add(TreePosition::root(UNREADABLE), &words, 0);
         assert_eq!(whole.frames, frames.len());
         assert_eq!(*numbers.entry(frames.clone()).or_insert(whole.number), whole.number);
         assert_eq!(*stacks.entry(whole.number).or_insert(frames.clone()), frames);
         assert!(
             frames_of(place_of(whole.number))
-                .map(Frame::marked_address)
+                .map(PackedFrame::marked_address)
                 .eq(frames.iter().rev().copied())
         );
         // The same stack from a place further out.
@@ -104,7 +104,7 @@ fn a_walk_visits_each_stack_once() {
     let mut walk = Walk::default();
     let mut seen = HashMap::<u32, u32>::new();
     for i in 0..100 {
-        let number = add(NO_TABLE, [Frame::new(0x50_0000 + i, 0)]);
+        let number = add(NO_TABLE, [PackedFrame::new(0x50_0000 + i, 0)]);
         walk.visit_new(end(), |stack| *seen.entry(stack.id).or_default() += 1);
         assert!(seen.contains_key(&number));
     }

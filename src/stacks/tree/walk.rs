@@ -1,8 +1,8 @@
 //! The walk over new stacks, for the worker.
 
 use super::{
-    COMPLETE, COUNT_BITS, CUT, EDGE_COUNT, EDGES, Frame, IS_CUT, MOST_FRAMES, OTHER, ROOT,
-    frames_within, frames_word, is_written, load, parent, place_of,
+    COMPLETE, COUNT_BITS, CUT, EDGE_COUNT, EDGES, IS_CUT, MAX_EDGE_FRAMES, OTHER, PackedFrame,
+    ROOT, frames_within, frames_word, is_written, load, parent, place_of,
 };
 use crate::trace::write::watch;
 use memledger_format::callstacks::{Callstack, Inner, Outer};
@@ -105,13 +105,13 @@ impl Walk {
         if word == CUT {
             return visit(Callstack { id, outer, inner: Inner::NotKept });
         }
-        let (index, frames) = ((word >> COUNT_BITS) as usize, word & MOST_FRAMES as u32);
+        let (index, frames) = ((word >> COUNT_BITS) as usize, word & MAX_EDGE_FRAMES as u32);
         let inner = match self.known.get(index) {
             Some(&known) if frames > 0 && frames_word(known) == word => Inner::SameAs(known),
             _ => {
                 let own = frames_within(place_of(id)).iter();
                 self.frames.clear();
-                self.frames.extend(own.map(|frame| Frame(load(frame)).marked_address()));
+                self.frames.extend(own.map(|frame| PackedFrame(load(frame)).marked_address()));
                 if frames > 0 {
                     self.known.resize(self.known.len().max(index + 1), 0);
                     self.known[index] = id;

@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::{self, Error};
-use crate::platform::os::{self, Own, RawFd, TargetFile};
+use crate::platform::os::{self, OwnDescriptor, RawFd, TargetFile};
 use memledger_format::handshake::PROTOCOL;
 use memledger_format::handshake::Transport;
 use memledger_format::packet::{HEADER, Header, PacketWriter};
@@ -269,11 +269,11 @@ fn transport_of(path: &Path) -> Transport {
 }
 
 /// A file that no other process is writing to.
-pub(crate) struct OwnFile(Own<File>);
+pub(crate) struct OwnFile(OwnDescriptor<File>);
 
 impl OwnFile {
     fn new(file: File) -> io::Result<Self> {
-        Own::new(file).map(Self)
+        OwnDescriptor::new(file).map(Self)
     }
 
     /// A file that has just been created, at `path`.
@@ -405,7 +405,7 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
                 let file = OwnFile::new(file).map_err(|error| failed("open", error))?;
                 return Ok((file, path));
             }
-            Err(TryLockError::WouldBlock) if number < MOST_BESIDE => {
+            Err(TryLockError::WouldBlock) if number < MAX_BESIDE => {
                 if let Some(file) = take_name(&file, &path) {
                     return Ok((file, path));
                 }
@@ -434,7 +434,7 @@ fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
 }
 
 /// At most this many files of one process are beside the one that was asked for.
-const MOST_BESIDE: u32 = 1000;
+const MAX_BESIDE: u32 = 1000;
 
 /// `NAME.PID.EXT`, for this process alone.
 pub(crate) fn beside(path: &Path) -> PathBuf {

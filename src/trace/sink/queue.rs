@@ -455,10 +455,8 @@ impl Sink for Queued {
             drop(state);
             self.ended = true;
             self.batch = Vec::new();
-            let why = format!(
-                "it is too slow: {} MiB were waiting for it, the maximum",
-                waiting >> 20
-            );
+            let why =
+                format!("it is too slow: {} MiB were waiting for it, the maximum", waiting >> 20);
             self.queue.end(Some(why));
             return Ok(());
         }

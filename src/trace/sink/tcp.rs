@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::{Error, ErrorKind};
-use crate::platform::os::{self, Own};
+use crate::platform::os::{self, OwnDescriptor};
 use memledger_format::handshake::PROTOCOL;
 use memledger_format::handshake::Transport;
 use memledger_format::packet::PacketWriter;
@@ -106,7 +106,7 @@ impl fmt::Display for Address {
 
 /// A connection that is being written to.
 pub(crate) struct TcpSink {
-    stream: Own<TcpStream>,
+    stream: OwnDescriptor<TcpStream>,
     given_up: Arc<AtomicBool>,
     packets: PacketWriter,
     pending: Vec<u8>,
@@ -173,7 +173,7 @@ fn is_temporary(error: &io::Error) -> bool {
 }
 
 /// Connects to the first address of the host that answers.
-fn connect(address: &Address) -> io::Result<Own<TcpStream>> {
+fn connect(address: &Address) -> io::Result<OwnDescriptor<TcpStream>> {
     // PERF: the name is resolved only once, because that can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
@@ -183,7 +183,7 @@ fn connect(address: &Address) -> io::Result<Own<TcpStream>> {
     // If one of these fails, a lost connection is noticed later, or more small packets are sent.
     let _ = os::watch_connection(&stream);
     let _ = stream.set_nodelay(true);
-    Own::new(stream)
+    OwnDescriptor::new(stream)
 }
 
 /// Tries each address with the first port, and with the next one if that port refuses.

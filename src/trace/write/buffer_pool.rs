@@ -49,7 +49,7 @@ pub(crate) fn configure(limit: usize) {
 
 /// Sets the limit in bytes. Buffers beyond a lower limit stay in use until they are drained.
 pub(crate) fn set_limit(limit: usize) {
-    LIMIT.store(watch::most(limit.max(4 * LARGE)), Ordering::Release);
+    LIMIT.store(watch::clamp_to_shared(limit.max(4 * LARGE)), Ordering::Release);
 }
 
 /// Resets the pool in the child of a fork, where no buffer is in use, and no thread waits.

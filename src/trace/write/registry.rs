@@ -14,7 +14,7 @@ use crate::platform::chunk_table::ChunkTable;
 use crate::platform::clock;
 use crate::platform::free_stack::FreeStack;
 use crate::platform::os;
-use crate::platform::own_thread::{self, Place};
+use crate::platform::own_thread::{self, ValueOffset};
 use std::cell::Cell;
 use std::io;
 use std::ptr;
@@ -70,7 +70,7 @@ thread_local! {
     } };
 }
 
-static PLACE: Place = Place::new();
+static PLACE: ValueOffset = ValueOffset::new();
 
 #[inline(always)]
 pub(super) fn own() -> Option<&'static ThreadState> {

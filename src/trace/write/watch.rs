@@ -74,11 +74,11 @@ pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
     Ok(more)
 }
 
-/// The limit of buffers that is allowed instead of `limit`.
-pub(super) fn most(limit: usize) -> usize {
+/// The limit of buffers: `limit`, or that of the shared memory if it is smaller.
+pub(super) fn clamp_to_shared(limit: usize) -> usize {
     match LIMIT.load(Ordering::Acquire) {
         0 => limit,
-        most => limit.min(most),
+        shared => limit.min(shared),
     }
 }
 

@@ -126,7 +126,11 @@ impl<W: TableWriter> ToTables<W> {
     /// Writes what is left, and the tables of contexts and stacks, which need no symbols.
     ///
     /// PERF: so that they can be encoded while symbols are looked up.
-    pub fn write_stacks(mut self, report: &Report, actors: Vec<ActorRow>) -> io::Result<Rest<W>> {
+    pub fn write_stacks(
+        mut self,
+        report: &Report,
+        actors: Vec<ActorRow>,
+    ) -> io::Result<PendingTables<W>> {
         for (begun, (at_ns, address, block)) in std::mem::take(&mut self.in_realloc) {
             let end = End { number: begun, at_ns, by: None, short_lived: false };
             self.block(address, &block, FREED, Some(end));
@@ -143,18 +147,18 @@ impl<W: TableWriter> ToTables<W> {
         }
         self.writer.write(&mut contexts(report, &actors))?;
         let texts = write_stacks(report, &mut self.writer)?;
-        Ok(Rest { writer: self.writer, texts })
+        Ok(PendingTables { writer: self.writer, texts })
     }
 }
 
 /// The tables that are still to be written.
-pub struct Rest<W> {
+pub struct PendingTables<W> {
     writer: W,
     /// Texts in place of frames.
     texts: Vec<String>,
 }
 
-impl<W: TableWriter> Rest<W> {
+impl<W: TableWriter> PendingTables<W> {
     /// Writes them, of the same report with its symbols.
     pub fn finish(mut self, report: &Report) -> io::Result<W> {
         self.writer.write(&mut frame_rows(report, &self.texts))?;

@@ -32,7 +32,7 @@ pub struct Program<'a> {
 }
 
 /// How the program ended.
-pub struct Ended {
+pub struct ProgramEnd {
     pub pid: u32,
     /// Its exit status, or 128 + N if signal N ended it.
     pub status: u8,
@@ -114,7 +114,7 @@ mod linux {
     ///
     /// NOTE: signals are blocked, not handled. A handler would have the program start with the signal's
     /// default action where it was ignored, as under `nohup`.
-    pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<Ended, NotRun> {
+    pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
         let failed = |error: Errno| CliError::Failed(format!("cannot wait for signals: {error}"));
         let mut signals: SigSet = PASSED_ON.into_iter().collect();
         signals.add(Signal::SIGCHLD);
@@ -137,7 +137,12 @@ mod linux {
             });
             let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
             // An exit status has 8 bits.
-            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, signal: name, problems })
+            Ok(ProgramEnd {
+                pid: pid.as_raw() as u32,
+                status: status as u8,
+                signal: name,
+                problems,
+            })
         });
         before.thread_set_mask().map_err(failed)?;
         result
@@ -234,7 +239,7 @@ mod linux {
         }
     }
 
-    impl Ended {
+    impl ProgramEnd {
         /// Writes what the tracker has reported to stderr.
         pub fn show_problems(&mut self) {
             if let Some(problems) = self.problems.take() {
@@ -257,7 +262,7 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<Ended, NotRun> {
+pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
     Err(CliError::Failed("programs are tracked on Linux only".to_owned()).into())
 }
 
@@ -265,7 +270,7 @@ pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<Ended, NotRun> {
 pub fn interrupt(_: u32) {}
 
 #[cfg(not(target_os = "linux"))]
-impl Ended {
+impl ProgramEnd {
     pub fn show_problems(&mut self) {}
 
     pub fn interrupt_like_it(&self) {}

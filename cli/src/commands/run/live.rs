@@ -86,12 +86,12 @@ impl Control {
 }
 
 /// What the program has in the place of the terminal.
-pub struct Aside {
+pub struct TerminalStandIn {
     output: NamedTempFile,
     input: File,
 }
 
-impl Aside {
+impl TerminalStandIn {
     pub fn new() -> Result<Self, CliError> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Err(CliError::Usage(
@@ -115,7 +115,7 @@ impl Aside {
 }
 
 /// The program that the screen is of.
-pub struct Shown {
+pub struct WatchedProgram {
     pub pid: u32,
     pub name: String,
     pub traces: Arc<Traces>,
@@ -123,7 +123,7 @@ pub struct Shown {
 }
 
 /// The screen of a program that runs.
-pub struct Live {
+pub struct LiveScreen {
     thread: JoinHandle<Result<(), CliError>>,
     wishes: Arc<Wishes>,
     ends: Arc<AtomicBool>,
@@ -131,14 +131,19 @@ pub struct Live {
     ended: Arc<OnceLock<String>>,
 }
 
-impl Live {
+impl LiveScreen {
     /// Opens the screen. Signals are blocked, and stay so on its thread.
-    pub fn open(shown: Shown, control: Control, aside: &Aside) -> Result<Self, CliError> {
+    pub fn open(
+        shown: WatchedProgram,
+        control: Control,
+        aside: &TerminalStandIn,
+    ) -> Result<Self, CliError> {
         let failed =
             |error: io::Error| CliError::Failed(format!("the screen cannot be opened: {error}"));
         let mut output = aside.output.reopen().map_err(failed)?;
         let ended = Arc::new(OnceLock::new());
-        let (its_ended, Shown { pid, name, traces, symbols }) = (Arc::clone(&ended), shown);
+        let (its_ended, WatchedProgram { pid, name, traces, symbols }) =
+            (Arc::clone(&ended), shown);
         let find = move || {
             let ended: Option<&String> = its_ended.get();
             match ended {

@@ -176,10 +176,12 @@ fn kind(path: &Path) -> Kind {
 
 fn interpreter(path: &Path) -> Option<PathBuf> {
     /// What Linux reads of the first line.
-    const MOST: u64 = 256;
+    const MAX_INTERPRETER_BYTES: u64 = 256;
     let mut line = Vec::new();
     let file = File::open(path).ok()?;
-    BufReader::new(std::io::Read::take(file, MOST)).read_until(b'\n', &mut line).ok()?;
+    BufReader::new(std::io::Read::take(file, MAX_INTERPRETER_BYTES))
+        .read_until(b'\n', &mut line)
+        .ok()?;
     let rest = line.strip_prefix(b"#!")?.trim_ascii();
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
     #[cfg(unix)]

@@ -8,9 +8,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The most bytes of a sentence; the rest is cut off.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 /// The most sentences that are kept; further ones are counted.
-const MOST: usize = 1_000;
+const MAX_SENTENCES: usize = 1_000;
 
 /// The sentences, and the socket that they come from.
 pub struct Problems {
@@ -41,9 +41,9 @@ impl Problems {
 
     /// Takes what has arrived.
     pub fn take(&mut self) {
-        let mut bytes = vec![0; MOST_BYTES];
+        let mut bytes = vec![0; MAX_BYTES];
         while let Ok(count) = self.socket.recv(&mut bytes) {
-            if self.kept.len() == MOST {
+            if self.kept.len() == MAX_SENTENCES {
                 self.more += 1;
                 continue;
             }
@@ -75,11 +75,11 @@ mod tests {
         let mut problems = Problems::new().expect("a socket");
         let address = SocketAddr::from_abstract_name(problems.name()).expect("a name");
         let sender = UnixDatagram::unbound().expect("a socket");
-        for number in 0..MOST + 2 {
+        for number in 0..MAX_SENTENCES + 2 {
             sender.send_to_addr(format!("sentence {number}").as_bytes(), &address).expect("sent");
             problems.take();
         }
-        assert_eq!((problems.kept.len(), problems.more), (MOST, 2));
-        assert_eq!(problems.kept[MOST - 1], "sentence 999");
+        assert_eq!((problems.kept.len(), problems.more), (MAX_SENTENCES, 2));
+        assert_eq!(problems.kept[MAX_SENTENCES - 1], "sentence 999");
     }
 }

@@ -17,12 +17,12 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_millis(50);
 
 /// The page of a program that runs, or has run.
-pub struct Viewed {
+pub struct ProgramPage {
     thread: JoinHandle<()>,
     has_ended: Arc<AtomicBool>,
 }
 
-impl Viewed {
+impl ProgramPage {
     /// Serves the page once `find` finds the trace. `keeps_index`: the trace stays, and so may its index.
     ///
     /// Signals must be blocked, and stay so on the threads of the server: until the program has ended they are

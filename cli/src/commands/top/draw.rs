@@ -140,7 +140,9 @@ fn title(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
 fn sentence(model: &Model) -> Option<String> {
     let lost =
         model.now().and_then(|now| match (now.sample.lost_events, now.sample.lost_unknown) {
-            (_, true) => Some("some events are missing; the figures cover only the rest".to_owned()),
+            (_, true) => {
+                Some("some events are missing; the figures cover only the rest".to_owned())
+            }
             (0, _) => None,
             (lost, _) => Some(format!(
                 "{} are missing; the figures cover only the rest",

@@ -1,19 +1,19 @@
 //! The functions of call stacks, found once each.
 
-use crate::symbols::Kept;
+use crate::symbols::CachedSymbols;
 use memledger_analysis::{Binaries, Report};
 use std::path::PathBuf;
 
 /// Finds functions, and keeps what it has found: the same frames come with each refresh.
 pub struct Functions {
-    symbols: Kept,
+    symbols: CachedSymbols,
     note: Option<String>,
 }
 
 impl Functions {
     /// Looks into these folders, too, for files with debug information.
     pub fn new(folders: &[PathBuf]) -> Self {
-        Self { symbols: Kept::new(Binaries::new(folders)), note: None }
+        Self { symbols: CachedSymbols::new(Binaries::new(folders)), note: None }
     }
 
     /// Finds the functions of a report.

@@ -1,6 +1,6 @@
 //! The rows of a list: sorted, filtered, as a tree, with rates and changes.
 
-use super::model::{Moment, Sort};
+use super::model::{Sort, TimedSample};
 use super::sample::{Row, Values};
 use crate::commands::by::By;
 use std::cmp::Reverse;
@@ -73,9 +73,9 @@ pub struct Question<'a> {
     pub inclusive: bool,
     pub filter: &'a str,
     pub collapsed: &'a HashSet<Vec<String>>,
-    pub now: &'a Moment,
-    pub before: Option<&'a Moment>,
-    pub mark: Option<&'a Moment>,
+    pub now: &'a TimedSample,
+    pub before: Option<&'a TimedSample>,
+    pub mark: Option<&'a TimedSample>,
 }
 
 /// The rows to show, in their order.
@@ -157,7 +157,7 @@ impl Tree {
 }
 
 /// The figures of a row at another moment.
-fn at<'a>(question: &Question<'_>, moment: &'a Moment, row: &Row) -> Option<&'a Values> {
+fn at<'a>(question: &Question<'_>, moment: &'a TimedSample, row: &Row) -> Option<&'a Values> {
     let row = moment.sample.row(question.by, &row.path)?;
     Some(row.values(question.inclusive))
 }

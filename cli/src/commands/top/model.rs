@@ -81,7 +81,7 @@ pub enum Action {
 
 /// What the program has to do after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum NextStep {
     Continue,
     Quit,
     /// Ctrl-C.
@@ -90,7 +90,7 @@ pub enum Then {
 
 /// A sample, and its time on the clock of the screen.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct TimedSample {
     pub sample: Arc<Sample>,
     pub at_ns: u64,
 }
@@ -115,11 +115,11 @@ pub struct Model {
     /// A sentence about what is not as it should be.
     pub problem: Option<String>,
     pub history: History,
-    now: Option<Moment>,
-    before: Option<Moment>,
+    now: Option<TimedSample>,
+    before: Option<TimedSample>,
     /// The last two moments, if they are not shown because of a pause.
-    latest: Option<(Option<Moment>, Moment)>,
-    mark: Option<Moment>,
+    latest: Option<(Option<TimedSample>, TimedSample)>,
+    mark: Option<TimedSample>,
     collapsed: HashMap<By, HashSet<Vec<String>>>,
     pub list: List,
 }
@@ -204,7 +204,7 @@ impl Model {
         if sample.has_functions {
             self.take_functions(&sample);
         }
-        let moment = Moment { sample: Arc::new(sample), at_ns };
+        let moment = TimedSample { sample: Arc::new(sample), at_ns };
         if self.paused && self.now.is_some() {
             self.latest = Some((last, moment));
         } else {
@@ -234,21 +234,21 @@ impl Model {
         self.paused = false;
     }
 
-    fn newest(&self) -> Option<&Moment> {
+    fn newest(&self) -> Option<&TimedSample> {
         self.latest.as_ref().map(|(_, latest)| latest).or(self.now.as_ref())
     }
 
     /// The moment that is shown.
-    pub fn now(&self) -> Option<&Moment> {
+    pub fn now(&self) -> Option<&TimedSample> {
         self.now.as_ref()
     }
 
     /// The one before it.
-    pub fn before(&self) -> Option<&Moment> {
+    pub fn before(&self) -> Option<&TimedSample> {
         self.before.as_ref()
     }
 
-    pub fn mark(&self) -> Option<&Moment> {
+    pub fn mark(&self) -> Option<&TimedSample> {
         self.mark.as_ref()
     }
 
@@ -264,10 +264,10 @@ impl Model {
     }
 
     /// Does what the user asks for.
-    pub fn act(&mut self, action: Action) -> Then {
+    pub fn act(&mut self, action: Action) -> NextStep {
         match action {
-            Action::Quit => return Then::Quit,
-            Action::Interrupt => return Then::Interrupt,
+            Action::Quit => return NextStep::Quit,
+            Action::Interrupt => return NextStep::Interrupt,
             Action::Help => self.help = !self.help,
             Action::Cancel if self.help => self.help = false,
             Action::Cancel => {
@@ -321,7 +321,7 @@ impl Model {
             }
         }
         self.refresh();
-        Then::Continue
+        NextStep::Continue
     }
 
     fn show(&mut self, by: By) {

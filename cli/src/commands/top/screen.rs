@@ -2,7 +2,7 @@
 
 use super::draw::draw;
 use super::keys::action;
-use super::model::{Model, Status, Then};
+use super::model::{Model, NextStep, Status};
 use super::source::{Message, Source};
 use super::theme::Theme;
 use crate::error::CliError;
@@ -180,9 +180,9 @@ fn run(
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     let Some(action) = action(&key, model.typing.is_some()) else { continue };
                     match model.act(action) {
-                        Then::Continue => is_changed = true,
-                        Then::Quit => return Ok(Closed::ByUser),
-                        Then::Interrupt => return Ok(Closed::ByInterrupt),
+                        NextStep::Continue => is_changed = true,
+                        NextStep::Quit => return Ok(Closed::ByUser),
+                        NextStep::Interrupt => return Ok(Closed::ByInterrupt),
                     }
                 }
                 Event::Resize(..) => is_changed = true,

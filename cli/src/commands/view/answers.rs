@@ -4,7 +4,7 @@ use super::lives::{Entry, Lives};
 use super::lives_file::LivesFile;
 use super::passes::{self, Cancel};
 use super::picture::Picture;
-use crate::commands::query::Asked;
+use crate::commands::query::ParsedQuery;
 use crate::error::CliError;
 use memledger_analysis::{
     Answer, Found, Indexed, IndexedPosition, Position, Query, Rule, SingleBlock, Unanswered,
@@ -18,21 +18,21 @@ use std::sync::Arc;
 pub type Parameters = HashMap<String, String>;
 
 /// At most this many single blocks are listed.
-const MOST_BLOCKS: usize = 10_000;
+const MAX_BLOCKS: usize = 10_000;
 const BLOCKS: usize = 100;
 
 /// The parameters of a query.
 const OF_QUERY: [&str; 5] = ["rule", "a", "b", "c", "d"];
 
 /// What is asked.
-pub struct Viewed {
+pub struct TraceView {
     pub trace: PathBuf,
     pub picture: Arc<Picture>,
     /// Its blocks, if they are kept.
     pub lives: Option<Arc<LivesFile>>,
 }
 
-impl Viewed {
+impl TraceView {
     /// What knows single blocks without a pass.
     fn lives<'a>(&'a self, cancel: &'a Cancel) -> Option<Lives<'a>> {
         Lives::new(self.lives.as_deref()?, &self.picture.index, cancel)
@@ -41,7 +41,7 @@ impl Viewed {
 
 /// A query that was asked of a picture.
 struct Question {
-    asked: Asked,
+    asked: ParsedQuery,
     positions: Vec<Position>,
     /// Whether positions are not moved, which can take a pass.
     is_exact: bool,
@@ -51,7 +51,7 @@ impl Question {
     fn new(picture: &Picture, parameters: &Parameters) -> Result<Self, CliError> {
         let given = OF_QUERY.iter().filter_map(|name| Some((*name, parameters.get(*name)?)));
         let given: Vec<_> = given.map(|(name, value)| (name, value.as_str())).collect();
-        let asked = Asked::parse(&given)?;
+        let asked = ParsedQuery::parse(&given)?;
         let positions = asked.positions(picture.peak_event, picture.duration_ns);
         let is_exact = parameters.get("exact").is_some_and(|value| value != "0");
         Ok(Self { asked, positions, is_exact })
@@ -123,7 +123,11 @@ impl Question {
 }
 
 /// `GET /api/query`: what a rule finds, by bucket.
-pub fn query(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+pub fn query(
+    asked: &TraceView,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
     let picture = &*asked.picture;
     let question = Question::new(picture, parameters)?;
     let found = question.find(picture, &asked.trace, cancel)?;
@@ -174,7 +178,11 @@ fn head(question: &Question, positions: &[IndexedPosition]) -> Map<String, Value
 }
 
 /// `GET /api/blocks`: the largest single blocks that a rule finds in some buckets.
-pub fn blocks(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+pub fn blocks(
+    asked: &TraceView,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
     let picture = &*asked.picture;
     let question = Question::new(picture, parameters)?;
     let buckets = parameters.get("bucket").map_or("", String::as_str);
@@ -183,8 +191,8 @@ pub fn blocks(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Resul
         None => BLOCKS,
         Some(text) => number(text, "limit")? as usize,
     };
-    if limit > MOST_BLOCKS {
-        return Err(CliError::Usage(format!("limit is {limit}, but can be at most {MOST_BLOCKS}")));
+    if limit > MAX_BLOCKS {
+        return Err(CliError::Usage(format!("limit is {limit}, but can be at most {MAX_BLOCKS}")));
     }
     let unanswered = |why| question.unanswered(why);
     let at = picture.index.find(question.rule(), &question.positions).map_err(unanswered)?;
@@ -247,7 +255,11 @@ fn thread_of(picture: &Picture, bucket: u32) -> Option<&str> {
 }
 
 /// `GET /api/block`: what has happened to one block.
-pub fn block(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+pub fn block(
+    asked: &TraceView,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
     let picture = &*asked.picture;
     let event = parameters.get("event");
     let event = event.ok_or_else(|| CliError::Usage("event is missing: its number".to_owned()))?;
@@ -315,7 +327,9 @@ fn buckets_of(picture: &Picture, text: &str) -> Result<Vec<u32>, CliError> {
         let is_there = number < picture.threads.len() as u64;
         is_there.then_some(number as u32).ok_or_else(|| {
             let count = picture.threads.len();
-            CliError::Usage(format!("bucket is {number}, but there are only {count}, counted from 0"))
+            CliError::Usage(format!(
+                "bucket is {number}, but there are only {count}, counted from 0"
+            ))
         })
     };
     text.split(',').filter(|part| !part.trim().is_empty()).map(bucket).collect()

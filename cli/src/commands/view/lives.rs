@@ -1,6 +1,6 @@
 //! Answers about single blocks from the file of lives, without a pass over the trace.
 
-use super::lives_file::{By, Kept, LivesFile};
+use super::lives_file::{By, LivesFile, StoredBlock};
 use super::passes::Cancel;
 use crate::error::CliError;
 use memledger_analysis::{
@@ -60,7 +60,7 @@ impl<'a> Lives<'a> {
         before(step as usize).saturating_add(1)..=before(step as usize + 1)
     }
 
-    fn blocks_of(&self, chunk: usize) -> Result<Vec<Kept>, CliError> {
+    fn blocks_of(&self, chunk: usize) -> Result<Vec<StoredBlock>, CliError> {
         self.cancel.check()?;
         self.file.blocks(chunk)
     }
@@ -117,7 +117,7 @@ impl<'a> Lives<'a> {
     }
 
     /// The life of a block since an event.
-    fn since(&self, event: u64) -> Result<Option<Kept>, CliError> {
+    fn since(&self, event: u64) -> Result<Option<StoredBlock>, CliError> {
         let step = self.index.step_of(event);
         let rows = self.index.rows.iter().filter(|row| row.since == step);
         let mut ended: Vec<u32> = rows.map(|row| row.ended).collect();
@@ -130,7 +130,7 @@ impl<'a> Lives<'a> {
                 step => self.file.ended_in(self.events(step)).collect(),
             };
             for chunk in chunks.into_iter().filter(|&chunk| is_read.insert(chunk)) {
-                let is_it = |kept: &Kept| kept.life.since == event;
+                let is_it = |kept: &StoredBlock| kept.life.since == event;
                 if let Some(kept) = self.blocks_of(chunk)?.into_iter().find(is_it) {
                     return Ok(Some(kept));
                 }
@@ -140,8 +140,8 @@ impl<'a> Lives<'a> {
     }
 
     /// The block that an event has ended or changed, other than by another one in its place.
-    fn ended_by(&self, event: u64) -> Result<Option<Kept>, CliError> {
-        let is_it = |kept: &Kept| {
+    fn ended_by(&self, event: u64) -> Result<Option<StoredBlock>, CliError> {
+        let is_it = |kept: &StoredBlock| {
             kept.life.ended.is_some_and(|(by, _, how)| by == event && how != BlockChange::Left)
         };
         for chunk in self.file.ended_in(event..=event) {
@@ -181,7 +181,7 @@ impl<'a> Lives<'a> {
     }
 
     /// What happened to a block from when it became live until it ended.
-    fn add_entries(&self, kept: &Kept, bytes_before: Option<u64>, entries: &mut Vec<Entry>) {
+    fn add_entries(&self, kept: &StoredBlock, bytes_before: Option<u64>, entries: &mut Vec<Entry>) {
         let life = &kept.life;
         let entry = |what, event: u64, at_ns, by| Entry {
             what,

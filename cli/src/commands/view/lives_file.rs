@@ -112,7 +112,7 @@ struct Directory {
 
 /// A block of the file.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct StoredBlock {
     /// NOTE: its actors are not those of the trace, but `freed_by` and `made_by`.
     pub life: BlockLife,
     /// The first half of the reallocation that it began with.
@@ -121,7 +121,7 @@ pub struct Kept {
     made_by: u32,
 }
 
-impl Kept {
+impl StoredBlock {
     /// The event that ended the life before this one, of the same block.
     pub fn before(&self) -> Option<u64> {
         let is_changed = self.life.since > self.life.begun;
@@ -388,11 +388,11 @@ impl LivesFile {
         self.directory.last_event
     }
 
-    pub fn freed_by(&self, kept: &Kept) -> Option<&By> {
+    pub fn freed_by(&self, kept: &StoredBlock) -> Option<&By> {
         self.directory.actors.get(kept.freed_by as usize)
     }
 
-    pub fn made_by(&self, kept: &Kept) -> Option<&By> {
+    pub fn made_by(&self, kept: &StoredBlock) -> Option<&By> {
         self.directory.actors.get(kept.made_by as usize)
     }
 
@@ -419,7 +419,7 @@ impl LivesFile {
     }
 
     /// The blocks of a chunk.
-    pub fn blocks(&self, number: usize) -> Result<Vec<Kept>, CliError> {
+    pub fn blocks(&self, number: usize) -> Result<Vec<StoredBlock>, CliError> {
         let failed = |why: &str| CliError::Failed(format!("the index of blocks is damaged: {why}"));
         let chunk = self.chunk(number);
         let mut compressed = vec![0; chunk.bytes as usize];
@@ -447,7 +447,7 @@ impl Columns {
     }
 
     /// `None` if the columns do not fit together.
-    fn blocks(self, is_live: bool) -> Option<Vec<Kept>> {
+    fn blocks(self, is_live: bool) -> Option<Vec<StoredBlock>> {
         let length = self.length()?;
         let (mut freed_by, mut others) = (self.freed_by.into_iter(), self.others.into_iter());
         let (mut nexts, mut odd) = (self.next.into_iter(), self.odd.into_iter());
@@ -500,7 +500,7 @@ impl Columns {
                 life.since = life.begun.wrapping_add(since);
             }
             life.ended = (!is_live).then_some((ended, ended_at, change));
-            blocks.push(Kept { life, realloc, freed_by: by, made_by });
+            blocks.push(StoredBlock { life, realloc, freed_by: by, made_by });
         }
         Some(blocks)
     }

@@ -33,12 +33,12 @@ pub struct Picture {
 
 /// What sees each block of a trace that is read: for queries, and for findings.
 #[derive(Default)]
-pub struct Seen {
+pub struct BlockObservers {
     index: QueryIndexer,
     findings: FindingsObserver,
 }
 
-impl BlockObserver for Seen {
+impl BlockObserver for BlockObservers {
     #[inline]
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
         self.index.observe(event, change);
@@ -57,7 +57,7 @@ impl BlockObserver for Seen {
 }
 
 /// The analyzer of a trace that is read.
-pub type Reading = Analyzer<ObserverThread<Seen>>;
+pub type Reading = Analyzer<ObserverThread<BlockObservers>>;
 
 impl Picture {
     /// The picture of what `analyzer` has read of a trace that grows: with the findings that any report has.

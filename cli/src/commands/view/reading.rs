@@ -12,7 +12,7 @@
 use super::index_file;
 use super::kept::Identity;
 use super::lives_file::{self, LivesFile};
-use super::picture::{Picture, Seen};
+use super::picture::{BlockObservers, Picture};
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{open, unreadable};
 use crate::commands::observer_thread::ObserverThread;
@@ -131,7 +131,7 @@ struct Follower {
 }
 
 /// Why a pass has ended.
-enum Ended {
+enum ReadingEnd {
     /// The command ends.
     Stopped,
     /// The trace was read to its end, when the file was like this.
@@ -167,8 +167,8 @@ impl Follower {
                     before
                 }
                 None => match self.pass(file, &before, &mut symbolizer)? {
-                    Ended::Stopped => return Ok(()),
-                    Ended::Read(seen) => seen,
+                    ReadingEnd::Stopped => return Ok(()),
+                    ReadingEnd::Read(seen) => seen,
                 },
             };
             if !keeps_early {
@@ -190,10 +190,12 @@ impl Follower {
         file: File,
         before: &Metadata,
         symbolizer: &mut WithProgress,
-    ) -> Result<Ended, CliError> {
+    ) -> Result<ReadingEnd, CliError> {
         let mut identity = Identity::of(&self.trace);
-        let Some(mut reader) = self.open_reader(file, before)? else { return Ok(Ended::Stopped) };
-        let seen = ObserverThread::new(Seen::default());
+        let Some(mut reader) = self.open_reader(file, before)? else {
+            return Ok(ReadingEnd::Stopped);
+        };
+        let seen = ObserverThread::new(BlockObservers::default());
         let mut analyzer = Analyzer::observing(seen).by_bucket();
         let mut pictures = Pictures::default();
         let seen = loop {
@@ -204,7 +206,7 @@ impl Follower {
                 if packets.is_multiple_of(256) {
                     self.note_progress(reader.bytes_read(), before.len());
                     if self.is_stopped() {
-                        return Ok(Ended::Stopped);
+                        return Ok(ReadingEnd::Stopped);
                     }
                 }
             }
@@ -220,7 +222,7 @@ impl Follower {
                 pictures.made();
             }
             if self.is_stopped() {
-                return Ok(Ended::Stopped);
+                return Ok(ReadingEnd::Stopped);
             }
             if !pictures.is_due() || packets == 0 {
                 thread::sleep(INTERVAL);
@@ -239,7 +241,7 @@ impl Follower {
         drop(report);
         let identity = identity.or_else(|| Identity::of(&self.trace));
         self.keep(identity.filter(|identity| identity.bytes == summary.input_bytes), &picture);
-        Ok(Ended::Read(seen))
+        Ok(ReadingEnd::Read(seen))
     }
 
     /// The reader of the trace; `None` if the command ends before the trace has begun.

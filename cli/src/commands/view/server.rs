@@ -4,7 +4,7 @@
 //! address. A page from elsewhere cannot ask, even if it guesses the port: its requests have another
 //! `Origin`, and after a change of its name's address another `Host`.
 
-use super::answers::{self, Parameters, Viewed};
+use super::answers::{self, Parameters, TraceView};
 use super::passes::Cancel;
 use super::picture::Picture;
 use super::reading::Status;
@@ -92,7 +92,10 @@ async fn check(State(server): State<Server>, request: Request, next: Next) -> Re
     } else if !text(header::ORIGIN).all(is_origin) {
         problem(StatusCode::FORBIDDEN, "this server refuses requests from other sites")
     } else if !has_token {
-        problem(StatusCode::FORBIDDEN, "the address lacks its token; use the address that memledger view has printed")
+        problem(
+            StatusCode::FORBIDDEN,
+            "the address lacks its token; use the address that memledger view has printed",
+        )
     } else {
         next.run(request).await
     };
@@ -186,7 +189,7 @@ async fn block(server: State<Server>, parameters: Query<Parameters>) -> Response
     answer(server.0, parameters.0, answers::block).await
 }
 
-type Answer = fn(&Viewed, &Parameters, &Cancel) -> Result<Value, CliError>;
+type Answer = fn(&TraceView, &Parameters, &Cancel) -> Result<Value, CliError>;
 
 /// Has a thread of its own answer. A pass ends if the browser waits no longer.
 async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Response {
@@ -196,7 +199,7 @@ async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Respo
     };
     let viewed = {
         let status = server.status.borrow();
-        Viewed { trace: status.trace.clone(), picture, lives: status.lives.clone() }
+        TraceView { trace: status.trace.clone(), picture, lives: status.lives.clone() }
     };
     let Ok(permit) = server.passes.clone().acquire_owned().await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "memledger view has ended");

@@ -4,7 +4,7 @@ use super::bucket::{Bucket, Counts, Owner, PackedBucket};
 use super::combined::Combined;
 use super::measured::MeasuredPeaks;
 use super::moves::{BucketMoves, Moved};
-use super::peaks::{Moment, NO_TRACKER, Peaks, Total};
+use super::peaks::{EventTime, NO_TRACKER, Peaks, Total};
 use super::size_class::{CLASSES, SizeClassFigures, class_of};
 use super::stacks::StackBuckets;
 use crate::callstacks::NO_STACK;
@@ -181,7 +181,7 @@ impl Accounts {
         &mut self,
         key: AccountKey,
         bytes: u64,
-        moment: Moment,
+        moment: EventTime,
         change: impl Fn(&mut Tally),
     ) {
         self.apply(key, 1, bytes as i64, moment, change);
@@ -196,7 +196,7 @@ impl Accounts {
         bytes: u64,
         change: impl Fn(&mut Tally),
     ) {
-        let moment = Moment { time: 0, event: 0 };
+        let moment = EventTime { time: 0, event: 0 };
         self.apply(key, -1, (bytes as i64).wrapping_neg(), moment, change);
     }
 
@@ -207,7 +207,7 @@ impl Accounts {
         key: AccountKey,
         blocks: i64,
         bytes: i64,
-        moment: Moment,
+        moment: EventTime,
         change: impl Fn(&mut Tally),
     ) {
         // PERF: without stacks, nearly all consecutive events are of one bucket, which is changed

@@ -52,5 +52,5 @@ mod tally;
 pub(super) use accounts::{AccountKey, Accounts};
 pub(super) use bucket::{Bucket, Counts, Owner};
 pub(super) use moves::Moved;
-pub(super) use peaks::Moment;
+pub(super) use peaks::EventTime;
 pub(super) use size_class::{CLASSES, LAST_CLASS, class_bounds, class_of};

@@ -2,7 +2,7 @@
 
 /// The moment of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct EventTime {
     /// Nanoseconds since the start of the trace.
     pub(crate) time: u64,
     /// The number of the event.

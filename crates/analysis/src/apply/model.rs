@@ -5,7 +5,7 @@ mod blocks;
 mod corrections;
 mod mappings;
 
-use crate::accounts::{Accounts, Moment};
+use crate::accounts::{Accounts, EventTime};
 use crate::attribution::{
     Contexts, DetachedBlock, HeapAddress, IdKind, OUTERMOST, Stream, Streams, TagSpec, Threads,
 };
@@ -48,8 +48,8 @@ pub(crate) struct ApplyEnv<'a, O> {
 
 impl<O: BlockObserver> ApplyEnv<'_, O> {
     /// The moment of the event that was counted last.
-    fn moment(&self) -> Moment {
-        Moment { time: self.now, event: self.cutoff.events() }
+    fn moment(&self) -> EventTime {
+        EventTime { time: self.now, event: self.cutoff.events() }
     }
 
     /// Passes on to the observer what event `number` of a stream has changed.

@@ -19,7 +19,7 @@ pub(crate) enum SpecForm {
 }
 
 /// The maximum number of frames that are kept. Unreal's writers have at most 255, ours has less.
-const MOST_FRAMES: usize = 4096;
+const MAX_FRAMES: usize = 4096;
 
 /// Puts the frames in `bytes` into `frames`, innermost first; returns whether all of `bytes` could be
 /// read.
@@ -33,7 +33,7 @@ pub(super) fn read_frames(form: SpecForm, mut bytes: &[u8], frames: &mut Vec<u64
             SpecForm::Delta7bit => take_varint(&mut bytes).map(|delta| undo(last, delta)),
             SpecForm::DeltaVarInt => prefixed(&mut bytes).map(|delta| undo(last, delta)),
         };
-        let Some(frame) = next.filter(|_| frames.len() < MOST_FRAMES) else { return false };
+        let Some(frame) = next.filter(|_| frames.len() < MAX_FRAMES) else { return false };
         frames.push(frame);
         last = frame;
     }
@@ -156,8 +156,8 @@ mod tests {
             assert!(frames.is_empty(), "{form:?}");
         }
         let mut frames = Vec::new();
-        assert!(!read_frames(SpecForm::XorAndRle, &[64; MOST_FRAMES + 1], &mut frames));
-        assert_eq!(frames.len(), MOST_FRAMES);
+        assert!(!read_frames(SpecForm::XorAndRle, &[64; MAX_FRAMES + 1], &mut frames));
+        assert_eq!(frames.len(), MAX_FRAMES);
     }
 
     proptest! {

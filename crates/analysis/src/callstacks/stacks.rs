@@ -6,7 +6,7 @@ use super::tree::{StackEnd, StackTree};
 use crate::hash::IntMap;
 use crate::symbols::Module;
 use memledger_format::callstacks::{
-    self, Callstack, GUESS, INNER_NOT_KEPT, Inner, MOST_FRAMES, Outer,
+    self, Callstack, GUESS, INNER_NOT_KEPT, Inner, MAX_FRAMES, Outer,
 };
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const NO_NODE: u32 = u32::MAX;
 
 /// What is known of an id.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct StackOfId {
     stack: u32,
     /// A bucket of this stack, the bucket without a stack that it belongs to, and the rate of
     /// sampling: what was looked up last.
@@ -33,7 +33,7 @@ struct Known {
 /// In place of a bucket.
 const NO_BUCKET: u32 = u32::MAX;
 
-impl Known {
+impl StackOfId {
     const NOTHING: Self =
         Self { stack: NO_STACK, without: NO_BUCKET, rate: 0, with: NO_BUCKET, own: 0, depth: 0 };
 }
@@ -61,8 +61,8 @@ pub(crate) struct Callstacks {
     /// By stack: its node. The first is [`NO_STACK`].
     stacks: Vec<u32>,
     /// By id. Writers count their ids; those of any other trace are in `other_ids`.
-    ids: Vec<Known>,
-    other_ids: IntMap<u32, Known>,
+    ids: Vec<StackOfId>,
+    other_ids: IntMap<u32, StackOfId>,
     specs: usize,
     /// The frames of the spec that is read.
     frames: Vec<u64>,
@@ -147,7 +147,7 @@ impl Callstacks {
         if whole {
             self.last = last;
         }
-        let depth = frames.len().min(MOST_FRAMES) as u8;
+        let depth = frames.len().min(MAX_FRAMES) as u8;
         self.frames = frames;
         self.specs += 1;
         self.set_node(id, node);
@@ -172,7 +172,7 @@ impl Callstacks {
         }
         let (mut node, depth) = self.outer(stack.outer);
         // NOTE: a few bytes must not make many frames.
-        let room = MOST_FRAMES - depth;
+        let room = MAX_FRAMES - depth;
         let own = match stack.inner {
             Inner::Frames(frames) => {
                 let frames = &frames[..frames.len().min(room)];
@@ -300,25 +300,25 @@ impl Callstacks {
         if stack == next {
             self.stacks.push(node);
         }
-        self.set(id, Known { stack, ..Known::NOTHING });
+        self.set(id, StackOfId { stack, ..StackOfId::NOTHING });
     }
 
-    fn known(&self, id: u32) -> Option<&Known> {
+    fn known(&self, id: u32) -> Option<&StackOfId> {
         let known = self.ids.get(id as usize).filter(|known| known.stack != NO_STACK);
         known.or_else(|| self.other_ids.get(&id))
     }
 
-    fn known_mut(&mut self, id: u32) -> Option<&mut Known> {
+    fn known_mut(&mut self, id: u32) -> Option<&mut StackOfId> {
         let known = self.ids.get_mut(id as usize).filter(|known| known.stack != NO_STACK);
         known.or_else(|| self.other_ids.get_mut(&id))
     }
 
-    fn set(&mut self, id: u32, known: Known) {
+    fn set(&mut self, id: u32, known: StackOfId) {
         let index = id as usize;
         if index < self.ids.len() {
             self.ids[index] = known;
         } else if index <= 2 * self.specs + SPARE_IDS && !self.other_ids.contains_key(&id) {
-            self.ids.resize(index + 1, Known::NOTHING);
+            self.ids.resize(index + 1, StackOfId::NOTHING);
             self.ids[index] = known;
         } else {
             self.other_ids.insert(id, known);
@@ -346,7 +346,7 @@ impl Callstacks {
         }
         let stack = self.stacks.len() as u32;
         self.stacks.push(NO_NODE);
-        self.set(id, Known { stack, ..Known::NOTHING });
+        self.set(id, StackOfId { stack, ..StackOfId::NOTHING });
         stack
     }
 

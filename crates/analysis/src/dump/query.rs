@@ -189,7 +189,7 @@ impl Json for Written<'_> {
         let rows: Vec<_> = rows.iter().map(|row| Row { row, by, has_declined }).collect();
         let asked = self.asked.iter().map(String::as_str).chain(std::iter::repeat("end"));
         let positions: Vec<_> =
-            asked.zip(positions).map(|(asked, at)| Place { asked, at }).collect();
+            asked.zip(positions).map(|(asked, at)| ReachedTime { asked, at }).collect();
         let with_stacks = !report.by_stack.is_empty();
         let blocks: Vec<_> =
             blocks.iter().map(|found| Block { found, report, with_stacks }).collect();
@@ -213,13 +213,13 @@ impl Json for Written<'_> {
     }
 }
 
-struct Place<'a> {
+struct ReachedTime<'a> {
     asked: &'a str,
     at: &'a Reached,
 }
 
 objects! {
-    Place<'_>, of => {
+    ReachedTime<'_>, of => {
         "asked": of.asked,
         "at_ns": of.at.at_ns,
         "event": of.at.event,

@@ -55,7 +55,7 @@ impl Pages {
 }
 
 /// What the allocator keeps at one time.
-struct Kept<'a> {
+struct RetainedMemory<'a> {
     memory: ResidentMemory,
     bytes: u64,
     live_bytes: u64,
@@ -85,12 +85,12 @@ fn kept<'a>(
     analyzer: &'a Analyzer<FindingsObserver>,
     report: &Report,
     last: Option<&'a LastFreed>,
-) -> Option<Kept<'a>> {
+) -> Option<RetainedMemory<'a>> {
     let rss = report.rss.as_ref()?;
     let Totals { live_bytes, peak_bytes, .. } = report.totals;
     let before = last.and_then(|last| {
         let freed = last.blocks.iter().map(|block| (block.heap, block.address, block.bytes));
-        Some(Kept {
+        Some(RetainedMemory {
             memory: analyzer.resident_before(last.began_ns, freed.clone())?,
             bytes: 0,
             live_bytes: freed.fold(live_bytes, |sum, (.., bytes)| sum.saturating_add(bytes)),
@@ -102,7 +102,14 @@ fn kept<'a>(
     let said = rss.freed_bytes();
     let at_end = || {
         let (memory, bytes, is_estimate) = (rss.end.clone()?, said.unwrap_or(0), said.is_none());
-        Some(Kept { memory, bytes, live_bytes, freed: &[], before_end_ns: None, is_estimate })
+        Some(RetainedMemory {
+            memory,
+            bytes,
+            live_bytes,
+            freed: &[],
+            before_end_ns: None,
+            is_estimate,
+        })
     };
     let mut kept = before.or_else(at_end)?;
     if kept.is_estimate {

@@ -3,7 +3,7 @@
 //! Siblings have the whole call stack in common, not only the line: a function through which a program allocates, such as
 //! its own `xmalloc`, has blocks of all kinds, and so has a line that many call.
 
-use super::moments::{CLOCKS, EVENTS, Moment, TIME};
+use super::moments::{CLOCKS, EVENTS, LiveSnapshot, TIME};
 use super::observer::{FindingsObserver, LIFETIMES, lifetime_end};
 use super::places::Places;
 use super::thresholds::*;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// Blocks of one place with one call stack, or of several such.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct BlockAges {
     live_blocks: u64,
     pub(super) live_bytes: u64,
     freed: u64,
@@ -26,7 +26,7 @@ pub(super) struct Left {
     buckets: Vec<usize>,
 }
 
-impl Left {
+impl BlockAges {
     fn add(&mut self, other: Self) {
         self.live_blocks = self.live_blocks.wrapping_add(other.live_blocks);
         self.live_bytes = self.live_bytes.wrapping_add(other.live_bytes);
@@ -82,7 +82,7 @@ impl Left {
     /// a cache keeps comes at once.
     fn come_again(&self, analyzer: &Analyzer<FindingsObserver>, places: &Places) -> bool {
         let all = (0..CLOCKS).flat_map(|clock| analyzer.observer().moments(clock));
-        let live = |moment: &Moment| {
+        let live = |moment: &LiveSnapshot| {
             let of = |&bucket: &usize| moment.live_bytes(bucket);
             self.buckets.iter().map(of).fold(0, u64::wrapping_add)
         };
@@ -106,8 +106,8 @@ pub(super) fn find(
     analyzer: &Analyzer<FindingsObserver>,
     report: &Report,
     places: &Places,
-) -> Vec<Option<Left>> {
-    let mut siblings = HashMap::<_, Left>::new();
+) -> Vec<Option<BlockAges>> {
+    let mut siblings = HashMap::<_, BlockAges>::new();
     let number = |row: &BucketRow| row.stack.unwrap_or(report.by_stack.len());
     // PERF: nothing is live of most stacks.
     let mut has_live = vec![false; report.by_stack.len() + 1];
@@ -121,10 +121,10 @@ pub(super) fn find(
         });
         if let Some(place) = place {
             let left = siblings.entry((place, row.stack)).or_default();
-            left.add(Left::of(analyzer, bucket, row));
+            left.add(BlockAges::of(analyzer, bucket, row));
         }
     }
-    let mut found: Vec<Option<Left>> = places.all.iter().map(|_| None).collect();
+    let mut found: Vec<Option<BlockAges>> = places.all.iter().map(|_| None).collect();
     for ((place, _), left) in siblings {
         let has_function = places.all[place].has_function();
         let for_each =

@@ -15,7 +15,7 @@ const MOMENTS: usize = 32;
 
 /// The live bytes of each bucket at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct LiveSnapshot {
     /// What each clock says: the number of the next event, when that is, and the bytes that were allocated before it.
     pub(super) at: [u64; CLOCKS],
     /// The buckets with live bytes, in their order, and these bytes. In a program with stacks, most buckets have none.
@@ -23,7 +23,7 @@ pub(super) struct Moment {
     bytes: Box<[u64]>,
 }
 
-impl Moment {
+impl LiveSnapshot {
     fn new(at: [u64; CLOCKS], live_bytes: &[u64]) -> Self {
         let live = || (0..).zip(live_bytes).filter(|(_, bytes)| **bytes != 0);
         let buckets = live().map(|(bucket, _)| bucket).collect();
@@ -47,7 +47,7 @@ impl Moment {
 pub(super) struct Moments {
     next: [u64; CLOCKS],
     distance: [u64; CLOCKS],
-    taken: [Vec<Moment>; CLOCKS],
+    taken: [Vec<LiveSnapshot>; CLOCKS],
 }
 
 impl Moments {
@@ -58,7 +58,7 @@ impl Moments {
     }
 
     /// The moments at the distances of one clock, in their order.
-    pub(super) fn of(&self, clock: usize) -> &[Moment] {
+    pub(super) fn of(&self, clock: usize) -> &[LiveSnapshot] {
         &self.taken[clock]
     }
 
@@ -76,7 +76,7 @@ impl Moments {
                 taken.dedup_by_key(|moment| moment.at[clock] / *distance);
             }
             self.next[clock] = (at[clock] / *distance).saturating_add(1).saturating_mul(*distance);
-            self.taken[clock].push(Moment::new(at, live_bytes));
+            self.taken[clock].push(LiveSnapshot::new(at, live_bytes));
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_moment_has_the_live_bytes_of_each_bucket() {
         let live_bytes = [0, 7, 0, 0, u64::MAX, 1];
-        let moment = Moment::new([1, 2, 3], &live_bytes);
+        let moment = LiveSnapshot::new([1, 2, 3], &live_bytes);
         assert_eq!(moment.live().collect::<Vec<_>>(), [(1, 7), (4, u64::MAX), (5, 1)]);
         assert!((0..9).all(|at| moment.live_bytes(at) == *live_bytes.get(at).unwrap_or(&0)));
     }

@@ -1,6 +1,6 @@
 //! What findings need to know of single blocks.
 
-use super::moments::{CLOCKS, Moment, Moments};
+use super::moments::{CLOCKS, LiveSnapshot, Moments};
 use super::shutdown::{FreedBlocks, LastFreed, LastFrees, Shutdown};
 use crate::hash::IntMap;
 use crate::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
@@ -75,7 +75,7 @@ pub(super) struct Bucket {
     /// Who freed the last of its blocks, and what that actor has freed since another one did.
     freed_by: Actor,
     freed: FreedBlocks,
-    ended: Option<Box<Ended>>,
+    ended: Option<Box<EndedBlocks>>,
 }
 
 impl Bucket {
@@ -111,7 +111,7 @@ struct Chain {
 
 /// The reallocations of blocks whose last bucket is this one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct EndedBlocks {
     /// Blocks that grew, by the number of bits of their last size.
     pub(super) grown: Vec<(u32, Grown)>,
     /// Blocks that a shrink left smaller.
@@ -145,7 +145,7 @@ impl Grown {
     }
 }
 
-impl Ended {
+impl EndedBlocks {
     fn add(&mut self, chain: &Chain) {
         let Chain { bytes, growths, moved, copied_bytes, given_back, .. } = *chain;
         if growths > 0 {
@@ -182,7 +182,7 @@ pub(super) fn size_bits(bytes: u64) -> u32 {
 }
 
 impl FindingsObserver {
-    pub(super) fn moments(&self, clock: usize) -> &[Moment] {
+    pub(super) fn moments(&self, clock: usize) -> &[LiveSnapshot] {
         self.moments.of(clock)
     }
 
@@ -209,9 +209,9 @@ impl FindingsObserver {
     }
 
     /// The reallocations of blocks, also of those still live, with the buckets of these; a bucket may come several times.
-    pub(super) fn ended(&self) -> impl Iterator<Item = (usize, Cow<'_, Ended>)> {
+    pub(super) fn ended(&self) -> impl Iterator<Item = (usize, Cow<'_, EndedBlocks>)> {
         let of_live = self.chains.values().chain(self.pending.values()).map(|chain| {
-            let mut ended = Ended::default();
+            let mut ended = EndedBlocks::default();
             ended.add(chain);
             (chain.bucket as usize, Cow::Owned(ended))
         });

@@ -5,7 +5,7 @@
 //!      └ clean          14.6 MiB         ▁▂▃▄▅▆▇█  all of it came after that
 //! ```
 
-use super::moments::{CLOCKS, EVENTS, Moment};
+use super::moments::{CLOCKS, EVENTS, LiveSnapshot};
 use super::observer::FindingsObserver;
 use super::places::Places;
 use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
@@ -33,7 +33,7 @@ const OF_STACKS: u64 = 50;
 const CALLERS: usize = 3;
 
 /// A bucket with live blocks at the peak.
-struct Held<'a> {
+struct PeakBucket<'a> {
     bucket: usize,
     stack: Option<usize>,
     bytes: u64,
@@ -56,7 +56,7 @@ enum Key<'a> {
     Line(Option<(&'a str, u32)>),
 }
 
-impl<'a> Held<'a> {
+impl<'a> PeakBucket<'a> {
     fn key(&self, depth: usize) -> Key<'a> {
         match self.path.get(depth) {
             Some(step) => Key::Below(step.name),
@@ -83,10 +83,10 @@ pub(super) fn find(
     }
     let mut held = held(calls, places);
     let depth = narrow(&mut held, peak);
-    let mut parts = HashMap::<_, Vec<&Held<'_>>>::new();
+    let mut parts = HashMap::<_, Vec<&PeakBucket<'_>>>::new();
     held.iter().for_each(|held| parts.entry(held.key(depth)).or_default().push(held));
     let mut parts: Vec<_> = parts.into_values().collect();
-    let bytes = |part: &[&Held<'_>]| part.iter().map(|held| held.bytes).sum::<u64>();
+    let bytes = |part: &[&PeakBucket<'_>]| part.iter().map(|held| held.bytes).sum::<u64>();
     parts.retain(|part| is_half(bytes(part)));
     sort::by_key(&mut parts, |part| Reverse(bytes(part)));
     let [one, two, ..] = &parts[..] else { return None };
@@ -114,7 +114,7 @@ pub(super) fn find(
 }
 
 /// All that is live at the peak at places of which there are findings.
-fn held<'a>(calls: &'a Calls<'_>, places: &Places) -> Vec<Held<'a>> {
+fn held<'a>(calls: &'a Calls<'_>, places: &Places) -> Vec<PeakBucket<'a>> {
     let report = calls.report;
     let mut held = Vec::new();
     for (bucket, row) in report.by_bucket.iter().enumerate() {
@@ -136,13 +136,13 @@ fn held<'a>(calls: &'a Calls<'_>, places: &Places) -> Vec<Held<'a>> {
             }
             None => Vec::new(),
         };
-        held.push(Held { bucket, stack: row.stack, bytes, blocks, path });
+        held.push(PeakBucket { bucket, stack: row.stack, bytes, blocks, path });
     }
     held
 }
 
 /// Leaves what is below the innermost function that has nearly all. Returns the depth at which it divides.
-fn narrow(held: &mut Vec<Held<'_>>, peak: u64) -> usize {
+fn narrow(held: &mut Vec<PeakBucket<'_>>, peak: u64) -> usize {
     let mut depth = 0;
     loop {
         let mut sums = HashMap::<_, u64>::new();
@@ -161,13 +161,17 @@ fn narrow(held: &mut Vec<Held<'_>>, peak: u64) -> usize {
 }
 
 /// The live bytes of a part at all moments before the peak, in their order.
-fn live(analyzer: &Analyzer<FindingsObserver>, part: &[&Held<'_>], places: &Places) -> Vec<u64> {
+fn live(
+    analyzer: &Analyzer<FindingsObserver>,
+    part: &[&PeakBucket<'_>],
+    places: &Places,
+) -> Vec<u64> {
     let observer = analyzer.observer();
     let all = (0..CLOCKS).flat_map(|clock| observer.moments(clock));
     let mut all: Vec<_> =
         all.filter(|moment| moment.at[EVENTS] < places.clocks.peak[EVENTS]).collect();
     sort::by_key(&mut all, |moment| moment.at[EVENTS]);
-    let sum = |moment: &Moment| part.iter().map(|held| moment.live_bytes(held.bucket)).sum();
+    let sum = |moment: &LiveSnapshot| part.iter().map(|held| moment.live_bytes(held.bucket)).sum();
     all.into_iter().map(sum).collect()
 }
 
@@ -183,7 +187,7 @@ fn stays_while(first: &[u64], first_at_peak: u64, second: &[u64], second_at_peak
 
 /// The blocks of the fewest call stacks that have most of a part's bytes, and these bytes; `None` if that are many stacks. Of
 /// scopes, each is one.
-fn main_blocks(part: &[&Held<'_>]) -> Option<(u64, u64)> {
+fn main_blocks(part: &[&PeakBucket<'_>]) -> Option<(u64, u64)> {
     let mut stacks = HashMap::<_, (u64, u64)>::new();
     for held in part {
         let (bytes, blocks) = stacks.entry(held.stack).or_default();
@@ -211,7 +215,7 @@ fn is_like(one: (u64, u64), other: (u64, u64)) -> bool {
     is_within(one.0, other.0, LIKE) && is_within(other.0, one.0, LIKE) && (!has_few || is_same())
 }
 
-fn part_of(part: &[&Held<'_>], depth: usize) -> PeakPart {
+fn part_of(part: &[&PeakBucket<'_>], depth: usize) -> PeakPart {
     let mut lines = HashMap::<_, u64>::new();
     for held in part {
         if let Some(source) = held.step(depth).and_then(|step| step.source) {
@@ -230,7 +234,7 @@ fn part_of(part: &[&Held<'_>], depth: usize) -> PeakPart {
 }
 
 /// Where the finding is: at what came.
-fn place(holder: &PeakPart, part: &[&Held<'_>], depth: usize, has_stacks: bool) -> Place {
+fn place(holder: &PeakPart, part: &[&PeakBucket<'_>], depth: usize, has_stacks: bool) -> Place {
     let Some(held) = part.first() else { return Place::default() };
     let outer = held.path.iter().take(depth).map(|step| step.name.to_owned());
     if !has_stacks {

@@ -1,8 +1,8 @@
 //! Buckets that are one place: a function if the trace has stacks, otherwise a scope with a name.
 
 use super::matrix::Matrix;
-use super::moments::{CLOCKS, EVENTS, Moment};
-use super::observer::{Ended, FindingsObserver, LIFETIMES};
+use super::moments::{CLOCKS, EVENTS, LiveSnapshot};
+use super::observer::{EndedBlocks, FindingsObserver, LIFETIMES};
 use super::shutdown::{Freed, Shutdown};
 use super::thresholds::MIN_BYTES;
 use super::types::{FreedBy, FreedIn, Place, WeightOf};
@@ -19,7 +19,7 @@ const CALLERS: usize = 3;
 
 /// All places, and what was seen of the blocks of each.
 pub(super) struct Places {
-    pub(super) all: Vec<Seen>,
+    pub(super) all: Vec<PlaceStats>,
     /// All blocks that findings can be of: the whole, or the sample.
     pub(super) whole: Figures,
     pub(super) peak_bytes: u64,
@@ -56,8 +56,9 @@ impl Clocks {
         let event = analyzer.peak_event();
         let before = all().filter(|at| at[EVENTS] <= event).max_by_key(|at| at[EVENTS]);
         let allocated = before.map_or(0, |[.., allocated]| *allocated);
-        let sum =
-            |moment: &Moment| moment.live().fold(0, |sum: u64, (_, live)| sum.wrapping_add(live));
+        let sum = |moment: &LiveSnapshot| {
+            moment.live().fold(0, |sum: u64, (_, live)| sum.wrapping_add(live))
+        };
         let live = std::array::from_fn(|clock| observer.moments(clock).iter().map(sum).collect());
         Self { moments, live, peak: [event, report.totals.peak_bytes_at_ns, allocated], end }
     }
@@ -65,7 +66,7 @@ impl Clocks {
 
 /// What was seen of the blocks of one place.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct PlaceStats {
     /// Without a line.
     place: Place,
     lines: Vec<Line>,
@@ -74,7 +75,7 @@ pub(super) struct Seen {
     pub(super) is_named: bool,
     pub(super) short_lived_bytes: u64,
     pub(super) lifetimes: [u64; LIFETIMES],
-    pub(super) ended: Ended,
+    pub(super) ended: EndedBlocks,
     /// The size that most blocks were allocated with, and their number.
     pub(super) size: (u64, u64),
     /// By clock: live bytes at its moments; empty if there never are enough of them.
@@ -103,7 +104,7 @@ struct Line {
     stack: (u64, usize),
 }
 
-impl Seen {
+impl PlaceStats {
     /// Whether it is a function, and not a scope.
     pub(super) fn has_function(&self) -> bool {
         self.place.function.is_some()
@@ -152,7 +153,7 @@ struct Builder<'a> {
     by_key: HashMap<Key, usize>,
     /// PERF: by call: its place. Its key is made once for each call, not for each bucket.
     by_call: Vec<Option<usize>>,
-    all: Vec<Seen>,
+    all: Vec<PlaceStats>,
 }
 
 impl Places {
@@ -246,7 +247,7 @@ impl Builder<'_> {
         Key::Function { name: call.name_of_function().to_owned(), file }
     }
 
-    fn new_place(&self, key: &Key, row: &BucketRow) -> Option<Seen> {
+    fn new_place(&self, key: &Key, row: &BucketRow) -> Option<PlaceStats> {
         let (scope, name) =
             (self.report.by_scope.get(row.scope)?, self.report.by_name.get(row.name)?);
         let thread = self.report.by_thread.get(row.thread)?;
@@ -263,7 +264,7 @@ impl Builder<'_> {
             place.function = Some(name.clone());
         }
         let last = (row.scope, row.name, row.thread);
-        Some(Seen { place, is_named, last, ..Seen::default() })
+        Some(PlaceStats { place, is_named, last, ..PlaceStats::default() })
     }
 
     /// Adds a bucket to the line that its blocks are allocated in.
@@ -307,7 +308,7 @@ impl Builder<'_> {
 
 /// Adds what the observer has seen of the buckets of each place.
 fn add_seen(
-    all: &mut [Seen],
+    all: &mut [PlaceStats],
     place_of: &[Option<usize>],
     analyzer: &Analyzer<FindingsObserver>,
     (report, shutdown): (&Report, Option<Shutdown>),
@@ -339,10 +340,11 @@ fn add_seen(
 }
 
 /// Adds how many bytes were live at each moment.
-fn add_moments(all: &mut [Seen], place_of: &[Option<usize>], observer: &FindingsObserver) {
+fn add_moments(all: &mut [PlaceStats], place_of: &[Option<usize>], observer: &FindingsObserver) {
     // PERF: most places never have enough live bytes for a finding about them.
-    let has_enough =
-        |seen: &Seen| seen.figures.live_bytes.max(seen.figures.live_bytes_at_peak) >= MIN_BYTES;
+    let has_enough = |seen: &PlaceStats| {
+        seen.figures.live_bytes.max(seen.figures.live_bytes_at_peak) >= MIN_BYTES
+    };
     let large: Vec<_> = all.iter().map(has_enough).collect();
     let place = |bucket: usize| (*place_of.get(bucket)?).filter(|place| large[*place]);
     for clock in 0..CLOCKS {
@@ -363,7 +365,7 @@ fn add_moments(all: &mut [Seen], place_of: &[Option<usize>], observer: &Findings
 
 /// Adds which threads have freed the blocks of each place, and in which scopes.
 fn add_freed(
-    all: &mut [Seen],
+    all: &mut [PlaceStats],
     place: impl Fn(usize) -> Option<usize>,
     analyzer: &Analyzer<FindingsObserver>,
     (report, shutdown): (&Report, Option<Shutdown>),

@@ -1,9 +1,9 @@
 //! When something at a place is a finding, and its figures.
 
-use super::left::Left;
+use super::left::BlockAges;
 use super::moments::{CLOCKS, EVENTS, TIME};
 use super::observer::{FindingsObserver, Grown, lifetime_end, size_bits};
-use super::places::{Places, Seen};
+use super::places::{PlaceStats, Places};
 use super::thresholds::*;
 use super::types::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
 use crate::analyzer::Analyzer;
@@ -50,7 +50,7 @@ pub(super) fn add_ages(places: &mut Places, analyzer: &Analyzer<FindingsObserver
 }
 
 /// All findings of places, in no particular order; `left` is what is left behind at each.
-pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<Left>]) -> Vec<Finding> {
+pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<BlockAges>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for (seen, left) in places.all.iter().zip(left) {
         let whole = Whole { places, seen, left: left.as_ref() };
@@ -86,8 +86,8 @@ pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<Left>]) ->
 /// One place within the whole.
 struct Whole<'a> {
     places: &'a Places,
-    seen: &'a Seen,
-    left: Option<&'a Left>,
+    seen: &'a PlaceStats,
+    left: Option<&'a BlockAges>,
 }
 
 type Found = Option<(FindingKind, Weight)>;

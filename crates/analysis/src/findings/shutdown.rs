@@ -6,7 +6,7 @@ use crate::observer::BlockEvent;
 const ALLOCATED_SHARE: u64 = 16;
 /// What may be allocated when they begin, and the most that may be allocated between two of them.
 const FIRST_CREDIT: u64 = 4 << 10;
-const MOST_CREDIT: u64 = 64 << 10;
+const MAX_CREDIT: u64 = 64 << 10;
 /// Fewer bytes than that are no end.
 const MIN_BYTES: u64 = 64 << 10;
 /// The end of a program takes at most this share of its run: a queue that is emptied takes longer.
@@ -87,7 +87,7 @@ impl LastFrees {
         }
         self.last_ns = at_ns;
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
-        self.credit = (self.credit + bytes / ALLOCATED_SHARE).min(MOST_CREDIT);
+        self.credit = (self.credit + bytes / ALLOCATED_SHARE).min(MAX_CREDIT);
         self.number
     }
 

@@ -8,7 +8,7 @@ const WINDOW_BYTES: u64 = 1 << WINDOW;
 const CHUNK: u32 = 30;
 const WORDS: usize = 1 << (CHUNK - WINDOW - 6);
 /// At most this many chunks: 32 MiB.
-const MOST_CHUNKS: usize = 1 << 14;
+const MAX_CHUNKS: usize = 1 << 14;
 
 /// In which windows of addresses a block has ever been: what an allocator keeps of blocks that were freed is there, too.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ impl Windows {
                 self.chunks.push([0; WORDS]);
                 self.chunks.len() - 1
             });
-            self.is_full = self.chunks.len() >= MOST_CHUNKS;
+            self.is_full = self.chunks.len() >= MAX_CHUNKS;
             self.last = Some((chunk, place));
             for (word, mask) in words_within(chunk, address, last) {
                 self.chunks[place][word] |= mask;
@@ -123,7 +123,7 @@ mod tests {
     fn a_block_of_all_addresses_takes_little() {
         let mut windows = Windows::default();
         windows.note(1, u64::MAX);
-        assert!(windows.is_full() && windows.chunks.len() <= MOST_CHUNKS);
+        assert!(windows.is_full() && windows.chunks.len() <= MAX_CHUNKS);
         assert_eq!(windows.covered(1 << 20, (1 << 20) + 5), 5);
     }
 }

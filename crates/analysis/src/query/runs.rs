@@ -20,13 +20,13 @@ use std::collections::HashMap;
 const LARGEST: usize = 10;
 
 /// At most this many blocks are between the halves of their reallocation.
-const MOST_PENDING: usize = 4096;
+const MAX_PENDING: usize = 4096;
 
 /// In place of a scope: outside the scope that is asked for.
 const OUTSIDE: u32 = u32::MAX;
 
 /// Where a block is: its root heap and its address.
-type Place = (u8, u64);
+type BlockAddress = (u8, u64);
 
 /// One run of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct ScopeRuns {
 
 /// What a run left behind, with what is needed to name it.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RunRemains {
     by: Actor,
     began_at_ns: u64,
     began_by_event: u64,
@@ -111,7 +111,7 @@ struct Stream {
 /// Whose block is live somewhere. PERF: the block itself is with its run, so that the table of all blocks
 /// has small rows: nearly all of its look-ups are of blocks that are freed.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct RunBlock {
     /// The number of its run, which is over if the stream has another.
     run: u64,
     /// Where it is among the blocks of its run.
@@ -133,9 +133,9 @@ pub(super) struct Runs {
     contexts: Vec<Option<u32>>,
     scopes: HashMap<Vec<String>, u32>,
     streams: Vec<Stream>,
-    held: IntMap<Place, Held>,
+    held: IntMap<BlockAddress, RunBlock>,
     /// Blocks between the halves of their reallocation, by the event that is the first half.
-    pending: Vec<(u64, Held)>,
+    pending: Vec<(u64, RunBlock)>,
     /// What runs that are over left behind and is live.
     left_blocks: u64,
     left_bytes: u64,
@@ -143,7 +143,7 @@ pub(super) struct Runs {
     begun: u64,
     over: u64,
     with_blocks: u64,
-    largest: Vec<Left>,
+    largest: Vec<RunRemains>,
 }
 
 impl Runs {
@@ -243,7 +243,7 @@ impl Runs {
             BlockChange::ReallocBegun => {
                 self.is_in_run(event, counts, count);
                 if let Some(held) = self.held.remove(&place) {
-                    if self.pending.len() == MOST_PENDING {
+                    if self.pending.len() == MAX_PENDING {
                         self.pending.remove(0);
                     }
                     self.pending.push((event.number, held));
@@ -301,7 +301,7 @@ impl Runs {
 
     /// Keeps a block that the stream's run has allocated.
     #[inline]
-    fn hold(&mut self, place: Place, event: &BlockEvent) {
+    fn hold(&mut self, place: BlockAddress, event: &BlockEvent) {
         let Some(run) = &mut self.stream(event.stream).run else { return };
         let at = match run.vacant.pop() {
             Some(at) => {
@@ -313,19 +313,19 @@ impl Runs {
                 run.blocks.len() as u32 - 1
             }
         };
-        let held = Held { run: run.number, at, stream: event.stream };
+        let held = RunBlock { run: run.number, at, stream: event.stream };
         self.held.insert(place, held);
     }
 
     /// The run of a block, if it is not over.
     #[inline]
-    fn run_of(&mut self, held: Held) -> Option<&mut OpenRun> {
+    fn run_of(&mut self, held: RunBlock) -> Option<&mut OpenRun> {
         let run = self.streams[usize::from(held.stream)].run.as_mut();
         run.filter(|run| run.number == held.run)
     }
 
     /// A block is another from here on.
-    fn change(&mut self, held: Held, event: &BlockEvent, bytes_before: u64) {
+    fn change(&mut self, held: RunBlock, event: &BlockEvent, bytes_before: u64) {
         match self.run_of(held) {
             Some(run) => run.blocks[held.at as usize] = Some(*event),
             None => {
@@ -336,7 +336,7 @@ impl Runs {
     }
 
     #[inline]
-    fn end(&mut self, place: Place, event: &BlockEvent, count: Counted<'_>) {
+    fn end(&mut self, place: BlockAddress, event: &BlockEvent, count: Counted<'_>) {
         let Some(held) = self.held.remove(&place) else { return };
         match self.run_of(held) {
             Some(run) => {
@@ -389,11 +389,12 @@ impl Runs {
             keep(&mut largest, left);
         }
         (runs.still_live_blocks, runs.still_live_bytes) = (live_blocks, live_bytes);
-        sort::by_key(&mut largest, Left::order);
+        sort::by_key(&mut largest, RunRemains::order);
         largest.truncate(LARGEST);
-        let run = |left: &Left| {
-            let Left { began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes, .. } =
-                *left;
+        let run = |left: &RunRemains| {
+            let RunRemains {
+                began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes, ..
+            } = *left;
             ScopeRun {
                 began_at_ns,
                 began_by_event,
@@ -411,7 +412,7 @@ impl Runs {
 
 impl OpenRun {
     /// What it leaves behind when it is over, or counting stops, by this event.
-    fn left(&self, over: &BlockEvent, is_open: bool, kind: Kind, count: Counted<'_>) -> Left {
+    fn left(&self, over: &BlockEvent, is_open: bool, kind: Kind, count: Counted<'_>) -> RunRemains {
         let Self { by, began_at_ns, began_by_event, .. } = *self;
         let (ended_at_ns, mut bytes, mut blocks) = (over.at_ns, 0_u64, 0);
         for block in self.blocks.iter().flatten() {
@@ -419,25 +420,25 @@ impl OpenRun {
             bytes = bytes.wrapping_add(block.bytes);
             count(kind, &BlockEvent { number: over.number, at_ns: over.at_ns, ..*block });
         }
-        Left { by, began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes }
+        RunRemains { by, began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes }
     }
 }
 
-impl Left {
+impl RunRemains {
     fn order(&self) -> (Reverse<u64>, Reverse<u64>, u64) {
         (Reverse(self.bytes), Reverse(self.blocks), self.began_by_event)
     }
 }
 
 /// Keeps a run if it is among the largest.
-fn keep(largest: &mut Vec<Left>, left: Left) {
+fn keep(largest: &mut Vec<RunRemains>, left: RunRemains) {
     if left.blocks == 0 {
         return;
     }
     largest.push(left);
     // The list is cut back at twice the length and more, so that this is rare.
     if largest.len() >= 8 * LARGEST {
-        sort::by_key(largest, Left::order);
+        sort::by_key(largest, RunRemains::order);
         largest.truncate(LARGEST);
     }
 }

@@ -221,7 +221,8 @@ impl<R: Read> Reader<R> {
             return self.ends_inside(header, visitor);
         }
         if !self.is_credible(&header) {
-            let what = format!("the {HEADER} bytes at offset {offset} are unlikely to be a packet header");
+            let what =
+                format!("the {HEADER} bytes at offset {offset} are unlikely to be a packet header");
             return self.resynchronise(&what, visitor);
         }
         let Some(packet) = self.source.buffered().get(..header.size) else { return false };

@@ -140,7 +140,7 @@ impl FrameNumbers {
 }
 
 /// What the rows are sorted by, the largest first; then the stack that was seen first.
-type Place = (Reverse<(u64, u64)>, u32);
+type SortKey = (Reverse<(u64, u64)>, u32);
 
 /// What is summed up of the stacks.
 struct Builder<'a> {
@@ -302,7 +302,7 @@ impl<'a> Builder<'a> {
 
     /// The rows: for each its place, with its first stack. Stacks that have the same frames share one: their ids were used before
     /// their specs were read, or their modules were announced later.
-    fn places(&mut self, numbers: &mut FrameNumbers) -> Vec<Place> {
+    fn places(&mut self, numbers: &mut FrameNumbers) -> Vec<SortKey> {
         let callstacks = self.sources.model.callstacks();
         let with_figures: Vec<u32> =
             (0..callstacks.len() as u32).filter(|&stack| self.figures(stack).is_some()).collect();

@@ -9,7 +9,7 @@ use memledger_format::words::steers_terminal;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// At most this many scopes of a path are shown, the innermost.
-const MOST_SCOPES: usize = 32;
+const MAX_SCOPES: usize = 32;
 
 /// What the live bytes are listed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum HeldBy {
 
 /// Live bytes and blocks of one row, now or at the peak.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HeldMemory {
     bytes: u64,
     blocks: u64,
 }
@@ -32,7 +32,7 @@ struct Held {
 /// Memory that is set aside for the rows.
 #[derive(Debug, Default)]
 pub struct TopLive {
-    rows: Vec<Held>,
+    rows: Vec<HeldMemory>,
 }
 
 impl TopLive {
@@ -60,7 +60,7 @@ impl TopLive {
             return Ok(false);
         }
         self.rows.clear();
-        self.rows.resize(rows, Held::default());
+        self.rows.resize(rows, HeldMemory::default());
         let generation = model.accounts().total().generation;
         for bucket in model.accounts().buckets() {
             let (blocks, bytes) = match at_peak {
@@ -75,7 +75,7 @@ impl TopLive {
         if by == HeldBy::Stack
             && let Some(row) = self.rows.get_mut(NO_STACK as usize)
         {
-            *row = Held::default();
+            *row = HeldMemory::default();
         }
         for _ in 0..most {
             let rows = self.rows.iter_mut().enumerate();
@@ -83,7 +83,7 @@ impl TopLive {
             if row.bytes == 0 {
                 break;
             }
-            let Held { bytes, blocks } = std::mem::take(row);
+            let HeldMemory { bytes, blocks } = std::mem::take(row);
             visit(bytes, blocks, &TopHolder { model, by, number: number as u32 })?;
         }
         Ok(true)
@@ -159,9 +159,9 @@ impl Display for TopHolder<'_> {
 
 /// Writes the names of a scope and of those around it, the outermost first.
 fn write_path(tree: &Tree, node: u32, f: &mut Formatter<'_>) -> fmt::Result {
-    let mut path = [ROOT; MOST_SCOPES];
+    let mut path = [ROOT; MAX_SCOPES];
     let (mut depth, mut at) = (0, node);
-    while at != ROOT && depth < MOST_SCOPES {
+    while at != ROOT && depth < MAX_SCOPES {
         path[depth] = at;
         depth += 1;
         at = tree.nodes()[at as usize].parent;

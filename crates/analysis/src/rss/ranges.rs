@@ -3,7 +3,7 @@
 use crate::live_set::HEAPS;
 
 /// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are less than 2^128.
-const MOST_LIVE: u64 = 1 << 58;
+const MAX_LIVE: u64 = 1 << 58;
 
 /// Which root heaps have pages that the program has mapped. An allocator may have mapped them, and then has blocks of
 /// other heaps in them.
@@ -127,7 +127,7 @@ impl<'a> LiveRanges<'a> {
         for (range, live) in ranges.take_while(|(range, _)| range.start < end) {
             let inside = range.end.min(end) - range.start.max(address);
             let live = &mut live[usize::from(heap) % HEAPS];
-            *live = live.saturating_add(inside).min(MOST_LIVE);
+            *live = live.saturating_add(inside).min(MAX_LIVE);
             all += inside;
         }
         all

@@ -118,8 +118,7 @@ fn what_waits_is_given_up_at_the_limit_and_delivered() {
     while reader.packet(&mut analyzer) {}
     reader.finish(&mut analyzer);
     assert!(!analyzer.report().trace.complete);
-    let sentence =
-        "MiB, but a reader of this trace may keep 16 MiB: the events that they wait for are given up";
+    let sentence = "MiB, but a reader of this trace may keep 16 MiB: the events that they wait for are given up";
     let problems = analyzer.problems();
     assert!(problems.iter().any(|problem| problem.contains(sentence)), "{problems:?}");
 }

@@ -69,7 +69,7 @@ pub static CALLSTACK_GUESS: Declaration = Declaration {
 pub const PACKET: usize = 24 << 10;
 
 /// The most frames of a stack; a reader leaves further ones out.
-pub const MOST_FRAMES: usize = 255;
+pub const MAX_FRAMES: usize = 255;
 
 /// The bit of an address that says that the frame is a guess: it was found by a frame pointer, or is further out than such
 /// a frame.

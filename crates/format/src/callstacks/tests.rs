@@ -201,7 +201,7 @@ fn a_hostile_list_is_of_limited_size() {
         [(2..3_000).map(doubled).collect(), (2..3_000).map(empty).collect()];
     for list in lists {
         let all: Vec<_> = [first.clone()].into_iter().chain(list).collect();
-        assert!(plain(&written(&all)).len() < 3_000 * (MOST_FRAMES * 8 + 30));
+        assert!(plain(&written(&all)).len() < 3_000 * (MAX_FRAMES * 8 + 30));
     }
     // An id that no tracker has, and one whose inner frames are not known: no events.
     let far = Owned { id: u32::MAX, outer: Outer::End(0), inner: Ok(vec![1]) };

@@ -87,8 +87,7 @@ impl CompactDecoder {
             return Err("its checksum does not match".to_owned());
         }
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
-        let (has_stacks, shift, data) =
-            self.shapes(body).ok_or("its event shapes are invalid")?;
+        let (has_stacks, shift, data) = self.shapes(body).ok_or("its event shapes are invalid")?;
         let data = data.get(..MAX_PACKET_BYTES).unwrap_or(data);
         // PERF: the data are copied to a buffer with slack, so that a load needs no check for the
         // end.

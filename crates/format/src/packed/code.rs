@@ -27,7 +27,7 @@ const NO_RANK: u32 = 31;
 
 /// What the encoder knows of the next event, and the decoder does not.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Known {
+pub(super) struct EncoderHints {
     /// The site, if the chunk has had it; [`NEW`] otherwise.
     pub site: u32,
     /// The block of the chunk that is freed, or 0.
@@ -39,7 +39,7 @@ pub(super) struct Known {
 
 /// What was coded.
 #[derive(Clone, Copy)]
-pub(super) struct Coded {
+pub(super) struct CodedEvent {
     pub event: Event,
     pub site: u32,
     /// The block that was allocated or freed, or 0.
@@ -54,10 +54,10 @@ impl Model {
         coder: &mut impl Coder,
         stream: usize,
         event: Event,
-        known: Known,
-    ) -> Coded {
+        known: EncoderHints,
+    ) -> CodedEvent {
         let token = if known.site == NEW { NEW } else { known.site << KIND_BITS | event.kind };
-        let mut coded = Coded { event, site: 0, block: 0 };
+        let mut coded = CodedEvent { event, site: 0, block: 0 };
         let hit = self.predicted(coder, stream, token);
         match hit {
             Some(token) => {
@@ -88,7 +88,13 @@ impl Model {
     }
 
     /// Codes kind and site of an event that was not predicted. Of a free in the chunk, the block.
-    fn name(&mut self, coder: &mut impl Coder, stream: usize, coded: &mut Coded, known: &Known) {
+    fn name(
+        &mut self,
+        coder: &mut impl Coder,
+        stream: usize,
+        coded: &mut CodedEvent,
+        known: &EncoderHints,
+    ) {
         let last = self.last_kind(stream);
         coded.event.kind = self.probs.kinds[last % 16].code(coder, coded.event.kind);
         let kind = coded.event.kind as usize;
@@ -122,7 +128,7 @@ impl Model {
     }
 
     /// Codes a new shape.
-    fn announce(&mut self, coder: &mut impl Coder, known: &Known) {
+    fn announce(&mut self, coder: &mut impl Coder, known: &EncoderHints) {
         let mut bytes = Vec::new();
         known.shape.append(&mut bytes);
         bytes.resize(4, 0);
@@ -140,7 +146,13 @@ impl Model {
     }
 
     /// Codes the site of an allocation or a value: one that the chunk has had, or a new one.
-    fn name_site(&mut self, coder: &mut impl Coder, kind: usize, coded: &mut Coded, known: u32) {
+    fn name_site(
+        &mut self,
+        coder: &mut impl Coder,
+        kind: usize,
+        coded: &mut CodedEvent,
+        known: u32,
+    ) {
         if coder.bit(&mut self.probs.site.is_known[kind % 16], known != NEW) {
             let distance = u64::from(known).wrapping_sub(u64::from(self.named));
             let distance = unzigzag(self.probs.site.site.code(coder, zigzag(distance)));
@@ -216,7 +228,7 @@ impl Model {
 
     /// Codes what follows the site of an allocation.
     #[inline(always)]
-    fn allocation(&mut self, coder: &mut impl Coder, stream: usize, coded: &mut Coded) {
+    fn allocation(&mut self, coder: &mut impl Coder, stream: usize, coded: &mut CodedEvent) {
         let index = coded.site as usize;
         let Some(&site) = self.sites.get(index) else {
             self.is_damaged = true;
@@ -378,7 +390,7 @@ impl Model {
         &mut self,
         coder: &mut impl Coder,
         stream: usize,
-        coded: &mut Coded,
+        coded: &mut CodedEvent,
         is_predicted: bool,
         known: u32,
     ) {

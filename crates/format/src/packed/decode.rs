@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::chunk::{CHUNK_HEADER, ChunkHeader};
-use super::code::Known;
+use super::code::EncoderHints;
 use super::event::{EVENT_ROOM, Event};
 use super::model::{BYTES, Model};
 use super::packets::PacketProbs;
@@ -168,7 +168,7 @@ impl Work<'_> {
         }
         while at < size {
             let none = Event { kind: BYTES, ..Event::default() };
-            let coded = self.model.event(&mut coder, index, none, Known::default());
+            let coded = self.model.event(&mut coder, index, none, EncoderHints::default());
             if coded.event.kind == BYTES {
                 let run = self.probs.run(&mut coder, 0);
                 let end = at.checked_add(run).filter(|end| *end <= size && run > 0)?;

@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, Finder};
 use super::chunk::{CHUNK_HEADER, ChunkHeader, MAX_CHUNK_BYTES};
-use super::code::Known;
+use super::code::EncoderHints;
 use super::event::{Event, Role};
 use super::model::{BYTES, MAX_KINDS, Model, NEW};
 use super::packets::PacketProbs;
@@ -191,7 +191,7 @@ impl PackedEncoder {
     /// Codes bytes without a shape.
     fn run(&mut self, stream: usize, run: &[u8]) {
         let event = Event { kind: BYTES, ..Event::default() };
-        self.model.event(&mut self.coder, stream, event, Known::default());
+        self.model.event(&mut self.coder, stream, event, EncoderHints::default());
         self.probs.run(&mut self.coder, run.len());
         self.finder.write(&mut self.bytes, &mut self.coder, run);
     }
@@ -203,7 +203,7 @@ impl PackedEncoder {
         // The role of a shape is the one with which the chunk announced it.
         let announced = self.model.kinds.get(kind as usize).map(|kind| kind.role);
         let role = announced.unwrap_or(Role::of(shape, keeps));
-        let mut known = Known { shape: *shape, keeps, ..Known::default() };
+        let mut known = EncoderHints { shape: *shape, keeps, ..EncoderHints::default() };
         let key = match role {
             Role::Allocates if event.stack > 0 => Some((BYTES as u8, u64::from(event.stack))),
             Role::Allocates => Some((BYTES as u8 + 1, event.layout)),

@@ -12,25 +12,25 @@ use std::fs::File;
 use std::ops::Range;
 
 /// At most this many frames of a stack are looked up, the innermost.
-const MOST_FRAMES: usize = 64;
+const MAX_FRAMES: usize = 64;
 /// At most this many symbols of a file are read, and sections.
-const MOST_SYMBOLS: u64 = 1 << 22;
-const MOST_SECTIONS: u64 = 1 << 12;
+const MAX_SYMBOLS: u64 = 1 << 22;
+const MAX_SECTIONS: u64 = 1 << 12;
 /// The bytes of names: of one as it is shown, of one in a file, and of all that are shown.
 const SHOWN_NAME: usize = 240;
 const STORED_NAME: usize = 4 << 10;
-const ALL_NAMES: usize = MOST_FRAMES * (SHOWN_NAME + 8);
+const ALL_NAMES: usize = MAX_FRAMES * (SHOWN_NAME + 8);
 
 /// Finds the functions of one stack after the other.
 pub(super) struct Functions {
-    frames: Vec<Frame>,
+    frames: Vec<StackFrame>,
     names: Bounded,
     buffer: Box<[u8]>,
 }
 
 /// A frame of the present stack.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct StackFrame {
     /// The number of its file, and the bytes from the base of that.
     pub(super) file: u32,
     pub(super) offset: u64,
@@ -51,7 +51,7 @@ struct Symbol {
 impl Functions {
     pub(super) fn new() -> Self {
         Self {
-            frames: Vec::with_capacity(MOST_FRAMES),
+            frames: Vec::with_capacity(MAX_FRAMES),
             names: Bounded(String::with_capacity(ALL_NAMES)),
             buffer: vec![0; 24 << 10].into(),
         }
@@ -60,8 +60,8 @@ impl Functions {
     pub(super) fn find(&mut self, stack: &TopHolder<'_>) {
         self.frames.clear();
         self.names.0.clear();
-        let frames = stack.frames().take(MOST_FRAMES);
-        self.frames.extend(frames.map(|(file, offset, is_guess)| Frame {
+        let frames = stack.frames().take(MAX_FRAMES);
+        self.frames.extend(frames.map(|(file, offset, is_guess)| StackFrame {
             file,
             offset,
             is_guess,
@@ -81,7 +81,8 @@ impl Functions {
     /// The frames, the innermost first, and the names of their functions.
     pub(super) fn frames(
         &self,
-    ) -> impl ExactSizeIterator<Item = (&Frame, Option<&str>)> + DoubleEndedIterator + Clone {
+    ) -> impl ExactSizeIterator<Item = (&StackFrame, Option<&str>)> + DoubleEndedIterator + Clone
+    {
         self.frames.iter().map(|frame| {
             let name = self.names.0.get(frame.name.clone()).filter(|name| !name.is_empty());
             (frame, name)
@@ -95,7 +96,7 @@ impl Functions {
         let header = Header::read(&file, buffer)?;
         let linked_base = header.check(&file, &module.build_id, buffer)?;
         let table = header.symbols(&file, buffer)?;
-        let mut wanted = [(u64::MAX, 0_usize); MOST_FRAMES];
+        let mut wanted = [(u64::MAX, 0_usize); MAX_FRAMES];
         let mut count = 0;
         for (at, frame) in self.frames.iter().enumerate().filter(|(_, f)| f.file == number) {
             wanted[count] = (linked_base.checked_add(frame.offset)?, at);
@@ -206,7 +207,7 @@ impl Header {
             segments_at: u64_at(header, 32)?,
             segments: u16_at(header, 56)?,
             sections_at: u64_at(header, 40)?,
-            sections: u16_at(header, 60)?.min(MOST_SECTIONS),
+            sections: u16_at(header, 60)?.min(MAX_SECTIONS),
         })
     }
 
@@ -282,7 +283,7 @@ struct Table {
 impl Table {
     /// Calls `visit` for each function with a size, up to what cannot be read.
     fn visit(&self, file: &File, buffer: &mut [u8], mut visit: impl FnMut(Symbol)) {
-        let count = self.count.min(MOST_SYMBOLS);
+        let count = self.count.min(MAX_SYMBOLS);
         let at_once = (buffer.len() / SYMBOL) as u64;
         let mut next = 0;
         while next < count {
@@ -338,7 +339,7 @@ mod tests {
 
     fn names(module: &Module, offsets: &[u64]) -> Vec<Option<String>> {
         let mut functions = Functions::new();
-        functions.frames.extend(offsets.iter().map(|&offset| Frame {
+        functions.frames.extend(offsets.iter().map(|&offset| StackFrame {
             file: 0,
             offset,
             is_guess: false,

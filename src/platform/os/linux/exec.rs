@@ -229,14 +229,14 @@ fn variable<'a>(all: &[*const c_char], name: &[u8]) -> Option<(usize, &'a [u8])>
 const VARIABLE: &[u8] = b"LD_PRELOAD";
 
 /// This library in an environment.
-struct Own<'a> {
+struct OwnLibrary<'a> {
     /// The number of the variable.
     at: usize,
     /// The other libraries in it, before and after this one, without what separates these.
     others: [&'a [u8]; 2],
 }
 
-impl<'a> Own<'a> {
+impl<'a> OwnLibrary<'a> {
     fn find(environment: &[*const c_char]) -> Option<Self> {
         let library = name_of(&LIBRARY).to_bytes();
         let (at, value) = variable(environment, VARIABLE)?;
@@ -280,7 +280,7 @@ unsafe fn with_environment(
     #[inline(never)]
     fn without<const N: usize>(
         all: &[*const c_char],
-        own: &Own<'_>,
+        own: &OwnLibrary<'_>,
         execute: impl FnOnce(Texts) -> c_int,
     ) -> c_int {
         let mut text = [[0_u8; 8]; N];
@@ -298,7 +298,8 @@ unsafe fn with_environment(
     // SAFETY: the caller's promise.
     let all = unsafe { texts(environment) };
     let is_listed = || variable(all, b"LD_TRACE_LOADED_OBJECTS").is_some();
-    let own = Own::find(all).filter(|_| is_listed() || program().is_some_and(Program::cannot_load));
+    let own = OwnLibrary::find(all)
+        .filter(|_| is_listed() || program().is_some_and(Program::cannot_load));
     drop(errno);
     // One more for the end of each.
     let size = own.as_ref().map_or(0, |own| 1 + all.len().max(own.text().count() / 8));
@@ -382,11 +383,11 @@ impl Program {
     /// Whether the program, or the interpreter of a script, cannot load this library.
     fn cannot_load(self) -> bool {
         /// How many scripts Linux follows.
-        const MOST_SCRIPTS: usize = 5;
+        const MAX_SCRIPTS: usize = 5;
         /// What it reads of each.
         const LINE: usize = 256;
         let mut program = self;
-        for _ in 0..=MOST_SCRIPTS {
+        for _ in 0..=MAX_SCRIPTS {
             let mut line = [0_u8; LINE + 1];
             let Some(text) = program.read(&mut line[..LINE], 0).strip_prefix(b"#!") else {
                 return program.is_closed().unwrap_or(false);

@@ -12,7 +12,7 @@
 //! The family's process ends when no process is left that could connect: each has a page of a file without a name mapped, which forks
 //! inherit and `exec` drops. A file that is mapped so cannot be sealed.
 
-use super::passing::{self, MOST, Name};
+use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::watched::{PAGE, Watched, fork_away, open_process, unshare_all};
 use super::{keep_apart, pages};
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 
 /// The most bytes of a request, of which the first are the secret.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 const SECRET_BYTES: usize = 16;
 type Secret = [u8; SECRET_BYTES];
 
@@ -135,7 +135,7 @@ fn is_unmapped(file: &OwnedFd) -> bool {
 /// The request of a connection, unless it is from a process that is not of the family.
 fn receive(from: &OwnedFd, secret: &Secret) -> Option<Request> {
     passing::set_timeout(from, libc::SO_RCVTIMEO, TIMEOUT_SECONDS).ok()?;
-    let (mut bytes, mut descriptors) = (vec![0; MOST_BYTES], [-1; MOST]);
+    let (mut bytes, mut descriptors) = (vec![0; MAX_BYTES], [-1; MAX_DESCRIPTORS]);
     let (size, count) = passing::receive(from, &mut bytes, &mut descriptors)?;
     // SAFETY: they are new, so nothing else owns them.
     let own = |fd: &RawFd| unsafe { OwnedFd::from_raw_fd(*fd) };
@@ -157,9 +157,9 @@ impl Family {
         descriptors: &[RawFd],
     ) -> io::Result<()> {
         let bytes = [&self.secret, bytes].concat();
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_BYTES {
             return Err(io::Error::other(format!(
-                "the names of its files have {} bytes, more than the {MOST_BYTES} allowed",
+                "the names of its files have {} bytes, more than the {MAX_BYTES} allowed",
                 bytes.len()
             )));
         }

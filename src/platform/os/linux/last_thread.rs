@@ -8,7 +8,7 @@
 
 use super::threads::{has_own_threads, is_any_starting, is_own_thread, started_threads};
 use super::{now, process_id, thread_id};
-use crate::platform::own_thread::{self, Place};
+use crate::platform::own_thread::{self, ValueOffset};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::io::Write;
@@ -21,9 +21,9 @@ static THREADS: AtomicU32 = AtomicU32::new(1);
 const START_TIMEOUT: u64 = 1_000_000_000;
 
 /// The most threads that can be about to end at once: after their last instruction for the program, the system lists them still.
-const MOST_ENDING: usize = 1024;
+const MAX_ENDING: usize = 1024;
 /// The threads of the program that have ended last.
-static ENDING: [AtomicU32; MOST_ENDING] = [const { AtomicU32::new(0) }; MOST_ENDING];
+static ENDING: [AtomicU32; MAX_ENDING] = [const { AtomicU32::new(0) }; MAX_ENDING];
 static ENDED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a thread ends the process already.
@@ -34,7 +34,7 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-static PLACE: Place = Place::new();
+static PLACE: ValueOffset = ValueOffset::new();
 
 /// Counts a thread of the program that is about to be made.
 #[cfg(c_mmap)]
@@ -72,7 +72,7 @@ pub(super) extern "C" fn thread_ends() {
     if is_own_thread(own) {
         return;
     }
-    let place = ENDED.fetch_add(1, Ordering::SeqCst) as usize % MOST_ENDING;
+    let place = ENDED.fetch_add(1, Ordering::SeqCst) as usize % MAX_ENDING;
     // NOTE: before the others are looked at. Of two threads that end at once, one sees that the other does.
     ENDING[place].store(own, Ordering::SeqCst);
     let is_counted = own_thread::get(&IS_COUNTED, &PLACE).is_some_and(Cell::take);

@@ -4,10 +4,10 @@ use super::objects;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How many of the libraries that were loaded with the program are known.
-const MOST_LASTING: usize = 256;
+const MAX_LASTING: usize = 256;
 
 /// How far the first libraries are from where they were linked: none of them is ever unloaded. The program is one.
-static LASTING: [AtomicU64; MOST_LASTING] = [const { AtomicU64::new(0) }; MOST_LASTING];
+static LASTING: [AtomicU64; MAX_LASTING] = [const { AtomicU64::new(0) }; MAX_LASTING];
 static LASTING_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 static ZERO: AtomicU64 = AtomicU64::new(0);

@@ -135,7 +135,7 @@ fn copy(bytes: &mut [u8], address: u64) -> io::Result<usize> {
 /// NOTE: these read what the loader keeps for debuggers (`struct r_debug` of `link.h`) without its lock. So
 /// the list can be in the middle of a change, and its bytes are read as those of a file.
 pub(crate) fn loader_state(memory: &Memory) -> Option<u64> {
-    const MOST_FILES: usize = 1 << 16;
+    const MAX_FILES: usize = 1 << 16;
     if let Some((loads, unloads)) = super::loads::loads_and_unloads() {
         return Some(loads << 32 | u64::from(unloads));
     }
@@ -152,7 +152,7 @@ pub(crate) fn loader_state(memory: &Memory) -> Option<u64> {
         state = (state.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     };
     let mut file = word(r_debug, 8)?;
-    for _ in 0..MOST_FILES {
+    for _ in 0..MAX_FILES {
         if file == 0 {
             return is_consistent().then_some(state);
         }

@@ -64,7 +64,7 @@ pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
 /// Calls within the allocator below.
 #[cfg(c_mmap)]
 mod inner {
-    use crate::platform::own_thread::{self, Place};
+    use crate::platform::own_thread::{self, ValueOffset};
     use std::cell::Cell;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -109,9 +109,9 @@ mod inner {
         #[cold]
         fn has_frame(self) -> bool {
             /// More than functions of an allocator use of a stack.
-            const MOST: usize = 1 << 20;
+            const MAX_DISTANCE: usize = 1 << 20;
             let here = 0_u8;
-            self.frame.wrapping_sub((&raw const here).addr()) < MOST
+            self.frame.wrapping_sub((&raw const here).addr()) < MAX_DISTANCE
         }
     }
 
@@ -120,7 +120,7 @@ mod inner {
         static RUNNING: Cell<Running> = const { Cell::new(Running::NONE) };
     }
 
-    static PLACE: Place = Place::new();
+    static PLACE: ValueOffset = ValueOffset::new();
 
     /// *Hook.* Runs a function of the allocator below the tracker's.
     #[inline(always)]

@@ -179,7 +179,7 @@ const SYMBOL: usize = 24;
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
 /// A larger table of names is not read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 fn names_in(file: &File) -> io::Result<Vec<&'static str>> {
     let head = read(file, 0, SECTION as u64)?;
@@ -228,7 +228,7 @@ fn names_in(file: &File) -> io::Result<Vec<&'static str>> {
 }
 
 fn read(file: &File, at: u64, size: u64) -> io::Result<Vec<u8>> {
-    if size > MOST_BYTES {
+    if size > MAX_BYTES {
         return Err(io::Error::other(format!("a table of {size} bytes is larger than 64 MiB")));
     }
     let mut bytes = vec![0; size as usize];

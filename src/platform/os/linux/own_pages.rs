@@ -5,11 +5,11 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of mappings that are kept. A program with 500 threads at once has some 2,000.
-const MOST: usize = 8192;
+const MAX_MAPPINGS: usize = 8192;
 
 /// The start and the bytes of each mapping. PERF: pages of this table that are not used are not resident.
-static MAPPINGS: [(AtomicUsize, AtomicUsize); MOST] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST];
+static MAPPINGS: [(AtomicUsize, AtomicUsize); MAX_MAPPINGS] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX_MAPPINGS];
 /// The number of mappings so far. Those that do not fit into the table are not kept.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,7 +54,7 @@ fn add(start: usize, bytes: usize) {
 /// *Hook.* Removes the mapping that begins at `start`. Rare: only where another thread has mapped the same
 /// before.
 fn remove(start: usize) {
-    let count = COUNT.load(Ordering::Relaxed).min(MOST);
+    let count = COUNT.load(Ordering::Relaxed).min(MAX_MAPPINGS);
     let mut mappings = MAPPINGS.iter().take(count).rev();
     if let Some(mapping) = mappings.find(|mapping| mapping.0.load(Ordering::Relaxed) == start) {
         mapping.1.store(0, Ordering::Relaxed);
@@ -64,7 +64,7 @@ fn remove(start: usize) {
 /// The start and the bytes of each mapping.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn own_pages() -> impl Iterator<Item = (u64, u64)> {
-    let count = COUNT.load(Ordering::Relaxed).min(MOST);
+    let count = COUNT.load(Ordering::Relaxed).min(MAX_MAPPINGS);
     let mappings = MAPPINGS.iter().take(count);
     let mappings = mappings
         .map(|(start, bytes)| (bytes.load(Ordering::Acquire), start.load(Ordering::Relaxed)));

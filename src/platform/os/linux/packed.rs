@@ -12,7 +12,7 @@
 //! ```
 
 use super::descriptors::{END, STREAMS, is_open};
-use super::passing::{self, MOST, Name};
+use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::process_id;
 use super::servant::Servant;
 use std::io;
@@ -66,7 +66,7 @@ fn send_all(listener: OwnedFd) -> io::Result<()> {
     let own = [listener.as_raw_fd(), socket.as_raw_fd()];
     let is_to_send = |number: &RawFd| !own.contains(number) && is_open(*number);
     let all: Vec<RawFd> = (STREAMS..END).filter(is_to_send).collect();
-    all.chunks(MOST).try_for_each(|numbers| send(&socket, numbers))
+    all.chunks(MAX_DESCRIPTORS).try_for_each(|numbers| send(&socket, numbers))
 }
 
 /// The bytes of the message are the numbers.
@@ -95,8 +95,8 @@ pub(super) fn unpack(socket: RawFd) {
 
 /// Receives one message; returns how many descriptors it had.
 fn receive(socket: &mut OwnedFd) -> usize {
-    let mut bytes = [0; MOST * size_of::<RawFd>()];
-    let mut descriptors = [-1; MOST];
+    let mut bytes = [0; MAX_DESCRIPTORS * size_of::<RawFd>()];
+    let mut descriptors = [-1; MAX_DESCRIPTORS];
     let Some((_, count)) = passing::receive(socket, &mut bytes, &mut descriptors) else {
         return 0;
     };

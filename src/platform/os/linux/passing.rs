@@ -6,10 +6,10 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// The most descriptors of one message; the kernel allows 253.
-pub(super) const MOST: usize = 128;
+pub(super) const MAX_DESCRIPTORS: usize = 128;
 
 /// The control data of a message with that many, aligned as its header must be.
-const CONTROL_WORDS: usize = (64 + MOST * size_of::<RawFd>()) / size_of::<usize>();
+const CONTROL_WORDS: usize = (64 + MAX_DESCRIPTORS * size_of::<RawFd>()) / size_of::<usize>();
 
 /// The name of a socket, as the kernel has given it.
 pub(super) struct Name {
@@ -77,7 +77,7 @@ pub(super) fn set_timeout(socket: &OwnedFd, which: libc::c_int, seconds: i64) ->
     check(set).map(|_| ())
 }
 
-/// Sends bytes, of which there is at least one, together with descriptors, at most [`MOST`].
+/// Sends bytes, of which there is at least one, together with descriptors, at most [`MAX_DESCRIPTORS`].
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut control = [0_usize; CONTROL_WORDS];
     let size = size_of_val(descriptors);
@@ -105,7 +105,7 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io:
 pub(super) fn receive(
     socket: &OwnedFd,
     bytes: &mut [u8],
-    descriptors: &mut [RawFd; MOST],
+    descriptors: &mut [RawFd; MAX_DESCRIPTORS],
 ) -> Option<(usize, usize)> {
     let mut control = [0_usize; CONTROL_WORDS];
     // SAFETY: the message refers to locals of the given sizes; the kernel fills them.
@@ -125,7 +125,7 @@ pub(super) fn receive(
         }
         let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
         let received = libc::CMSG_DATA(header).cast::<RawFd>();
-        let count = count.min(MOST);
+        let count = count.min(MAX_DESCRIPTORS);
         for (at, descriptor) in descriptors.iter_mut().enumerate().take(count) {
             *descriptor = received.add(at).read_unaligned();
         }

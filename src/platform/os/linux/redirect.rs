@@ -186,8 +186,8 @@ impl Object {
     ///
     /// PERF: of more code than 8 MiB, which takes some 8 ms, only the parts are looked at that a compiler has moved away from these functions.
     pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
-        const MOST: usize = 8 << 20;
-        let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MOST;
+        const MAX_CODE_BYTES: usize = 8 << 20;
+        let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MAX_CODE_BYTES;
         let code = self.code.iter().filter(|_| is_all).cloned();
         let cold = self.functions.iter().filter(|it| it.name.ends_with(COLD));
         let cold = cold.map(|it| it.address..it.address + it.size);

@@ -7,13 +7,13 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
 /// A path with more bytes is not opened.
-const MOST_PATH_BYTES: usize = 1023;
+const MAX_PATH_BYTES: usize = 1023;
 
 /// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read. Allocates nothing.
 pub(crate) fn open_regular(path: &str) -> Option<File> {
-    let mut name = [0_u8; MOST_PATH_BYTES + 1];
+    let mut name = [0_u8; MAX_PATH_BYTES + 1];
     for (at, byte) in bytes_of(path).enumerate() {
-        *name[..MOST_PATH_BYTES].get_mut(at)? = byte;
+        *name[..MAX_PATH_BYTES].get_mut(at)? = byte;
     }
     // NOTE: without `O_NONBLOCK`, opening a pipe would wait for a writer.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;

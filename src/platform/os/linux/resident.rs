@@ -29,7 +29,7 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
 /// # Errors
 /// Those of `/proc`.
 pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
-    let known = Known::now()?;
+    let known = AddressRanges::now()?;
     let pages = Pages::open()?;
     let smaps = File::open("/proc/thread-self/smaps")?;
     let smaps = BufReader::with_capacity(64 << 10, smaps);
@@ -39,7 +39,7 @@ pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
 /// What is known of addresses, whatever mapping they are in: the kernel makes one mapping of neighbouring
 /// anonymous ones.
 #[derive(Debug, Default)]
-struct Known {
+struct AddressRanges {
     /// Without overlaps, in their order.
     cuts: Vec<Cut>,
     /// Where stacks of threads end, in their order.
@@ -87,7 +87,7 @@ impl ResidentMemory {
     }
 }
 
-impl Known {
+impl AddressRanges {
     fn now() -> io::Result<Self> {
         let (files, _) = loaded_files(&Memory::open()?, |_, _| false)?;
         let cut = |kind| {
@@ -197,7 +197,7 @@ fn parse(line: &str) -> Option<Mapping> {
 /// Sums up the mappings of `smaps`. `resident` counts the resident bytes between two addresses.
 fn classify(
     smaps: impl BufRead,
-    known: &Known,
+    known: &AddressRanges,
     resident: impl Fn(u64, u64) -> u64,
 ) -> io::Result<ResidentMemory> {
     let mut sums = ResidentMemory::default();
@@ -225,7 +225,7 @@ fn classify(
 fn divide(
     mapping: &Mapping,
     rss: u64,
-    known: &Known,
+    known: &AddressRanges,
     resident: impl Fn(u64, u64) -> u64,
     sums: &mut ResidentMemory,
 ) {
@@ -332,7 +332,7 @@ VmFlags: rd ex
     #[test]
     fn each_mapping_is_of_one_kind() {
         let cuts = vec![Cut { start: 0x1000, end: 0x4000, kind: Kind::Binary }];
-        let known = Known { cuts, stack_ends: Vec::new() };
+        let known = AddressRanges { cuts, stack_ends: Vec::new() };
         let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from).unwrap();
         let expected = ResidentMemory {
             stacks: 4 << 10,
@@ -352,7 +352,7 @@ VmFlags: rd ex
     fn one_mapping_can_have_several_parts() {
         // A stack from the start of the mapping on, then pages of the tracker, then others.
         let cuts = vec![Cut { start: 0x6000, end: 0x7000, kind: Kind::Tracker }];
-        let known = Known { cuts, stack_ends: vec![0x5000] };
+        let known = AddressRanges { cuts, stack_ends: vec![0x5000] };
         let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  16 kB\n";
         // All pages are resident but that of the tracker, and one of the last two.
         let resident = |from: u64, to: u64| if from == 0x6000 { 0 } else { to - from };

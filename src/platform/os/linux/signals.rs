@@ -1,7 +1,7 @@
 //! The signals that end a process: the tracker can have a thread told of one before it ends the process.
 
 use super::{KeepErrno, now, process_id, wait, wake_all};
-use crate::platform::own_thread::{self, Place};
+use crate::platform::own_thread::{self, ValueOffset};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(false) };
 }
 
-static PLACE: Place = Place::new();
+static PLACE: ValueOffset = ValueOffset::new();
 
 /// Whether this process has a thread that acts upon signals.
 pub(crate) fn has_waiting_thread() -> bool {

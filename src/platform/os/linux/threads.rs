@@ -192,9 +192,9 @@ const NOT_YET: u32 = u32::MAX;
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// The most threads of the tracker. Each destination that is added while a recording runs has one.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
-static THREADS: [OwnThread; MOST_THREADS] = [const {
+static THREADS: [OwnThread; MAX_THREADS] = [const {
     OwnThread {
         id: AtomicU32::new(0),
         has_ended: AtomicBool::new(false),
@@ -202,7 +202,7 @@ static THREADS: [OwnThread; MOST_THREADS] = [const {
         argument: AtomicPtr::new(ptr::null_mut()),
         table: AtomicU32::new(0),
     }
-}; MOST_THREADS];
+}; MAX_THREADS];
 
 /// The places from this one on have never been used.
 static USED: AtomicUsize = AtomicUsize::new(0);

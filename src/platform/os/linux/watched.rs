@@ -6,7 +6,7 @@
 use super::descriptors::is_open;
 use super::pages;
 use super::{keep_apart, process_id};
-use crate::platform::os::Own;
+use crate::platform::os::OwnDescriptor;
 use std::ffi::{CStr, c_int};
 use std::fs::{self, File};
 use std::io;
@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) const PAGE: usize = 4096;
 
 /// The most ranges of addresses that are shared.
-const MOST_RANGES: usize = 64;
-static RANGES: [(AtomicUsize, AtomicUsize); MOST_RANGES] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST_RANGES];
+const MAX_RANGES: usize = 64;
+static RANGES: [(AtomicUsize, AtomicUsize); MAX_RANGES] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX_RANGES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The ranges of addresses that are shared: start and bytes.
 pub(super) fn shared_ranges() -> impl Iterator<Item = (usize, usize)> {
-    let ranges = RANGES.iter().take(COUNT.load(Ordering::Acquire).min(MOST_RANGES));
+    let ranges = RANGES.iter().take(COUNT.load(Ordering::Acquire).min(MAX_RANGES));
     ranges.map(|(start, bytes)| (start.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)))
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn is_in_loaded_file(address: usize) -> bool {
 }
 
 /// The watched process's end of the connection to its watcher.
-pub(crate) struct Watcher(Own<File>);
+pub(crate) struct Watcher(OwnDescriptor<File>);
 
 impl Watcher {
     /// Ends the watcher, which has nothing left to do.
@@ -293,7 +293,7 @@ pub(crate) fn connection() -> io::Result<(Watcher, Watched)> {
     }
     // SAFETY: they are new, so nothing else owns them.
     let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    let (read, write) = (keep_apart(read)?, Own::new(File::from(write))?);
+    let (read, write) = (keep_apart(read)?, OwnDescriptor::new(File::from(write))?);
     let process = open_process()?;
     Ok((Watcher(write), Watched { process, pipe: Some(read) }))
 }

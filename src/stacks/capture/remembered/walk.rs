@@ -5,7 +5,9 @@ use crate::stacks::capture::chains::{Condition, Kind, MAX_LEN};
 use crate::stacks::capture::memory::StackReader;
 use crate::stacks::capture::step::{CONTINUES, Registers, Step, WITHOUT_TABLE, Word, caller_of};
 use crate::stacks::capture::{frame_pointer, lookup, step};
-use crate::stacks::tree::{self, COMPLETE, LIBRARY_CHANGED, NO_TABLE, Place, TOO_DEEP, UNREADABLE};
+use crate::stacks::tree::{
+    self, COMPLETE, LIBRARY_CHANGED, NO_TABLE, TOO_DEEP, TreePosition, UNREADABLE,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Memory {
@@ -35,7 +37,7 @@ impl Memory {
             }
         };
         let new = self.list_new(0, walked);
-        tree::find_or_add(Place::root(root), new, 0).number
+        tree::find_or_add(TreePosition::root(root), new, 0).number
     }
 
     #[inline(never)]
@@ -105,9 +107,9 @@ impl Memory {
         let number = if let (Some(joint), 1..) = (joint, surplus) {
             let new = self.drop_outermost(joint, surplus, walked);
             self.remember(walked, TOO_DEEP, outer);
-            self.find_or_add(Place::root(TOO_DEEP), new, 0)
+            self.find_or_add(TreePosition::root(TOO_DEEP), new, 0)
         } else {
-            let from = joint.map_or(Place::root(root), |joint| self.place(joint));
+            let from = joint.map_or(TreePosition::root(root), |joint| self.place(joint));
             let new = self.list_new(0, walked);
             self.set_len(joint.map_or(0, |joint| joint + 1));
             let must = self.remember(walked, root, outer).filter(|_| reader.is_own());
@@ -175,7 +177,7 @@ impl Memory {
         for (to, step) in new.iter().zip(self.walked.iter().take(walked).skip(proved).rev()) {
             to.store(step.frame().guessed().bits(), Ordering::Relaxed);
         }
-        tree::find_or_add(Place::root(root), new, 0).number
+        tree::find_or_add(TreePosition::root(root), new, 0).number
     }
 
     /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns the sequence of
@@ -245,7 +247,7 @@ impl Memory {
             self.word(len).set(word);
             let frame = self.frame(len);
             frame.rbp.set(rbp);
-            frame.place.set(Place::UNKNOWN);
+            frame.place.set(TreePosition::UNKNOWN);
             frame.frames.set(frames);
             frame.kind.set(kind);
             len += 1;
@@ -301,7 +303,7 @@ impl Memory {
             let (from, to) = (self.frame(word), self.frame(word - dropped));
             self.word(word - dropped).set(self.word(word).get());
             to.rbp.set(from.rbp.get());
-            to.place.set(Place::UNKNOWN);
+            to.place.set(TreePosition::UNKNOWN);
             to.frames.set(from.frames.get() - surplus as u8);
             to.kind.set(if word == dropped { Kind::RbpOfJoint } else { from.kind.get() });
         }

@@ -56,9 +56,8 @@ impl Program {
     }
 
     fn report(&self, document: &[u8]) -> Result<Report, String> {
-        document::parse(document).map_err(|what| {
-            format!("{} sends figures that cannot be read: {what}", self.address)
-        })
+        document::parse(document)
+            .map_err(|what| format!("{} sends figures that cannot be read: {what}", self.address))
     }
 
     /// Gets the figures, and sends them or why there are none. `last` is the time since the question before.

@@ -39,7 +39,7 @@ fn what_buckets_held_at_the_peak_of_a_measurement_is_what_they_held() {
         match action {
             0..4 => {
                 let key = AccountKey { bucket, class: class_of(bytes) };
-                accounts.add_block(key, bytes, Moment { time: 0, event }, |_| {});
+                accounts.add_block(key, bytes, EventTime { time: 0, event }, |_| {});
                 grow(&mut live, &mut peaks, bytes);
                 blocks.push((bucket, bytes));
             }
@@ -116,7 +116,7 @@ fn buckets_have_the_figures_of_a_model_of_64_bits() {
                 *bytes = bytes.wrapping_add_signed(change.1);
                 let key = AccountKey { bucket: buckets[index], class: 0 };
                 let count = |tally: &mut Tally| tally.allocations += more;
-                accounts.apply(key, change.0, change.1, Moment { time: 0, event }, count);
+                accounts.apply(key, change.0, change.1, EventTime { time: 0, event }, count);
                 let sum = now.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
                 if sum > peak {
                     (peak, at_peak) = (sum, now.map(|(_, blocks, bytes)| (blocks, bytes)));

@@ -4,7 +4,7 @@
 //! stream, thread and bucket are looked up once.
 
 use super::{ApplyEnv, Model};
-use crate::accounts::Moment;
+use crate::accounts::EventTime;
 use crate::apply::operation::{Operation, OperationKind, OperationQueue};
 use crate::attribution::{LastBlock, MadeBy, NO_BUCKET};
 use crate::live_set::Block;
@@ -88,7 +88,7 @@ impl Model {
                         self.replaced((stream, number), (heap, address), &old, env);
                     }
                     let size = block.size();
-                    let moment = Moment { time: now, event: number };
+                    let moment = EventTime { time: now, event: number };
                     self.accounts
                         .add_block(block.key(), size, moment, |tally| tally.allocated(size));
                     newest = (heap, address);

@@ -1,7 +1,7 @@
 //! What one allocation, reallocation or free does.
 
 use super::{ApplyEnv, Model};
-use crate::accounts::{Moment, Owner};
+use crate::accounts::{EventTime, Owner};
 use crate::apply::operation::{Operation, OperationKind};
 use crate::attribution::{
     DetachedBlock, HeapAddress, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
@@ -147,7 +147,7 @@ impl Model {
             if let Some(old) = replaced {
                 self.replaced((operation.stream, number), (heap, address), &old, env);
             }
-            let moment = Moment { time: env.now, event: number };
+            let moment = EventTime { time: env.now, event: number };
             self.accounts.resize(before.size(), size);
             if block.bucket != before.bucket {
                 self.accounts.change_stack(before.bucket, block.bucket, before.size(), size);
@@ -222,7 +222,7 @@ impl Model {
             if let Some(old) = replaced {
                 self.replaced((operation.stream, number), (heap, address), &old, env);
             }
-            let moment = Moment { time: env.now, event: number };
+            let moment = EventTime { time: env.now, event: number };
             self.accounts.add_block(block.key(), size, moment, |tally| tally.allocated(size));
             let event = (operation.stream, number);
             env.observe(event, (heap, address), &block, BlockChange::Allocated);

@@ -1,7 +1,7 @@
 //! The document that the page shows.
 
 use super::notes::notes;
-use super::tree::{Frame, Tree, number};
+use super::tree::{InternedFrame, Tree, number};
 use crate::dump::buckets::figures_of;
 use crate::dump::json;
 use crate::dump::options::Options;
@@ -92,8 +92,9 @@ struct Frames<'a>(&'a Tree);
 
 impl Json for Frames<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let of =
-            |part: fn(&Frame) -> u32| Numbers(self.0.frames.all.iter().map(part).map(u64::from));
+        let of = |part: fn(&InternedFrame) -> u32| {
+            Numbers(self.0.frames.all.iter().map(part).map(u64::from))
+        };
         value.object(|object| {
             object.entry("name", &of(|frame| frame.name))?;
             object.entry("file", &of(|frame| frame.file))?;

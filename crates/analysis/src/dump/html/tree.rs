@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some
 /// stacks and not in others is two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Frame {
+pub(super) struct InternedFrame {
     pub(super) name: u32,
     pub(super) file: u32,
     pub(super) line: u32,
@@ -26,7 +26,7 @@ const ROOT: u32 = u32::MAX;
 pub(super) struct Tree {
     /// The first is empty.
     pub(super) strings: Interner<String>,
-    pub(super) frames: Interner<Frame>,
+    pub(super) frames: Interner<InternedFrame>,
     /// Each with its parent and its frame.
     nodes: Vec<(u32, u32)>,
     /// By row of `by_stack`: its node, if a bucket has it and it is a stack.
@@ -76,7 +76,7 @@ impl Tree {
         let name = strings.text(call.name_of_function());
         let owner = if calls.is_text(number) { 0 } else { strings.text(call.owner()) };
         let (file, line) = call.source().map_or((0, 0), |(file, line)| (strings.text(file), line));
-        self.frames.number(Frame { name, file, line, owner, is_folded })
+        self.frames.number(InternedFrame { name, file, line, owner, is_folded })
     }
 
     /// The strings that are names of functions and too long, with what is shown of each.

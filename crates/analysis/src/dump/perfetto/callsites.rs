@@ -10,7 +10,7 @@ use memledger_format::protobuf::perfetto::{callstack, frame, interned_data, mapp
 
 /// One frame. Its texts have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Frame {
+struct InternedFrame {
     name: u32,
     /// The mapping and the address in its file; `None` if it is no code.
     code: Option<(u32, u64)>,
@@ -22,7 +22,7 @@ struct Frame {
 pub(super) struct Callsites {
     /// The frames of each, outermost first.
     stacks: Interner<Box<[u32]>>,
-    frames: Interner<Frame>,
+    frames: Interner<InternedFrame>,
     functions: Interner<String>,
     files: Interner<String>,
     modules: Interner<Module>,
@@ -78,7 +78,7 @@ impl Callsites {
             let name = self.functions.text(call.name_of_function());
             let source = call.source().map(|(file, line)| (self.files.text(file), line));
             let code = calls.frame_of(number).and_then(|of| code(calls.report, of, mappings));
-            frames.push(self.frames.number(Frame { name, code, source }));
+            frames.push(self.frames.number(InternedFrame { name, code, source }));
         }
         if frames.is_empty() {
             frames.push(self.label("(no frames)"));
@@ -99,7 +99,7 @@ impl Callsites {
 
     fn label(&mut self, text: &str) -> u32 {
         let name = self.functions.text(text);
-        self.frames.number(Frame { name, code: None, source: None })
+        self.frames.number(InternedFrame { name, code: None, source: None })
     }
 
     /// The parts of each module with code, or the module as a whole if its file is not known: the module,
@@ -182,7 +182,7 @@ impl Interned {
     }
 
     fn frame(&mut self, of: &Callsites, number: u32, data: &mut Message<'_>) {
-        let Some(&Frame { name, code, source }) = of.frames.all.get(number as usize) else {
+        let Some(&InternedFrame { name, code, source }) = of.frames.all.get(number as usize) else {
             return;
         };
         if !self.frames.is_new(number) {

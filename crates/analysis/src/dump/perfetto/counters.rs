@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub(super) const POINTS: u64 = 2_000;
 
 /// The number of groups and of scopes that have a counter: those with the largest peaks.
-pub(super) const MOST: usize = 40;
+pub(super) const MAX_COUNTED_ROWS: usize = 40;
 
 /// The first counters, of all blocks.
 const LIVE_BYTES: usize = 0;
@@ -167,7 +167,7 @@ pub(super) fn largest<'a>(
 ) -> HashMap<&'a [String], u32> {
     let mut rows: Vec<_> = rows.filter(|(_, figures)| figures.peak_bytes > 0).collect();
     sort::by_key(&mut rows, |(path, figures)| (std::cmp::Reverse(figures.peak_bytes), *path));
-    rows.truncate(MOST);
+    rows.truncate(MAX_COUNTED_ROWS);
     rows.into_iter().map(|(path, _)| (path, 0)).collect()
 }
 

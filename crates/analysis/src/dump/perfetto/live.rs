@@ -5,7 +5,7 @@
 //! the report of its time, and the first one has the heap that existed before the session began.
 
 use super::callsites::Callsites;
-use super::counters::{MOST, largest};
+use super::counters::{MAX_COUNTED_ROWS, largest};
 use super::heap::{Dump, Heap};
 use super::slices::{Slices, ThreadTrack};
 use super::totals;
@@ -28,7 +28,7 @@ const THREAD_SEQUENCES: u32 = COUNTER_SEQUENCE + 16;
 /// The profile of all blocks, whatever root heap they are in.
 const ALL_HEAPS: &str = "System memory";
 /// The most counters of groups, and of scopes: which ones have the largest peaks changes.
-const MOST_COUNTERS: usize = 4 * MOST;
+const MAX_COUNTERS: usize = 4 * MAX_COUNTED_ROWS;
 /// The time of a step of slices.
 const STEP_NS: u64 = 10_000_000;
 /// A thread that has allocated nothing for this time is forgotten.
@@ -306,7 +306,7 @@ impl Rows {
         let mut new: Vec<_> = largest(rows.iter().copied()).into_keys().collect();
         new.retain(|path| !self.counters.contains_key(*path));
         new.sort_unstable();
-        new.truncate(MOST_COUNTERS.saturating_sub(self.counters.len()));
+        new.truncate(MAX_COUNTERS.saturating_sub(self.counters.len()));
         for path in new {
             let parent =
                 *self.parent.get_or_insert_with(|| tracks.named(title, memory, sequence, out));

@@ -42,12 +42,12 @@ const MIN_STEPS: usize = 16;
 #[derive(Clone, Debug)]
 pub struct QueryIndexer {
     lives: Lives,
-    made: Made,
+    made: IndexParts,
 }
 
 /// What there is of the index.
 #[derive(Clone, Debug)]
-struct Made {
+struct IndexParts {
     limits: IndexLimits,
     steps: Vec<StepStart>,
     /// The events after which a step begins in any case.
@@ -81,7 +81,7 @@ impl QueryIndexer {
     /// An indexer that has seen no event.
     pub fn new(limits: IndexLimits) -> Self {
         let start = StepStart::new(StepMoment::default(), StepMoment::NEVER);
-        let made = Made {
+        let made = IndexParts {
             limits,
             steps: vec![start],
             bookmarks: Vec::new(),
@@ -101,14 +101,14 @@ impl QueryIndexer {
 
     /// The index of everything up to the last [`stop`](BlockObserver::stop).
     pub(super) fn index(&self, bookmarks: Vec<(String, u64)>) -> QueryIndex {
-        let Made { steps, rows, open, .. } = &self.made;
+        let IndexParts { steps, rows, open, .. } = &self.made;
         let mut rows: Vec<_> = rows.iter().chain(open.values()).copied().collect();
         rows.sort_by_key(IndexRow::key);
         QueryIndex { steps: steps.clone(), rows, bookmarks }
     }
 }
 
-impl Made {
+impl IndexParts {
     #[inline]
     fn end(&mut self, life: &BlockLife) {
         match &mut self.aside {

@@ -73,7 +73,9 @@ impl ThreadStream {
             // The loss before this data contains the ends of the unfinished events, too.
             self.drop_unfinished();
         } else {
-            return Some(Stop::Illegal(format!("array data for field {field}, which is not an array")));
+            return Some(Stop::Illegal(format!(
+                "array data for field {field}, which is not an array"
+            )));
         }
         self.parsed += 4 + size as usize;
         None

@@ -153,7 +153,9 @@ impl ThreadStream {
         let Some((field, size)) = piece(rest) else { return Some(Stop::Partial) };
         let owner = self.unfinished.last().and_then(|event| self.items.get(event.item));
         if !owner.is_some_and(|item| is_array(types, item.type_index, field)) {
-            return Some(Stop::Illegal(format!("array data for field {field}, which is not an array")));
+            return Some(Stop::Illegal(format!(
+                "array data for field {field}, which is not an array"
+            )));
         }
         if rest.len() < PIECE_HEAD + size {
             return Some(Stop::Partial);

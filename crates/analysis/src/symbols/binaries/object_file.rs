@@ -24,13 +24,13 @@ pub(super) type Bytes = Rc<[u8]>;
 const PAGE: u64 = 4096;
 
 /// Deflate expands a byte to 1032 at most; a section that claims more is damaged.
-const MOST_EXPANSION: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 
 /// How much of it is read at once.
 const BUFFER: NonZeroUsize = NonZeroUsize::new(8 << 10).unwrap();
 
 /// The symbols of the largest programs have some 20 MiB; a section with more is damaged.
-const MOST_XZ: usize = 256 << 20;
+const MAX_XZ: usize = 256 << 20;
 
 /// A file that is open, and what its headers say.
 pub(super) struct ObjectFile {
@@ -98,7 +98,7 @@ impl ObjectFile {
     pub(super) fn bytes(&self) -> u64 {
         self.sections.iter().fold(0, |sum, (_, range)| {
             // A damaged file can claim any size.
-            let most = range.compressed_size.saturating_mul(MOST_EXPANSION);
+            let most = range.compressed_size.saturating_mul(MAX_EXPANSION);
             sum.saturating_add(range.uncompressed_size.min(most))
         })
     }
@@ -198,7 +198,7 @@ impl ObjectFile {
             return Ok(bytes);
         }
         let uncompressed_size = range.uncompressed_size;
-        if uncompressed_size / MOST_EXPANSION > range.compressed_size {
+        if uncompressed_size / MAX_EXPANSION > range.compressed_size {
             return Err(format!(
                 "its {} bytes cannot expand to the {uncompressed_size} that it claims",
                 range.compressed_size
@@ -236,10 +236,10 @@ impl ObjectFile {
         let packed = Cursor::new(packed);
         let unpacked = XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder);
         let mut bytes = Vec::new();
-        let read = unpacked.take(MOST_XZ as u64 + 1).read_to_end(&mut bytes);
+        let read = unpacked.take(MAX_XZ as u64 + 1).read_to_end(&mut bytes);
         match read {
-            Ok(size) if size <= MOST_XZ => Ok(bytes),
-            Ok(_) => Err(format!("it expands to more than {} MiB", MOST_XZ >> 20)),
+            Ok(size) if size <= MAX_XZ => Ok(bytes),
+            Ok(_) => Err(format!("it expands to more than {} MiB", MAX_XZ >> 20)),
             Err(error) => Err(error.to_string()),
         }
         .map_err(|what| {

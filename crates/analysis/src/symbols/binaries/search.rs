@@ -14,7 +14,7 @@ const SYSTEM: &str = "/usr/lib/debug";
 /// Folders within a folder of `--symbols` are searched up to this depth.
 const DEPTH: usize = 16;
 /// At most this number of files of a folder of `--symbols` are known.
-const MOST_FILES: usize = 1 << 20;
+const MAX_FILES: usize = 1 << 20;
 
 /// A folder of `--symbols`, with any layout.
 struct Folder {
@@ -39,7 +39,7 @@ impl Folder {
                     if depth < DEPTH {
                         folders.push((path, depth + 1));
                     }
-                } else if count < MOST_FILES {
+                } else if count < MAX_FILES {
                     count += 1;
                     by_name.entry(entry.file_name()).or_default().push(path);
                 }
