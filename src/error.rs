@@ -17,8 +17,8 @@ pub use unmeasured::{Unmeasured, UnmeasuredKind};
 /// let started = Ledger::builder().trace_to(Destination::host("127.0.0.1:port")).start();
 /// # if cfg!(tracking) {
 /// match started {
-///     Err(error) if error.kind() == ErrorKind::AlreadyStarted => {} // the program continues with that ledger
-///     Err(error) => eprintln!("{error:#}"), // with the error of the system, which `{error}` leaves to `source`
+///     Err(error) if error.kind() == ErrorKind::AlreadyStarted => {} // continues with that ledger
+///     Err(error) => eprintln!("{error:#}"), // with the system's error, which `{error}` omits
 ///     Ok(_) => panic!("127.0.0.1:port has no port"),
 /// }
 /// # }

@@ -35,7 +35,7 @@
 //!   and reports. With the allocator linked, `MEMLEDGER_REPORT=stderr` or
 //!   `MEMLEDGER_TRACE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
-//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. The `containers`
+//!   [`group!`], [`tag!`] and [`tagged`] say what it belongs to. [`Name`] holds names. The `containers`
 //!   (`TaggedVec`, `TaggedHashMap` and others) keep their tag wherever they grow. [`ScopeContext`]
 //!   and [`spawn`] carry both to other threads; [`AllocScope`] gives both to futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;

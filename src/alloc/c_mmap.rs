@@ -4,7 +4,7 @@
 //! not those of a file, unless the program asks not to (`MAP_NORESERVE`). Other addresses are reserved: they
 //! count once `mprotect` lets the program write to them.
 //!
-//! An allocator maps memory, too, which its blocks are in. So what is called from the library of the next
+//! An allocator also maps memory, which contains its blocks. So what is called from the library of the next
 //! `malloc`, or by Rust's allocator, is not recorded.
 //!
 //! NOTE: a mapping is recorded after the system has made it, and a part that is given back before: as with

@@ -1,9 +1,9 @@
 //! Functions of allocators that lead here: those that are in the program itself, and those that only an allocator has.
 //!
 //! ```text
-//! program ──► function ──► its own code ──► [`stub`] ──► `before` ──► the function's moved instructions ──► its rest
-//!             (a jump)     (the call)          ▲                                                               │
-//!                                              └──────────────────────── `after` ◄──────────────────────────────┘
+//! program ──► function ──► its own code ──► [`stub`] ──► `before` ──► the moved instructions ──► the rest
+//!             (a jump)     (the call)          ▲                                                    │
+//!                                              └───────────────────── `after` ◄─────────────────────┘
 //! ```
 //! [`finding`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program's own code runs.
 //!

@@ -2,7 +2,7 @@
 //!
 //! The names and their arguments are those of jemalloc 5 (<https://jemalloc.net/jemalloc.3.html>), mimalloc 2 (`mimalloc.h`), gperftools
 //! 2 (`tcmalloc.h`), rpmalloc 1.4 (`rpmalloc.h`), snmalloc 0.7 (`rust.cc` and `malloc.cc`) and of C++'s `operator new` and `operator delete` ("Itanium C++
-//! ABI", 5.1.3). Those of C are here for programs that define them.
+//! ABI", 5.1.3). C's functions are here for programs that define them.
 
 /// The bytes of the longest of these names.
 pub(crate) const LONGEST: usize = 35;

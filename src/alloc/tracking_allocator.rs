@@ -45,7 +45,7 @@ use std::alloc::System;
 /// and does not unmap the library. The tracker's code runs when threads and the process end, and on
 /// threads of its own, so it must stay mapped. The library's statics are therefore destroyed at
 /// exit. The next `dlopen` of the same path returns the same library, with its current recording,
-/// and ignores a file that has replaced it. Each copy under another name stays loaded, too. It
+/// and ignores a file that has replaced it. Each copy under another name also stays loaded. It
 /// keeps 1 MiB of address space, some more while it records, and one of the process's 1,024 thread
 /// keys. A host that replaces code while it runs should link the tracker itself.
 ///

@@ -22,8 +22,7 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
     K::empty()
 }
 
-/// Panics if the stream cannot represent the event type with these flags and fields. Of each field:
-/// its name, its type, and whether it is a `DefinitionId`.
+/// Panics if the stream cannot represent the event type with these flags and fields. A field is given as its name, its type, and whether it is a `DefinitionId`.
 #[doc(hidden)]
 pub const fn check_event(logger: &str, event: &str, flags: u8, fields: &[(&str, FieldType, bool)]) {
     assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");

@@ -109,7 +109,8 @@ use sealed::Sealed;
 /// struct Strange;
 /// impl memledger::events::Kind for Strange {
 ///     type Value<'a> = u64;
-///     const TYPE: memledger::__private::format::schema::FieldType = memledger::__private::format::schema::FieldType::U64;
+///     const TYPE: memledger::__private::format::schema::FieldType =
+///         memledger::__private::format::schema::FieldType::U64;
 ///     fn empty<'a>() -> u64 { 0 }
 /// }
 /// ```

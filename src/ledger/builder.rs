@@ -121,7 +121,7 @@ impl LedgerBuilder {
     /// most a second, since most programs end there. It is written again only after an eighth of the live bytes was freed.
     ///
     /// Nothing is allocated to write it: 32 KiB of text, and 16 bytes for each scope, thread or stack (whichever are most), are set aside
-    /// before. Stacks are shown as offsets in files, for `addr2line`. It needs the analysis that a report needs, too.
+    /// before. Stacks are shown as offsets in files, for `addr2line`. Like a report, it needs the analysis in this process.
     ///
     /// ```
     /// use memledger::{Ledger, Limit};
@@ -287,7 +287,7 @@ impl LedgerBuilder {
     /// group read them. From `0o600` to `0o777`; the mask of the process does not apply. Default:
     /// `0o600`, since names, thread names and addresses may be confidential.
     ///
-    /// An existing file gets these permissions, too, if it belongs to this user. A file that is
+    /// An existing file that belongs to this user also gets these permissions. A file that is
     /// named only by a descriptor (`/dev/stderr`, `/dev/fd/3`) keeps its own.
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.config.file_mode = Some(mode);
@@ -354,7 +354,7 @@ impl LedgerBuilder {
     /// ```
     /// use memledger::{Ledger, OnFull};
     ///
-    /// // For threads that must not wait: more memory, and events are dropped before one waits. The report says how many.
+    /// // For threads that must not wait: more memory, and events are dropped before one waits.
     /// let builder = Ledger::builder().buffer_limit(64 << 20).on_full(OnFull::Drop);
     /// # drop(builder);
     /// ```

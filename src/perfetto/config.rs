@@ -152,7 +152,7 @@ impl TrackEvents {
         self
     }
 
-    /// Has the session contain the program's memory, from the reports of the ledger: counters of live bytes,
+    /// Adds the program's memory to the session, from the reports of the ledger: counters of live bytes,
     /// a heap profile each `interval` (10 ms at least) and at the end, what was live at the peak, and each
     /// [`alloc_scope!`](crate::alloc_scope) as a slice with the bytes that were allocated in it. The first
     /// heap profile has what was allocated before the session.

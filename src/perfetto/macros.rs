@@ -13,7 +13,11 @@
 /// track_event!(
 ///     GAME,
 ///     instant("drawn"),
-///     nested_tracks[process, named("stages", 0, [child_order(ChildOrder::Explicit)]), named("draw", 0, [order(2)])],
+///     nested_tracks[
+///         process,
+///         named("stages", 0, [child_order(ChildOrder::Explicit)]),
+///         named("draw", 0, [order(2)])
+///     ],
 /// );
 /// track_event!(GAME, slice_end());
 ///

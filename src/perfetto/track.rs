@@ -58,7 +58,7 @@ impl FlowId {
         Self(id ^ Track::process().uuid)
     }
 
-    /// An id that other processes can have, too: for a flow from one to another.
+    /// An id that other processes can share, for a flow from one process to another.
     pub const fn global(id: u64) -> Self {
         Self(id)
     }

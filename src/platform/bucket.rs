@@ -7,7 +7,7 @@
 //!
 //! - A thread writes an entry and its `next`, and then links it by a compare-and-exchange with `Release`. A thread that
 //!   finds the number has loaded it from the bucket with `Acquire`, or from the `next` of an entry that it has found so.
-//!   Each link is also an `Acquire` of the one before, so what is seen of an entry is whole, and so is all that its
+//!   Each link is also an `Acquire` of the one before, so an entry is seen completely, and so is all that its
 //!   thread had seen before, such as other entries that it refers to.
 //! - An entry is linked only if the bucket is as it was when all entries in it were compared. So no two linked entries
 //!   are the same.

@@ -1,4 +1,4 @@
-//! A table that grows by chunks of mapped pages. It has no locks, so the hook can use it, too.
+//! A table that grows by chunks of mapped pages. It has no locks, so that the hook can use it.
 #![expect(unsafe_code, reason = "entries are raw memory")]
 
 use super::os;
@@ -126,13 +126,13 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         Ok(())
     }
 
-    /// Has all entries that it can have, in a watcher: the process that added them has ended.
+    /// Adds all entries that fit, in a watcher: the process that added them has ended.
     pub(crate) fn take_all(&self) {
         let most = self.most.load(Ordering::Relaxed);
         self.added.store(most * PER_CHUNK as u32, Ordering::Release);
     }
 
-    /// Has no entries any more: their memory is zeroed. Requires that no other thread uses the table.
+    /// Removes all entries and zeroes their memory. Requires that no other thread uses the table.
     pub(crate) fn begin_anew(&self) {
         self.added.store(0, Ordering::Relaxed);
     }

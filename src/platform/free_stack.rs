@@ -1,4 +1,4 @@
-//! A stack of the numbers of free entries. It has no locks, so the hook can use it, too.
+//! A stack of the numbers of free entries. It has no locks, so that the hook can use it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -44,7 +44,7 @@ pub(crate) fn turn_on() {
     state::set_option(state::STACKS, true);
 }
 
-/// Has the hook take no stacks. A hook that is under way may still take one.
+/// Makes the hook take no stacks. A hook that is under way may still take one.
 pub(crate) fn turn_off() {
     state::set_option(state::STACKS, false);
 }

@@ -15,7 +15,8 @@
 //! [cut](Table::find_or_add_cut) before there was memory for it after all. The frames of edges are in *sequences*, which are kept once: most new stacks are a known sequence at another place.
 //!
 //! ```text
-//! one mapping   edges 16 B x 2^22   buckets u32 x 2^22   words of sequences u64 x 2^22   buckets of sequences u32 x 2^16
+//! one mapping   edges 16 B x 2^22   buckets u32 x 2^22
+//!               words of sequences u64 x 2^22   buckets of sequences u32 x 2^16
 //!               bucket of place + hash(frame) -> edge --next--> edge --next--> 0
 //! ```
 //! A thread writes an edge before it links it into its [bucket](crate::platform::bucket). Pages that are not used take

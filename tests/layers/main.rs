@@ -5,6 +5,7 @@
 //! layer allows.
 
 mod circles;
+mod comments;
 mod figures;
 mod growth;
 mod map;

@@ -30,7 +30,7 @@ enum Job<O> {
     Take,
 }
 
-/// Has `O` observe on another thread, in the same order, and gives it back when it is asked for.
+/// Runs an observer on its own thread, in the same order; [`into_observer`](Self::into_observer) joins the thread and returns the observer.
 pub struct ObserverThread<O> {
     /// The observer, unless the thread has it.
     here: Option<O>,

@@ -1,4 +1,4 @@
-//! What a command writes: a file that is whole or not there, or standard output.
+//! Writes the output of a command: a file that is complete or does not exist, or standard output.
 
 use super::input::is_stdin;
 use crate::error::CliError;
@@ -13,7 +13,7 @@ pub fn frames(all: bool) -> Frames {
     if all { Frames::All } else { Frames::Folded }
 }
 
-/// Has `body` write the file `path`, or `out` if the path is `-`. Its errors of writing are to go
+/// Lets `body` write the file `path`, or `out` if the path is `-`. Its errors of writing are to go
 /// through [`unwritable`].
 ///
 /// A new file can be read by its owner only, as the traces that it is made of; one that is there keeps its

@@ -183,7 +183,7 @@ impl<O: BlockObserver> Analyzer<O> {
         self.reports_at(&[position])
     }
 
-    /// Has [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting stops
+    /// Makes [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting stops
     /// at the last of them; without any, it does not stop.
     pub fn reports_at(mut self, positions: &[Position]) -> Self {
         self.cutoff = Cutoff::new(positions, true);
@@ -221,21 +221,21 @@ impl<O: BlockObserver> Analyzer<O> {
         self
     }
 
-    /// Has the rows of stacks count only blocks that were allocated in scopes with `text` in their
+    /// Makes the rows of stacks count only blocks that were allocated in scopes with `text` in their
     /// path, in upper or lower case. These rows then have no peaks of their own.
     pub fn stacks_in_scope(mut self, text: &str) -> Self {
         self.scope = Some(text.to_lowercase());
         self
     }
 
-    /// Has reports have no rows in [`Report::by_stack`], and so none by function, line and crate. The losses
+    /// Leaves [`Report::by_stack`] empty, and so the rows by function, line and crate. The losses
     /// of stacks are counted all the same.
     pub fn without_stacks(mut self) -> Self {
         self.by_stack = false;
         self
     }
 
-    /// Has reports have [`Report::by_bucket`]: about 200 bytes for each combination of scope stack,
+    /// Fills [`Report::by_bucket`]: about 200 bytes for each combination of scope stack,
     /// name, thread and call stack.
     pub fn by_bucket(mut self) -> Self {
         self.by_bucket = true;
@@ -263,7 +263,7 @@ impl<O: BlockObserver> Analyzer<O> {
     }
 
     /// The same report, of an analyzer that has read all that it will, once. Costs less than
-    /// [`report`](Self::report), which copies all rows of a trace that is whole.
+    /// [`report`](Self::report), which copies all rows if the trace is complete.
     pub fn take_report(&mut self) -> Report {
         let taken = self.cutoff.take_report();
         let sources = self.sources();

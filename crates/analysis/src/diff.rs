@@ -73,7 +73,7 @@ impl DiffBy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiffSide {
-    /// Its own. Of several rows with one name the sum, but the largest of their peaks. In a sampled trace,
+    /// Its own figures. Rows of one name are summed; their peak is the largest peak. In a sampled trace,
     /// figures of functions and stacks are estimates. Functions and stacks have no peaks of their own.
     pub own: Figures,
     /// The same with all scopes or groups inside, or all that the function called. Equal to `own` for

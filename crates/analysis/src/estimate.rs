@@ -21,7 +21,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Of a block of `size` bytes, if one sample is taken every `mean` bytes.
+    /// The estimate for a block of `size` bytes, if one sample is taken every `mean` bytes.
     pub(crate) fn of(size: u64, mean: u64) -> Self {
         let mean = mean.max(1) as f64;
         let exponent = -(size.max(1) as f64) / mean;

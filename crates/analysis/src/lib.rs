@@ -18,7 +18,7 @@
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
 //! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
-//! *name*, so traces of other writers can be read, too; [`Analyzer`] lists the events that only our
+//! *name*, so that traces of other writers can be read; [`Analyzer`] lists the events that only our
 //! writer has.
 //!
 //! Nothing here panics on malformed input. Inconsistencies are counted in [`Losses`] or noted in

@@ -58,7 +58,7 @@ pub struct Holders {
     pub scopes: Vec<Holder>,
     /// Each tag.
     pub tags: Vec<Holder>,
-    /// Without paths. Of sampled stacks, only the blocks of the sample.
+    /// Without paths. Rows of sampled stacks count only the blocks of the sample.
     pub by_stack: Vec<Holder>,
     /// The same stacks, in the same order.
     pub stacks: Report,

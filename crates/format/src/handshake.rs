@@ -126,7 +126,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// Of the protocol that we write, without ids and without a control server.
+    /// The handshake of the protocol that we write, without ids and without a control server.
     pub fn new(transport: Transport) -> Self {
         let (control_port, protocol, magic) = (None, PROTOCOL, Magic::Trc2);
         Self { control_port, session_guid: None, trace_guid: None, transport, protocol, magic }

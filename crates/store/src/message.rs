@@ -4,8 +4,7 @@
 //! u32 size (little-endian, what follows)   0xbf   key value   key value ...   0xff
 //! ```
 //!
-//! The map is written with an indefinite length, as by Unreal. A map of definite length can be
-//! read, too.
+//! The map is written with an indefinite length, as by Unreal. Maps of definite length can also be read.
 
 use crate::{Error, ErrorKind};
 use ciborium::Value;

@@ -137,7 +137,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Has the thread end; connections stay.
+    /// Ends the thread; connections stay.
     pub(crate) fn pause(&self) {
         self.0.paused.store(true, Ordering::Release);
     }
@@ -384,7 +384,7 @@ impl Client {
         true
     }
 
-    /// Has a document sent on another thread, which then has the connection.
+    /// Sends a document on another thread, which then owns the connection.
     fn send_document(
         &mut self,
         kind: DocumentKind,

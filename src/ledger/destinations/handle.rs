@@ -75,8 +75,7 @@ impl DestinationHandle {
         Self { number }
     }
 
-    /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are
-    /// remembered.
+    /// Returns its state and figures; cheap. The last 64 ended destinations are remembered.
     pub fn status(&self) -> DestinationStatus {
         running::status(self.number)
     }

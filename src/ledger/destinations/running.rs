@@ -114,7 +114,7 @@ pub(in crate::ledger) fn wait_for_all() {
     shared.for_each(|shared| shared.end().unwrap_or_else(problems::report));
 }
 
-/// Has the program emit no more events for destinations: the recording has ended. Without the guard and a lock,
+/// Makes the program emit no more events for destinations: the recording has ended. Without the guard and a lock,
 /// because callbacks of the program run.
 pub(in crate::ledger) fn disable_all() {
     let queues = untracked(queue::all);

@@ -15,7 +15,7 @@
 //!
 //! In each packet a header with their thread and the context in which they were allocated precedes
 //! the blocks. It is repeated when either changes. If a block was renamed and its new context has
-//! no id in the stream, the snapshot renames it, too.
+//! no id in the stream, the snapshot also renames it.
 
 use crate::alloc::append::{append_alloc, append_mapping, append_realloc_free, append_update};
 use crate::alloc::events::MAPPED;

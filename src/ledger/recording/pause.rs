@@ -1,6 +1,6 @@
 //! The tracker's threads end for a moment, because the program is about to do what needs a process without them.
 //!
-//! They cannot just wait: the kernel counts a thread that waits, too, and such a thread keeps the rights that it began with. The C
+//! They cannot just wait: the kernel also counts a thread that waits, and such a thread keeps the rights that it began with. The C
 //! library changes the user of all threads, and ends the program if one of them cannot do what the others can. So the
 //! threads end, and begin again from the calling thread, with its rights and in its namespaces.
 

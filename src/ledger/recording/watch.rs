@@ -87,7 +87,7 @@ pub(in crate::ledger) struct SharedChild {
 }
 
 impl SharedChild {
-    /// Has the tracker's table take the file from the program's, until what is returned is dropped.
+    /// Moves the file from the program's table into the tracker's, until what is returned is dropped.
     pub(in crate::ledger) fn take_from_program(&self) -> os::InProgramTable {
         os::InProgramTable::new(&self.memory)
     }
@@ -115,7 +115,7 @@ pub(in crate::ledger) struct WatchedFile {
     pub(in crate::ledger) own: Option<FileSink>,
 }
 
-/// Has a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name in the folder for
+/// Makes a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name in the folder for
 /// temporary files, which the system removes when both processes have ended.
 ///
 /// # Errors

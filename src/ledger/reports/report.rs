@@ -70,7 +70,7 @@ impl ReportOutput {
         Some(Self { format, options, file: Some((file, path)) })
     }
 
-    /// Has `analyzer` make what the format needs.
+    /// Makes `analyzer` collect what the format needs.
     pub(in crate::ledger) fn prepare(&self, analyzer: &InProcessAnalyzer) {
         if self.format.needs_buckets() {
             analyzer.with_analyzer(Analyzer::set_by_bucket);

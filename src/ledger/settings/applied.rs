@@ -9,10 +9,9 @@ use crate::{alloc, scopes, stacks};
 use std::ops::RangeInclusive;
 
 impl Watch {
-    /// Whether there is to be one in this process.
+    /// Whether this process should have one.
     ///
-    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would be the watcher's parent, too,
-    /// as of all orphans.
+    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would also be the parent of the watcher, as of all orphans.
     pub(in crate::ledger) fn is_wanted(self) -> bool {
         let can_end_later = os::process_id() != 1;
         match self {
@@ -24,7 +23,7 @@ impl Watch {
 }
 
 impl Config {
-    /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are to be taken.
+    /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are taken.
     pub(in crate::ledger) fn channels(&self) -> Names {
         let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
         let names = self.channels.clone().unwrap_or_else(default);

@@ -197,7 +197,7 @@ impl Settings {
         values.find(|(setting, _)| setting.variable == variable)?.1.as_deref()
     }
 
-    /// Those of these settings that have these variables.
+    /// The settings of these variables.
     pub(in crate::ledger) fn only(mut self, variables: &[&CStr]) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
             *value = value.take().filter(|_| variables.contains(&setting.variable));

@@ -8,7 +8,7 @@
 //! In a `.utrace` these are ordinary events, on the channel `track`:
 //!
 //! ```text
-//! Perfetto.Site     Category, Name, Kind, Roles, Id         important: before the first event that refers to it
+//! Perfetto.Site     Category, Name, Kind, Roles, Id         important: precedes the events that refer to it
 //! Perfetto.Event0.. Tsc, Site, Shape, A, B, ...             up to six values, without texts
 //! Perfetto.TextEvent  the same, Text                         up to six values, one of them a text
 //! Perfetto.Event    Tsc, Site, Kinds, Words, Text0..        any other

@@ -45,7 +45,7 @@ pub(crate) struct ResidentMemory {
     /// Programs and libraries: their files, and the memory that was mapped with them.
     pub(crate) binaries: u64,
     pub(crate) files: u64,
-    /// Memory that other processes can have, too.
+    /// Memory that other processes can share.
     pub(crate) shared: u64,
     /// What the kernel maps (`[vdso]`).
     pub(crate) other: u64,

@@ -22,7 +22,7 @@ const RING: usize = 8192;
 /// The maximum number of conditions of a chain.
 pub(super) const MAX_LEN: usize = 96;
 
-/// What a word is, and what it must be in a chain. Of other remembered words, only whether it is a return address counts.
+/// What a word is, and what it must be in a chain. For other remembered words, only whether they are return addresses counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -94,7 +94,7 @@ impl Condition {
 pub(super) struct Key(u64);
 
 impl Key {
-    /// Of a walk that begins with this return address. `caller` is the next one, or 0 if that is the joint's.
+    /// The chain of a walk that begins with this return address. `caller` is the next one, or 0 if that is the joint's.
     ///
     /// `None` if the distance has no room: it is exact, because it says that all words of a chain are on the stack.
     ///

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
-//! in the hook        lookup ──► step, frame_pointer (memory) ──► remembered (chains) ──► tree   the number of a stack
+//! in the hook        lookup ──► step, frame_pointer (memory) ──► remembered (chains) ──► tree   a number
 //! ```
 //! | file | what |
 //! |---|---|

@@ -17,7 +17,7 @@
 //! 1. Words are compared from the outermost one inwards, down to the stack pointer. The last frame whose return address
 //!    is among those that are unchanged is the joint.
 //! 2. From the allocator's caller to the joint, the thread has most often gone before: [`Chains`].
-//! 3. The number of a stack that has the same chain behind the same place is most often known, too: [`Pair`].
+//! 3. The number of a stack that has the same chain behind the same place is usually also known: [`Pair`].
 //!
 //! What is not found so is [walked](walk), and looked up in the tree.
 

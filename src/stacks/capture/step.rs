@@ -17,7 +17,7 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// Those of the function that this is inlined into.
+    /// The registers of the function that this is inlined into.
     #[inline(always)]
     pub(crate) fn here() -> Self {
         let (ip, rsp, rbp): (usize, usize, usize);
@@ -36,7 +36,7 @@ impl Registers {
         Self { return_address: ip, rsp, rbp }
     }
 
-    /// Those of a frame with this return word.
+    /// The registers of a frame with this return word.
     #[inline(always)]
     pub(super) fn returning_to(Word { address, value }: Word, rbp: usize) -> Self {
         Self { return_address: value, rsp: address.wrapping_add(RETURN_ADDRESS), rbp }

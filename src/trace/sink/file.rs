@@ -113,7 +113,7 @@ impl FileSink {
         &self.path
     }
 
-    /// Has a watcher continue the file, if it is one that can be cut: its descriptor.
+    /// Makes a watcher continue the file, if it is one that can be cut: its descriptor.
     pub(crate) fn set_watched(&mut self) -> Option<RawFd> {
         let file = self.file.0.get().filter(|_| self.regular);
         self.watched = file.is_some();
@@ -195,7 +195,7 @@ impl Sink for FileSink {
     }
 }
 
-/// A file that is written in pieces, each of which is whole or missing.
+/// A file that is written in pieces, each of which is complete or missing.
 #[cfg(feature = "perfetto")]
 pub(crate) struct PieceFile {
     file: OwnFile,

@@ -23,7 +23,7 @@ pub(crate) trait Shared: Send + Sync {
     /// Writes what it keeps in memory to a file; returns how many bytes that is.
     fn dump(&self, path: &Path) -> Result<u64, Error>;
 
-    /// Has the program emit no more events for it. Without the guard, because callbacks of the program run.
+    /// Makes the program emit no more events for it. Without the guard, because callbacks of the program run.
     fn disable(&self);
 
     /// Writes what it keeps in memory to its own file, once, after the end of the sink.

@@ -271,7 +271,7 @@ enum Next<'a> {
     Paused(MutexGuard<'a, State>),
 }
 
-/// Has the threads of all sinks end, each after what it is sending; the sinks stay.
+/// Ends the threads of all sinks, each after what it is sending; the sinks stay.
 pub(crate) fn pause_all() {
     for queue in all() {
         queue.state().paused = true;
@@ -279,7 +279,7 @@ pub(crate) fn pause_all() {
     }
 }
 
-/// Starts the threads that [`pause_all`] has ended. A sink that can have none has failed.
+/// Starts the threads that [`pause_all`] has ended. A sink whose thread cannot start has failed.
 pub(crate) fn resume_all() {
     for queue in all() {
         let mut state = queue.state();

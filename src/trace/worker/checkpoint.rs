@@ -1,7 +1,7 @@
 //! Checkpoints: what a watcher needs to continue a recording whose process has ended.
 //!
 //! A checkpoint says how long the trace file was after a write, and which events of each thread it had. There are two: the worker
-//! writes the one that is not active, and then makes it active. So the active one is whole whenever the process ends. Until then,
+//! writes the one that is not active, and then makes it active. So the active one is complete whenever the process ends. Until then,
 //! the buffers with events after it are not given to other threads.
 //!
 //! ```text

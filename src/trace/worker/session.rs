@@ -258,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Has a watcher continue the recording if the process ends before its end: from now on, what was sent is kept until the file has
+    /// Makes a watcher continue the recording if the process ends before its end: from now on, what was sent is kept until the file has
     /// it. `trailer` gives the figures for the end of the stream.
     pub(crate) fn watch(&mut self, checkpoints: &'static Checkpoints, trailer: fn() -> Trailer) {
         self.threads.keep_until_release();
@@ -320,7 +320,7 @@ impl Session {
         self.output.replace(file);
     }
 
-    /// Has sinks continue that have dropped packets and have room again.
+    /// Continues sinks that have dropped packets and have room again.
     fn rejoin(&mut self) {
         for sink in self.output.sinks().iter_mut().filter(|sink| sink.wants_to_rejoin()) {
             sink.rejoin(&late_join::open_streams(&self.threads, &self.announcer));

@@ -107,7 +107,7 @@ pub(crate) fn wake_waiters() {
     }
 }
 
-/// Waits until buffers are freed; `false` if the event is to be dropped instead.
+/// Waits until buffers are freed; `false` if the event must be dropped instead.
 pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
     // NOTE: a thread that panics waits, too. Printing a backtrace makes 100,000 events, which no buffers hold; the tracker's own
     // code, which may panic, never comes here.

@@ -62,7 +62,7 @@ pub(super) fn regions(
     (first..=last).take(words.len()).map(|number| &words[number % words.len()])
 }
 
-/// Has the clocks cleared in all children of forks.
+/// Clears the clocks in all children of forks.
 ///
 /// # Safety
 /// No other thread changes them meanwhile.

@@ -31,8 +31,7 @@ const REFUSED: u32 = 1 << 16;
 
 static TABLE: StaticTable<Logged, MAX_TYPES> = StaticTable::new();
 
-/// In a watcher: takes the types of the process that has ended. Those of a library that it has loaded after the start of the
-/// watcher are unknown here, and so are the later ones.
+/// In a watcher: takes the types of the process that has ended. The types of a library that it has loaded after the start of the watcher are unknown here, and so are the later ones.
 pub(crate) fn take_all() {
     let Some(logs) = watch::logs() else { return };
     let mut next = TABLE.iter().count();

@@ -79,7 +79,7 @@ impl SlowEntry {
 /// Whether each event of the first thread takes the slow path, until Rust's runtime has begun.
 static AWAITS_RUNTIME: AtomicBool = AtomicBool::new(false);
 
-/// If crashes are to be taken over after Rust's runtime has begun, has the slow path do that. Called before `main` by the first
+/// Lets the slow path take over crashes, if that must wait until Rust's runtime has begun. Called before `main` by the first
 /// thread, with the reentrancy guard set.
 ///
 /// PERF: the fast path has no instruction more for this, nor has any path after the first allocation in `main`.

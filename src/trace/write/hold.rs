@@ -33,7 +33,7 @@ static RESUMES: AtomicBool = AtomicBool::new(false);
 /// Events since the hold began, and threads that were inside the hook all the time.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// Has all other threads wait at their next event about memory. The caller holds the lock of the session, so that nothing else stops
+/// Makes all other threads wait at their next event about memory. The caller holds the lock of the session, so that nothing else stops
 /// or resumes the recording.
 pub(crate) fn hold() {
     MISSED.store(0, Ordering::Relaxed);
@@ -66,7 +66,7 @@ pub(crate) fn end_in_child() -> u64 {
     MISSED.load(Ordering::Relaxed)
 }
 
-/// *Hook.* Waits while another thread forks; `false` if nothing is to be waited for. Inside the hook, before an event about
+/// *Hook.* Waits while another thread forks; `false` if there is nothing to wait for. Inside the hook, before an event about
 /// memory.
 #[cold]
 pub(super) fn wait(slot: &ThreadSlot) -> bool {

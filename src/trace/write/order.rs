@@ -54,7 +54,7 @@ const EPOCHS: u64 = (1 << EPOCH_BITS) - 1;
 /// A bit in the words of the global clock and of the log's clock. While it is set, a thread must
 /// check the state of the recording before it records.
 pub(crate) const STOP: u64 = 1 << 63;
-/// The owner number of the worker. A clock that no thread has joined has it, too.
+/// The owner number of the worker, and of a clock that no thread has joined.
 pub(crate) const WORKER: u64 = 0;
 
 /// The sync word of a clock that this owner joined last, in this epoch. The stamp of a thread has

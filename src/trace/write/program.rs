@@ -9,7 +9,7 @@
 //!              new buffer  ... pieces of arrays │ terminal │ the next events
 //! ```
 //! The buffers of a long event are taken before any of it is written, and become visible to the
-//! worker all at once: an event is whole or lost, and a cycle never ends within one. If a packet
+//! worker all at once: an event is complete or lost, and a cycle never ends within one. If a packet
 //! with one of its buffers is lost, only this event is lost, since it begins and ends outside any
 //! context.
 //!

@@ -207,8 +207,7 @@ pub(crate) fn turn_off_in_child() {
     clocks::stop();
 }
 
-/// Whether this is the child of a fork of a process whose watcher shares the buffers, and has not been told so: some ways to
-/// fork call no handler.
+/// True in a forked child that has not yet detached from its parent's shared buffers: some ways to fork call no handler.
 pub(crate) fn is_unaware_child() -> bool {
     WATCHED.load(Ordering::Relaxed) && !is_watched()
 }
@@ -234,7 +233,7 @@ pub(crate) unsafe fn set_watched() -> io::Result<()> {
     Ok(())
 }
 
-/// As [`set_watched`], in the child of a fork of a process in which that was called: the kernel clears its children, too.
+/// As [`set_watched`], in the child of a fork of a process in which that was called: the kernel also clears its children.
 pub(crate) fn set_watched_again() {
     WATCHED.store(true, Ordering::Relaxed);
     PAGE.watched.store(1, Ordering::Release);

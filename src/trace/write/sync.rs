@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Memory is divided into windows of this many bytes, aligned to their size. An event about a block
 /// takes the slow path if the block's end, which is the address after its last byte, is not in the
 /// window of its start: such a block can lie in two regions, and for a block of this size or more
-/// the thread joins the global clock. Of the small blocks, one in some hundreds ends in another
-/// window.
+/// the thread joins the global clock. One small block in some hundreds ends in another window.
 pub(crate) const WINDOW: usize = 64 << 10;
 
 /// Two joins of the global clock are near each other if fewer than this many nanoseconds lie

@@ -40,8 +40,7 @@ pub(crate) struct Log<const WORDS: usize, const N: usize> {
     words: [[AtomicU64; WORDS]; N],
 }
 
-/// Shares logs, slots and buffers with the children of this process that are forked from now on; returns what is shared, too, and
-/// begins with zeros.
+/// Shares logs, slots and buffers with the children of this process that are forked from now on; returns further shared memory, which begins as zeros.
 ///
 /// # Errors
 /// Those of the system. What is shared by then does no harm.

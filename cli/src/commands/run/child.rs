@@ -247,7 +247,7 @@ mod linux {
             }
         }
 
-        /// If SIGINT has ended the program, ends this process by it, too.
+        /// Ends this process by SIGINT if SIGINT has ended the program.
         ///
         /// NOTE: a shell that runs a script looks how its command ended. If Ctrl-C has ended it, the
         /// script ends; if the command exits with 130, the script continues. For other signals shells

@@ -153,8 +153,7 @@ impl Traces {
         processes.into_iter().flat_map(|(_, paths)| last_first(paths)).collect()
     }
 
-    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long where
-    /// the process runs on, or a child of it, which can have it locked, too.
+    /// Waits until the watchers of ended processes have completed their traces: until then, a trace is locked. The wait is short if the process, or a child that also holds the lock, still runs.
     pub fn wait_for_watchers(&self, pid: u32) {
         let begin = Instant::now();
         for path in self.found(pid) {

@@ -11,7 +11,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Looks into these folders, too, for files with debug information.
+    /// Also looks for files with debug information in these folders.
     pub fn new(folders: &[PathBuf]) -> Self {
         Self { symbols: CachedSymbols::new(Binaries::new(folders)), note: None }
     }

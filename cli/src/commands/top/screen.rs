@@ -41,7 +41,7 @@ pub enum Closed {
 /// The screen's terminal.
 pub type ScreenTerminal = Terminal<CrosstermBackend<File>>;
 
-/// Has `body` use the terminal, which is as before afterwards, and also when `body` panics; the text of the
+/// Lets `body` use the terminal and restores it afterwards, even if `body` panics; the text of the
 /// panic is then seen.
 ///
 /// # Errors

@@ -125,7 +125,7 @@ pub fn open(kind: &Kind, trace: &Path, symbols: Option<&SymbolArgs>) -> Option<F
     })
 }
 
-/// Has `body` write the rest of the file, beside the trace, or else where files are kept that can be made
+/// Lets `body` write the rest of the file, beside the trace, or else where files are kept that can be made
 /// again.
 pub fn save(
     kind: &Kind,

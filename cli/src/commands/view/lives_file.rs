@@ -1,8 +1,8 @@
 //! The file of lives: every block of a trace, [kept](super::kept) beside it.
 //!
 //! ```text
-//! chunk, chunk, ...      zstd with a checksum: up to 8,192 blocks, nearly in the order of the events that ended
-//!                        them; after these, chunks of the blocks that are live at the end
+//! chunk, chunk, ...      zstd with a checksum: up to 8,192 blocks, nearly in the order of the events that
+//!                        ended them; after these, chunks of the blocks that are live at the end
 //! directory              zstd with a checksum: where each chunk is, and which blocks it can have
 //! u64 length             of the directory, in bytes
 //! ```

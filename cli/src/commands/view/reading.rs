@@ -312,7 +312,7 @@ impl Follower {
         }
     }
 
-    /// Has a thread read all blocks, if they are not kept.
+    /// Starts a thread that reads all blocks, if they are not kept.
     fn keep_lives(&self) {
         let this = self.clone();
         let keep = move || {

@@ -191,7 +191,7 @@ async fn block(server: State<Server>, parameters: Query<Parameters>) -> Response
 
 type Answer = fn(&TraceView, &Parameters, &Cancel) -> Result<Value, CliError>;
 
-/// Has a thread of its own answer. A pass ends if the browser waits no longer.
+/// Answers on a separate thread. A pass ends if the browser waits no longer.
 async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Response {
     let picture = match picture(&server).await {
         Ok(picture) => picture,

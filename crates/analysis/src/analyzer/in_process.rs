@@ -26,7 +26,7 @@ impl Analyzer {
         self.largest_live = blocks;
     }
 
-    /// Has reports have a row for each bucket: [`by_bucket`](Self::by_bucket).
+    /// Gives reports a row for each bucket: [`by_bucket`](Self::by_bucket).
     pub fn set_by_bucket(&mut self) {
         self.by_bucket = true;
     }

@@ -10,7 +10,7 @@ use memledger_format::callstacks::{
 };
 use std::sync::Arc;
 
-/// The stack of a block that was allocated without one. Its id is 0, too.
+/// The stack of a block that was allocated without one. Its id is also 0.
 pub(crate) const NO_STACK: u32 = 0;
 
 /// In place of a node: the spec of the stack is not known.
@@ -376,7 +376,7 @@ impl Callstacks {
         StackTree::root(node).is_none() && is_not_kept(self.tree.location(node))
     }
 
-    /// By node: whether its stack has frames that are a guess; empty if none has.
+    /// By node: whether its stack has guessed frames; empty if no stack has any.
     pub(crate) fn guesses(&self) -> Vec<bool> {
         if !self.modules.has_guesses() {
             return Vec::new();

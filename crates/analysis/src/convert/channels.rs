@@ -97,8 +97,7 @@ impl ChannelList {
 /// Costs as much as [`read`](crate::read::read()), plus some 60 ns for each event that is written.
 ///
 /// # Errors
-/// As [`convert`](super::convert). [`ErrorKind::NotConvertible`], too, for a trace of another writer, or of an
-/// earlier memledger: it does not say which of its events are on which channel.
+/// As [`convert`](super::convert); also [`ErrorKind::NotConvertible`] for a trace of another writer, or of an earlier memledger: it does not say which of its events are on which channel.
 /// [`ErrorKind::UnknownChannel`] for a name that no channel of the trace has. After these, the output is not to be used.
 ///
 /// # Examples

@@ -3,7 +3,8 @@
 //! ```text
 //! "stack_sampling_bytes"   null, or the mean distance of samples
 //! "modules"     [{ "path", "build_id", "base", "size" }]
-//! "frames"      [{ "module": index or null, "offset", "is_guess", "functions": [{ "function", "file", "line" }] }]
+//! "frames"      [{ "module": index or null, "offset", "is_guess",
+//!                  "functions": [{ "function", "file", "line" }] }]
 //! "by_stack"    [{ "kind", "frames": [indices, innermost first], "end", columns, "estimates" }]
 //! "by_function" [{ "function", columns, "inclusive", "estimates", "inclusive_estimates" }]
 //! "by_line"     [{ "line", "file", "line_number", .. }]

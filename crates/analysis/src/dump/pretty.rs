@@ -12,7 +12,7 @@ pub trait Json {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()>;
 }
 
-/// Has values of each type written as objects of these entries. In `..figures`, they are the columns of a row.
+/// Writes values of each type as objects of these entries. In `..figures`, they are the columns of a row.
 macro_rules! objects {
     ($($type:ty, $of:pat => {
         $($key:literal: $entry:expr,)*

@@ -51,7 +51,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Whether a moment is to be taken.
+    /// Whether a snapshot is due.
     #[inline(always)]
     pub(super) fn is_due(&self, at: [u64; CLOCKS]) -> bool {
         at.iter().zip(&self.next).any(|(at, next)| at >= next)

@@ -16,7 +16,7 @@ const MAX_PENDING: usize = 1 << 16;
 /// Collects what findings need: [`Analyzer::find`](crate::Analyzer::find) makes them.
 ///
 /// Memory: about 220 bytes for each bucket, 12 for each that has live bytes at one of at most 96 moments, 64 for each live block
-/// that was reallocated, and at most 5 MiB for who frees what; 24 for each block that was freed since something was last allocated.
+/// that was reallocated, and at most 5 MiB for the threads and scopes that free; 24 for each block that was freed since something was last allocated.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
     pub(super) buckets: Vec<Bucket>,

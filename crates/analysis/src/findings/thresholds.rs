@@ -63,7 +63,7 @@ pub(super) const STEADY: u128 = 2;
 /// What grows up to the peak has not been freed while the program ran but for the rest, in percent.
 pub(super) const HELD_TO_END: u64 = 90;
 
-/// Of the live bytes at the end, at least this share came in the second half of the run, in percent:
+/// At least this share of the live bytes at the end came in the second half of the run, in percent:
 /// what is filled at the start and then stays is a table.
 pub(super) const GROWN_LATE: u64 = 25;
 
@@ -86,7 +86,7 @@ pub(super) const FREED_BY_OTHERS: u64 = 50;
 /// The fewest blocks that wait for another thread, and the fewest that it has freed: channels with a bound have fewer.
 pub(super) const MIN_WAITING: u64 = 64;
 
-/// What waits is at least this share of the peak, in percent: a compiler hands a part of what it has to another thread, too.
+/// What waits is at least this share of the peak, in percent: a compiler also hands a part of its memory to another thread.
 pub(super) const WAITING: u64 = 5;
 
 /// Half of the blocks that wait live at least this long: less is on the way, and does not wait.

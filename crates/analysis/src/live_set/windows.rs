@@ -10,7 +10,7 @@ const WORDS: usize = 1 << (CHUNK - WINDOW - 6);
 /// At most this many chunks: 32 MiB.
 const MAX_CHUNKS: usize = 1 << 14;
 
-/// In which windows of addresses a block has ever been: what an allocator keeps of blocks that were freed is there, too.
+/// In which windows of addresses a block has ever been: this includes freed memory that an allocator keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
     chunks: Vec<[u64; WORDS]>,

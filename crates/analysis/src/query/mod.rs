@@ -74,13 +74,13 @@ impl Query {
         self
     }
 
-    /// Has the answer have rows by size, which take 28 times the memory of the other rows.
+    /// Adds rows by size to the answer, which take 28 times the memory of the other rows.
     pub fn by_size(mut self) -> Self {
         self.by_size = true;
         self
     }
 
-    /// Has the answer list the `blocks` largest single blocks. At most twice as many are kept, 170 bytes each; with
+    /// Makes the answer list the `blocks` largest single blocks. At most twice as many are kept, 170 bytes each; with
     /// [`in_scope`](Self::in_scope), as many of each combination of scope stack, name, thread and call stack.
     pub fn blocks(mut self, blocks: usize) -> Self {
         self.blocks = blocks;

@@ -124,8 +124,7 @@ impl QueryObserver {
         self.runs.as_ref().is_some_and(|runs| runs.depth_in(path) == Some(path.len()))
     }
 
-    /// Counting has stopped after `event`: the blocks of the runs that are open, and what there is to say of
-    /// the runs.
+    /// Counting has stopped after `event`: adds the blocks of open runs, and describes the runs.
     pub(super) fn stop_runs(&mut self, event: &BlockEvent) -> Option<(ScopeRuns, Vec<Actor>)> {
         let Self { query, runs, ended, found, .. } = self;
         let (runs, scope) = (runs.as_ref()?, query.each.as_deref().unwrap_or_default());

@@ -65,8 +65,7 @@ pub struct ScopeRuns {
     pub open: u64,
     /// How many left a block behind.
     pub with_blocks: u64,
-    /// How many blocks that runs left behind were still live when counting stopped: those of open
-    /// runs, too.
+    /// How many blocks that runs left behind were still live when counting stopped, including those of open runs.
     pub still_live_blocks: u64,
     /// The bytes of these.
     pub still_live_bytes: u64,

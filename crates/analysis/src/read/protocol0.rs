@@ -83,7 +83,7 @@ pub(super) enum NoItem {
     Illegal(String),
 }
 
-/// The item that `bytes` begin with, whose header is whole.
+/// The item at the start of `bytes`, which contain its header.
 pub(super) fn first_item(bytes: &[u8], protocol: &Protocol, types: &Types) -> Result<Item, NoItem> {
     let Some(&first) = bytes.first() else { return Err(NoItem::End) };
     if protocol.version == 4 && first & 1 == 0 {

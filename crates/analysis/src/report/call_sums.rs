@@ -72,7 +72,7 @@ impl Report {
         self.by_call(CallKind::Function, frames)
     }
 
-    /// By source line, as [`by_function`](Self::by_function). Of each stack: the innermost line of the program's own code, or
+    /// By source line, as [`by_function`](Self::by_function). Each stack counts at the innermost line of the program's own code, or
     /// of any code if there is none, and the lines that it was called from.
     pub fn by_line(&self, frames: Frames) -> Vec<CallRow> {
         self.by_call(CallKind::Line, frames)

@@ -48,7 +48,7 @@ pub enum CallKind {
 /// What call stacks do not say of the program's own code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unnamed {
-    /// Functions have names, and none has a line.
+    /// Functions have names but no lines.
     pub lines: bool,
     /// Python runs functions that have no names here.
     pub scripts: bool,
@@ -292,7 +292,7 @@ impl<'a> Calls<'a> {
         &self.different
     }
 
-    /// Has `change` change each of the different calls.
+    /// Applies `change` to each different call.
     pub fn change(&mut self, change: impl FnMut(&mut Call<'a>)) {
         self.different.iter_mut().for_each(change);
         for (marks, call) in self.marks.iter_mut().zip(&self.different) {
@@ -402,8 +402,7 @@ impl<'a> Calls<'a> {
         all.filter(|(_, is_folded)| !is_folded).map(|(number, _)| number)
     }
 
-    /// The same from the innermost call of the program's own code on, if there is one: a library allocates for who
-    /// calls it. All of them if all frames are wanted.
+    /// The same from the innermost call of the program's own code on, if there is one: a library allocates for its caller. All of them if all frames are wanted.
     pub fn shown_from_own(&self, row: usize) -> impl Iterator<Item = u32> {
         let shown = self.shown(row);
         let own = shown.clone().position(|number| self.is_own(number));

@@ -10,7 +10,7 @@ pub struct Rss {
     /// The largest RSS, in bytes, as the kernel has counted it up to the last reading.
     pub most_bytes: u64,
     /// How much memory the control groups (cgroups) of the process allow, when that was last read: the smallest limit
-    /// of its group and those around it; `None` if there is none. It counts more than RSS: the cache of files, too.
+    /// of its group and those around it; `None` if there is none. It counts more than RSS, such as the cache of files.
     pub limit_bytes: Option<u64>,
     /// What the memory was when the largest RSS was looked into. A larger one between two readings is in
     /// [`most_bytes`](Self::most_bytes) only.
@@ -31,7 +31,7 @@ pub struct Rss {
 
 impl Rss {
     /// What was freed, and is resident at the end because glibc's malloc keeps it; `None` if malloc did not say what it
-    /// has. Of what it has free, at most what is resident beside live blocks.
+    /// has. At most what is resident beside live blocks.
     pub fn freed_bytes(&self) -> Option<u64> {
         let glibc = self.allocators.iter().find(|found| found.allocator == "glibc")?;
         let free = glibc.figures.iter().find(|(name, _)| name == "free")?.1;
@@ -104,7 +104,7 @@ pub struct ResidentMemory {
     pub shared_bytes: u64,
     /// What the kernel maps, such as `[vdso]`.
     pub other_bytes: u64,
-    /// Of the live blocks, what is certainly not resident: never written, or swapped out. Not a part of RSS.
+    /// Bytes of live blocks that are certainly not resident: never written, or swapped out. Not a part of RSS.
     pub live_not_resident_bytes: u64,
     /// Of what the tracker has, its blocks, which its allocator has in use beside the live blocks.
     pub tracker_block_bytes: u64,

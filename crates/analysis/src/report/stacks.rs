@@ -203,7 +203,7 @@ impl StackRows {
         self.frame_of[self.tree.location(node) as usize]
     }
 
-    /// The node of each row. Only rows of roots have one that another row has, too.
+    /// The node of each row. Only rows of roots share one.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
         self.rows.iter().map(|row| row.node)
     }

@@ -51,8 +51,7 @@ pub(super) struct Range {
 
 /// Adds to `by_heap` what is resident of the live blocks in a range, by root heap; returns what else is.
 ///
-/// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Of several heaps,
-/// each gets a share in proportion.
+/// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Several heaps share in proportion.
 pub(super) fn divide_range(
     resident: u64,
     live: &[u64; HEAPS],

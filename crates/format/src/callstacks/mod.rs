@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! stack         outer inner
-//! outer         0, u8 reason                            none but its own: `Memledger.CallstackEnd` has the reasons
-//!               id - other id, frames to leave out      those of the other stack, without its innermost ones
-//! inner         2 frames, the frames                    outermost first, each as its distance from the one before, zigzag
+//! outer         0, u8 reason                            none but its own; reasons: `Memledger.CallstackEnd`
+//!               id - other id, frames to leave out      the other stack's, without its innermost ones
+//! inner         2 frames, the frames                    outermost first, each minus the one before, zigzag
 //!               1                                       not kept
 //!               3, id of another                        those of the other
 //! ```
@@ -55,7 +55,7 @@ pub static CALLSTACK_END: Declaration = Declaration {
     fields: &[("CallstackId", U32), ("Reason", U8)],
 };
 
-/// Of the stack before this event, the frames from the index `From` on, counted from the innermost one, were found by a
+/// The frames of the stack before this event from the index `From` on, counted from the innermost one, were found by a
 /// frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
 pub static CALLSTACK_GUESS: Declaration = Declaration {
     uid: 59,

@@ -47,7 +47,7 @@ pub(super) struct CodedEvent {
 }
 
 impl Model {
-    /// Codes an event of a stream. Of bytes without a shape, only that they come next.
+    /// Codes an event of a stream, or only that bytes without a shape come next.
     #[inline(always)]
     pub(super) fn event(
         &mut self,

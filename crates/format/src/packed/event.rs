@@ -72,7 +72,7 @@ impl Event {
         Self { kind, serial, value, stack, layout, heap: take(shape.heap, 1) as u8 }
     }
 
-    /// Writes the event to the start of `out`. NOTE: bytes after the event change, too.
+    /// Writes the event to the start of `out`. NOTE: it also overwrites bytes after the event.
     #[inline(always)]
     pub(super) fn write(&self, shape: &Shape, out: &mut [u8; EVENT_ROOM]) {
         let [a, b, _] = shape.head;

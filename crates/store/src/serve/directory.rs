@@ -1,7 +1,7 @@
 //! The folder with the traces: the only place that opens files in it.
 //!
 //! Names are chosen here, never by a client: `20261121_134519_001.utrace`, the time in UTC and a
-//! number. A file is created only if none has its name, and only its user can access it. Symbolic
+//! number. A file is created only if its name is free, and only its user can access it. Symbolic
 //! links are never followed, and pipes and devices are never read.
 
 use crate::{Error, ErrorKind};

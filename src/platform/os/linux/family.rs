@@ -198,7 +198,7 @@ pub(crate) fn has_no_name(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.nlink() == 0)
 }
 
-/// Makes the lock of a trace one that others can have, too, which no other process asks for: the forked child whose trace it is has a
+/// Makes the lock of a trace shared; no other process asks for it: the forked child whose trace it is has a
 /// watcher.
 pub(crate) fn lock_for_watcher(fd: RawFd) {
     // SAFETY: takes numbers.

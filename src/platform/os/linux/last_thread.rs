@@ -1,5 +1,4 @@
-//! The end of a process in which the program has no thread left. The C library does not see that, because it counts the tracker's
-//! threads, too: without this, such a process would never end.
+//! The end of a process in which the program has no thread left. The C library does not see that, because it also counts the tracker's threads: without this, such a process would never end.
 //!
 //! A thread that returns or calls `pthread_exit` ends the process by `exit(0)` if it is the last, as the C library does then. So what
 //! runs at exit has a thread of the program. It is the last if it counts the threads that `pthread_create` has made down to
@@ -108,7 +107,7 @@ fn is_last(own: u32) -> bool {
     }
 }
 
-/// If the program has no thread left, though none has ended the process: the status that its first thread has ended with. For the
+/// The status of the first thread, if the program has no thread left and none has ended the process. For the
 /// tracker's threads.
 pub(crate) fn left_alone() -> Option<c_int> {
     let first = process_id();

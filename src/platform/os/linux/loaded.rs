@@ -32,7 +32,7 @@ pub(crate) fn next_dlopen() -> Option<Dlopen> {
 /// processor compares the addresses that calls return to with those that they came from.
 ///
 /// NOTE: call stacks pass it, by the tables for the instruction before, so that is a `pop` or an `add` of a function without a frame
-/// pointer. Where these say that the caller is one word farther, there is [`open`](crate::__private::dlopen::open), which is right, too.
+/// pointer. Where these say that the caller is one word farther, there is [`open`](crate::__private::dlopen::open), which is also correct.
 pub(crate) fn return_instruction(caller: usize) -> Option<usize> {
     const BYTES: usize = 5;
     let is_end = |code: &[u8]| match code {

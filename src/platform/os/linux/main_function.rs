@@ -27,7 +27,7 @@ pub(crate) fn run_before_main(function: fn()) {
 
 const START: &std::ffi::CStr = c"__libc_start_main";
 
-/// C's `__libc_start_main` (Linux Standard Base, "Core", 12.1): calls the next one, with a `main` that runs what is to be run before. Both are jumped to, and are in no call stack.
+/// C's `__libc_start_main` (Linux Standard Base, "Core", 12.1): calls the next one, with a `main` that first runs our code. Both are jumped to, and are in no call stack.
 ///
 /// # Safety
 /// That of C's function.

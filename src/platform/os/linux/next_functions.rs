@@ -1,4 +1,4 @@
-//! Functions of C in the next library, which the program or library with the tracker defines, too.
+//! Functions of C in the next library that the program or library with the tracker also defines.
 
 /// Defines functions that call the next library's of the same names, which return -1 if they fail, and `find_all`.
 macro_rules! next_functions {

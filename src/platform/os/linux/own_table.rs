@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the program's table            the tracker's table
-//!   the program's threads          keeper    makes the tracker's other threads: a new thread has the table of its maker
+//!   the program's threads          keeper    makes the tracker's other threads, which share its table
 //!   speaker   writes to stderr     worker, sinks, control server, helper threads
 //! ```
 //! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until another one asks
@@ -198,7 +198,7 @@ fn is_in_own_table() -> bool {
     table != 0 && table == TABLE.load(Ordering::Acquire)
 }
 
-/// Has the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if it need not, or if there is no
+/// Makes the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if it need not, or if there is no
 /// table.
 pub(super) fn ask_keeper(work: Work<'_>) -> Answer {
     end_pause();

@@ -182,7 +182,7 @@ impl Named {
 }
 
 impl Object {
-    /// Those of these places, in the order of their addresses, that code elsewhere may branch into, behind their start.
+    /// The places, in the order of their addresses, that code elsewhere may branch into, behind their start.
     ///
     /// PERF: of more code than 8 MiB, which takes some 8 ms, only the parts are looked at that a compiler has moved away from these functions.
     pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {

@@ -133,7 +133,7 @@ impl Servant {
         changed
     }
 
-    /// Has `make` make the thread, which calls [`serve`](Self::serve) or [`fail`](Self::fail), and waits until it is ready; returns whether it
+    /// Makes the thread with `make`, which calls [`serve`](Self::serve) or [`fail`](Self::fail), and waits until it is ready; returns whether it
     /// is.
     pub(super) fn start(&self, make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> bool {
         if !self.change(ABSENT, STARTING) {
@@ -161,7 +161,7 @@ impl Servant {
         self.set(ABSENT);
     }
 
-    /// Has the thread run `work`, and waits.
+    /// Runs `work` on the thread, and waits.
     pub(super) fn ask(&self, mut work: Work<'_>) -> Answer {
         let mut answer = Answer::Missing;
         if self.turn.lock(ANSWER_TIMEOUT) {

@@ -110,7 +110,7 @@ pub(crate) fn has_late_crashes() -> bool {
 }
 
 /// *Hook.* Takes over the crashes that Rust's runtime handles, once it does: the first allocation in `main` comes later. Called by the
-/// first thread only; `false` if it is to be called again at its next event.
+/// first thread only; `false` if the caller must call it again at its next event.
 pub(crate) fn handle_late_crashes() -> bool {
     let _errno = KeepErrno::new();
     let left = EVENTS_TO_WAIT.load(Ordering::Acquire);
@@ -248,7 +248,7 @@ extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     waits.set(false);
 }
 
-/// Has another thread make the report, if none does so yet, and waits until it is made, but no longer than [`HANDLER_TIMEOUT`].
+/// Lets another thread make the report, unless one already does, and waits until it is made, but no longer than [`HANDLER_TIMEOUT`].
 pub(super) fn wait_for_report(signal: c_int) {
     let begin = now();
     let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
@@ -277,7 +277,7 @@ pub(crate) fn end_waiting() {
 /// In the place of a signal: the thread that waits for one is to end.
 const LEAVE: u32 = u32::MAX >> 1;
 
-/// Has the thread in [`wait_for_ending_signal`] return from it, without a signal.
+/// Makes the thread in [`wait_for_ending_signal`] return, without a signal.
 pub(crate) fn dismiss_waiting_thread() {
     let _ = FIRST.compare_exchange(0, LEAVE, Ordering::AcqRel, Ordering::Relaxed);
     wake_all(&FIRST);

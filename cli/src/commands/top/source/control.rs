@@ -93,8 +93,7 @@ impl Program {
     }
 }
 
-/// Shows the figures of the program that `find` finds, until the screen is closed. Functions are looked for in
-/// `folders`, too.
+/// Shows the figures of the program that `find` finds, until the screen is closed. `folders` are also searched for functions.
 pub fn follow(
     find: impl Fn() -> State,
     folders: &[PathBuf],

@@ -20,8 +20,9 @@
 //! "llm_tags", "rss"                            as in memledger.report/1
 //! "findings"                                   the same; not there if they were not looked for
 //! "none_found"   why there are none, where they were looked for: as in the text
-//! "resident"     { "all": "162 MiB", "parts": "0.1 live + 152 freed but kept by malloc + ...", "most": "170 MiB at most" }:
-//!               the resident memory, as in the text; not there if the trace does not say what it is
+//! "resident"     { "all": "162 MiB", "parts": "0.1 live + 152 freed but kept by malloc + ...",
+//!                 "most": "170 MiB at most" }: the resident memory, as in the text; absent if the trace does
+//!                 not say what it is
 //! "strings"   [string]; the first is ""
 //! "short"     { "string": [string], "text": [string] }   what is shown of functions whose names are too long
 //! "frames"    { "name": [string], "file": [string], "line": [line], "crate": [string], "folded": [0 or 1] }
@@ -31,8 +32,8 @@
 //!               "allocated_bytes": [], "allocations": [], "frees": [], "reallocations": [],
 //!               "threads": [{ "thread": row or -1, "live_bytes": [], "allocated_bytes": [] }] }
 //! "old_timeline"   null or, with "diff", the same of the old report
-//! "rss_timeline"   { "at_ns": [], "rss_bytes": [] }   what RSS was, the largest of some readings each; not there if
-//!               the trace has no readings
+//! "rss_timeline"   { "at_ns": [], "rss_bytes": [] }   what RSS was, the largest of some readings
+//!               each; absent if the trace has no readings
 //! "diff"      null or a document of memledger.diff/1
 //! ```
 //!
@@ -41,7 +42,7 @@
 //! - Buckets are the rows of [`Report::by_bucket`], in their order. `scope`, `name` and `thread` are rows of
 //!   `by_scope`, `by_name` and `by_thread`. The columns are those of a row but `peak_bytes`; each sums to the total. In a
 //!   sampled trace they are the estimates, as in all formats by stack; blocks that the sample represents count 0.
-//! - `stack` is -1 where a block has no call stack. Functions that are inlined are frames, too. A frame is folded
+//! - `stack` is -1 where a block has no call stack. Inlined functions are also frames. A frame is folded
 //!   where reports do not show it unless `--all-frames` is given. File and line are 0 where they are not known.
 //!   Nodes are in the order in which their buckets were first used.
 //! - For `timeline` see [`TimeSeries`](crate::TimeSeries).
@@ -134,7 +135,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page of `report`. Of the options, only [`moment`](Options::moment) matters.
+    /// The page of `report`. Only the option [`moment`](Options::moment) matters.
     pub fn new(report: &'a Report, options: &'a Options) -> Self {
         Self {
             report,

@@ -143,7 +143,7 @@ impl ReportFormat for Format {
     }
 }
 
-/// What the page says, too.
+/// What the page also says.
 #[cfg(feature = "html")]
 pub(super) mod page {
     pub(in crate::dump) use super::calls::unnamed;

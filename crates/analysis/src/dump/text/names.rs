@@ -12,7 +12,7 @@ const LONG: usize = 40;
 /// Columns above which a name is cut in its middle.
 const LONGEST: usize = 200;
 
-/// Names of a table: whole, but those that are too long for that are short. Of these, equal ones have numbers.
+/// Names of a table, shortened where they are too long. Shortened names that are equal get numbers.
 #[derive(Default)]
 pub(in crate::dump) struct InTable(HashMap<String, usize>);
 

@@ -20,7 +20,7 @@ pub struct IndexLimits {
     pub steps: usize,
     /// The most rows, of 48 bytes; some more, if the trace has nearly as many buckets.
     pub rows: usize,
-    /// How many lives are kept aside, of 170 bytes, that end after an event that may be the peak.
+    /// Maximum number of lives, of 170 bytes each, that are buffered after a candidate peak.
     pub aside: usize,
 }
 

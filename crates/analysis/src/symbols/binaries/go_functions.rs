@@ -1,4 +1,4 @@
-//! The functions of Go's in a file: a table that Go's runtime needs itself, so it is there in stripped files, too.
+//! The functions of Go's in a file: a table that Go's runtime needs itself, so stripped files also have it.
 //!
 //! ```text
 //! header     magic u32, 0 u16, quantum u8, size of a word u8, words: see [`Form`]

@@ -73,7 +73,7 @@ impl Sequence {
         self.has_begun
     }
 
-    /// Has the next packet need none of those before.
+    /// Makes the next packet independent of those before.
     pub fn restart(&mut self) {
         self.has_begun = false;
     }

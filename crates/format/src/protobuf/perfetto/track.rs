@@ -87,7 +87,7 @@ pub fn counter(track: &mut Message<'_>, unit: Option<Unit<'_>>) {
     });
 }
 
-/// Has a track be shown as one with its siblings of this key.
+/// Shows a track as one with its siblings of this key.
 pub fn merge_by(track: &mut Message<'_>, key: &[u8]) {
     track.uint(track_descriptor::SIBLING_MERGE_BEHAVIOR, track_descriptor::BY_SIBLING_MERGE_KEY);
     track.bytes(track_descriptor::SIBLING_MERGE_KEY, key);
