@@ -206,7 +206,7 @@ fn what_cannot_be_asked_is_one_sentence() {
             1,
             "no scope in which something was allocated",
         ),
-        (&["--rule", "leaked", "--in-each", "tag/0"], 2, "are short-lived and grown"),
+        (&["--rule", "leaked", "--in-each", "tag/0"], 2, "it applies to short-lived and grown"),
         (&["--rule", "grown", "--in-each", "x", "--scope", "y"], 2, "cannot be used with"),
         (&two, 1, "--b 10% is before --a 50%"),
         (&["--rule", "grown", "--a", "bookmark:x"], 1, "no bookmark \"x\""),
@@ -227,7 +227,7 @@ fn what_cannot_be_asked_is_one_sentence() {
         (
             &["--rule", "allocated-after", "--a", "0", "--longer-than", "1s"],
             2,
-            "--longer-than says nothing",
+            "--longer-than does not apply",
         ),
         (&["--rule", "grown", "--a", "0", "--blocks", "100000"], 2, "at most 1000"),
     ];

@@ -435,7 +435,7 @@ fn a_flag_that_fits_nothing_says_what_there_is() {
             "Memory.AllocSystem is likely meant",
         ),
         (&["events", SAMPLE, "--filter", "Qqqq*"], "--filter Qqqq*; there are $Trace."),
-        (&["events", SAMPLE, "--thread", "4711"], "no event is of thread 4711; there are "),
+        (&["events", SAMPLE, "--thread", "4711"], "no event is on thread 4711; there are "),
     ] {
         let (status, out, err) = run(args);
         assert_eq!(status, 0, "{args:?}: {err}");

@@ -72,9 +72,9 @@ fn only_who_knows_the_token_and_comes_from_here_may_ask() {
             (ours.clone(), format!("Host: evil.example:{}\r\n", view.port), "127.0.0.1"),
             (ours.clone(), format!("Host: 127.0.0.1:{}1\r\n", view.port), "127.0.0.1"),
             (ours.clone(), format!("{own}{own}"), "127.0.0.1"),
-            (ours.clone(), format!("{own}Origin: http://evil.example\r\n"), "another site"),
-            (ours.clone(), format!("{own}Origin: null\r\n"), "another site"),
-            (ours.clone(), format!("{own}Origin: https://{host}\r\n"), "another site"),
+            (ours.clone(), format!("{own}Origin: http://evil.example\r\n"), "from other sites"),
+            (ours.clone(), format!("{own}Origin: null\r\n"), "from other sites"),
+            (ours.clone(), format!("{own}Origin: https://{host}\r\n"), "from other sites"),
         ];
         for (path, headers, says) in cases {
             let answer = view.ask_with(&path, &headers);

@@ -20,7 +20,9 @@ fn can_be_wrapped(line: &str) -> bool {
 fn comments_are_at_most_110_columns_wide() {
     let files = FOLDERS.into_iter().flat_map(every).filter(|(file, _)| !file.contains("/target/"));
     let mut wide = Vec::new();
-    for (file, text) in files.chain([("build.rs".to_owned(), include_str!("../../build.rs").to_owned())]) {
+    for (file, text) in
+        files.chain([("build.rs".to_owned(), include_str!("../../build.rs").to_owned())])
+    {
         for (number, line) in text.lines().enumerate() {
             let columns = line.chars().count();
             if columns > MAX_COLUMNS && can_be_wrapped(line) {

@@ -33,7 +33,7 @@ pub(crate) const CASES: &[Case] = &[
             let peer = std::thread::spawn(move || listener.accept().unwrap().0);
             let outcome = run.env("TEST_PEER", address).run();
             outcome.exited(0).whole();
-            check_told(&outcome, "the rest could not be sent in time");
+            check_told(&outcome, "timed out while sending the rest");
             assert!(outcome.trace(LATE).0.trace.complete);
             drop(peer.join().unwrap());
         },

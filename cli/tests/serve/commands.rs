@@ -94,7 +94,7 @@ fn a_trace_is_fetched_by_id_and_by_name() {
     for (args, status, says) in [
         (&["nothing"][..], 1, "has no trace nothing among its 1"),
         (&["../../etc/passwd"], 1, "has no trace ../../etc/passwd"),
-        (&["1", "-o", "x"], 1, "has no trace called 1"),
+        (&["1", "-o", "x"], 1, "has no trace 1 "),
         (&[&id, "-o", "no/such/folder"], 1, "cannot write no/such/folder: "),
         (&[&id, "-o", "/dev/full"], 1, "cannot write /dev/full: "),
         (&[], 2, "<ID>"),
@@ -243,7 +243,7 @@ fn a_folder_is_no_store() {
     for command in [&["traces"][..], &["fetch", "1"]] {
         let (status, _, err) = run(&[command, &["--store", path]].concat());
         assert_eq!(status, 2, "{err}");
-        let says = format!("--store {path} is a folder; memledger serve");
+        let says = format!("but {path} is a folder; memledger serve");
         assert!(err.contains(&says) && err.contains("serve --folder"), "{err}");
     }
 }

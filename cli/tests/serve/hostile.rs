@@ -82,7 +82,7 @@ fn hostile_requests_are_refused_with_a_reason() {
         (framed(b"\xbf\x61a\x9b\x40\0\0\0\0\0\0\0"), 400, "CBOR ends after 12 bytes", true),
         (framed(b"\xbf\x61a\x7b\x40\0\0\0\0\0\0\0"), 400, "CBOR ends after 12 bytes", true),
         (framed(b"{\"$path\": \"v1/status\"}"), 400, "CBOR", true),
-        (framed(&vec![0xa0; MAX_REQUEST]), 400, "of its 1024 bytes only 1 are one", true),
+        (framed(&vec![0xa0; MAX_REQUEST]), 400, "only 1 of its 1024 bytes are", true),
         (vec![0; 4], 400, "this one announces 0", false),
         (framed(&vec![0; MAX_REQUEST + 1]), 400, "this one announces 1025", false),
         (vec![0xff; 1 << 20], 400, "this one announces 4294967295", false),

@@ -69,7 +69,7 @@ fn wrong_usage_is_status_2() {
     for (args, says) in [
         (&["--max-trace", "much"][..], "a size is a number with KiB"),
         (&["--max-trace", "1023KiB"], "--max-trace must be at least 1.0 MiB, not 1023.0 KiB"),
-        (&["--max-store", "0"], "--max-store is 0 B"),
+        (&["--max-store", "0"], "--max-store must be at least 1.0 MiB, not 0 B"),
         (&["--listen", "0.0.0.0"], "--token-file"),
         (&["--listen", "everywhere"], "everywhere"),
         (&["--recorder-port", "70000"], "70000"),

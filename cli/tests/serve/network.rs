@@ -122,7 +122,7 @@ fn token() {
     ] {
         let mut program = TcpStream::connect(&other).unwrap();
         let _ = program.write_all(&[token.as_bytes(), &trace].concat());
-        server.notes(1, &[&format!("nothing from {ADDRESS} is stored:"), says]);
+        server.notes(1, &[&format!("nothing from {ADDRESS}:"), says]);
     }
     assert!(files(&store).is_empty());
     let mut program = TcpStream::connect(&other).unwrap();

@@ -418,7 +418,7 @@ mod tests {
             (b"2CRT\0\0\x03\x07", "transport 3"),
             (
                 b"2CRT\0\0\x4d\x07",
-                "transport 77 and only transports 1 to 4 are supported, and our own, 78 and 79",
+                "transport 77, but only transports 1 to 4 and our own, 78 and 79, are supported",
             ),
             (b"2CRT\0\0\x04\x08", "protocol 8"),
         ] {

@@ -244,12 +244,12 @@ mod tests {
         let deep_tags = vec![0xc1; 1024];
         for (body, says) in [
             (&b""[..], "ends after 0 bytes"),
-            (b"GET / HTTP/1.1\r\n\r\n", "of its 18 bytes only 8 are"),
+            (b"GET / HTTP/1.1\r\n\r\n", "only 8 of its 18 bytes"),
             (b"\xbf\x61a\x01", "ends after 4 bytes"),
-            (b"\xbf\x61a\xff", "makes no sense"),
+            (b"\xbf\x61a\xff", "is invalid"),
             (b"\x01", "not a map"),
             (b"\xa1\x01\x01", "not a text"),
-            (b"\xa0\xa0", "of its 2 bytes only 1 are"),
+            (b"\xa0\xa0", "only 1 of its 2 bytes"),
             // A text, an array, bytes and a map of 2^62 elements each, in nine bytes.
             (b"\xbf\x61a\x7b\x40\0\0\0\0\0\0\0", "ends after"),
             (b"\xbf\x61a\x9b\x40\0\0\0\0\0\0\0", "ends after"),

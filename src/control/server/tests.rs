@@ -367,7 +367,7 @@ fn four_clients_are_served_and_a_hundred_are_told_so() {
     first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));
     let others: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
     for stream in others {
-        assert_eq!(rest(stream), "refused: 4 clients are here, and no more can be\n");
+        assert_eq!(rest(stream), "refused: 4 clients are connected, the maximum\n");
     }
     // The connected clients are still served; when one disconnects, another can connect.
     first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));

@@ -181,7 +181,7 @@ fn session_called(name: &str) -> Result<DestinationHandle, String> {
         running.iter().map(|queue| short(&file(queue).unwrap_or_default().to_string_lossy()));
     Err(match &*names.collect::<Vec<_>>().join(", ") {
         "" => format!("there is no session {name:?}, and none is running"),
-        names => format!("there is no session {name:?}; there are {names}"),
+        names => format!("there is no session {name:?}; the sessions are {names}"),
     })
 }
 

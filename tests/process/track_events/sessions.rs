@@ -60,7 +60,7 @@ pub(super) fn commands() {
     assert_eq!(stopped, ["session ended whole.pftrace, 2 events, 0 lost"]);
     assert!(CAT1.is_enabled() && !CAT2.is_enabled());
     let error = client.send(&stop("whole.pftrace")).unwrap_err().to_string();
-    assert!(error.contains("those are ring.pftrace"), "{error}");
+    assert!(error.contains("the sessions are ring.pftrace"), "{error}");
     // A session of the program has the name of its file, too.
     let none = Destination::track_events("none.pftrace", TrackEventConfig::default());
     let none = ledger.trace_to(none).unwrap();

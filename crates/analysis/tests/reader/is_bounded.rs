@@ -55,7 +55,7 @@ impl Visitor for Seen {
 
     fn damage(&mut self, damage: &memledger_analysis::read::Damage) {
         self.damages += 1;
-        self.given_up += u64::from(damage.what.contains("is given up"));
+        self.given_up += u64::from(damage.what.contains("are given up"));
     }
 }
 

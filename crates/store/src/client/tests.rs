@@ -104,7 +104,7 @@ fn refusals_and_nonsense_are_one_sentence() {
         (b"HTTP/1.1 400 Bad Request".to_vec(), "it announces 1347703880 bytes"),
         (huge, "it announces 65537 bytes, but only 1 to 65536 are allowed"),
         (vec![0; 4], "it announces 0 bytes"),
-        (vec![1, 0, 0, 0, 0xff], "makes no sense"),
+        (vec![1, 0, 0, 0, 0xff], "is invalid"),
         (vec![9, 0, 0], "it has closed the connection"),
     ] {
         let (address, thread) = store(vec![answer]);
