@@ -177,6 +177,9 @@ fn each_run_of_a_scope_says_what_it_left_behind() {
     assert_eq!((&runs["scope"], &runs["runs"]), (&"tag/0".into(), &1.into()));
     let largest = runs["largest"].as_array().expect("runs");
     assert_eq!(largest.len() as u64, blocks[0]);
+    let largest = &freed["runs"]["largest"];
+    assert_eq!(largest[0]["blocks"], freed["total"]["blocks"]);
+    assert_eq!(largest[0]["bytes"], freed["total"]["bytes"]);
     let (status, out, err) = query(&["--rule", "grown", "--in-each", "tag/0"]);
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out.starts_with("grown in each run of tag/0: blocks"), "{out}");

@@ -58,15 +58,17 @@ impl Sums {
         }
     }
 
-    /// Adds a block that a run has allocated.
-    fn count(&mut self, query: &Query, kind: Kind, event: &BlockEvent) {
-        if query.parts().iter().any(|part| part.kind == kind) {
+    /// Adds a block that a run has allocated, if the rule finds blocks of this kind.
+    fn count(&mut self, query: &Query, kind: Kind, event: &BlockEvent) -> bool {
+        let is_found = query.parts().iter().any(|part| part.kind == kind);
+        if is_found {
             let mut life = BlockLife::new(event, BlockChange::Allocated);
             let has_ended = kind == Kind::Freed;
             let freed = BlockChange::Freed { by: Actor::default(), short_lived: false };
             life.ended = has_ended.then_some((event.number, event.at_ns, freed));
             self.add(SingleBlock { life, has_ended, has_declined: false });
         }
+        is_found
     }
 
     /// What was found, each with its bucket, and its size class if these are counted.

@@ -44,7 +44,7 @@ pub struct ScopeRun {
     pub ended_at_ns: u64,
     /// Whether it was still open when counting stopped.
     pub is_open: bool,
-    /// How many of its blocks were live then.
+    /// How many of its blocks the rule found: those live then, or those freed before.
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -69,20 +69,36 @@ pub struct ScopeRuns {
     pub still_live_blocks: u64,
     /// The bytes of these.
     pub still_live_bytes: u64,
-    /// The runs that left most behind, the most bytes first: at most 10.
+    /// The runs in which the rule found most, the most bytes first: at most 10.
     pub largest: Vec<ScopeRun>,
 }
 
-/// What a run left behind, with what is needed to name it.
+/// Blocks, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, block: &BlockEvent) {
+        self.blocks += 1;
+        self.bytes = self.bytes.wrapping_add(block.bytes);
+    }
+}
+
+/// A run that is over, with what is needed to name it.
 #[derive(Clone, Copy, Debug)]
-struct RunRemains {
+struct FinishedRun {
     by: Actor,
     began_at_ns: u64,
     began_by_event: u64,
     ended_at_ns: u64,
     is_open: bool,
-    blocks: u64,
-    bytes: u64,
+    /// What it left behind.
+    left: Sum,
+    /// What the rule found in it.
+    found: Sum,
 }
 
 /// A run that is not over.
@@ -93,6 +109,8 @@ struct OpenRun {
     scope: u32,
     began_at_ns: u64,
     began_by_event: u64,
+    /// What the rule found of its blocks that were freed.
+    found: Sum,
     /// Its blocks, and places for more.
     blocks: Vec<Option<BlockEvent>>,
     /// Which of `blocks` have none.
@@ -119,8 +137,8 @@ struct RunBlock {
     stream: u16,
 }
 
-/// What becomes of a block that a run has allocated.
-pub(super) type Counted<'a> = &'a mut dyn FnMut(Kind, &BlockEvent);
+/// Takes what becomes of a block that a run has allocated, and says whether the rule finds the block.
+pub(super) type Counted<'a> = &'a mut dyn FnMut(Kind, &BlockEvent) -> bool;
 
 /// Follows the runs of one scope. Its memory is in proportion to the live blocks that runs have
 /// allocated, to scopes and to streams.
@@ -142,7 +160,7 @@ pub(super) struct Runs {
     begun: u64,
     over: u64,
     with_blocks: u64,
-    largest: Vec<RunRemains>,
+    largest: Vec<FinishedRun>,
 }
 
 impl Runs {
@@ -292,8 +310,8 @@ impl Runs {
         let number = self.begun;
         self.begun += 1;
         let (began_at_ns, began_by_event) = (event.at_ns, event.number);
-        let (blocks, vacant) = (Vec::new(), Vec::new());
-        let run = OpenRun { number, by, scope, began_at_ns, began_by_event, blocks, vacant };
+        let (found, blocks, vacant) = (Sum::default(), Vec::new(), Vec::new());
+        let run = OpenRun { number, by, scope, began_at_ns, began_by_event, found, blocks, vacant };
         self.stream(event.stream).run = Some(run);
         true
     }
@@ -341,7 +359,9 @@ impl Runs {
             Some(run) => {
                 run.blocks[held.at as usize] = None;
                 run.vacant.push(held.at);
-                count(Kind::Freed, event);
+                if count(Kind::Freed, event) {
+                    run.found.add(event);
+                }
             }
             None => {
                 self.left_blocks -= 1;
@@ -353,12 +373,12 @@ impl Runs {
     /// A run is over: its blocks are left behind.
     fn finish(&mut self, run: &OpenRun, event: &BlockEvent, counts: bool, count: Counted<'_>) {
         if counts {
-            let left = run.left(event, false, Kind::Left, count);
-            self.left_blocks += left.blocks;
-            self.left_bytes = self.left_bytes.wrapping_add(left.bytes);
+            let over = run.over(event, false, Kind::Left, count);
+            self.left_blocks += over.left.blocks;
+            self.left_bytes = self.left_bytes.wrapping_add(over.left.bytes);
             self.over += 1;
-            self.with_blocks += u64::from(left.blocks > 0);
-            keep(&mut self.largest, left);
+            self.with_blocks += u64::from(over.left.blocks > 0);
+            keep(&mut self.largest, over);
         }
     }
 
@@ -379,65 +399,64 @@ impl Runs {
         let (mut live_blocks, mut live_bytes) = (self.left_blocks, self.left_bytes);
         let mut largest = self.largest.clone();
         for run in self.streams.iter().filter_map(|stream| stream.run.as_ref()) {
-            let left = run.left(event, true, Kind::Live, count);
-            live_blocks += left.blocks;
-            live_bytes = live_bytes.wrapping_add(left.bytes);
+            let over = run.over(event, true, Kind::Live, count);
+            live_blocks += over.left.blocks;
+            live_bytes = live_bytes.wrapping_add(over.left.bytes);
             runs.runs += 1;
             runs.open += 1;
-            runs.with_blocks += u64::from(left.blocks > 0);
-            keep(&mut largest, left);
+            runs.with_blocks += u64::from(over.left.blocks > 0);
+            keep(&mut largest, over);
         }
         (runs.still_live_blocks, runs.still_live_bytes) = (live_blocks, live_bytes);
-        sort::by_key(&mut largest, RunRemains::order);
+        sort::by_key(&mut largest, FinishedRun::order);
         largest.truncate(LARGEST);
-        let run = |left: &RunRemains| {
-            let RunRemains {
-                began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes, ..
-            } = *left;
+        let run = |over: &FinishedRun| {
+            let FinishedRun { began_at_ns, began_by_event, ended_at_ns, is_open, found, .. } = *over;
             ScopeRun {
                 began_at_ns,
                 began_by_event,
                 ended_at_ns,
                 is_open,
-                blocks,
-                bytes,
+                blocks: found.blocks,
+                bytes: found.bytes,
                 ..ScopeRun::default()
             }
         };
         runs.largest = largest.iter().map(run).collect();
-        (runs, largest.iter().map(|left| left.by).collect())
+        (runs, largest.iter().map(|over| over.by).collect())
     }
 }
 
 impl OpenRun {
-    /// What it leaves behind when it is over, or counting stops, by this event.
-    fn left(&self, over: &BlockEvent, is_open: bool, kind: Kind, count: Counted<'_>) -> RunRemains {
-        let Self { by, began_at_ns, began_by_event, .. } = *self;
-        let (ended_at_ns, mut bytes, mut blocks) = (over.at_ns, 0_u64, 0);
+    /// The run when it is over, or counting stops, by this event: its blocks are of this kind.
+    fn over(&self, over: &BlockEvent, is_open: bool, kind: Kind, count: Counted<'_>) -> FinishedRun {
+        let Self { by, began_at_ns, began_by_event, mut found, .. } = *self;
+        let (ended_at_ns, mut left) = (over.at_ns, Sum::default());
         for block in self.blocks.iter().flatten() {
-            blocks += 1;
-            bytes = bytes.wrapping_add(block.bytes);
-            count(kind, &BlockEvent { number: over.number, at_ns: over.at_ns, ..*block });
+            left.add(block);
+            if count(kind, &BlockEvent { number: over.number, at_ns: over.at_ns, ..*block }) {
+                found.add(block);
+            }
         }
-        RunRemains { by, began_at_ns, began_by_event, ended_at_ns, is_open, blocks, bytes }
+        FinishedRun { by, began_at_ns, began_by_event, ended_at_ns, is_open, left, found }
     }
 }
 
-impl RunRemains {
+impl FinishedRun {
     fn order(&self) -> (Reverse<u64>, Reverse<u64>, u64) {
-        (Reverse(self.bytes), Reverse(self.blocks), self.began_by_event)
+        (Reverse(self.found.bytes), Reverse(self.found.blocks), self.began_by_event)
     }
 }
 
 /// Keeps a run if it is among the largest.
-fn keep(largest: &mut Vec<RunRemains>, left: RunRemains) {
-    if left.blocks == 0 {
+fn keep(largest: &mut Vec<FinishedRun>, over: FinishedRun) {
+    if over.found.blocks == 0 {
         return;
     }
-    largest.push(left);
+    largest.push(over);
     // The list is cut back at twice the length and more, so that this is rare.
     if largest.len() >= 8 * LARGEST {
-        sort::by_key(largest, RunRemains::order);
+        sort::by_key(&mut largest, FinishedRun::order);
         largest.truncate(LARGEST);
     }
 }

@@ -106,10 +106,11 @@ proptest! {
                 other => {
                     let runs = other.expect("an answer").runs.expect("runs");
                     prop_assert_eq!(counts(&runs), expected, "{} {:?}", scope, &positions);
-                    let largest: u64 = runs.largest.iter().map(|run| run.blocks).sum();
-                    if rule == Rule::Grown && expected.2 <= 10 {
-                        let all = rows.get(&("all", Vec::new())).map_or(0, |row| row[0]);
-                        prop_assert_eq!(largest, all);
+                    if expected.0 <= 10 {
+                        let largest = runs.largest.iter().map(|run| [run.blocks, run.bytes]);
+                        let largest = largest.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+                        let all = rows.get(&("all", Vec::new())).map_or([0, 0], |row| [row[0], row[1]]);
+                        prop_assert_eq!(largest, all, "{:?}", rule);
                     }
                 }
             }

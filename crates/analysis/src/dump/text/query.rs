@@ -122,7 +122,7 @@ fn runs_line(rule: Rule, runs: &ScopeRuns) -> String {
     line
 }
 
-/// The runs that left most behind.
+/// The runs in which most was found.
 fn largest_runs(runs: &ScopeRuns) -> Table {
     let rows = runs.largest.iter().map(|run| {
         let ended = match run.is_open {
