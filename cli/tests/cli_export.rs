@@ -155,6 +155,33 @@ fn a_trace_with_some_channels_is_a_trace() {
     assert!(status == 1 && err.contains("was not written by memledger") && !none.exists(), "{err}");
 }
 
+/// For each option a format that would ignore it, and one that takes it.
+#[test]
+fn an_option_of_another_format_is_refused() {
+    for (option, to, taken_by) in [
+        (&["--table", "blocks"][..], "folded", "csv"),
+        (&["--interval", "1s"], "pprof", "perfetto"),
+        (&["--column", "live"], "heaptrack", "speedscope"),
+        (&["--column", "at-peak"], "csv", "folded"),
+        (&["--all-frames"], "utrace", "callgrind"),
+        (&["--packed"], "csv", "memledger"),
+        (&["--channels", "-none"], "firefox", "utrace"),
+        (&["--symbols", "."], "memledger", "dhat"),
+    ] {
+        let output = path("ignored");
+        let with = |to: &str| {
+            run(&[&["export", SAMPLE, "--to", to, "-o", as_arg(&output)], option].concat())
+        };
+        let (status, _, err) = with(to);
+        let is_said = err.contains(&format!("{} is for ", option[0]))
+            && err.contains(&format!(", not for {to}: "));
+        assert!(status == 2 && is_said && !output.exists(), "{status}: {err}");
+        // It is refused for nothing that it is of.
+        let (status, _, err) = with(taken_by);
+        assert!(status != 2 && !err.contains("is for"), "{status}: {err}");
+    }
+}
+
 #[test]
 fn call_stacks_are_lines_for_a_flame_graph() {
     let (status, out, err) =

@@ -17,10 +17,11 @@ use super::completeness::{damaged, incomplete};
 use super::input::{is_stdin, open_watched, unreadable};
 use super::needs::Needs;
 use super::output::{frames, unwritable, write_to};
+use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 pub use args::ExportArgs;
-use args::{To, refuse_terminal};
+use args::{To, refuse_ignored, refuse_terminal};
 use memledger_analysis::Position;
 use memledger_analysis::convert::{convert, convert_channels};
 use memledger_analysis::dump::{ReportFormat, text};
@@ -63,6 +64,7 @@ enum Kind {
 
 /// Reads the trace and writes it in the other format to the file of `-o`, or to `out`.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    refuse_ignored(args)?;
     if !is_stdin(&args.output) && is_same(&args.trace, &args.output) {
         return Err(CliError::Usage(format!(
             "cannot write to {}: it is also the input",
@@ -71,12 +73,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     match args.to.kind() {
         Kind::Stream(Transport::Compact) if args.packed => stream(args, Transport::Packed, out),
-        _ if args.packed => Err(CliError::Usage("--packed applies only to --to memledger".into())),
         Kind::Stream(transport) => stream(args, transport, out),
-        _ if args.channels.is_some() => Err(CliError::Usage(
-            "--channels applies only to --to utrace and --to memledger; export with it to memledger first, then convert that file"
-                .into(),
-        )),
         Kind::Command(write) => write(args, out),
         Kind::Report(name) => {
             let no_format = || CliError::Failed(format!("this build has no format {name}"));
@@ -110,8 +107,8 @@ fn report(
     if format.is_binary() {
         refuse_terminal(args, "a profile")?;
     }
-    let mut options = text::Options::default();
-    (options.sort, options.frames) = (args.column.into(), frames(args.all_frames));
+    let (mut options, column) = (text::Options::default(), args.column.unwrap_or(Sort::AtPeak));
+    (options.sort, options.frames) = (column.into(), frames(args.all_frames));
     let needs = Needs {
         formats: &[format],
         options: &options,

@@ -6,6 +6,7 @@ use crate::commands::quantity::{NS_UNITS, scaled};
 use crate::commands::report::Sort;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
+use clap::ValueEnum;
 use memledger_analysis::convert::ChannelList;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -58,8 +59,9 @@ pub struct ExportArgs {
     #[arg(long, value_enum, value_name = "TABLE")]
     pub(super) table: Option<TableName>,
     /// For folded: the column to count; for speedscope: the column to show first
-    #[arg(long, value_enum, default_value = "at-peak")]
-    pub(super) column: Sort,
+    /// [default: at-peak]
+    #[arg(long, value_enum)]
+    pub(super) column: Option<Sort>,
     /// For utrace and memledger: comma-separated channels to keep; -NAME excludes one
     #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = channels)]
     pub(super) channels: Option<ChannelList>,
@@ -76,7 +78,7 @@ pub struct ExportArgs {
     pub(super) symbols: SymbolArgs,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum To {
     /// Unreal Trace, for Unreal's own tools
     Utrace,
@@ -103,6 +105,102 @@ pub(super) enum To {
     Heaptrack,
     /// Heap profiles, counters and slices of scopes, for ui.perfetto.dev; name it run.pftrace
     Perfetto,
+}
+
+/// An option that not every format takes.
+struct Choice {
+    option: &'static str,
+    is_given: fn(&ExportArgs) -> bool,
+    formats: &'static [To],
+    /// What to do in place of giving it for another format.
+    instead: &'static str,
+}
+
+/// Which formats take an option. NOTE: not `--no-debuginfod`, which each of them heeds.
+const CHOICES: &[Choice] = &[
+    Choice {
+        option: "--table",
+        is_given: |args| args.table.is_some(),
+        formats: &[
+            #[cfg(feature = "parquet")]
+            To::Parquet,
+            To::Csv,
+        ],
+        instead: "leave it out",
+    },
+    Choice {
+        option: "--column",
+        is_given: |args| args.column.is_some(),
+        formats: &[To::Folded, To::Speedscope],
+        instead: "leave it out",
+    },
+    Choice {
+        option: "--channels",
+        is_given: |args| args.channels.is_some(),
+        formats: &[To::Utrace, To::Memledger],
+        instead: "export the trace to memledger first, and that to the other format",
+    },
+    Choice {
+        option: "--packed",
+        is_given: |args| args.packed,
+        formats: &[To::Memledger],
+        instead: "leave it out",
+    },
+    Choice {
+        option: "--all-frames",
+        is_given: |args| args.all_frames,
+        formats: &[To::Folded, To::Speedscope, To::Dhat, To::Pprof, To::Callgrind, To::Perfetto],
+        instead: "leave it out, the others have all frames",
+    },
+    Choice {
+        option: "--interval",
+        is_given: |args| args.interval.is_some(),
+        formats: &[To::Perfetto],
+        instead: "leave it out",
+    },
+    Choice {
+        option: "--symbols",
+        is_given: |args| !args.symbols.folders.is_empty(),
+        formats: &[
+            To::Folded,
+            To::Speedscope,
+            To::Dhat,
+            To::Pprof,
+            To::Callgrind,
+            #[cfg(feature = "parquet")]
+            To::Parquet,
+            To::Csv,
+            To::Firefox,
+            To::Heaptrack,
+            To::Perfetto,
+        ],
+        instead: "memledger symbolize writes a trace with its functions",
+    },
+];
+
+/// Refuses an option that the format would ignore.
+pub(super) fn refuse_ignored(args: &ExportArgs) -> Result<(), CliError> {
+    let is_ignored =
+        |choice: &&Choice| !choice.formats.contains(&args.to) && (choice.is_given)(args);
+    let Some(Choice { option, formats, instead, .. }) = CHOICES.iter().find(is_ignored) else {
+        return Ok(());
+    };
+    let names: Vec<_> = formats.iter().map(|format| format.name()).collect();
+    let formats = match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    };
+    Err(CliError::Usage(format!(
+        "{option} is for {formats}, not for {}: {instead}",
+        args.to.name()
+    )))
+}
+
+impl To {
+    /// Its name on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// The value of `--channels`.

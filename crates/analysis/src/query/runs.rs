@@ -456,7 +456,7 @@ fn keep(largest: &mut Vec<FinishedRun>, over: FinishedRun) {
     largest.push(over);
     // The list is cut back at twice the length and more, so that this is rare.
     if largest.len() >= 8 * LARGEST {
-        sort::by_key(&mut largest, FinishedRun::order);
+        sort::by_key(largest, FinishedRun::order);
         largest.truncate(LARGEST);
     }
 }
