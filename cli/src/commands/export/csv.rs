@@ -15,7 +15,9 @@ impl<F: Write> CsvTables<F> {
     pub fn new(files: Vec<(&'static Table, F)>) -> io::Result<Self> {
         let writers = files.into_iter().map(|(table, file)| {
             let mut writer = csv::Writer::from_writer(file);
-            writer.write_record(table.columns.iter().map(|column| column.name))?;
+            writer
+                .write_record(table.columns.iter().map(|column| column.name))
+                .map_err(unwritten)?;
             Ok((table, writer))
         });
         Ok(Self { files: writers.collect::<io::Result<_>>()? })
@@ -46,12 +48,21 @@ impl<F: Write> TableWriter for CsvTables<F> {
                     Kind::Address => digits.format(cell as u64).as_bytes().into(),
                     Kind::Near | Kind::Repeats => digits.format(cell).as_bytes().into(),
                 };
-                file.write_field(&field)?;
+                file.write_field(&field).map_err(unwritten)?;
             }
-            file.write_record(None::<&[u8]>)?;
+            file.write_record(None::<&[u8]>).map_err(unwritten)?;
         }
         rows.clear();
         Ok(())
+    }
+}
+
+/// Why a table was not written. NOTE: the conversion of `csv` itself loses the kind of the error, and so that the
+/// reader of a pipe has closed it.
+fn unwritten(error: csv::Error) -> io::Error {
+    match error.kind() {
+        csv::ErrorKind::Io(cause) => io::Error::new(cause.kind(), error),
+        _ => io::Error::other(error),
     }
 }
 
