@@ -421,6 +421,26 @@ fn each_format_of_the_library_is_chosen_by_its_name_and_by_its_endings() {
     assert!(status == 2 && err.contains("there are text, json, html, "), "{err}");
 }
 
+/// The command that is named for it writes it.
+#[test]
+fn an_ending_of_another_command_is_not_a_report() {
+    for ending in ["utrace", "memledger", "dhat.json", "parquet", "csv", "heaptrack.zst", "pftrace"]
+    {
+        let path = file(&format!("other.{ending}"), b"");
+        fs::remove_file(&path).expect("a file");
+        let (status, out, err) = run(&["report", SAMPLE, "-o", as_arg(&path)]);
+        assert_eq!((status, out.as_str(), path.exists()), (2, "", false), "{ending}");
+        let (_, named) = err.split_once("memledger export ").expect(&err);
+        let named = named.strip_suffix(" writes such a file\n").expect(&err);
+        let (status, _, err) = run(&[&["export"], &*named.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!((status, err.as_str(), path.exists()), (0, "", true), "{named}");
+        assert_eq!(run(&["report", SAMPLE, "--format", "text", "-o", as_arg(&path)]).0, 0);
+        let report_to = ["run", "--preload=off", "--report", as_arg(&path), "--", "true"];
+        let (status, _, err) = run(&report_to);
+        assert!(status == 2 && err.contains("memledger export TRACE --to "), "{status}: {err}");
+    }
+}
+
 #[test]
 fn the_result_can_go_into_a_file() {
     let path = file("report.json", b"");

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 
 const EXAMPLES: &str = "\
@@ -157,6 +157,19 @@ impl OutputArgs {
         format.or_else(by_name).or_else(by_path).unwrap_or(FORMATS.default())
     }
 
+    /// Refuses a file whose ending is that of a format of `memledger export` alone.
+    fn refuse_exported(&self, trace: &Path) -> Result<(), CliError> {
+        let is_chosen = self.json || self.format.is_some();
+        let path = self.output.as_ref().filter(|_| !is_chosen);
+        match path.and_then(|path| Some((path.display(), FORMATS.exported(path)?))) {
+            None => Ok(()),
+            Some((path, to)) => Err(CliError::Usage(format!(
+                "{path} is not the name of a report: memledger export {} --to {to} -o {path} writes such a file",
+                trace.display()
+            ))),
+        }
+    }
+
     /// The file that the report goes to, if it is not standard output.
     fn file(&self) -> Option<&PathBuf> {
         self.output.as_ref().or(self.html.as_ref())
@@ -191,6 +204,7 @@ impl From<Sort> for text::Sort {
 
 /// Reads the trace and prints its report to `out`, or into the file of `-o`.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    args.output.refuse_exported(&args.trace)?;
     if let Some(from) = &args.from {
         return super::diff::run(&changes(args, from)?, out);
     }

@@ -38,11 +38,29 @@ pub static FORMATS: Formats = Formats(&[
     &pprof::Format,
 ]);
 
-/// Endings of formats that need a feature, and of those that only the command has: the name of the feature.
-const ELSEWHERE: [(&[&str], Option<&str>); 3] = [
-    (&["html", "htm"], Some("html")),
-    (&["pb.gz"], Some("pprof")),
-    (&["folded", "speedscope.json", "callgrind"], None),
+/// Where a format is that a table lacks.
+#[derive(Clone, Copy)]
+enum Elsewhere {
+    /// In builds with this feature.
+    Feature(&'static str),
+    /// In `memledger report`.
+    Report,
+    /// In `memledger export`, by these words after `--to`.
+    Export(&'static str),
+}
+
+/// Endings of formats that a table can lack, and where these are.
+const ELSEWHERE: [(&[&str], Elsewhere); 10] = [
+    (&["html", "htm"], Elsewhere::Feature("html")),
+    (&["pb.gz"], Elsewhere::Feature("pprof")),
+    (&["folded", "speedscope.json", "callgrind"], Elsewhere::Report),
+    (&["utrace"], Elsewhere::Export("utrace")),
+    (&["memledger"], Elsewhere::Export("memledger")),
+    (&["dhat.json"], Elsewhere::Export("dhat")),
+    (&["parquet"], Elsewhere::Export("parquet --table blocks")),
+    (&["csv"], Elsewhere::Export("csv --table blocks")),
+    (&["heaptrack", "heaptrack.gz", "heaptrack.zst"], Elsewhere::Export("heaptrack")),
+    (&["pftrace", "perfetto-trace"], Elsewhere::Export("perfetto")),
 ];
 
 impl Formats {
@@ -80,16 +98,31 @@ impl Formats {
         self.0.iter().copied().filter(fits).max_by_key(length)
     }
 
+    /// If a file with this name is none of a report, but one that `memledger export` writes: the words after `--to`
+    /// with which it does, such as `dhat` for `run.dhat.json`.
+    pub fn exported(&self, path: &Path) -> Option<&'static str> {
+        let is_here = self.by_path(path).is_some();
+        ELSEWHERE.iter().filter(|_| !is_here).find_map(|(endings, elsewhere)| match elsewhere {
+            Elsewhere::Export(to) => ending_of(path, endings).map(|_| *to),
+            _ => None,
+        })
+    }
+
     /// Why [`by_path`](Self::by_path) has no format for this file, as the end of a sentence: `its name must end in
     /// .txt or .json`, or what has that format.
     pub fn why_none(&self, path: &Path) -> String {
-        for (endings, feature) in ELSEWHERE {
+        for (endings, elsewhere) in ELSEWHERE {
             let Some(ending) = ending_of(path, endings) else { continue };
             if self.by_path(path).is_none() {
-                return match feature {
-                    Some(feature) => format!("`.{ending}` needs the feature `{feature}`"),
-                    None => format!(
+                return match elsewhere {
+                    Elsewhere::Feature(feature) => {
+                        format!("`.{ending}` needs the feature `{feature}`")
+                    }
+                    Elsewhere::Report => format!(
                         "`.{ending}` is written from a trace: memledger report TRACE -o FILE.{ending}"
+                    ),
+                    Elsewhere::Export(to) => format!(
+                        "`.{ending}` is written from a trace: memledger export TRACE --to {to} -o FILE.{ending}"
                     ),
                 };
             }
@@ -182,9 +215,22 @@ mod tests {
                 "run.speedscope.json",
                 "`.speedscope.json` is written from a trace: memledger report TRACE -o FILE.speedscope.json",
             ),
+            (
+                "run.dhat.json",
+                "`.dhat.json` is written from a trace: memledger export TRACE --to dhat -o FILE.dhat.json",
+            ),
         ] {
             assert!(formats.by_path(Path::new(path)).is_none(), "{path}");
             assert_eq!(formats.why_none(Path::new(path)), why);
         }
+        let exported = |path| formats.exported(Path::new(path));
+        assert_eq!(
+            ["run.dhat.json", "a.b/run.csv"].map(exported),
+            [Some("dhat"), Some("csv --table blocks")]
+        );
+        assert_eq!(
+            ["run.json", "run.folded", "run.doc", "csv", "a.csv/b"].map(exported),
+            [None; 5]
+        );
     }
 }
