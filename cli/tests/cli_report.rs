@@ -460,6 +460,15 @@ fn help_teaches_and_the_version_is_told() {
     let (status, out, _) = run(&["report", "--help"]);
     assert_eq!(status, 0);
     assert!(out.contains("Examples:") && out.contains("--fail-if 'peak_bytes > 64MiB'"), "{out}");
+    // What top refuses is not offered.
+    for args in [&["--help"][..], &["top", "--help"]] {
+        let (status, out, _) = run(args);
+        assert_eq!(status, 0);
+        assert!(
+            out.contains("Watch a running program") && !out.contains("trace that grows"),
+            "{out}"
+        );
+    }
 }
 
 #[test]
