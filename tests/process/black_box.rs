@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(boxes.len(), 2, "{}", outcome.stderr);
         for text in boxes {
             assert!(text.contains("are live: the limit is 48.0 MiB"), "{text}");
-            assert!(text.contains("blocks: GlobalScope / holds it\n"), "{text}");
+            assert!(text.contains("%), 1 block: (whole program) / holds it\n"), "{text}");
             assert!(
                 text.contains("  by thread\n") && text.contains("blocks: main (thread "),
                 "{text}"
@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
         assert!(boxes[0].contains("were live: the limit is 48.0 MiB. Now, "), "{}", boxes[0]);
         assert!(boxes[0].contains("64.0 MiB ("), "{}", boxes[0]);
-        assert!(boxes[0].contains("%), 1 blocks: GlobalScope / for a moment\n"), "{}", boxes[0]);
+        assert!(boxes[0].contains("%), 1 block: (whole program) / for a moment\n"), "{}", boxes[0]);
     }),
     case("the environment can ask for it", plain, |run| {
         let outcome = run.env("MEMLEDGER_BLACK_BOX", "1MiB").env("MEMLEDGER_REPORT", REPORT).run();
@@ -103,7 +103,7 @@ fn check_null(outcome: &Outcome) {
     for part in [
         "the allocator has no memory for 1.0 EiB (1152921504606846976 bytes) on thread ",
         "  by scope\n",
-        "%), 1 blocks: GlobalScope / holds it\n",
+        "%), 1 block: (whole program) / holds it\n",
         "  by thread\n",
     ] {
         assert!(text.contains(part), "{part}: {}", outcome.stderr);

@@ -22,8 +22,8 @@ const MAX_ROWS: [(HeldBy, &str, usize); 3] =
 /// At most this many frames of a stack.
 const MAX_FRAMES: usize = 24;
 
-/// The text ends after this many bytes.
-const MAX_BYTES: usize = 32 << 10;
+/// The text ends after this many bytes, with a whole line: they fit into an empty pipe.
+const MAX_BYTES: usize = 60 << 10;
 
 /// It is written again only after the live bytes have fallen by this part of what they were: not for each
 /// allocation of a program that is at its limit.
@@ -91,8 +91,9 @@ impl BlackBox {
     /// Writes it: the figures of the peak, or those of now.
     fn write(&mut self, analyzer: &Analyzer, live: u64, at_peak: bool, reason: &Reason) {
         self.text.0.clear();
-        // What has no room is left out.
-        let _ = self.append(analyzer, live, at_peak, reason);
+        if self.append(analyzer, live, at_peak, reason).is_err() {
+            self.text.cut_to_lines();
+        }
         let _signals = BlockedSignals::new();
         let _ = os::write_to_stderr(self.text.0.as_bytes());
     }
@@ -145,7 +146,8 @@ impl BlackBox {
                     writeln!(text, "  by {name}")?;
                 }
                 let percent = u128::from(bytes) * 100 / u128::from(of.max(1));
-                writeln!(text, "    {} ({percent} %), {blocks} blocks{holder}", Bytes(bytes))?;
+                let noun = if blocks == 1 { "block" } else { "blocks" };
+                writeln!(text, "    {} ({percent} %), {blocks} {noun}{holder}", Bytes(bytes))?;
                 functions.find(holder);
                 write_frames(functions, holder, text)
             };
@@ -201,6 +203,14 @@ impl Drop for BlackBox {
 /// A text that never grows beyond its memory.
 struct Bounded(String);
 
+impl Bounded {
+    /// Leaves out what follows the last whole line.
+    fn cut_to_lines(&mut self) {
+        let whole = self.0.rfind('\n').map_or(0, |end| end + 1);
+        self.0.truncate(whole);
+    }
+}
+
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > self.0.capacity() {
@@ -208,5 +218,18 @@ impl Write for Bounded {
         }
         self.0.push_str(text);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_ends_with_a_whole_line() {
+        let mut text = Bounded(String::with_capacity(12));
+        assert!(text.write_str("a\nbc\nde").is_ok() && text.write_str("and more").is_err());
+        text.cut_to_lines();
+        assert_eq!(text.0, "a\nbc\n");
     }
 }

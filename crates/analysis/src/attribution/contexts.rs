@@ -15,8 +15,9 @@ use crate::accounts::Accounts;
 use crate::hash::IntMap;
 use std::collections::HashMap;
 
-/// The outermost scope.
-const GLOBAL_SCOPE: &str = "GlobalScope";
+/// The name of the outermost scope, and what texts show of it.
+pub(crate) const GLOBAL_SCOPE: &str = "GlobalScope";
+pub(crate) const WHOLE_PROGRAM: &str = "(whole program)";
 /// The group of an allocation without a tag.
 const UNKNOWN: &str = "Unknown";
 /// The name of an allocation without a tag.

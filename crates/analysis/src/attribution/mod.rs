@@ -18,7 +18,9 @@ mod streams;
 mod threads;
 mod tree;
 
-pub(super) use contexts::{Context, Contexts, IdKind, Name, OUTERMOST, TagSpec};
+pub(super) use contexts::{
+    Context, Contexts, GLOBAL_SCOPE, IdKind, Name, OUTERMOST, TagSpec, WHOLE_PROGRAM,
+};
 pub(super) use root_heaps::RootHeaps;
 pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
 pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};

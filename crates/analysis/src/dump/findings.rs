@@ -1,6 +1,6 @@
 //! Findings as sentences: what was seen, and what to do about it.
 
-use super::text::{bytes, count, counted, duration, is_untagged, percent, short, within_global};
+use super::text::{bytes, count, counted, duration, is_untagged, percent, short, shown_scope};
 use crate::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };
@@ -381,14 +381,14 @@ pub(super) fn at_line(name: &str, file: Option<&str>, line: Option<u32>) -> Stri
 fn place_of(place: &Place) -> String {
     match &place.function {
         Some(function) => at_line(function, place.file.as_deref(), place.line),
-        None => escape(&within_global(&place.scope).join(" > ")),
+        None => escape(&shown_scope(&place.scope)),
     }
 }
 
 /// In which scope most were freed, if that is known, and not the one they were allocated in.
 fn scopes(freed_in: &[FreedIn]) -> String {
     let Some(most) = freed_in.iter().find(|row| !row.is_same()) else { return String::new() };
-    let path = |path: &[String]| escape(&within_global(path).join(" > "));
+    let path = |path: &[String]| escape(&shown_scope(path));
     let (from, to) = (path(&most.allocated_in), path(&most.freed_in));
     format!("; {} of {from} were freed in {to}", count(most.blocks))
 }

@@ -2,7 +2,7 @@
 
 use crate::accounts::Bucket;
 use crate::apply::Model;
-use crate::attribution::{ROOT, Tree};
+use crate::attribution::{GLOBAL_SCOPE, ROOT, Tree, WHOLE_PROGRAM};
 use crate::callstacks::{NO_FILE, NO_STACK};
 use crate::symbols::Module;
 use memledger_format::words::steers_terminal;
@@ -167,7 +167,10 @@ fn write_path(tree: &Tree, node: u32, f: &mut Formatter<'_>) -> fmt::Result {
         at = tree.nodes()[at as usize].parent;
     }
     match at {
-        ROOT => write_plain(tree.nodes()[ROOT as usize].name(), f)?,
+        ROOT => match tree.nodes()[ROOT as usize].name() {
+            GLOBAL_SCOPE => f.write_str(WHOLE_PROGRAM)?,
+            name => write_plain(name, f)?,
+        },
         _ => f.write_str("...")?,
     }
     for node in path[..depth].iter().rev() {

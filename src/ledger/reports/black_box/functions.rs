@@ -16,10 +16,10 @@ const MAX_FRAMES: usize = 64;
 /// At most this many symbols of a file are read, and sections.
 const MAX_SYMBOLS: u64 = 1 << 22;
 const MAX_SECTIONS: u64 = 1 << 12;
-/// The bytes of names: of one as it is shown, of one in a file, and of all that are shown.
+/// The bytes of names: of one of Rust as it is shown, of one in a file, and of all that are shown of a stack.
 const SHOWN_NAME: usize = 240;
 const STORED_NAME: usize = 4 << 10;
-const ALL_NAMES: usize = MAX_FRAMES * (SHOWN_NAME + 8);
+const ALL_NAMES: usize = MAX_FRAMES << 10;
 
 /// Finds the functions of one stack after the other.
 pub(super) struct Functions {
@@ -125,19 +125,23 @@ impl Functions {
         Some(())
     }
 
-    /// Adds a name, demangled if it is Rust's.
+    /// Adds a name, demangled if it is Rust's. Another is whole, so that `c++filt` can read it, or missing: a
+    /// demangler of C++ allocates.
     fn add_name(&mut self, file: &File, at: u64) -> Option<Range<usize>> {
         let start = self.names.0.len();
         let bytes = self.buffer.get_mut(..STORED_NAME)?;
         let read = os::read_at(file, bytes, at).ok()?;
-        let bytes = bytes.get(..read)?.split(|byte| *byte == 0).next()?;
-        let mut name = Shortened { text: &mut self.names, left: SHOWN_NAME };
-        let stored = std::str::from_utf8(bytes).ok()?;
-        // What is too long is cut.
-        let _ = match rustc_demangle::try_demangle(stored) {
-            Ok(demangled) => write!(name, "{demangled:#}"),
-            Err(_) => name.write_str(stored),
-        };
+        let bytes = bytes.get(..read)?;
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let stored = std::str::from_utf8(bytes.get(..end)?).ok()?;
+        match rustc_demangle::try_demangle(stored) {
+            // What is too long is cut.
+            Ok(demangled) => {
+                let mut name = Shortened { text: &mut self.names, left: SHOWN_NAME };
+                let _ = write!(name, "{demangled:#}");
+            }
+            Err(_) => self.names.write_str(stored).ok()?,
+        }
         Some(start..self.names.0.len())
     }
 }
@@ -378,18 +382,11 @@ mod tests {
         assert!(found[0].as_ref().unwrap().ends_with("getpid"), "{found:?}");
     }
 
-    #[test]
-    fn a_file_can_have_anything() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let name = |path: &Path| path.to_str().unwrap().to_owned();
-        let mut seed = 1_u64;
-        let mut next = move || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            seed >> 33
-        };
-        // Header, a segment, three sections, symbols and their names.
-        let mut good = vec![0_u8; 64 + SEGMENT + 3 * SECTION + 2 * SYMBOL + 16];
+    /// A file with a function of 16 bytes at 0x500 from its base: header, a segment, three sections, symbols and
+    /// their names.
+    fn file_with(function: &[u8]) -> Vec<u8> {
+        let names = function.len() + 8;
+        let mut good = vec![0_u8; 64 + SEGMENT + 3 * SECTION + 2 * SYMBOL + names];
         let (segment, section) = (64, 64 + SEGMENT);
         let (symbols, text) = (section + 3 * SECTION, section + 3 * SECTION + 2 * SYMBOL);
         let mut put = |at: usize, bytes: &[u8]| good[at..at + bytes.len()].copy_from_slice(bytes);
@@ -407,7 +404,21 @@ mod tests {
         put(symbols + SYMBOL, &[1, 0, 0, 0, 0x12, 0, 1, 0]);
         put(symbols + SYMBOL + 8, &0x1500_u64.to_le_bytes());
         put(symbols + SYMBOL + 16, &0x10_u64.to_le_bytes());
-        put(text + 1, b"_ZN1a1bE");
+        put(text + 1, function);
+        good
+    }
+
+    #[test]
+    fn a_file_can_have_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let name = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut seed = 1_u64;
+        let mut next = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        let good = file_with(b"_ZN1a1bE");
         let mut module = Module::new(name(&path), 0, 0, Vec::new());
         std::fs::write(&path, &good).unwrap();
         let found = names(&module, &[0x4ff, 0x500, 0x50f, 0x510]);
@@ -427,6 +438,27 @@ mod tests {
         }
         module.path = name(folder.path());
         assert_eq!(names(&module, &[0x500]), [None]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_demangled_is_whole_or_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let module = Module::new(path.to_str().unwrap().to_owned(), 0, 0, Vec::new());
+        let shown = |function: &str| {
+            std::fs::write(&path, file_with(function.as_bytes())).unwrap();
+            names(&module, &[0x500]).remove(0)
+        };
+        let of_cpp = |bytes: usize| format!("_ZN{}{}Ev", bytes, "n".repeat(bytes));
+        for bytes in [10, SHOWN_NAME, 3000] {
+            assert_eq!(shown(&of_cpp(bytes)), Some(of_cpp(bytes)));
+        }
+        assert_eq!(shown(&of_cpp(STORED_NAME)), None);
+        let of_rust =
+            format!("_ZN4{}17h{}E", "name".to_owned() + &"4long".repeat(60), "0".repeat(16));
+        let name = shown(&of_rust).unwrap();
+        assert!(name.starts_with("name::long::") && name.ends_with("..."), "{name}");
+        assert_eq!(name.len(), SHOWN_NAME + 3);
     }
 
     #[test]

@@ -282,6 +282,10 @@ fn parts_and_places_have_their_lines() {
          between 30,000 live blocks of Book::add (frag.cpp:16) in 9,839 pages";
     assert_eq!(finding.evidence(), expected);
     assert!(finding.suggestion().contains("a pool of their own"), "{}", finding.suggestion());
+    // Outside any scope, as tables have it.
+    finding.place = Place { scope: vec!["GlobalScope".to_owned()], ..Place::default() };
+    let evidence = finding.evidence();
+    assert!(evidence.contains("30,000 live blocks of (whole program) in 9,839"), "{evidence}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn at(place: &Place, names: &Names<'_>) -> String {
 }
 
 /// A scope stack without the outermost scope, unless that is all.
-pub(in crate::dump) fn within_global(path: &[String]) -> &[String] {
+fn within_global(path: &[String]) -> &[String] {
     path.get(1..).filter(|path| !path.is_empty()).unwrap_or(path)
 }
 

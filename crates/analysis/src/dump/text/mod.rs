@@ -44,7 +44,6 @@ pub use super::options::{By, Options, Sort};
 pub(crate) use column::Column;
 #[cfg(feature = "diff")]
 pub(super) use diff::diff;
-pub(super) use findings::within_global;
 pub use holders::{Column as HolderColumn, functions, holders};
 pub use memledger_format::words::{escape, instead, instead_as, nearest};
 pub use names::apart;

@@ -9,6 +9,7 @@ use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
 #[cfg(feature = "query")]
 use crate::Answer;
+use crate::attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 use crate::dump::options::{By, Options, Sort};
 use crate::{CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
 use memledger_format::words::escape;
@@ -286,14 +287,10 @@ fn scopes(report: &Report) -> Vec<Node<'_>> {
     .collect()
 }
 
-/// The name of the outermost scope, and what texts show of it.
-const OUTERMOST: &str = "GlobalScope";
-const WHOLE_PROGRAM: &str = "(whole program)";
-
 /// A scope stack as texts show it.
 fn scope_names(path: &[String]) -> Vec<Cow<'_, str>> {
     let mut names = texts(path);
-    if let Some(outermost) = names.first_mut().filter(|name| **name == OUTERMOST) {
+    if let Some(outermost) = names.first_mut().filter(|name| **name == GLOBAL_SCOPE) {
         *outermost = Cow::Borrowed(WHOLE_PROGRAM);
     }
     names
@@ -307,7 +304,7 @@ pub fn shown_heap(name: &str) -> &str {
 /// A scope stack in a line; the outermost scope is left out, unless that is all.
 pub fn shown_scope<S: AsRef<str>>(path: &[S]) -> String {
     match path {
-        [outermost] if outermost.as_ref() == OUTERMOST => WHOLE_PROGRAM.to_owned(),
+        [outermost] if outermost.as_ref() == GLOBAL_SCOPE => WHOLE_PROGRAM.to_owned(),
         [] | [_] => path.iter().map(AsRef::as_ref).collect(),
         [_, inner @ ..] => inner.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" > "),
     }
