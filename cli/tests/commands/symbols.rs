@@ -1,9 +1,7 @@
 //! Symbols of real binaries, which the compiler makes here: with and without debug information,
 //! split, stripped, of another build, and damaged.
 
-#[path = "cli_symbols/kept.rs"]
 mod kept;
-#[path = "cli_symbols/unreal_trace.rs"]
 mod unreal_trace;
 
 use memledger_analysis::{Binaries, FileStamp, Module, SourceFrame, Symbolizer};

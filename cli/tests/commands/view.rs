@@ -1,7 +1,5 @@
 //! `memledger view` as a browser meets it: who may ask, and that its answers are those of `query`.
-#![cfg(target_os = "linux")]
 
-#[path = "view/harness.rs"]
 mod harness;
 
 use harness::{Copied, View, memledger};

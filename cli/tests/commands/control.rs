@@ -1,5 +1,4 @@
 //! `memledger control` against a program that is played by the test.
-#![allow(clippy::unwrap_used)]
 
 use memledger_test_support::command::ran;
 use memledger_test_support::memledger;
