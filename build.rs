@@ -5,12 +5,13 @@
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
 //! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, but not in Miri |
+//! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, report, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -34,6 +35,7 @@ fn main() {
             && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE")
             && !is_set("CARGO_CFG_MIRI"),
     );
+    set("report", tracking && is_set("CARGO_FEATURE_REPORT"));
     let x86_64 = is("CARGO_CFG_TARGET_ARCH", "x86_64");
     let gnu = is("CARGO_CFG_TARGET_ENV", "gnu");
     let c_malloc = set("c_malloc", tracking && gnu && is_set("CARGO_FEATURE_C_MALLOC"));

@@ -137,7 +137,7 @@ edition = "2024"
 [workspace]
 [dependencies]
 marks = { path = "../marks" }
-memledger = { path = "$root", default-features = false, features = ["enable"] }
+memledger = { path = "$root", default-features = false, features = ["report"] }
 TOML
 cat >"$folder/twice/src/main.rs" <<'RUST'
 #[global_allocator]

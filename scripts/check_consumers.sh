@@ -3,7 +3,7 @@
 # prelude, under the strictest lints, in a procedure macro, as tests with budgets and as a bench of criterion; with the feature
 # `enable` and without. Runs the tests with budgets in parallel, and each in a process of its own, as nextest does (with nextest
 # itself where `cargo nextest` is installed); and that such a build names the feature of a format that it lacks. Then an example library and its application (examples/library),
-# each as its users build it.
+# each as its users build it, and a program with the feature `enable` alone, which records and leaves the report to the command.
 #
 #     scripts/check_consumers.sh [--bench]
 #
@@ -49,3 +49,4 @@ for part in '"let" occurs 2 times' 'Words' 'Index'; do
     [[ $printed == *"$part"* ]] || { echo "the application does not print $part:"; echo "$printed"; exit 1; }
 done
 echo "library and application: ok"
+scripts/check_light_build.sh

@@ -49,7 +49,7 @@ pub enum ErrorKind {
 
     /// Memory can be tracked on 64-bit Linux only.
     UnsupportedPlatform,
-    /// memledger was compiled without its feature `enable`.
+    /// memledger was compiled without its feature `enable`, or without `report` where that is needed.
     FeatureOff,
     /// Call stacks can be taken on x86-64 Linux only.
     StacksUnsupported,

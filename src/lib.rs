@@ -53,7 +53,8 @@
 //! # Features
 //! | feature | what it brings |
 //! |---|---|
-//! | `enable` (default) | tracking |
+//! | `enable` (default) | tracking: scopes, the trace to files and hosts, the control server |
+//! | `report` (default) | what a program says of its memory itself: the report on exit, figures, profiles, budgets, the black box; without it, the names are the same but for `analysis` and `Snapshot::report` |
 //! | `symbols` (default) | functions, files and lines of call stacks in the report, from the program's files |
 //! | `html` (default) | the report as a page for a browser |
 //! | `pprof` (default) | the report, and `Ledger::pprof`, as a heap profile for pprof |
@@ -74,8 +75,10 @@
 //! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
 //! `#[cfg_attr(miri, ignore)]`.
 
-#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(tracking))))]
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(report, tracking))))]
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
+// Without it, helpers of what it brings have no user.
+#![cfg_attr(all(tracking, not(report)), allow(dead_code, unused_imports))]
 
 /// Whether this build can record: it has the feature `enable`, and is for 64-bit Linux and not for Miri.
 pub const ENABLED: bool = cfg!(tracking);
@@ -102,9 +105,9 @@ pub mod fuzzing {
 pub mod __private;
 #[cfg_attr(not(tracking), path = "disabled/ledger/mod.rs")]
 mod ledger;
-#[cfg_attr(not(tracking), path = "disabled/measure/mod.rs")]
+#[cfg_attr(not(report), path = "disabled/measure/mod.rs")]
 mod measure;
-#[cfg(not(all(tracking, target_arch = "x86_64")))]
+#[cfg(not(all(report, target_arch = "x86_64")))]
 mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
@@ -129,7 +132,7 @@ pub use ledger::{
     without_threads,
 };
 pub use measure::{Budget, BudgetError, budget, measure};
-#[cfg(feature = "enable")]
+#[cfg(feature = "report")]
 #[doc(no_inline)]
 pub use memledger_analysis as analysis;
 #[cfg(feature = "tracing")]

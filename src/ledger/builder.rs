@@ -45,7 +45,7 @@ impl LedgerBuilder {
         self
     }
 
-    /// Prints the report when recording ends. Default: no report.
+    /// Prints the report when recording ends. Default: no report. Without the feature `report`, a problem and one line stand for it.
     pub fn report_on_exit(mut self, report: ReportTo) -> Self {
         self.config.report = Some(report);
         self

@@ -227,7 +227,7 @@ impl Ledger {
     /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
     ///
     /// # fn main() {
-    /// # #[cfg(tracking)] {
+    /// # #[cfg(report)] {
     /// let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     /// let before = ledger.stats();
     /// let block = vec![0_u8; 1000];
@@ -280,7 +280,7 @@ impl Ledger {
     /// use memledger::{Ledger, ReportTo};
     ///
     /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
-    /// # if cfg!(tracking) {
+    /// # if cfg!(report) {
     /// let profile = ledger.pprof()?;
     /// std::fs::write(std::env::temp_dir().join("heap.pb.gz"), profile).expect("a file");
     /// # }

@@ -11,11 +11,13 @@ mod destinations;
 pub(crate) mod entry;
 mod handle;
 mod operations;
+#[cfg_attr(not(report), path = "../disabled/ledger/own_report.rs")]
 mod own_report;
 pub(crate) mod problem;
 mod problems;
 pub(crate) mod recording;
 mod report_to;
+#[cfg_attr(not(report), path = "../disabled/ledger/reports/mod.rs")]
 pub(crate) mod reports;
 pub(crate) mod settings;
 mod snapshot;
@@ -27,5 +29,7 @@ pub use destinations::{Destination, DestinationHandle, DestinationState, Destina
 pub use handle::Ledger;
 pub use problem::{Problem, ProblemKind};
 pub use report_to::ReportTo;
+#[cfg(not(report))]
+pub(crate) use reports::refusal;
 pub use snapshot::{Figures, Snapshot, Stats};
 pub use without_threads::without_threads;

@@ -12,9 +12,10 @@ pub(super) use super::destinations::{
 pub(super) use super::problems::{all as problems, take_new as new_problems};
 pub(super) use super::recording::pause::Paused;
 pub(super) use super::recording::start::in_code as start;
-pub(super) use super::recording::{collect, control_address, flush, snapshot, stats};
+pub(super) use super::recording::{collect, control_address, flush, stats};
 #[cfg(feature = "pprof")]
 pub(super) use super::reports::profile::profile;
+pub(super) use super::reports::snapshot::snapshot;
 pub(super) use crate::control::ListenAddress;
 pub(super) use crate::trace::sink::tcp::Address;
 

@@ -4,8 +4,9 @@
 
 use super::entry::for_caller;
 use super::problem::{Problem, ProblemKind};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, NOT_LINKED};
 use crate::platform::os::{self, BlockedSignals};
+use crate::scopes;
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
 use memledger_format::words::escape;
@@ -78,6 +79,15 @@ pub(super) fn add(kind: ProblemKind, sentence: String) {
     if let Some(mut problems) = lock() {
         keep(&mut problems, Problem { kind, sentence });
     }
+}
+
+/// Reports that there was nothing to record.
+pub(super) fn add_unlinked() {
+    let why = match scopes::copies::others().is_empty() {
+        true => NOT_LINKED,
+        false => "the program's global allocator is not that of this copy of memledger",
+    };
+    add(ProblemKind::Incomplete, format!("no allocation was recorded, because {why}"));
 }
 
 fn keep(problems: &mut Vec<Problem>, problem: Problem) {

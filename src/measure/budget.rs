@@ -16,9 +16,9 @@ use std::fmt::{Debug, Display, Formatter};
 /// # fn main() {
 /// let small = budget("count words").peak_bytes(1 << 10).allocated_bytes(1 << 10).allocations(1);
 /// let leaves_nothing = small.live_bytes(0).live_blocks(0).frees(1).reallocations(0);
-/// # #[cfg(tracking)]
+/// # #[cfg(report)]
 /// assert_eq!(leaves_nothing.run(|| "one two".split(' ').collect::<Vec<_>>().len()), 2);
-/// # #[cfg(not(tracking))]
+/// # #[cfg(not(report))]
 /// # let _ = leaves_nothing;
 /// # }
 /// ```
@@ -88,7 +88,7 @@ impl std::error::Error for BudgetError {}
 ///     });
 ///     assert_eq!(sum, 499_500);
 /// }
-/// # fn main() { if cfg!(tracking) { parsing_stays_small() } }
+/// # fn main() { if cfg!(report) { parsing_stays_small() } }
 /// ```
 ///
 /// A future is polled within the budget; `run(|| async { .. })` would only make it:
@@ -105,7 +105,7 @@ impl std::error::Error for BudgetError {}
 /// # }
 /// # async fn receive() -> Vec<u8> { vec![1] }
 /// # fn main() {
-/// # #[cfg(tracking)] {
+/// # #[cfg(report)] {
 /// let received = budget("receive").allocations(1).run(|| block_on(receive()));
 /// # assert_eq!(received, [1]);
 /// # }
@@ -186,7 +186,7 @@ impl Budget {
     /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
     ///
     /// # fn main() {
-    /// # #[cfg(tracking)] {
+    /// # #[cfg(report)] {
     /// let (sum, checked) = budget("parse").allocations(0).try_run(|| vec![1, 2, 3].iter().sum::<u32>());
     /// assert_eq!(sum, 6);
     /// let Err(BudgetError::Over { figures, .. }) = checked else { panic!("it allocates a vector") };

@@ -15,7 +15,7 @@ use crate::ledger::Figures;
 /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
 ///
 /// # fn main() {
-/// # #[cfg(tracking)] {
+/// # #[cfg(report)] {
 /// let (letters, figures) = measure(|| {
 ///     let words: Vec<String> = "one two three".split(' ').map(String::from).collect();
 ///     words.iter().map(String::len).sum::<usize>()
@@ -47,8 +47,8 @@ use crate::ledger::Figures;
 ///
 /// # Errors
 /// [`Unmeasured`] if the figures would not be exact: if
-/// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the feature
-/// `enable`; elsewhere than on 64-bit Linux; if an event was lost meanwhile; if a ledger is running
+/// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the features
+/// `enable` and `report`; elsewhere than on 64-bit Linux; if an event was lost meanwhile; if a ledger is running
 /// that does not record the channels `memory` and `scope`, or that ends meanwhile; in the child of a
 /// fork of a tracked process; if the table is full. `body` is run once in any case.
 ///

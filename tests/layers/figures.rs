@@ -6,9 +6,9 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 53_760),
-    ("crates/format/src", 8_900),
-    ("crates/analysis/src", 42_650),
+    ("src", 54_110),
+    ("crates/format/src", 8_970),
+    ("crates/analysis/src", 42_570),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_540),
     ("cli/src", 16_700),
@@ -28,8 +28,8 @@ const CRATES: [&str; 6] = [
     "cli/src",
 ];
 
-/// Lines that name a feature, or whether the tracker is compiled.
-const MAX_FEATURE_LINES: usize = 200;
+/// Lines that name a feature, or whether the tracker or its analyzer is compiled.
+const MAX_FEATURE_LINES: usize = 207;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.
@@ -118,7 +118,8 @@ fn none_grows() {
     let features = code.iter().flat_map(|(_, code)| code.lines());
     let features = features
         .filter(|line| {
-            line.contains("feature = \"") || line.contains("cfg") && line.contains("tracking")
+            let is_ours = line.contains("tracking") || line.contains("(report");
+            line.contains("feature = \"") || line.contains("cfg") && is_ours
         })
         .count();
     let in_circles = circles.iter().map(|(size, _)| size).sum();

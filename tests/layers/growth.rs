@@ -14,7 +14,7 @@ const FIXED: &[(&str, &str)] = &[
     ("crates/format/src/callstacks/", SISTERS),
     ("crates/format/src/layout.rs", SISTERS),
     ("crates/format/src/protobuf/", SISTERS),
-    ("crates/analysis/src/initial_live_set.rs", SISTERS),
+    ("crates/format/src/initial_live_set.rs", SISTERS),
     ("crates/analysis/src/measured.rs", SISTERS),
     ("crates/analysis/src/report/calls.rs Unnamed", INTERNAL),
     ("crates/store/src/serve/catalogue.rs OpenTrace", INTERNAL),

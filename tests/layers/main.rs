@@ -338,7 +338,8 @@ fn no_impl_of_a_foreign_trait_is_for_a_foreign_type() {
 }
 
 /// Each file of `src/disabled` replaces the file of the same path in `src`. `examples/tests/api.rs` calls each public
-/// function and macro of the files that both builds have, and `.ci/run` runs it in both.
+/// function and macro of the files that both builds have, and `.ci/run` runs it in both, and compiles it without `report`,
+/// where only `analysis` and `Snapshot::report` have no place.
 #[test]
 fn the_api_is_the_same_without_a_tracker() {
     let files = sources("src");

@@ -4,7 +4,6 @@ pub use crate::dump::figures;
 #[cfg(feature = "pprof")]
 pub use crate::dump::pprof::heap_profile;
 pub use crate::dump::text::{Bytes, HolderColumn, functions, holders};
-pub use crate::initial_live_set::{InitialBlock, InitialLiveSet};
 pub use crate::measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use crate::report::{
     GUESS, HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,

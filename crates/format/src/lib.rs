@@ -45,6 +45,8 @@ pub mod channel;
 #[doc(hidden)]
 pub mod encode;
 #[doc(hidden)]
+pub mod initial_live_set;
+#[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]
 pub mod protobuf;

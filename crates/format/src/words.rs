@@ -1,5 +1,5 @@
-//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, and finds the nearest known name to
-//! a misspelt one.
+//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, finds the nearest known name to
+//! a misspelt one, and has what sentences of several crates share.
 
 use std::{borrow::Cow, ffi::OsString};
 
@@ -129,6 +129,26 @@ pub fn instead_as<T: AsRef<str>>(
         2..=LISTED => format!("there are {listed}"),
         all => format!("there are {listed} and {} more", all - LISTED),
     }
+}
+
+/// `1,234,567`.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The sentence for a program with two copies of memledger, of these versions.
+pub fn scopes_of_copy(other: &str, own: &str) -> String {
+    let and = format!("and {own}; scopes of the former");
+    let and = if other == own { "twice; scopes of one copy" } else { &and };
+    format!("this program contains memledger {other} {and} are not recorded")
 }
 
 /// The first 64 characters of a name, in lower case: a longer text is not a misspelt name.

@@ -9,6 +9,7 @@ use crate::ledger::Stats;
 use crate::ledger::destinations::{DestinationHandle, DestinationStatus, add, restart, session};
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
+use crate::ledger::reports::profile;
 use crate::platform::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::tcp::Address;
@@ -137,12 +138,7 @@ impl Actions for Commands {
 
     fn document(&self, kind: DocumentKind) -> MakeDocument {
         match kind {
-            #[cfg(feature = "pprof")]
-            DocumentKind::Profile => crate::ledger::reports::profile::for_client,
-            #[cfg(not(feature = "pprof"))]
-            DocumentKind::Profile => {
-                || Err("the program was built without memledger's feature pprof".into())
-            }
+            DocumentKind::Profile => profile::for_client,
             DocumentKind::Figures { stacks: false } => figures::of_rows,
             DocumentKind::Figures { stacks: true } => figures::with_stacks,
         }

@@ -1,6 +1,7 @@
 //! The control server of a recording: where it listens, and what it allows.
 
 pub(super) mod commands;
+#[cfg_attr(not(report), path = "../../disabled/ledger/control/figures.rs")]
 mod figures;
 
 use super::config::{Allowed, Config, Secret};

@@ -15,7 +15,7 @@ use crate::trace::sink::tcp::{Address, TcpSink};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::state;
-use memledger_analysis::in_process::InitialBlock;
+use memledger_format::initial_live_set::InitialBlock;
 use std::fs::File;
 use std::path::Path;
 

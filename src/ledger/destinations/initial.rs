@@ -11,6 +11,14 @@ pub(in crate::ledger) struct InitialDestinations {
     pub(in crate::ledger) host: Option<StartedDestination<Address>>,
 }
 
+impl InitialDestinations {
+    /// The names of the file and of the host.
+    pub(in crate::ledger) fn names(&self) -> [Option<&str>; 2] {
+        let (file, host) = (self.file.as_ref(), self.host.as_ref());
+        [file.map(|file| &*file.name), host.map(|host| &*host.name)]
+    }
+}
+
 /// A destination as the settings name it, and the sink that was started for it.
 #[derive(Clone)]
 pub(in crate::ledger) struct StartedDestination<P> {

@@ -1,5 +1,6 @@
 //! Sessions: destinations that get track events, and no live blocks.
 
+#[cfg_attr(not(report), path = "../../disabled/ledger/destinations/session/memory.rs")]
 mod memory;
 
 use super::add;
@@ -39,6 +40,9 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
 ];
 
 const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are analyzed in this process; enable a report, a control server or LedgerBuilder::analyze_in_process";
+
+const NO_REPORT: &str = "a session with memory needs the reports of the ledger, but the program was \
+                         built without memledger's feature report";
 
 /// The setting of a file of track events, of all categories.
 pub(in crate::ledger) fn set(value: &OsStr, config: &mut Config) -> Result<(), String> {
@@ -139,7 +143,10 @@ fn open(
         (Some(interval), Some(analyzer)) => {
             Some(Box::new(SessionMemory::new(analyzer.clone(), interval)) as _)
         }
-        (Some(_), None) => return Err(Error::new(ErrorKind::InvalidSession, NO_ANALYSIS)),
+        (Some(_), None) => {
+            let why = if cfg!(report) { NO_ANALYSIS } else { NO_REPORT };
+            return Err(Error::new(ErrorKind::InvalidSession, why));
+        }
     };
     let file = match (file, &events.file) {
         (None, Some(path)) => Some(create(path)?),

@@ -26,7 +26,7 @@ use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{self, EventProvider, Session};
 use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
-use memledger_analysis::dump::text::scopes_of_copy;
+use memledger_format::words::scopes_of_copy;
 use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator.
@@ -271,7 +271,7 @@ fn build(
     if follow.is_some() {
         fork::enable();
     }
-    let analyzer = needs_analyzer(config, outputs).then(InProcessAnalyzer::new);
+    let analyzer = needs_analyzer(config, outputs).then(InProcessAnalyzer::new).flatten();
     if let (Some(analyzer), Some(limit)) = (&analyzer, config.black_box.and_then(limit_bytes)) {
         analyzer.set_limit(limit);
     }
@@ -286,6 +286,7 @@ fn build(
         generation: inherited.as_ref().map_or(new_generation, |from| from.generation),
         started_by,
         unlinked,
+        events_before: worker::collected(),
         analyzer,
         late_analyzer: None,
         report: outputs.report.take(),

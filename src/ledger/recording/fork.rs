@@ -24,7 +24,7 @@ use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{buffer_pool, hold, registry, state, untracked};
-use memledger_analysis::in_process::InitialLiveSet;
+use memledger_format::initial_live_set::InitialLiveSet;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, forget, take};
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ use crate::trace::sink::Sink;
 use crate::trace::worker::{
     BLOCKS, CONTROL, JoinPoint, marker_times, own_system_id, preamble, settled_below,
 };
-use memledger_analysis::in_process::{InitialBlock, InitialLiveSet};
+use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 use memledger_format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use memledger_format::packet::IMPORTANTS;
 use memledger_format::schema::mapping;

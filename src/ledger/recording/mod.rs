@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `environment.rs`, `start.rs` | who starts it |
 //! | `begin.rs` | how it starts: quiesce, build, publish |
+//! | `measurements.rs` | what measurements need of it |
 //! | `late_join.rs` | how a late stream begins (`late_join/` its tests) |
 //! | `stats.rs` | figures of the recording itself |
 //! | `stop.rs`, `exit.rs`, `fork.rs`, `signals.rs`, `watch.rs` | how it ends |
@@ -16,6 +17,8 @@ pub(crate) mod environment;
 mod exit;
 mod fork;
 pub(super) mod late_join;
+#[cfg(report)]
+mod measurements;
 pub(super) mod pause;
 mod signals;
 pub(crate) mod start;
@@ -23,7 +26,7 @@ pub(super) mod stats;
 pub(crate) mod stop;
 mod watch;
 
-use crate::error::{Error, ErrorKind, NOT_LINKED, Unmeasured, UnmeasuredKind, unmeasured};
+use crate::error::{Error, ErrorKind};
 use crate::ledger::Stats;
 use crate::ledger::config::Config;
 use crate::ledger::control::RunningControl;
@@ -32,13 +35,11 @@ use crate::ledger::entry::on_helper_thread;
 use crate::ledger::recording::watch::{SharedChild, Watching};
 use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::ledger::reports::report::ReportOutput;
-use crate::ledger::snapshot::Snapshot;
 use crate::platform::os::{self, BlockedSignals};
-use crate::scopes;
-use crate::trace::worker::{self, Session};
+use crate::trace::worker;
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{ReentrancyGuard, state, untracked};
-use memledger_analysis::in_process::InitialLiveSet;
+use memledger_format::initial_live_set::InitialLiveSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,6 +53,8 @@ pub(crate) struct Recording {
     pub(in crate::ledger) started_by: StartedBy,
     /// The tracker is not this program's allocator: there is nothing to record.
     pub(in crate::ledger) unlinked: bool,
+    /// How many events the process had recorded before.
+    pub(in crate::ledger) events_before: u64,
     pub(in crate::ledger) analyzer: Option<InProcessAnalyzer>,
     /// If there is no `analyzer`: one that begins with the first measurement and has no earlier
     /// event.
@@ -103,47 +106,6 @@ impl Recording {
                 "a ledger is already running in this process, and there can be only one at a time",
             ),
         }
-    }
-
-    /// Refuses a measurement if this recording cannot measure, with the reason.
-    pub(crate) fn refuse_measurement(&self) -> Result<(), Unmeasured> {
-        if self.unlinked {
-            Err(unmeasured(UnmeasuredKind::NotGlobalAllocator, NOT_LINKED))
-        } else if state::load() & state::RECORD == 0 {
-            Err(unmeasured(
-                UnmeasuredKind::ChannelOff,
-                "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)",
-            ))
-        } else if scopes::CHANNEL.is_off() {
-            Err(unmeasured(
-                UnmeasuredKind::ChannelOff,
-                "the ledger that is running does not record the channel \"scope\"",
-            ))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The analyzer that measurements use. If the recording has none, a late one begins here; `None` if it cannot.
-    pub(crate) fn analyzer_for_measurements(
-        &mut self,
-        session: &mut Session,
-    ) -> Option<&InProcessAnalyzer> {
-        if self.analyzer.is_none() && self.late_analyzer.is_none() {
-            let analyzer = InProcessAnalyzer::late();
-            if !worker::cycle(session, HOOK_TIMEOUT) {
-                return None;
-            }
-            // Writes to other sinks, too.
-            os::run_in_own_table(|| {
-                let _untracked = ReentrancyGuard::enter();
-                session.join_inline(Box::new(analyzer.clone()), |point, sink| {
-                    late_join::begin(None, point, sink)
-                });
-            })?;
-            self.late_analyzer = Some(analyzer);
-        }
-        self.analyzer.as_ref().or(self.late_analyzer.as_ref())
     }
 
     /// Whether a measurement has started this recording, and the last measurement has ended.
@@ -215,26 +177,6 @@ pub(in crate::ledger) fn collect(with_figures: bool) {
         }
         worker::cycle(session, HOOK_TIMEOUT);
     }
-}
-
-pub(in crate::ledger) fn snapshot() -> Option<Snapshot> {
-    if state::is_forked() {
-        return None;
-    }
-    let report = untracked(|| {
-        on_helper_thread(|| {
-            collect(true);
-            let (analyzer, largest_live) = {
-                let recording = current();
-                let recording = recording.as_ref()?;
-                let largest_live = recording.report.as_ref().and_then(ReportOutput::largest_live);
-                (recording.analyzer.clone()?, largest_live)
-            };
-            // Boxed, because the thread that asks may have little stack.
-            Some(Box::new(analyzer.report(largest_live)))
-        })
-    });
-    report.map(Snapshot::new)
 }
 
 /// Collects now. PERF: on a helper thread, for the same reason as the end of a recording.

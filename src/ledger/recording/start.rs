@@ -20,7 +20,7 @@ use crate::ledger::settings::{
     self, BLACK_BOX, BUFFER_LIMIT, CHANNELS, FILE_MODE, ON_FULL, REPORT, STACK_FRAMES,
     STACK_MEMORY, STACKS, Settings, applied,
 };
-use crate::ledger::{control, problems};
+use crate::ledger::{control, problems, reports};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
 use crate::stacks;
@@ -110,6 +110,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     refuse_forked()?;
     config.file_mode.map_or(Ok(0), applied::file_mode)?;
     config.check_stacks()?;
+    reports::leave_out(&mut config);
     settings::report_unknown();
     if let Some(running) = recording::current().as_mut() {
         return add_settings(running, config).map(|()| None);

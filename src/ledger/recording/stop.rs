@@ -56,7 +56,7 @@ pub(in crate::ledger) fn left_alone(status: i32) -> ! {
 }
 
 /// Ends a recording. The caller still holds the lock of the recording, with the guard set.
-pub(crate) fn end(recording: Recording, process_ends: bool) -> Stats {
+pub(crate) fn end(mut recording: Recording, process_ends: bool) -> Stats {
     let mut session = worker::session_within(WORKER_TIMEOUT);
     // PERF: after the session is locked. A worker that is woken earlier would lock the session
     // first.
@@ -89,9 +89,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) -> Stats {
         registry::discard_buffers();
     }
     running::wait_for_all();
-    if let Some(output) = recording.report {
-        write_report(output, recording.unlinked, recording.analyzer.as_ref());
-    }
+    report(&mut recording);
     if let Some(watch) = recording.watch {
         watch.dismiss();
     }
@@ -102,6 +100,15 @@ pub(crate) fn end(recording: Recording, process_ends: bool) -> Stats {
     report_refusals();
     state::turn_off();
     figures
+}
+
+/// Writes the report, if there is to be one.
+fn report(recording: &mut Recording) {
+    if let Some(output) = recording.report.take() {
+        let events = worker::collected() - recording.events_before;
+        let analyzer = recording.analyzer.as_ref();
+        write_report(output, recording.unlinked, analyzer, (events, recording.initial.names()));
+    }
 }
 
 /// Drops what holds memory of the tracker.
@@ -115,7 +122,7 @@ fn drop_unless<T>(process_ends: bool, value: T) {
 }
 
 /// Ends a recording whose worker does not give the session back.
-fn end_stuck(recording: Recording) -> Stats {
+fn end_stuck(mut recording: Recording) -> Stats {
     problems::add(
         ProblemKind::Output,
         format!(
@@ -123,9 +130,7 @@ fn end_stuck(recording: Recording) -> Stats {
             WORKER_TIMEOUT.as_secs()
         ),
     );
-    if let Some(output) = recording.report {
-        write_report(output, recording.unlinked, recording.analyzer.as_ref());
-    }
+    report(&mut recording);
     let figures = Stats::of_last_cycle();
     channel::clear_setting();
     loss::finish_end();

@@ -34,14 +34,12 @@ use crate::ledger::problems;
 use crate::ledger::recording::Recording;
 use crate::ledger::recording::stats::trailer;
 use crate::ledger::report_to::ReportTo;
-use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::ledger::reports::report::{ReportOutput, write_report};
+use crate::ledger::reports::report::{ReportOutput, write_report_of};
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree;
 use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
 use crate::trace::write::{ReentrancyGuard, declared, watch};
-use memledger_analysis::read::read;
 use memledger_format::handshake::Transport;
 use std::fs::File;
 use std::io;
@@ -320,21 +318,7 @@ fn finish(
             Err(error) => return problems::report(error),
         },
     }
-    let Some(output) = output else { return };
-    let analyzer = InProcessAnalyzer::late();
-    output.prepare(&analyzer);
-    let file = match file {
-        Ok(file) => file,
-        Err(source) => {
-            return problems::report(error::file(
-                "read",
-                std::path::Path::new("the trace"),
-                source,
-            ));
-        }
-    };
-    match analyzer.with_analyzer(|analyzer| read(file, analyzer)) {
-        Ok(_) => write_report(output, unlinked, Some(&analyzer)),
-        Err(error) => problems::add(ProblemKind::Tracker, format!("{error:#}")),
+    if let Some(output) = output {
+        write_report_of(file, output, unlinked);
     }
 }

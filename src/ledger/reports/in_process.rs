@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind};
 use crate::ledger::reports::black_box::BlackBox;
 use crate::trace::sink::Sink;
 use memledger_analysis::Analyzer;
-use memledger_analysis::in_process::{InitialBlock, InitialLiveSet};
 use memledger_analysis::read::Decoder;
 use memledger_format::handshake::PROTOCOL;
+use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -82,11 +82,11 @@ impl Drop for State {
 }
 
 impl InProcessAnalyzer {
-    /// The analyzer of a recording, whose [`figures`] are published.
-    pub(in crate::ledger) fn new() -> Self {
+    /// The analyzer of a recording, whose [`figures`] are published. A build without one has `None`.
+    pub(in crate::ledger) fn new() -> Option<Self> {
         let analyzer = Self::late();
         analyzer.state().published = true;
-        analyzer
+        Some(analyzer)
     }
 
     /// An analyzer that does not know the blocks that are live already; its figures are not

@@ -1,7 +1,7 @@
 //! Where the report goes. At the start only its name is reserved; the file is created when the
 //! report is written.
 
-use crate::error::{self, Error, ErrorKind, NOT_LINKED};
+use crate::error::{self, Error, ErrorKind};
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
 use crate::ledger::report_to::ReportTo;
@@ -15,10 +15,11 @@ use memledger_analysis::Analyzer;
 use memledger_analysis::dump::FORMATS;
 use memledger_analysis::dump::ReportFormat;
 use memledger_analysis::dump::text::Options;
-use std::ffi::{CStr, CString};
+use memledger_analysis::read::read;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the report is written, and where.
 pub(in crate::ledger) struct ReportOutput {
@@ -85,6 +86,19 @@ fn options(report: &ReportTo) -> Options {
     options
 }
 
+/// What `MEMLEDGER_REPORT` asks for.
+pub(in crate::ledger) fn asked(value: &OsStr) -> Result<Option<ReportTo>, String> {
+    match value.to_str() {
+        Some("off") => Ok(None),
+        Some("stderr") => Ok(Some(ReportTo::stderr())),
+        _ if FORMATS.by_path(value.as_ref()).is_some() => Ok(Some(ReportTo::file(value))),
+        _ => {
+            let why = FORMATS.why_none(value.as_ref());
+            Err(format!("only stderr, off, or a file are allowed, and {why}; the default is used"))
+        }
+    }
+}
+
 /// Reserves the name of the report's file, if it goes to one.
 pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let options = options(report);
@@ -104,21 +118,34 @@ pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, 
     Ok(ReportOutput { format, options, file: Some((file, path)) })
 }
 
-/// Writes the report of `analyzer`, if there is one.
+/// In the watcher, whose process has ended: writes the report of the trace in `file`.
+pub(in crate::ledger) fn write_report_of(
+    file: io::Result<File>,
+    output: ReportOutput,
+    unlinked: bool,
+) {
+    let analyzer = InProcessAnalyzer::late();
+    output.prepare(&analyzer);
+    let failed = |source| error::file("read", Path::new("the trace"), source);
+    let read = match file.map_err(failed) {
+        Ok(file) => analyzer.with_analyzer(|analyzer| read(file, analyzer)),
+        Err(error) => return problems::report(error),
+    };
+    match read {
+        Ok(_) => write_report(output, unlinked, Some(&analyzer), (0, [None; 2])),
+        Err(error) => problems::add(ProblemKind::Tracker, format!("{error:#}")),
+    }
+}
+
+/// Writes the report of `analyzer`, if there is one. It says itself how many events there are, and needs no trace.
 pub(in crate::ledger) fn write_report(
     output: ReportOutput,
     unlinked: bool,
     analyzer: Option<&InProcessAnalyzer>,
+    _: (u64, [Option<&str>; 2]),
 ) {
     if unlinked {
-        let why = match scopes::copies::others().is_empty() {
-            true => NOT_LINKED,
-            false => "the program's global allocator is not that of this copy of memledger",
-        };
-        return problems::add(
-            ProblemKind::Incomplete,
-            format!("no allocation was recorded, because {why}"),
-        );
+        return problems::add_unlinked();
     }
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks first that there is enough memory: if memory ran out while the report is made,

@@ -16,12 +16,11 @@ use crate::ledger::control::read_token;
 use crate::ledger::destinations::session;
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
-use crate::ledger::report_to::ReportTo;
+use crate::ledger::reports::{self, report::asked};
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
 use applied::STACK_MEMORY_RANGE;
-use memledger_analysis::dump::FORMATS;
 use memledger_format::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
@@ -412,12 +411,18 @@ fn black_box(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let Some(limit) = limit else {
         return Err("only numbers of live bytes from 1 on are allowed, such as 2GiB, from 1% to 100% of the limit of the control group, and null; there is no black box".into());
     };
+    reports::check()?;
     config.black_box = Some(limit);
     Ok(())
 }
 
 fn analyze_in_process(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.analyze_in_process = is_on(value)?;
+    if is_on(value)? {
+        reports::check()?;
+        config.analyze_in_process = true;
+    } else {
+        config.analyze_in_process = false;
+    }
     Ok(())
 }
 
@@ -448,17 +453,7 @@ fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.report = match value.to_str() {
-        Some("off") => None,
-        Some("stderr") => Some(ReportTo::stderr()),
-        _ if FORMATS.by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
-        _ => {
-            let why = FORMATS.why_none(value.as_ref());
-            return Err(format!(
-                "only stderr, off, or a file are allowed, and {why}; the default is used"
-            ));
-        }
-    };
+    config.report = asked(value)?;
     // Who names a report gets it however the program ends.
     if config.report.is_some() {
         watch_if_possible(config);

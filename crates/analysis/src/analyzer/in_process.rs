@@ -1,10 +1,10 @@
 //! The analyzer within the program that it analyses. For `memledger` only: no interface.
 
 use super::Analyzer;
-use crate::initial_live_set::{InitialBlock, InitialLiveSet};
 use crate::measured::{Baseline, Holders, MeasuredFigures};
 use crate::report::Report;
 use crate::report::build::Sources;
+use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 
 #[doc(hidden)]
 impl Analyzer {

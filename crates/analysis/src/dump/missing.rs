@@ -2,6 +2,7 @@
 
 use super::text::{bytes, counted, escape};
 use crate::{Report, UntrackedKind, UntrackedReason, Weighed};
+use memledger_format::words::scopes_of_copy;
 
 /// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`, `UNTRACKED`.
 /// Empty if nothing does.
@@ -134,13 +135,6 @@ fn reason(reason: &UntrackedReason) -> String {
         ),
         UntrackedKind::Scopes => scopes_of_copy(&function, file),
     }
-}
-
-/// The sentence for a program with two copies of memledger, of these versions.
-pub fn scopes_of_copy(other: &str, own: &str) -> String {
-    let and = format!("and {own}; scopes of the former");
-    let and = if other == own { "twice; scopes of one copy" } else { &and };
-    format!("this program contains memledger {other} {and} are not recorded")
 }
 
 /// What the reason may be where none is known.

@@ -39,7 +39,7 @@ mod table;
 mod tree;
 mod units;
 
-pub use super::missing::{contradictions, lacks, scopes_of_copy, untracked};
+pub use super::missing::{contradictions, lacks, untracked};
 pub use super::options::{By, Options, Sort};
 pub(crate) use column::Column;
 #[cfg(feature = "diff")]

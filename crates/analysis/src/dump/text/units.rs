@@ -1,5 +1,6 @@
 //! Numbers as people read them.
 
+pub use memledger_format::words::count;
 use std::fmt::{self, Display, Formatter};
 
 /// `1.5 MiB`; below 1 KiB the exact number of bytes.
@@ -51,19 +52,6 @@ pub(in crate::dump) fn percent(part: u64, whole: u64) -> String {
         0 if part > 0 => "<1 %".to_owned(),
         percent => format!("{percent} %"),
     }
-}
-
-/// `1,234,567`.
-pub fn count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `1 block`, `2,000 blocks`.
