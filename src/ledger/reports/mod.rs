@@ -25,7 +25,7 @@ mod without_symbols;
 
 use super::config::Config;
 
-/// All that a program can ask for is in this build.
+/// Why this build cannot do what a setting asks for: it can.
 pub(super) fn check() -> Result<(), String> {
     Ok(())
 }

@@ -417,13 +417,8 @@ fn black_box(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn analyze_in_process(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    if is_on(value)? {
-        reports::check()?;
-        config.analyze_in_process = true;
-    } else {
-        config.analyze_in_process = false;
-    }
-    Ok(())
+    config.analyze_in_process = is_on(value)?;
+    if config.analyze_in_process { reports::check() } else { Ok(()) }
 }
 
 fn buffer_limit(value: &OsStr, config: &mut Config) -> Result<(), String> {

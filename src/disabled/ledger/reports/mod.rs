@@ -19,7 +19,7 @@ pub(crate) fn refusal() -> Error {
     Error::new(ErrorKind::FeatureOff, NOT_BUILT)
 }
 
-/// The end of a sentence about a setting.
+/// Why this build cannot do what a setting asks for.
 pub(super) fn check() -> Result<(), String> {
     Err(NOT_BUILT.to_owned())
 }
