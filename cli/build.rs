@@ -1,13 +1,13 @@
 //! Builds the library that `memledger run` loads into programs, for the command to have it in itself.
 //!
 //! ```text
-//! preload/            the library's package, its manifest as manifest.toml: cargo packs no package in a package
+//! preload/            the library's package; its manifest is manifest.toml: cargo packs no nested package
 //! OUT_DIR/preload/    the same as a package, with the path or the version of memledger
 //! OUT_DIR/libmemledger_preload.so
 //! ```
-//! Only where the library can be used (Linux with glibc) and in builds with the profile `release`, such as that of
-//! `cargo install`: it takes as long as the command itself. If it fails, the command is built without it, and
-//! says so when it needs it.
+//! Only where the library can be used (Linux with glibc) and in builds with the profile `release`, such as
+//! that of `cargo install`: it takes as long as the command itself. If it fails, the command is built without
+//! it, and says so when it needs it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;

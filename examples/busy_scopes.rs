@@ -4,8 +4,9 @@
 //! MEMLEDGER_REPORT=off MEMLEDGER_TRACE=busy.memledger cargo run --release --example busy_scopes -- 10
 //! scripts/top_cost.py          # what `memledger top` costs it
 //! ```
-//! It allocates and frees as many million blocks as its argument says, in six scopes, with 20,000 of them live, and
-//! prints how long that took: by the clock, by the processor's time of its thread, and by that of all its threads.
+//! It allocates and frees as many million blocks as its argument says, in six scopes, with 20,000 of them
+//! live, and prints how long that took: by the clock, by the processor's time of its thread, and by that of
+//! all its threads.
 
 use memledger::{Ledger, TrackingAllocator, alloc_scope};
 use std::fs;

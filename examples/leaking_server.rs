@@ -1,4 +1,5 @@
-//! A server with a leak, to be watched while it runs: one of its caches grows with each request, and two do not.
+//! A server with a leak, to be watched while it runs: one of its caches grows with each request, and two do
+//! not.
 //!
 //! ```sh
 //! MEMLEDGER_CONTROL=1985 MEMLEDGER_REPORT=off cargo run --release --example leaking_server &

@@ -1,5 +1,6 @@
-//! Has the loader run this library's first functions before those of all others (`ld -z initfirst`), where it redirects functions of allocators: what
-//! these allocate is recorded from the first block on, and no other thread runs meanwhile.
+//! Has the loader run this library's first functions before those of all others (`ld -z initfirst`), where it
+//! redirects functions of allocators: what these allocate is recorded from the first block on, and no other
+//! thread runs meanwhile.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -9,7 +9,8 @@ pub(crate) use sentences::*;
 pub(crate) use unmeasured::*;
 pub use unmeasured::{Unmeasured, UnmeasuredKind};
 
-/// Why an operation failed: a kind, one sentence with the numbers, and the error of the system, if there is one.
+/// Why an operation failed: a kind, one sentence with the numbers, and the error of the system, if there is
+/// one.
 ///
 /// ```
 /// use memledger::{Destination, ErrorKind, Ledger};
@@ -31,12 +32,14 @@ pub type Error = memledger_format::Error<ErrorKind>;
 pub enum ErrorKind {
     /// A file could not be created, opened or written.
     File,
-    /// A setting has a value that is not allowed: an address, permissions of a file, a percentage, call stacks, the name of
-    /// a report's file, a token. The sentence says what is allowed; it does not contain a token.
+    /// A setting has a value that is not allowed: an address, permissions of a file, a percentage, call
+    /// stacks, the name of a report's file, a token. The sentence says what is allowed; it does not contain a
+    /// token.
     InvalidSetting,
     /// A text cannot be the name of a channel, or it selects no channel where one is required.
     InvalidChannels,
-    /// A session of track events cannot start, or cannot do what it was asked for; or there are too many tracks.
+    /// A session of track events cannot start, or cannot do what it was asked for; or there are too many
+    /// tracks.
     InvalidSession,
     /// The program has no channel of this name.
     UnknownChannel,
@@ -60,8 +63,8 @@ pub enum ErrorKind {
     MeasurementRunning,
     /// This process was forked from a tracked process that does not follow forks.
     ForkedChild,
-    /// The operation has waited for as long as it may: for the worker, which is stuck in a write, for a thread that is
-    /// inside the allocator, or for another profile of this process.
+    /// The operation has waited for as long as it may: for the worker, which is stuck in a write, for a
+    /// thread that is inside the allocator, or for another profile of this process.
     TimedOut,
     /// The system cannot create a thread of the tracker.
     ThreadNotStarted,

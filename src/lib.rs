@@ -40,14 +40,14 @@
 //!   and [`spawn`] carry both to other threads; [`AllocScope`] gives both to futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
 //!   [`measure`] gives the figures.
-//! - **Events of your own** ([`events`]): [`event!`](events::event) declares a type of events, [`channel!`](events::channel)
-//!   a set of types that are turned on and off together, [`log!`](events::log) and [`log_scope!`](events::log_scope) write events,
-//!   [`bookmark!`] names a moment.
-//! - **The figures**: [`analysis`](https://docs.rs/memledger-analysis), the crate `memledger-analysis`, reads a stream and rebuilds live
-//!   blocks, peaks and totals from it, in the traced process and from a file alike; a program that
-//!   only reads traces needs only that crate. The format is Unreal Trace: Unreal Insights opens
-//!   traces of this tracker, and the crate reads traces of Unreal Engine. `memledger-export` writes
-//!   the formats of other tools, and `memledger-store` fetches the traces that a recorder
+//! - **Events of your own** ([`events`]): [`event!`](events::event) declares a type of events,
+//!   [`channel!`](events::channel) a set of types that are turned on and off together, [`log!`](events::log)
+//!   and [`log_scope!`](events::log_scope) write events, [`bookmark!`] names a moment.
+//! - **The figures**: [`analysis`](https://docs.rs/memledger-analysis), the crate `memledger-analysis`, reads
+//!   a stream and rebuilds live blocks, peaks and totals from it, in the traced process and from a file
+//!   alike; a program that only reads traces needs only that crate. The format is Unreal Trace: Unreal
+//!   Insights opens traces of this tracker, and the crate reads traces of Unreal Engine. `memledger-export`
+//!   writes the formats of other tools, and `memledger-store` fetches the traces that a recorder
 //!   (`memledger serve`) has stored, of many programs.
 //!
 //! # Features
@@ -68,11 +68,11 @@
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
 //! application decides whether they are tracked.
 //!
-//! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows,
-//! FreeBSD and WebAssembly), and nothing is recorded: the allocator only calls the inner one,
-//! starting a ledger returns [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*` variables start
-//! nothing. What reads traces has nothing that is specific to a platform. It is the same under Miri, so
-//! `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have no figures there, with
+//! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows, FreeBSD and
+//! WebAssembly), and nothing is recorded: the allocator only calls the inner one, starting a ledger returns
+//! [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*` variables start nothing. What reads traces has
+//! nothing that is specific to a platform. It is the same under Miri, so `cargo miri test` of a program with
+//! the tracker passes; mark tests with budgets, which have no figures there, with
 //! `#[cfg_attr(miri, ignore)]`.
 
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(report, tracking))))]

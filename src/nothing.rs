@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nothing;
 
-/// Functions that do nothing, by their signatures with the types of their arguments. Each returns the default of its
-/// type, or the value after its `=`.
+/// Functions that do nothing, by their signatures with the types of their arguments. Each returns the default
+/// of its type, or the value after its `=`.
 macro_rules! does_nothing {
     () => {};
     ($visibility:vis fn $name:ident(&self $(, $argument:ty)*) $(-> $result:ty)? $(= $value:expr)?; $($rest:tt)*) => {

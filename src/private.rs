@@ -1,5 +1,6 @@
-//! What macros of this crate expand to, and what the library of `preload/` needs. A macro's code is in the crate that calls
-//! it, so this has to be public; no other code may name it, and no version number says when it changes.
+//! What macros of this crate expand to, and what the library of `preload/` needs. A macro's code is in the
+//! crate that calls it, so this has to be public; no other code may name it, and no version number says when
+//! it changes.
 
 #[cfg(redirects)]
 pub use crate::alloc::c_dlopen as dlopen;

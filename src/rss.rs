@@ -1,9 +1,10 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
-//! The first is read at an interval, and between two readings where live bytes took it to a new peak. The second takes
-//! milliseconds in a large program, so it is read where the first has become larger than ever, at the end, and when the last
-//! reading is a sixteenth of the run ago: a process that is killed, or asked in the middle, has no end of its own. What the
-//! allocators say of themselves is read at the end only, and for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
+//! The first is read at an interval, and between two readings where live bytes took it to a new peak. The
+//! second takes milliseconds in a large program, so it is read where the first has become larger than ever,
+//! at the end, and when the last reading is a sixteenth of the run ago: a process that is killed, or asked in
+//! the middle, has no end of its own. What the allocators say of themselves is read at the end only, and for
+//! a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
 //! for four million.
 
 #![expect(unsafe_code, reason = "passes a pointer to a thread")]
@@ -26,14 +27,14 @@ use std::time::{Duration, Instant};
 /// The time from one reading of RSS to the next, by default.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time from one look for a new peak of RSS to the next: a look takes some 20 µs. A peak that lasts less is seen in
-/// `MostBytes` only.
+/// The time from one look for a new peak of RSS to the next: a look takes some 20 µs. A peak that lasts less
+/// is seen in `MostBytes` only.
 const PEAK_INTERVAL: Duration = Duration::from_millis(50);
 /// A new peak is of interest from this share of the last one on.
 const PEAK_GROWTH: u64 = 16;
 
-/// How much memory is resident, in bytes, how much was at most, and how much the control groups of the process
-/// allow: the largest number if that is not limited.
+/// How much memory is resident, in bytes, how much was at most, and how much the control groups of the
+/// process allow: the largest number if that is not limited.
 static RSS: Declaration = Declaration {
     uid: 27,
     logger: "Memledger",
@@ -42,8 +43,8 @@ static RSS: Declaration = Declaration {
     fields: &[("Cycle", U64), ("Bytes", U64), ("MostBytes", U64), ("LimitBytes", U64)],
 };
 
-/// What the resident memory is. The three arrays have anonymous memory: where, and how much of it is resident.
-/// `OwnBytes` are the tracker's blocks, which are in it.
+/// What the resident memory is. The three arrays have anonymous memory: where, and how much of it is
+/// resident. `OwnBytes` are the tracker's blocks, which are in it.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -81,7 +82,8 @@ pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY, &ALLOCATOR_
 const ALLOCATORS_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time between two looks at how much processor time they have taken.
 const ALLOCATORS_INTERVAL: Duration = Duration::from_millis(1);
-/// The most processor time that they may take: this, or one hundredth of the time since the start if that is more.
+/// The most processor time that they may take: this, or one hundredth of the time since the start if that is
+/// more.
 const ALLOCATORS_TIME: Duration = Duration::from_millis(10);
 const ALLOCATORS_PART: u32 = 100;
 
@@ -95,7 +97,8 @@ const FAST_GROWTH: u64 = 8;
 const REST: u32 = 500;
 /// The same, if RSS grows or falls fast.
 const SHORT_REST: u32 = 20;
-/// The time between two readings if RSS does not grow, as a share of the run so far: so an hour has at most 150.
+/// The time between two readings if RSS does not grow, as a share of the run so far: so an hour has at
+/// most 150.
 const RUN_SHARE: u32 = 16;
 
 /// Reads the resident memory.
@@ -202,11 +205,13 @@ fn allocators_time(since_start: Duration) -> Duration {
 
 /// What the allocators say of themselves, one event for each; none if they have not said it in time.
 ///
-/// PERF: glibc reads each free block, and most of them are in no cache. A program that has freed four million blocks ran for
-/// 1.2 s, and its end waited 0.5 s. So the processor time counts, by which a busy machine changes nothing.
+/// PERF: glibc reads each free block, and most of them are in no cache. A program that has freed four million
+/// blocks ran for 1.2 s, and its end waited 0.5 s. So the processor time counts, by which a busy machine
+/// changes nothing.
 ///
-/// They take their locks for it. A thread of the program can hold one and never give it back: one that waits in a signal
-/// handler within `malloc`. So they are asked on a thread that may wait forever, and after a crash not at all.
+/// They take their locks for it. A thread of the program can hold one and never give it back: one that waits
+/// in a signal handler within `malloc`. So they are asked on a thread that may wait forever, and after a
+/// crash not at all.
 fn allocators() -> Vec<Vec<u8>> {
     if os::is_report_awaited() {
         return Vec::new();
@@ -236,8 +241,8 @@ fn allocators() -> Vec<Vec<u8>> {
 
 /// What a thread has asked the allocators, for another one that waits for it.
 ///
-/// NOTE: not a channel, whose receiver needs one of the thread keys of the process. The program may have taken all, and std
-/// would end it.
+/// NOTE: not a channel, whose receiver needs one of the thread keys of the process. The program may have
+/// taken all, and std would end it.
 #[derive(Default)]
 struct Answer {
     /// The number of the asked thread; 0 before it has begun.
@@ -329,7 +334,8 @@ impl EventProvider for RssEvents {
         if is_end {
             events.extend(allocators());
         }
-        // NOTE: not while memory grows to a peak: blocks that come while its pages are looked at would be in none.
+        // NOTE: not while memory grows to a peak: blocks that come while its pages are looked at would be in
+        // none.
         if is_end || is_due && self.parts.is_due(bytes) || !grows && self.parts.is_old(bytes) {
             events.extend(self.parts.read(bytes));
         }

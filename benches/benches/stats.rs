@@ -1,5 +1,5 @@
-//! What `Ledger::stats` costs, which collects the events of all threads, and `Ledger::recent_stats`, which does not; what a
-//! measurement costs, with the tracker's own table of descriptors and without.
+//! What `Ledger::stats` costs, which collects the events of all threads, and `Ledger::recent_stats`, which
+//! does not; what a measurement costs, with the tracker's own table of descriptors and without.
 
 use memledger::{Ledger, TrackingAllocator, Worker, measure};
 use std::hint::black_box;

@@ -1,5 +1,6 @@
-//! An allocator that follows the frame pointers of each allocation, and checks nothing: what a stack takes at least, in a
-//! program that is built with `-C force-frame-pointers=yes`. It does nothing with the frames but add them up.
+//! An allocator that follows the frame pointers of each allocation, and checks nothing: what a stack takes at
+//! least, in a program that is built with `-C force-frame-pointers=yes`. It does nothing with the frames but
+//! add them up.
 #![expect(unsafe_code, reason = "an allocator, and the frames of its callers")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -22,8 +23,8 @@ unsafe impl GlobalAlloc for FramePointers {
         }
         let mut sum = 0;
         for _ in 0..self.frames {
-            // SAFETY: each function of the program saves the frame pointer of its caller where its own points, below the
-            // return address.
+            // SAFETY: each function of the program saves the frame pointer of its caller where its own
+            // points, below the return address.
             let [caller, return_address] = unsafe { *frame };
             sum ^= return_address;
             frame = caller as *const [u64; 2];

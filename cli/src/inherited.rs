@@ -1,5 +1,6 @@
-//! What this process got from the one that started it, before Rust's runtime changed it: which of the first three descriptors were
-//! closed, and which signals were ignored. The runtime opens `/dev/null` in the place of such a descriptor, and ignores SIGPIPE.
+//! What this process got from the one that started it, before Rust's runtime changed it: which of the first
+//! three descriptors were closed, and which signals were ignored. The runtime opens `/dev/null` in the place
+//! of such a descriptor, and ignores SIGPIPE.
 #![expect(
     unsafe_code,
     reason = "runs before main, and sets of signals that the C library keeps to itself"
@@ -12,7 +13,8 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What glibc uses itself, for `pthread_cancel` and `setuid`. `posix_spawn` would have the program start with both ignored.
+/// What glibc uses itself, for `pthread_cancel` and `setuid`. `posix_spawn` would have the program start with
+/// both ignored.
 const OF_LIBRARY: [c_int; 2] = [32, 33];
 
 /// A bit for each descriptor that was closed.

@@ -13,8 +13,8 @@ pub fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "memledger: {}", text::escape(sentence));
 }
 
-/// What a text to this stream has: colours if that is a terminal and `NO_COLOR` is not set, and `width` columns, or
-/// as many as the terminal has, or `otherwise`.
+/// What a text to this stream has: colours if that is a terminal and `NO_COLOR` is not set, and `width`
+/// columns, or as many as the terminal has, or `otherwise`.
 pub fn look(width: Option<usize>, otherwise: usize, to: impl IsTerminal + Stream) -> (bool, usize) {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colors = to.is_terminal() && !no_color;

@@ -1,5 +1,5 @@
-//! The API that a program is marked with: the same with a tracker and without. `.ci/run` runs this in both ways
-//! (`--no-default-features` has no tracker); `tests/layers` checks that no function is left out.
+//! The API that a program is marked with: the same with a tracker and without. `.ci/run` runs this in both
+//! ways (`--no-default-features` has no tracker); `tests/layers` checks that no function is left out.
 
 use memledger::containers::{
     TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,

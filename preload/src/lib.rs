@@ -1,8 +1,8 @@
 //! The library that `memledger run` loads into a program that has no tracker of its own.
 //!
-//! It is the tracker as any Rust program has it, but the program's calls of `malloc` are what it
-//! records, and the memory of its own code is in an arena of its own. It also defines the functions of C that would show the program
-//! that it is tracked, or end it without its report.
+//! It is the tracker as any Rust program has it, but the program's calls of `malloc` are what it records, and
+//! the memory of its own code is in an arena of its own. It also defines the functions of C that would show
+//! the program that it is tracked, or end it without its report.
 
 use dlmalloc::GlobalDlmalloc;
 use memledger::TrackingAllocator;
@@ -20,14 +20,16 @@ unsafe extern "C" {
     static mut environ: Texts;
 }
 
-/// Runs before all else in the process, see `build.rs`; C's own library has not set its environment yet, which the tracker reads.
+/// Runs before all else in the process, see `build.rs`; C's own library has not set its environment yet,
+/// which the tracker reads.
 #[cfg(target_arch = "x86_64")]
 extern "C" fn set_environment(_: c_int, _: Texts, environment: Texts) {
     // SAFETY: no other thread runs. The C library sets the same value later.
     unsafe { environ = environment };
 }
 
-// SAFETY: the loader calls the functions in this section with the arguments of `main`; the number puts this one first.
+// SAFETY: the loader calls the functions in this section with the arguments of `main`; the number puts this
+// one first.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(link_section = ".init_array.00001")]
 #[used]
@@ -59,8 +61,8 @@ macro_rules! other_names {
 #[cfg(target_arch = "x86_64")]
 memledger::__c_malloc_other_names! { other_names }
 
-/// C's `_exit`, which runs no handler: without this, the trace of a forked child that ends so would lack its last events. (The program
-/// itself has a watcher.)
+/// C's `_exit`, which runs no handler: without this, the trace of a forked child that ends so would lack its
+/// last events. (The program itself has a watcher.)
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: i32) -> ! {
     memledger::__private::exit_after_report(status)
@@ -160,8 +162,9 @@ exec! {
     posix_spawnp(process: *mut c_int, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts);
 }
 
-/// Those that take any number of arguments. Of these, the first five after the path are in registers, and the others on the stack.
-/// Put before them, in the place of the address that the function returns to, they are an array.
+/// Those that take any number of arguments. Of these, the first five after the path are in registers, and the
+/// others on the stack. Put before them, in the place of the address that the function returns to, they are
+/// an array.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exec_list {
     ($($name:ident;)*) => {

@@ -1,4 +1,5 @@
-//! Room for a jump at the start of a function: which instructions are moved, and that no other code needs them in their place.
+//! Room for a jump at the start of a function: which instructions are moved, and that no other code needs
+//! them in their place.
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, IcedError, Instruction,
@@ -17,7 +18,8 @@ pub enum Refusal {
     Short,
     /// Its bytes are no instructions.
     Unreadable,
-    /// A branch leads into the instructions that would be moved, or may do so: it has its address from a table.
+    /// A branch leads into the instructions that would be moved, or may do so: it has its address from a
+    /// table.
     Entered,
     /// A call is among these, and not the last one: it would return to where no unwinder finds its way.
     Calls,
@@ -47,8 +49,9 @@ pub struct Room {
 }
 
 impl Room {
-    /// The first instructions of the function with this code, which is whole, at this address; behind `endbr64`, which stays where it is. No branch of
-    /// the function leads to them, except calls of the function itself.
+    /// The first instructions of the function with this code, which is whole, at this address; behind
+    /// `endbr64`, which stays where it is. No branch of the function leads to them, except calls of the
+    /// function itself.
     ///
     /// # Errors
     /// The function cannot be redirected.
@@ -104,12 +107,14 @@ impl Room {
         self.place.clone()
     }
 
-    /// Whether a call is among them. A jump takes its place, so a shadow stack does not know where it returns to.
+    /// Whether a call is among them. A jump takes its place, so a shadow stack does not know where it returns
+    /// to.
     pub fn calls(&self) -> bool {
         self.instructions.iter().any(is_call)
     }
 
-    /// The same instructions for another address, with a jump back behind them. A call returns to where it was.
+    /// The same instructions for another address, with a jump back behind them. A call returns to where it
+    /// was.
     ///
     /// # Errors
     /// What they are relative to is too far from there.
@@ -168,8 +173,9 @@ fn target(instruction: &Instruction) -> Option<u64> {
     (is_near && instruction.mnemonic() != Mnemonic::Call).then(|| instruction.near_branch_target())
 }
 
-/// Where code branches to with 32 bits, as a part of a function does that a compiler has moved away from it. Takes every byte for the start of an instruction, so it may find
-/// a branch where there is none, but misses none.
+/// Where code branches to with 32 bits, as a part of a function does that a compiler has moved away from it.
+/// Takes every byte for the start of an instruction, so it may find a branch where there is none, but misses
+/// none.
 pub fn branches(code: &[u8], address: u64) -> impl Iterator<Item = u64> {
     code.windows(6).enumerate().filter_map(move |(at, bytes)| {
         // `jmp rel32` and `jcc rel32` (Intel's manual, volume 2).
@@ -301,7 +307,8 @@ mod tests {
             assert!(room.place().end - room.place().start >= JUMP as u64);
             assert!(room.place().end <= AT + code.len() as u64);
             let Ok(bytes) = room.moved_to(0x9000) else { continue };
-            // The same instructions with the same targets, but for a call, and for branches that have 8 bits and no other form.
+            // The same instructions with the same targets, but for a call, and for branches that have 8 bits
+            // and no other form.
             let place = room.place();
             let before = &code[(place.start - AT) as usize..(place.end - AT) as usize];
             let names = |code: &[u8], address| {

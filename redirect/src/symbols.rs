@@ -17,8 +17,9 @@ pub struct Function<T> {
     pub is_local: bool,
 }
 
-/// The functions whose names are `wanted`, which says what it knows of them: of the whole table of symbols, or, in a stripped file, of those for other files. One that has
-/// two names is there twice. A file that cannot be read has none.
+/// The functions whose names are `wanted`, which says what it knows of them: of the whole table of symbols,
+/// or, in a stripped file, of those for other files. One that has two names is there twice. A file that
+/// cannot be read has none.
 pub fn functions<'a, T, R: ReadRef<'a>>(
     file: R,
     mut wanted: impl FnMut(&'a [u8]) -> Option<T>,

@@ -8,8 +8,8 @@ use super::events::{
 use super::record::MAX_SIZE;
 use memledger_format::schema::mapping;
 
-/// Appends the allocation of a live block in a root heap, which was made with this call stack. Its alignment is not
-/// known any more, so the event has an alignment of 1.
+/// Appends the allocation of a live block in a root heap, which was made with this call stack. Its alignment
+/// is not known any more, so the event has an alignment of 1.
 pub(crate) fn append_alloc(
     serial: u64,
     address: u64,

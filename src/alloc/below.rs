@@ -14,8 +14,9 @@ fn in_allocator<R>(call: impl FnOnce() -> R) -> R {
 
 /// Forwards each call to `A`.
 ///
-/// `System` calls `malloc`, and a program may have a `malloc` that also records ([`track_c_malloc!`](crate::track_c_malloc)). So that no block is recorded twice, that of
-/// the next library is called instead.
+/// `System` calls `malloc`, and a program may have a `malloc` that also records
+/// ([`track_c_malloc!`](crate::track_c_malloc)). So that no block is recorded twice, that of the next library
+/// is called instead.
 #[derive(Debug, Default)]
 pub(super) struct Below<A>(pub(super) A);
 

@@ -1,7 +1,8 @@
 //! C's `dlopen`, as the library of `preload/` defines it.
 //!
-//! The loader takes the library that calls `dlopen`, by the address that it returns to, for whose folders it looks for the file, and for
-//! its namespace. So the next `dlopen` is jumped to, not called, unless something is to be done when it has returned.
+//! The loader takes the library that calls `dlopen`, by the address that it returns to, for whose folders it
+//! looks for the file, and for its namespace. So the next `dlopen` is jumped to, not called, unless something
+//! is to be done when it has returned.
 //!
 //! That is so while the tracker records, and with `RTLD_DEEPBIND`. Then the next `dlopen` gets the
 //! address of a `ret` in the caller's own code as the one that it returns to, and that instruction
@@ -34,7 +35,8 @@ pub extern "C" fn way(mode: c_int, caller: usize) -> Way {
     })
 }
 
-/// Calls the next `dlopen`, and leads here what the objects that came with it call, and functions of allocators that they have.
+/// Calls the next `dlopen`, and leads here what the objects that came with it call, and functions of
+/// allocators that they have.
 ///
 /// # Safety
 /// That of C's function. The last arguments are those of [`way`].

@@ -10,7 +10,8 @@
 //! In the analyzer, the heap is part of the context, so every row can be divided by it, and a trace
 //! with one heap costs nothing more.
 
-/// Records the memory of `malloc`, as a heap of its own that reports call "C", and that of `mmap`, as "Mapped".
+/// Records the memory of `malloc`, as a heap of its own that reports call "C", and that of `mmap`, as
+/// "Mapped".
 ///
 /// Written once in a program, outside functions, it defines `malloc`, `calloc`, `realloc`,
 /// `reallocarray`, `free`, `posix_memalign`, `aligned_alloc`, `memalign`, `valloc` and `pvalloc` in
@@ -51,9 +52,9 @@
 ///
 /// # Limits
 /// - It needs glibc on 64-bit Linux; elsewhere the macro expands to nothing.
-/// - In a static program (`target-feature=+crt-static`), glibc defines `malloc`, too. The linker takes
-///   the program's definition, which comes first, with `println!("cargo::rustc-link-arg-bins=-Wl,-z,muldefs")` in the program's build
-///   script.
+/// - In a static program (`target-feature=+crt-static`), glibc defines `malloc`, too. The linker takes the
+///   program's definition, which comes first, with `println!("cargo::rustc-link-arg-bins=-Wl,-z,muldefs")` in
+///   the program's build script.
 /// - A program whose own code, or a static library in it, defines `malloc` already cannot have another:
 ///   the linker says so.
 /// - In a `cdylib` that is loaded with `dlopen`, the program's `malloc` stays the one that is called.
@@ -122,8 +123,8 @@ macro_rules! __define_c_malloc {
 
 /// Defines a function of `malloc` in the program.
 ///
-/// It is naked, for the return address: where calls can be [nested](IS_NESTED), it is one more argument. It says whether the call is
-/// a part of another one.
+/// It is naked, for the return address: where calls can be [nested](IS_NESTED), it is one more argument. It
+/// says whether the call is a part of another one.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]
@@ -253,7 +254,8 @@ mod functions {
         unsafe { Layout::from_size_align_unchecked(usable_size(block), 1) }
     }
 
-    /// Records a block that was just allocated, or the failure to do so; nothing if the call is a part of another one.
+    /// Records a block that was just allocated, or the failure to do so; nothing if the call is a part of
+    /// another one.
     ///
     /// NOTE: inlined into the program's `malloc`, so that its caller is the innermost frame of the
     /// stack.

@@ -13,8 +13,8 @@
 
 /// Defines the functions in the program.
 ///
-/// They are naked: the return address, which tells who calls a function, is on top of the stack only at the function's
-/// first instruction.
+/// They are naked: the return address, which tells who calls a function, is on top of the stack only at the
+/// function's first instruction.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]
@@ -121,8 +121,8 @@ pub mod recorded {
         if !sync::synchronize(slot, address, bytes.max(sync::WINDOW)) {
             return false;
         }
-        // SAFETY: `enter` has checked the room, which includes a change of context and both halves of a move; a
-        // new buffer that `synchronize` may have taken has the room, too.
+        // SAFETY: `enter` has checked the room, which includes a change of context and both halves of a move;
+        // a new buffer that `synchronize` may have taken has the room, too.
         let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
         writer.mapping(slot.stamp(), address, bytes, stack, heap, state);
         slot.commit(writer.end());
@@ -173,8 +173,8 @@ pub mod recorded {
         let result = unsafe { next::munmap(address, bytes) };
         // SAFETY: every thread has an `errno`.
         if is_valid && result != 0 && unsafe { *libc::__errno_location() } == libc::ENOMEM {
-            // There are too many mappings to divide one: it is still there. Other errors are of addresses that
-            // no mapping can have.
+            // There are too many mappings to divide one: it is still there. Other errors are of addresses
+            // that no mapping can have.
             record(mapping::MAPPED, address.addr(), whole_pages(bytes));
         }
         result

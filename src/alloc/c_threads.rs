@@ -39,7 +39,8 @@ const MAX_STARTING: usize = 64;
 
 /// What threads are given that are about to start.
 ///
-/// NOTE: not a block of `malloc`. The new thread would free it, and so have an arena, even if the program never allocates there.
+/// NOTE: not a block of `malloc`. The new thread would free it, and so have an arena, even if the program
+/// never allocates there.
 static STARTS: [StartPlace; MAX_STARTING] = [const { StartPlace::new() }; MAX_STARTING];
 
 struct StartPlace {

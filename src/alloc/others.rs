@@ -1,5 +1,5 @@
-//! What the program has beside the tracker and the C library's allocator, as events: allocators, whose blocks are in no other event or
-//! which have tables that are in none, and other copies of this crate.
+//! What the program has beside the tracker and the C library's allocator, as events: allocators, whose blocks
+//! are in no other event or which have tables that are in none, and other copies of this crate.
 
 #[cfg(redirects)]
 use super::redirected;
@@ -13,8 +13,9 @@ use memledger_format::schema::{
     IMPORTANT, NO_SYNC, untracked,
 };
 
-/// Blocks or scopes of the program are not recorded: a [reason](memledger_format::schema::untracked), the function that
-/// allocates them, and the file that has it. For scopes, the version of the copy that has them, and that of this one.
+/// Blocks or scopes of the program are not recorded: a [reason](memledger_format::schema::untracked), the
+/// function that allocates them, and the file that has it. For scopes, the version of the copy that has them,
+/// and that of this one.
 static UNTRACKED: Declaration = Declaration {
     uid: 46,
     logger: "Memledger",

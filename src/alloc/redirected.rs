@@ -1,11 +1,13 @@
-//! Functions of allocators that lead here: those that are in the program itself, and those that only an allocator has.
+//! Functions of allocators that lead here: those that are in the program itself, and those that only an
+//! allocator has.
 //!
 //! ```text
 //! program ──► function ──► its own code ──► [`stub`] ──► `before` ──► the moved instructions ──► the rest
 //!             (a jump)     (the call)          ▲                                                    │
 //!                                              └───────────────────── `after` ◄─────────────────────┘
 //! ```
-//! [`finding`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the program's own code runs.
+//! [`finding`] finds the functions by their names ([`roles`](super::roles)) and redirects them, before the
+//! program's own code runs.
 //!
 //! The stub keeps the arguments on its stack. An exception passes its frame, which has nothing to clean
 //! up: its personality routine only notes that the call has ended. A call within a call of the same
@@ -146,8 +148,8 @@ unsafe extern "C" fn stub() {
     )
 }
 
-/// An exception goes through [`stub`], in the innermost call that has not returned: that ends ("Itanium C++ ABI: Exception Handling", 1.6.3,
-/// `__personality_routine`).
+/// An exception goes through [`stub`], in the innermost call that has not returned: that ends ("Itanium C++
+/// ABI: Exception Handling", 1.6.3, `__personality_routine`).
 unsafe extern "C" fn unwound(_: i32, actions: i32, _: u64, _: *const (), _: *const ()) -> i32 {
     const CLEANUP_PHASE: i32 = 2;
     const CONTINUE_UNWIND: i32 = 8;
@@ -285,8 +287,8 @@ impl Call {
     fn original(&self) -> usize {
         let [a, b, c, d, e, f] = self.arguments;
         let original = ptr::with_exposed_provenance::<()>(self.function.original);
-        // SAFETY: integers and addresses are passed in the same registers. The program makes the function's promises: only its call
-        // makes such a value.
+        // SAFETY: integers and addresses are passed in the same registers. The program makes the function's
+        // promises: only its call makes such a value.
         let result = unsafe { transmute::<*const (), Function>(original)(a, b, c, d, e, f) };
         // NOTE: no tail call, for the return address is what says where a call is from.
         std::hint::black_box(result)
@@ -347,7 +349,8 @@ impl Call {
         }
         let layout = self.layout_of(block);
         if size == 0 && kind != Kind::Resize {
-            // Some allocators free the block, others return one: a free and, if there is a block then, an allocation.
+            // Some allocators free the block, others return one: a free and, if there is a block then, an
+            // allocation.
             let result = self.free(block, layout);
             if result != 0 {
                 self.record(ptr::with_exposed_provenance_mut(result), 0);

@@ -1,8 +1,9 @@
 //! The functions of allocators that have names of their own, and which of their arguments is what.
 //!
-//! The names and their arguments are those of jemalloc 5 (<https://jemalloc.net/jemalloc.3.html>), mimalloc 2 (`mimalloc.h`), gperftools
-//! 2 (`tcmalloc.h`), rpmalloc 1.4 (`rpmalloc.h`), snmalloc 0.7 (`rust.cc` and `malloc.cc`) and of C++'s `operator new` and `operator delete` ("Itanium C++
-//! ABI", 5.1.3). C's functions are here for programs that define them.
+//! The names and their arguments are those of jemalloc 5 (<https://jemalloc.net/jemalloc.3.html>), mimalloc 2
+//! (`mimalloc.h`), gperftools 2 (`tcmalloc.h`), rpmalloc 1.4 (`rpmalloc.h`), snmalloc 0.7 (`rust.cc` and
+//! `malloc.cc`) and of C++'s `operator new` and `operator delete` ("Itanium C++ ABI", 5.1.3). C's functions
+//! are here for programs that define them.
 
 /// The bytes of the longest of these names.
 pub(crate) const LONGEST: usize = 35;
@@ -34,7 +35,8 @@ pub(crate) enum Kind {
     Reallocate,
     /// The same; if it returns null, the block is freed.
     ReallocateOrFree,
-    /// Returns the size that a block has then, which is the old one if it cannot have the new one in its place.
+    /// Returns the size that a block has then, which is the old one if it cannot have the new one in its
+    /// place.
     Resize,
 }
 

@@ -1,6 +1,8 @@
-//! The sizes of large blocks of an allocator that cannot be asked for them: a linker has left the function out.
+//! The sizes of large blocks of an allocator that cannot be asked for them: a linker has left the function
+//! out.
 //!
-//! An event about a block joins the clocks of all regions that it is in, so its size has to be known also when it is freed. Small blocks are in one region.
+//! An event about a block joins the clocks of all regions that it is in, so its size has to be known also
+//! when it is freed. Small blocks are in one region.
 
 use crate::trace::write::sync::WINDOW;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +23,8 @@ fn slots(block: *mut u8) -> impl Iterator<Item = &'static [AtomicUsize; 2]> {
     (start..start + REACH).map(|slot| &BLOCKS[slot % SLOTS])
 }
 
-/// *Hook.* Adds a block, if it is large. If there is no slot for it, its events are ordered as those of a small one.
+/// *Hook.* Adds a block, if it is large. If there is no slot for it, its events are ordered as those of a
+/// small one.
 pub(super) fn add(block: *mut u8, size: usize) {
     if size < WINDOW {
         return;

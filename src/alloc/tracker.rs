@@ -10,7 +10,8 @@ use std::any::type_name;
 
 /// Whether `A` is a tracker.
 ///
-/// PERF: few types have a tracker's alignment, so a build without optimisation, too, compares no names for any other.
+/// PERF: few types have a tracker's alignment, so a build without optimisation, too, compares no names for
+/// any other.
 #[inline(always)]
 fn is_tracker<A>() -> bool {
     align_of::<A>() == align_of::<TrackingAllocator>()

@@ -54,8 +54,9 @@ use std::alloc::System;
 /// cannot link the library with `-z nodelete`, which has the same effect: `cargo:rustc-link-arg`
 /// does not reach dependent crates.)
 ///
-/// A tracker around a tracker (`TrackingAllocator::new(TrackingAllocator::system())`) records nothing itself: each block is
-/// counted once, by the inner one, whose [`ignore_environment`](Self::ignore_environment) counts.
+/// A tracker around a tracker (`TrackingAllocator::new(TrackingAllocator::system())`) records nothing itself:
+/// each block is counted once, by the inner one, whose [`ignore_environment`](Self::ignore_environment)
+/// counts.
 ///
 /// Recording begins with the first call, before `main`. Up to 1 MiB of events are kept for a
 /// [`Ledger`](crate::Ledger) that starts later; if there are more before one has started, all of

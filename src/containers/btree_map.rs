@@ -27,9 +27,8 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// assert_eq!(orders.first_key_value(), Some((&90, &1)));
 /// ```
 ///
-/// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. A map that is
-/// created without a tag takes the tag of the thread's context, as [`TaggedVec`](crate::containers::TaggedVec)
-/// does.
+/// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. A map that is created
+/// without a tag takes the tag of the thread's context, as [`TaggedVec`](crate::containers::TaggedVec) does.
 ///
 /// # Cost
 /// 8 bytes more than a `BTreeMap`; none without feature `enable`. A new pair costs about 10 ns

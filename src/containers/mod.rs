@@ -13,9 +13,9 @@
 //! | any of them, without feature `enable` | 0 |
 //!
 //! A container is compared with a plain one on its right: `tagged == plain`. The other direction, and
-//! `Vec::from(tagged)`, do not exist (`into_vec`, `into` do). An impl for `Vec` or `HashMap` would be a second
-//! one that fits where a program lets the compiler infer a type, as in `set == iterator.collect()`; the program
-//! would no longer compile once memledger is anywhere among its dependencies.
+//! `Vec::from(tagged)`, do not exist (`into_vec`, `into` do). An impl for `Vec` or `HashMap` would be a
+//! second one that fits where a program lets the compiler infer a type, as in `set == iterator.collect()`;
+//! the program would no longer compile once memledger is anywhere among its dependencies.
 //!
 //! A change of the tag is one event for each block that the container holds (`hook::retag`). The
 //! plain vector, string, box and binary heap give the address of their block. A queue is converted

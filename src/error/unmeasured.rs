@@ -13,8 +13,8 @@ pub enum UnmeasuredKind {
     NotGlobalAllocator,
     /// No recording could be started; the sentence is that of the [`Error`].
     NotStarted,
-    /// The ledger that is running does not record the channel `memory` or `scope`, or it was turned off while the code was
-    /// measured.
+    /// The ledger that is running does not record the channel `memory` or `scope`, or it was turned off while
+    /// the code was measured.
     ChannelOff,
     /// Events were lost while the code was measured.
     EventsLost,
@@ -27,7 +27,8 @@ pub enum UnmeasuredKind {
     LeftScope,
     /// The table of scopes and names is full.
     TableFull,
-    /// The operation has waited for as long as it may: for the worker, which is stuck in a write, or for all events.
+    /// The operation has waited for as long as it may: for the worker, which is stuck in a write, or for all
+    /// events.
     TimedOut,
     /// The budget has no limit.
     NoLimit,

@@ -22,7 +22,8 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
     K::empty()
 }
 
-/// Panics if the stream cannot represent the event type with these flags and fields. A field is given as its name, its type, and whether it is a `DefinitionId`.
+/// Panics if the stream cannot represent the event type with these flags and fields. A field is given as its
+/// name, its type, and whether it is a `DefinitionId`.
 #[doc(hidden)]
 pub const fn check_event(logger: &str, event: &str, flags: u8, fields: &[(&str, FieldType, bool)]) {
     assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");
@@ -103,10 +104,10 @@ pub const fn check_scope(flags: u8) {
 /// | `DefinitionId<u32>` | an unsigned integer, by which other events refer to this one. Must be the last field | the integer |
 /// | `Reference<Other>` | such an integer, of an event of that type | the integer |
 ///
-/// Fields that a log site omits are zero or empty. An event type has at most 255 fields, with
-/// arrays and strings among the first 32; a type that the stream cannot represent does not compile, with the feature
-/// `enable` and without it.
-/// A program can use 4096 types; a type that is logged on two sets of channels counts twice.
+/// Fields that a log site omits are zero or empty. An event type has at most 255 fields, with arrays and
+/// strings among the first 32; a type that the stream cannot represent does not compile, with the feature
+/// `enable` and without it. A program can use 4096 types; a type that is logged on two sets of channels
+/// counts twice.
 ///
 /// Without the feature `enable` only the types remain, which take no space.
 #[doc(hidden)]

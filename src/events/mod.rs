@@ -8,8 +8,8 @@
 //! memledger::events::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`event!`](crate::events::event) declares event types. [`channel!`](crate::events::channel) declares channels,
-//! the sets of events that are turned on and off together. [`log!`](crate::events::log) and
+//! [`event!`](crate::events::event) declares event types. [`channel!`](crate::events::channel) declares
+//! channels, the sets of events that are turned on and off together. [`log!`](crate::events::log) and
 //! [`log_scope!`](crate::events::log_scope) write an event; [`bookmark!`](crate::bookmark) names a moment.
 //! The guide is [`docs/events.md`].
 //!

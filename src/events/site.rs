@@ -127,7 +127,8 @@ macro_rules! __log_site {
 ///
 /// memledger::events::log_scope!(timed: GAME, Frame { Number: 2 }); // with the time, here and where it ends
 /// ```
-/// The event cannot be `Important`. Entering costs about 17 ns, and so does leaving; with the time, each costs twice as much.
+/// The event cannot be `Important`. Entering costs about 17 ns, and so does leaving; with the time, each
+/// costs twice as much.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __events_log_scope {

@@ -1,5 +1,5 @@
-//! The bytes of events in the stream: how each kind of field is written, and what [`event!`](crate::events::event) adds to a
-//! type so that it can be logged.
+//! The bytes of events in the stream: how each kind of field is written, and what
+//! [`event!`](crate::events::event) adds to a type so that it can be logged.
 
 use super::declare::Loggable;
 use super::field::{

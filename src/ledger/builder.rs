@@ -45,33 +45,38 @@ impl LedgerBuilder {
         self
     }
 
-    /// Prints the report when recording ends. Default: no report. Without the feature `report`, a problem and one line stand for it.
+    /// Prints the report when recording ends. Default: no report. Without the feature `report`, a problem and
+    /// one line stand for it.
     pub fn report_on_exit(mut self, report: ReportTo) -> Self {
         self.config.report = Some(report);
         self
     }
 
-    /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the program, or if it
-    /// crashes: SIGABRT (`abort`), SIGSEGV (also of a stack overflow), SIGBUS, SIGILL and SIGFPE.
-    /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
+    /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the
+    /// program, or if it crashes: SIGABRT (`abort`), SIGSEGV (also of a stack overflow), SIGBUS, SIGILL and
+    /// SIGFPE. Default: such a signal ends the program without a report, and the trace has everything up to
+    /// its last packet.
     ///
-    /// After the report, the program ends by the same signal. The thread that got it waits until then, for at most 30 s, and runs nothing
-    /// more. Other threads run, and the report does not have
-    /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
-    /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
+    /// After the report, the program ends by the same signal. The thread that got it waits until then, for at
+    /// most 30 s, and runs nothing more. Other threads run, and the report does not have their events from
+    /// this time. A second signal ends it at once if it arrives more than a second after the first one. The
+    /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not
+    /// run.
     ///
-    /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report needs, as in
-    /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
-    /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
-    /// the first allocation in `main` on.
+    /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report
+    /// needs, as in `malloc`. Then it crashes as it would have: what handled the signal before does so (the
+    /// runtime of Rust says that a stack overflowed), and the status, the core file and its stacks are the
+    /// same. A recording that begins before `main` has SIGSEGV and SIGBUS from the first allocation in `main`
+    /// on.
     ///
-    /// With a [watcher](Self::watch), no signal and no crash is handled in the program: the watcher reports its end.
-    /// `MEMLEDGER_REPORT_ON_SIGNALS=1` starts a watcher where there can be one, unless `MEMLEDGER_WATCH=0`.
+    /// With a [watcher](Self::watch), no signal and no crash is handled in the program: the watcher reports
+    /// its end. `MEMLEDGER_REPORT_ON_SIGNALS=1` starts a watcher where there can be one, unless
+    /// `MEMLEDGER_WATCH=0`.
     ///
-    /// Any other signal that the program ignores or handles itself, before or after this call, stays the program's: the
-    /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address
-    /// space; some pages are used). The first process of a container, which signals do not end, writes its report at
-    /// the first signal and runs on.
+    /// Any other signal that the program ignores or handles itself, before or after this call, stays the
+    /// program's: the report comes when the program ends as it does then. Costs one thread that sleeps, of 1
+    /// MiB of stack (address space; some pages are used). The first process of a container, which signals do
+    /// not end, writes its report at the first signal and runs on.
     ///
     /// ```
     /// use memledger::{Ledger, ReportTo};
@@ -86,20 +91,24 @@ impl LedgerBuilder {
         self
     }
 
-    /// Starts a *watcher*: a small process that ends the trace and writes the report if this process ends without doing so, as by
-    /// SIGKILL, the system's out-of-memory killer, or `_exit`. Both then have all that was committed before the end: no event is lost.
+    /// Starts a *watcher*: a small process that ends the trace and writes the report if this process ends
+    /// without doing so, as by SIGKILL, the system's out-of-memory killer, or `_exit`. Both then have all
+    /// that was committed before the end: no event is lost.
     ///
-    /// Call it while the process has no other thread; later, [`start`](Self::start) reports one sentence, and there is no watcher.
-    /// A report that is named in the environment (`MEMLEDGER_REPORT=..`) and `MEMLEDGER_WATCH=1` start one before `main`.
+    /// Call it while the process has no other thread; later, [`start`](Self::start) reports one sentence, and
+    /// there is no watcher. A report that is named in the environment (`MEMLEDGER_REPORT=..`) and
+    /// `MEMLEDGER_WATCH=1` start one before `main`.
     ///
-    /// If the trace goes to a regular file, the watcher completes that file. Otherwise the trace also goes to a file
-    /// without a name in the folder for temporary files, which takes space there until the process has ended. The watcher sleeps until then; it has its own session, is no child of
-    /// the process, and keeps open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are not used take no memory), and a copy of the
-    /// events by the worker; the hook costs the same.
+    /// If the trace goes to a regular file, the watcher completes that file. Otherwise the trace also goes to
+    /// a file without a name in the folder for temporary files, which takes space there until the process has
+    /// ended. The watcher sleeps until then; it has its own session, is no child of the process, and keeps
+    /// open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are
+    /// not used take no memory), and a copy of the events by the worker; the hook costs the same.
     ///
-    /// A forked child that is recorded ([`follow_forks`](Self::follow_forks)) has a watcher of its own if it has such a file; for that, one more process runs as long as
-    /// any process of the family. A watcher does not complete what is sent to a recorder, nor files of track events. A call stack, or a
-    /// scope's number of entries, of the last moment can be missing.
+    /// A forked child that is recorded ([`follow_forks`](Self::follow_forks)) has a watcher of its own if it
+    /// has such a file; for that, one more process runs as long as any process of the family. A watcher does
+    /// not complete what is sent to a recorder, nor files of track events. A call stack, or a scope's number
+    /// of entries, of the last moment can be missing.
     ///
     /// ```
     /// use memledger::{Ledger, ReportTo};
@@ -113,15 +122,18 @@ impl LedgerBuilder {
         self
     }
 
-    /// Writes a *black box* to stderr at a limit: which scopes and threads hold them, and which call stacks where
-    /// [stacks](Self::stacks) are recorded. At each limit, also where the allocator below the tracker returns null, whatever is live. Default: none.
+    /// Writes a *black box* to stderr at a limit: which scopes and threads hold them, and which call stacks
+    /// where [stacks](Self::stacks) are recorded. At each limit, also where the allocator below the tracker
+    /// returns null, whatever is live. Default: none.
     ///
-    /// The worker writes it, so the program runs on: at most one of its cycles after the limit was reached, 10 ms, or within
-    /// 256 KiB of events. If less is live by then, the rows are those of the peak. A thread that gets a null waits for it, for at
-    /// most a second, since most programs end there. It is written again only after an eighth of the live bytes was freed.
+    /// The worker writes it, so the program runs on: at most one of its cycles after the limit was reached,
+    /// 10 ms, or within 256 KiB of events. If less is live by then, the rows are those of the peak. A thread
+    /// that gets a null waits for it, for at most a second, since most programs end there. It is written
+    /// again only after an eighth of the live bytes was freed.
     ///
-    /// Nothing is allocated to write it: 32 KiB of text, and 16 bytes for each scope, thread or stack (whichever are most), are set aside
-    /// before. Stacks are shown as offsets in files, for `addr2line`. Like a report, it needs the analysis in this process.
+    /// Nothing is allocated to write it: 32 KiB of text, and 16 bytes for each scope, thread or stack
+    /// (whichever are most), are set aside before. Stacks are shown as offsets in files, for `addr2line`.
+    /// Like a report, it needs the analysis in this process.
     ///
     /// ```
     /// use memledger::{Ledger, Limit};
@@ -145,11 +157,12 @@ impl LedgerBuilder {
 
     /// Reads the resident memory of the process (RSS) at this interval. Default: 1 s; zero: never.
     ///
-    /// The report says what the resident memory is, when it was at its peak and at the end
-    /// (`Report::rss`). The worker reads it, in its cycles, so 10 ms is the shortest
-    /// interval; the program's threads do nothing for it. What the memory is takes longer (`docs/memory.md` says when), and is
-    /// read only when there is at least a hundredth more than ever, or when the last reading is a sixteenth of the run ago, and then at
-    /// most for 1/500 of the time (for 1/20 while memory grows fast), and at the end. Works on x86-64 Linux.
+    /// The report says what the resident memory is, when it was at its peak and at the end (`Report::rss`).
+    /// The worker reads it, in its cycles, so 10 ms is the shortest interval; the program's threads do
+    /// nothing for it. What the memory is takes longer (`docs/memory.md` says when), and is read only when
+    /// there is at least a hundredth more than ever, or when the last reading is a sixteenth of the run ago,
+    /// and then at most for 1/500 of the time (for 1/20 while memory grows fast), and at the end. Works on
+    /// x86-64 Linux.
     ///
     /// ```
     /// use memledger::Ledger;
@@ -166,9 +179,9 @@ impl LedgerBuilder {
 
     /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
-    /// One file, one host and one destination of track events can be set; a later call replaces the earlier one of
-    /// its kind. [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_TRACE`, `MEMLEDGER_HOST` and
-    /// `MEMLEDGER_PERFETTO` take precedence, each over the destination of its kind.
+    /// One file, one host and one destination of track events can be set; a later call replaces the earlier
+    /// one of its kind. [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_TRACE`,
+    /// `MEMLEDGER_HOST` and `MEMLEDGER_PERFETTO` take precedence, each over the destination of its kind.
     ///
     /// ```
     /// use memledger::{Destination, Ledger};
@@ -294,9 +307,9 @@ impl LedgerBuilder {
         self
     }
 
-    /// The channels to record, one or more separated by commas in each text: `memory` (every allocation, reallocation and
-    /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
-    /// to enable. Default: `memory,scope`.
+    /// The channels to record, one or more separated by commas in each text: `memory` (every allocation,
+    /// reallocation and free), `scope` (the scopes and tags in which they happen), and the channels of the
+    /// program to enable. Default: `memory,scope`.
     ///
     /// ```
     /// use memledger::Ledger;
@@ -329,11 +342,11 @@ impl LedgerBuilder {
         self
     }
 
-    /// The most memory that call stacks may take, in bytes, 1 MiB to 64 MiB. Default: 64 MiB, which is room for 3 million
-    /// stacks of usual programs.
+    /// The most memory that call stacks may take, in bytes, 1 MiB to 64 MiB. Default: 64 MiB, which is room
+    /// for 3 million stacks of usual programs.
     ///
-    /// Further stacks have only those of their outer frames that are known by then, and an innermost frame that says so;
-    /// the report counts them. That takes at most an eighth more.
+    /// Further stacks have only those of their outer frames that are known by then, and an innermost frame
+    /// that says so; the report counts them. That takes at most an eighth more.
     pub fn stack_memory(mut self, bytes: u64) -> Self {
         self.config.stack_bounds.memory = Some(bytes);
         self
@@ -380,10 +393,11 @@ impl LedgerBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyStarted`], [`ErrorKind::MeasurementRunning`]; [`ErrorKind::File`] if a file cannot
-    /// be created; [`ErrorKind::InvalidSetting`], [`ErrorKind::InvalidChannels`], [`ErrorKind::TokenRequired`] and
-    /// [`ErrorKind::StacksUnsupported`] for settings that are not allowed; [`ErrorKind::Listen`] and
-    /// [`ErrorKind::ThreadNotStarted`] if the system refuses; [`ErrorKind::UnsupportedPlatform`] elsewhere than on
-    /// 64-bit Linux; [`ErrorKind::ForkedChild`] in the child of a `fork`; [`ErrorKind::TimedOut`] after 5 s.
+    /// be created; [`ErrorKind::InvalidSetting`], [`ErrorKind::InvalidChannels`],
+    /// [`ErrorKind::TokenRequired`] and [`ErrorKind::StacksUnsupported`] for settings that are not allowed;
+    /// [`ErrorKind::Listen`] and [`ErrorKind::ThreadNotStarted`] if the system refuses;
+    /// [`ErrorKind::UnsupportedPlatform`] elsewhere than on 64-bit Linux; [`ErrorKind::ForkedChild`] in the
+    /// child of a `fork`; [`ErrorKind::TimedOut`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         match self.refused {
             Some(error) => Err(error),

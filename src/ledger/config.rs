@@ -36,8 +36,8 @@ pub enum OnFull {
 /// Which allocations and reallocations have their call stack recorded.
 ///
 /// Stacks are taken on x86-64 Linux, while the channel `callstack` is on. This setting turns it on;
-/// [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server turn it on and off while the
-/// program runs.
+/// [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server turn
+/// it on and off while the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stacks {
@@ -61,8 +61,8 @@ pub enum Stacks {
 pub enum Limit {
     /// Where this number of bytes is live, and where the allocator returns null.
     Bytes(u64),
-    /// Where the live bytes are this percentage, 1 to 100, of the smallest limit of the process's control groups, and where
-    /// the allocator returns null.
+    /// Where the live bytes are this percentage, 1 to 100, of the smallest limit of the process's control
+    /// groups, and where the allocator returns null.
     Percent(u8),
     /// Only where the allocator returns null.
     Null,

@@ -26,14 +26,15 @@ pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     run_on(Helper::Own, body)
 }
 
-/// The same before `main` and in the child of a fork, where the process has no other thread: on the thread that keeps the table, which
-/// no other one needs meanwhile. PERF: that is one thread less to make and to wait for.
+/// The same before `main` and in the child of a fork, where the process has no other thread: on the thread
+/// that keeps the table, which no other one needs meanwhile. PERF: that is one thread less to make and to
+/// wait for.
 pub(super) fn on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     run_on(Helper::Keeper, body)
 }
 
-/// The same, but the thread has the program's table of descriptors if nothing is being recorded with another one: for a
-/// recording that has no thread.
+/// The same, but the thread has the program's table of descriptors if nothing is being recorded with another
+/// one: for a recording that has no thread.
 pub(super) fn on_plain_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     run_on(Helper::Plain, body)
 }

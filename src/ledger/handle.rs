@@ -37,8 +37,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Starts as the environment says; by default a report on stderr at the end. Keep the handle in a variable: `let _ = Ledger::from_env();` ends
-    /// the recording at once.
+    /// Starts as the environment says; by default a report on stderr at the end. Keep the handle in a
+    /// variable: `let _ = Ledger::from_env();` ends the recording at once.
     ///
     /// Never fails: each setting that cannot be applied is reported, as one line on stderr and one
     /// entry in [`problems`](Self::problems), and so is each unknown `MEMLEDGER_` variable.
@@ -70,10 +70,12 @@ impl Ledger {
     /// | `MEMLEDGER_TRACE`, `-tracefile=`, [`trace_to_file`](LedgerBuilder::trace_to_file) | none | write the trace to this file, compact if it ends in `.memledger` or has no ending |
     /// | `MEMLEDGER_WATCH`, `-tracewatch=`, [`watch`](LedgerBuilder::watch) | `1` with a named report or `MEMLEDGER_REPORT_ON_SIGNALS=1`, where it is possible; else `0` | `1`: a watcher process completes the trace and the report however the program ends; `0`: none |
     ///
-    /// `memledger run` sets `MEMLEDGER_PARENT` (only children of that process use these variables) and `MEMLEDGER_PROBLEMS` (the
-    /// socket to which problems go in place of stderr). A variable with an empty value is not set.
+    /// `memledger run` sets `MEMLEDGER_PARENT` (only children of that process use these variables) and
+    /// `MEMLEDGER_PROBLEMS` (the socket to which problems go in place of stderr). A variable with an empty
+    /// value is not set.
     ///
-    /// Only a report that is named starts a watcher: the one on stderr that this function makes by default does not.
+    /// Only a report that is named starts a watcher: the one on stderr that this function makes by default
+    /// does not.
     pub fn from_env() -> Self {
         Self::new(operations::from_env())
     }
@@ -81,11 +83,13 @@ impl Ledger {
     /// Starts with the settings of command-line flags, and those of the environment that no flag
     /// sets; returns the arguments that are not flags of memledger.
     ///
-    /// The flags are those in the table of [`from_env`](Self::from_env), with the values of the variables. `-tracestacks` and
-    /// `-tracewatch` without a value mean `on` and `1`. As in Unreal, `-trace=` names channels and `-tracefile=` the file.
+    /// The flags are those in the table of [`from_env`](Self::from_env), with the values of the variables.
+    /// `-tracestacks` and `-tracewatch` without a value mean `on` and `1`. As in Unreal, `-trace=` names
+    /// channels and `-tracefile=` the file.
     ///
-    /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=` starts a
-    /// [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0` does not say no.
+    /// As in the environment, who names a report by a flag gets it however the program ends: `-tracereport=`
+    /// starts a [watcher](LedgerBuilder::watch), if the process has no other thread yet and `-tracewatch=0`
+    /// does not say no.
     ///
     /// ```no_run
     /// use memledger::Ledger;
@@ -103,8 +107,8 @@ impl Ledger {
         Self { generation }
     }
 
-    /// A handle to the recording that is running, also if the environment started it; `None` if none is running. Dropping or
-    /// finishing this handle does not end the recording.
+    /// A handle to the recording that is running, also if the environment started it; `None` if none is
+    /// running. Dropping or finishing this handle does not end the recording.
     ///
     /// ```
     /// use memledger::Ledger;
@@ -151,8 +155,9 @@ impl Ledger {
     /// # Errors
     /// `ErrorKind::File` if the file cannot be created; `ErrorKind::InvalidSetting`;
     /// `ErrorKind::NotRecording`; `ErrorKind::ForkedChild`; `ErrorKind::TimedOut` for 5 s;
-    /// `ErrorKind::OutOfMemory` for the copy; `ErrorKind::ThreadNotStarted`; `ErrorKind::InvalidSession` for track events
-    /// whose configuration is too large, while 16 others run, or with memory that this process does not analyze.
+    /// `ErrorKind::OutOfMemory` for the copy; `ErrorKind::ThreadNotStarted`; `ErrorKind::InvalidSession` for
+    /// track events whose configuration is too large, while 16 others run, or with memory that this process
+    /// does not analyze.
     pub fn trace_to(
         &self,
         destination: impl Into<Destination>,
@@ -217,8 +222,9 @@ impl Ledger {
         operations::control_address()
     }
 
-    /// The program's heap now: live and peak bytes, live blocks, blocks at the peak of bytes; and the tracker's own
-    /// bytes, with other figures of the recording. All that happened before the call is in them, on any thread.
+    /// The program's heap now: live and peak bytes, live blocks, blocks at the peak of bytes; and the
+    /// tracker's own bytes, with other figures of the recording. All that happened before the call is in
+    /// them, on any thread.
     ///
     /// ```
     /// use memledger::{Ledger, TrackingAllocator};
@@ -239,10 +245,11 @@ impl Ledger {
     /// # }
     /// ```
     ///
-    /// Costs a [`flush`](Self::flush): 14 us, and 35 ns for each event since the worker's last cycle, which is at most
-    /// 10 ms ago as a rule (`cargo bench -p memledger-benches --bench stats`). Waits at most 5 s for a worker that is stuck in a write, and
-    /// for a thread that is stuck within the hook; then the figures are as of the last cycle.
-    /// [`recent_stats`](Self::recent_stats) is for a program that asks very often: it takes 40 ns.
+    /// Costs a [`flush`](Self::flush): 14 us, and 35 ns for each event since the worker's last cycle, which
+    /// is at most 10 ms ago as a rule (`cargo bench -p memledger-benches --bench stats`). Waits at most 5 s
+    /// for a worker that is stuck in a write, and for a thread that is stuck within the hook; then the
+    /// figures are as of the last cycle. [`recent_stats`](Self::recent_stats) is for a program that asks very
+    /// often: it takes 40 ns.
     #[doc(alias = "HeapStats")]
     pub fn stats(&self) -> Stats {
         operations::stats()
@@ -297,8 +304,9 @@ impl Ledger {
     }
 
     /// Collects the events of all threads and writes them, as the worker thread does by itself: on this
-    /// thread, or on one made for it if the worker has a table of descriptors of its own. With [`Worker::Manual`](crate::Worker::Manual) the program calls this, often enough that the
-    /// buffers do not fill.
+    /// thread, or on one made for it if the worker has a table of descriptors of its own. With
+    /// [`Worker::Manual`](crate::Worker::Manual) the program calls this, often enough that the buffers do not
+    /// fill.
     ///
     /// ```
     /// use memledger::{Ledger, Worker};
@@ -335,11 +343,12 @@ impl Ledger {
         operations::flush();
     }
 
-    /// Ends recording and reports, if this handle started it; a new ledger may start then. Returns the last figures.
+    /// Ends recording and reports, if this handle started it; a new ledger may start then. Returns the last
+    /// figures.
     ///
     /// # Errors
-    /// The [`problems`](Self::problems) that no earlier call has returned, such as a report that could not be written. What was recorded is
-    /// written as far as it can be all the same.
+    /// The [`problems`](Self::problems) that no earlier call has returned, such as a report that could not be
+    /// written. What was recorded is written as far as it can be all the same.
     ///
     /// ```
     /// use memledger::Ledger;

@@ -1,6 +1,6 @@
-//! Problems: each is one line on stderr, and is kept for
-//! [`Ledger::problems`](super::Ledger::problems). Under `memledger run`, the program's stderr is left alone: the command
-//! gets them by a socket, and writes them after the program has ended.
+//! Problems: each is one line on stderr, and is kept for [`Ledger::problems`](super::Ledger::problems). Under
+//! `memledger run`, the program's stderr is left alone: the command gets them by a socket, and writes them
+//! after the program has ended.
 
 use super::entry::for_caller;
 use super::problem::{Problem, ProblemKind};

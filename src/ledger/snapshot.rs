@@ -25,10 +25,12 @@ impl Snapshot {
     }
 }
 
-/// What a piece of the program did with memory, exact to the byte: [`measure`](crate::measure), [`Budget::try_run`](crate::Budget::try_run) and
-/// [`Snapshot::figures`](crate::Snapshot::figures) return it. The names are those of a report in JSON.
+/// What a piece of the program did with memory, exact to the byte: [`measure`](crate::measure),
+/// [`Budget::try_run`](crate::Budget::try_run) and [`Snapshot::figures`](crate::Snapshot::figures) return it.
+/// The names are those of a report in JSON.
 ///
-/// In a measurement, all figures count blocks that were allocated within the measured code, on whichever thread they are reallocated or freed.
+/// In a measurement, all figures count blocks that were allocated within the measured code, on whichever
+/// thread they are reallocated or freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
@@ -52,9 +54,8 @@ pub struct Figures {
     pub peak_bytes: u64,
 }
 
-/// Figures of the program's heap and of the recording itself:
-/// [`Ledger::stats`](crate::Ledger::stats), and [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the
-/// worker's last cycle.
+/// Figures of the program's heap and of the recording itself: [`Ledger::stats`](crate::Ledger::stats), and
+/// [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the worker's last cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "HeapStats")]
 #[non_exhaustive]

@@ -38,8 +38,8 @@ pub struct Budget {
 
 /// Why code is not within its [`Budget`].
 ///
-/// [`Display`] gives the reason; of an exceeded budget several lines, with who holds the most. [`Debug`](std::fmt::Debug), which
-/// `unwrap` prints, gives the same.
+/// [`Display`] gives the reason; of an exceeded budget several lines, with who holds the most.
+/// [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum BudgetError {

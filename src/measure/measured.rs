@@ -4,9 +4,9 @@ use super::session::MeasureSession;
 use crate::error::Unmeasured;
 use crate::ledger::Figures;
 
-/// Runs `body` and measures what it does with memory: on this thread, and wherever a context that
-/// was captured in it is entered ([`ScopeContext`](crate::ScopeContext), [`spawn`](crate::spawn)). Returns what `body` returns, whose memory counts as live,
-/// and the figures.
+/// Runs `body` and measures what it does with memory: on this thread, and wherever a context that was
+/// captured in it is entered ([`ScopeContext`](crate::ScopeContext), [`spawn`](crate::spawn)). Returns what
+/// `body` returns, whose memory counts as live, and the figures.
 ///
 /// ```
 /// use memledger::{TrackingAllocator, measure};
@@ -46,11 +46,11 @@ use crate::ledger::Figures;
 /// not if a context was captured in it, because that context may be entered at any time.
 ///
 /// # Errors
-/// [`Unmeasured`] if the figures would not be exact: if
-/// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the features
-/// `enable` and `report`; elsewhere than on 64-bit Linux; if an event was lost meanwhile; if a ledger is running
-/// that does not record the channels `memory` and `scope`, or that ends meanwhile; in the child of a
-/// fork of a tracked process; if the table is full. `body` is run once in any case.
+/// [`Unmeasured`] if the figures would not be exact: if [`TrackingAllocator`](crate::TrackingAllocator) is
+/// not the global allocator; without the features `enable` and `report`; elsewhere than on 64-bit Linux; if
+/// an event was lost meanwhile; if a ledger is running that does not record the channels `memory` and
+/// `scope`, or that ends meanwhile; in the child of a fork of a tracked process; if the table is full. `body`
+/// is run once in any case.
 ///
 /// # Panics
 /// If `body` does.

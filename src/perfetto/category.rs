@@ -84,8 +84,8 @@ impl Category {
     /// instant!(STEPS, "step");
     /// ```
     /// # Panics
-    /// If the name has not 1 to 255 bytes, the description more than 1023, or there are more than 4 tags: in a static, when
-    /// it is compiled.
+    /// If the name has not 1 to 255 bytes, the description more than 1023, or there are more than 4 tags: in
+    /// a static, when it is compiled.
     pub const fn new(
         name: &'static str,
         description: &'static str,

@@ -108,12 +108,12 @@ impl TrackEventConfig {
     }
 }
 
-/// Track events as a destination: [`Destination::track_events`](crate::Destination::track_events) and its siblings
-/// make it, and `trace_to` takes it.
+/// Track events as a destination: [`Destination::track_events`](crate::Destination::track_events) and its
+/// siblings make it, and `trace_to` takes it.
 ///
-/// A session writes the track events of the categories that it enables, to a file or to a ring in memory. Up to 16
-/// sessions run at once, each with a configuration, a thread and a queue of at most 64 MiB of its own. A thread that
-/// emits does the same work for one session as for all of them.
+/// A session writes the track events of the categories that it enables, to a file or to a ring in memory. Up
+/// to 16 sessions run at once, each with a configuration, a thread and a queue of at most 64 MiB of its own.
+/// A thread that emits does the same work for one session as for all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "nothing is written until `trace_to` takes it"]
 pub struct TrackEvents {
@@ -129,9 +129,9 @@ pub struct TrackEvents {
 }
 
 impl TrackEvents {
-    /// Keeps the last `bytes` of packets in memory, at least 64 KiB, which are written to the file when the session
-    /// ends. [`DestinationHandle::dump`](crate::DestinationHandle::dump) writes them at any time, and all that is in
-    /// that file can be understood.
+    /// Keeps the last `bytes` of packets in memory, at least 64 KiB, which are written to the file when the
+    /// session ends. [`DestinationHandle::dump`](crate::DestinationHandle::dump) writes them at any time, and
+    /// all that is in that file can be understood.
     pub fn ring(mut self, bytes: usize) -> Self {
         self.ring = Some(bytes);
         self
@@ -145,8 +145,8 @@ impl TrackEvents {
         self
     }
 
-    /// Ends the session by itself after this time (`duration_ms`): it has the track events before its end, and none
-    /// after it. That it has ended is noticed when later events arrive. Default: never.
+    /// Ends the session by itself after this time (`duration_ms`): it has the track events before its end,
+    /// and none after it. That it has ended is noticed when later events arrive. Default: never.
     pub fn duration(mut self, duration: Duration) -> Self {
         self.duration = Some(duration);
         self
@@ -157,8 +157,9 @@ impl TrackEvents {
     /// [`alloc_scope!`](crate::alloc_scope) as a slice with the bytes that were allocated in it. The first
     /// heap profile has what was allocated before the session.
     ///
-    /// Costs a report each interval and ten shorter ones, whose time is in proportion to the rows and stacks of the
-    /// program, not to its blocks. The worker waits while a report is made. Costs the thread that allocates nothing.
+    /// Costs a report each interval and ten shorter ones, whose time is in proportion to the rows and stacks
+    /// of the program, not to its blocks. The worker waits while a report is made. Costs the thread that
+    /// allocates nothing.
     pub fn memory(mut self, interval: Duration) -> Self {
         self.memory = Some(interval);
         self

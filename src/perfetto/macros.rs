@@ -36,8 +36,8 @@
 /// | `counter()` | the value `count(..)` of the counter `track(..)`: [`counter!`](crate::perfetto::counter) |
 /// | `state(name)` | from here on the state of the track is this one; an empty name: none |
 ///
-/// A name, that of an argument and of a track too, is a literal, or any other expression that is a `&str`; then it is
-/// one more text among the values.
+/// A name, that of an argument and of a track too, is a literal, or any other expression that is a `&str`;
+/// then it is one more text among the values.
 ///
 /// | extra | |
 /// |---|---|
@@ -55,9 +55,9 @@
 /// | `no_intern` | the name is written out: for names that are never used again |
 /// | `flush` | the session writes what it has |
 ///
-/// Of several tracks, times or categories the last one counts. An event has at most 32 values, 8 of
-/// them texts; more do not compile. Of an event with more than 8 values, all types must be known: none is a parameter of
-/// a generic function.
+/// Of several tracks, times or categories the last one counts. An event has at most 32 values, 8 of them
+/// texts; more do not compile. Of an event with more than 8 values, all types must be known: none is a
+/// parameter of a generic function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __perfetto_track_event {
@@ -255,9 +255,9 @@ macro_rules! __pairs {
 /// let sum = slice!(GAME, "add", u32::max(drawn, first));
 /// # assert_eq!((drawn, first, letter, sum), (3, 1, 'A', 3));
 /// ```
-/// The extras of [`track_event!`](crate::perfetto::track_event), tracks excepted, are those of the begin. The end is
-/// emitted if the category is enabled then. An expression that begins with the name of an extra, such as a call of
-/// a function `flow(..)`, is taken for the extra: write `{ flow(..) }`.
+/// The extras of [`track_event!`](crate::perfetto::track_event), tracks excepted, are those of the begin. The
+/// end is emitted if the category is enabled then. An expression that begins with the name of an extra, such
+/// as a call of a function `flow(..)`, is taken for the extra: write `{ flow(..) }`.
 ///
 /// An `async` block gives a future with a slice for each poll, on the thread that polls it:
 /// ```

@@ -20,9 +20,10 @@
 //! # let _ = std::fs::remove_file(path);
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`categories!`](crate::perfetto::categories) declares categories, [`track_event!`](crate::perfetto::track_event) and its
-//! short forms emit events, a session ([`Destination::track_events`](crate::Destination::track_events)) writes those of
-//! the categories that it enables.
+//! [`categories!`](crate::perfetto::categories) declares categories,
+//! [`track_event!`](crate::perfetto::track_event) and its short forms emit events, a session
+//! ([`Destination::track_events`](crate::Destination::track_events)) writes those of the categories that it
+//! enables.
 //! <https://ui.perfetto.dev> shows the files. The guide is [`docs/events.md`].
 //!
 //! # From Perfetto's C and C++ libraries
@@ -50,9 +51,9 @@
 //! | `NO_INTERN()`, `FLUSH()` | `no_intern`, `flush` |
 //! | `PerfettoTeRegisterCategories`, callbacks | at the first use; `CATEGORY.on_change(..)` |
 //!
-//! Uuids of tracks are derived as in the C library, so files of both agree. That derivation does not see an order
-//! (`a` in `b` has the uuid of `b` in `a`); two different tracks with one uuid are reported once, by name. The rules
-//! for categories are those of the C library; the C++ library has others.
+//! Uuids of tracks are derived as in the C library, so files of both agree. That derivation does not see an
+//! order (`a` in `b` has the uuid of `b` in `a`); two different tracks with one uuid are reported once, by
+//! name. The rules for categories are those of the C library; the C++ library has others.
 //!
 //! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
 

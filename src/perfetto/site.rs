@@ -62,7 +62,8 @@ pub enum Role {
     Named(&'static str),
     /// The same, after the name of the track.
     NamedText,
-    /// In the descriptor of a track: its rank among its siblings, the order of its children, the key that it is merged by.
+    /// In the descriptor of a track: its rank among its siblings, the order of its children, the key that it
+    /// is merged by.
     Order,
     ChildOrder,
     MergeBy,

@@ -26,9 +26,9 @@ const MAX_MESSAGE: usize = 256;
 /// });
 /// ```
 /// A span is a slice on the track of each thread that enters it, from each entering to the leaving, so an
-/// instrumented future has a slice for each poll. Its category is the target of the span, the path of the module by
-/// default: `TrackEventConfig::default().enable("my_crate*")`. An event is an instant with its message, of
-/// at most 256 bytes, as its name. Other fields are left out.
+/// instrumented future has a slice for each poll. Its category is the target of the span, the path of the
+/// module by default: `TrackEventConfig::default().enable("my_crate*")`. An event is an instant with its
+/// message, of at most 256 bytes, as its name. Other fields are left out.
 ///
 /// While no session runs, entering and leaving cost one relaxed load each. Otherwise they cost, on top of
 /// `tracing` itself, what an event with texts does, because name and category are texts.

@@ -16,8 +16,8 @@ use memledger_format::protobuf::perfetto::{
     counter_track_uuid, named_track_uuid, state_track_uuid,
 };
 
-/// A track of the timeline: that of the process or of a thread, or one that is registered once and then costs nothing to
-/// name.
+/// A track of the timeline: that of the process or of a thread, or one that is registered once and then costs
+/// nothing to name.
 ///
 /// ```
 /// use memledger::perfetto::{Track, Unit, counter, instant};

@@ -5,21 +5,22 @@
 //! ```
 //! The argument for the memory orders:
 //!
-//! - A thread writes an entry and its `next`, and then links it by a compare-and-exchange with `Release`. A thread that
-//!   finds the number has loaded it from the bucket with `Acquire`, or from the `next` of an entry that it has found so.
-//!   Each link is also an `Acquire` of the one before, so an entry is seen completely, and so is all that its
-//!   thread had seen before, such as other entries that it refers to.
-//! - An entry is linked only if the bucket is as it was when all entries in it were compared. So no two linked entries
-//!   are the same.
+//! - A thread writes an entry and its `next`, and then links it by a compare-and-exchange with `Release`. A
+//!   thread that finds the number has loaded it from the bucket with `Acquire`, or from the `next` of an
+//!   entry that it has found so. Each link is also an `Acquire` of the one before, so an entry is seen
+//!   completely, and so is all that its thread had seen before, such as other entries that it refers to.
+//! - An entry is linked only if the bucket is as it was when all entries in it were compared. So no two
+//!   linked entries are the same.
 //! - No entry is removed while a thread can be here, so the same head is the same list.
 
 use super::atomic::{AtomicU32, Ordering};
 
-/// *Hook.* The number of the entry of this bucket for which `is_wanted`; if there is none, of the one that `add` writes,
-/// unless that is `None`. `next` is the field of an entry that is for this list, and 0 is no entry.
+/// *Hook.* The number of the entry of this bucket for which `is_wanted`; if there is none, of the one that
+/// `add` writes, unless that is `None`. `next` is the field of an entry that is for this list, and 0 is no
+/// entry.
 ///
-/// NOTE: if another thread links the same entry meanwhile, that one is returned. What `add` has written is then in no
-/// list, and stays unused.
+/// NOTE: if another thread links the same entry meanwhile, that one is returned. What `add` has written is
+/// then in no list, and stays unused.
 #[inline(always)]
 pub(crate) fn find_or_add<'a>(
     bucket: &AtomicU32,

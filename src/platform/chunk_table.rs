@@ -102,8 +102,8 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         (self.len() as usize).div_ceil(PER_CHUNK) as u64 * Self::CHUNK_BYTES as u64
     }
 
-    /// From now on, the table has at most `chunks` chunks, in memory that is shared; those that it has already are made shared where
-    /// they are.
+    /// From now on, the table has at most `chunks` chunks, in memory that is shared; those that it has
+    /// already are made shared where they are.
     ///
     /// # Errors
     /// Those of the system.

@@ -2,12 +2,13 @@
 //!
 //! They have no destructor, so a thread can use them at any time in its life.
 //!
-//! Code of a library asks the loader for the address of such a value (`__tls_get_addr`). If the program
-//! has loaded other libraries since, the loader may call `malloc` there. In the library that defines
-//! `malloc` (`preload/`), that would need the same value again: an endless recursion. But in a library
-//! that is loaded with the program, a value has the same distance from each thread's control block, so
-//! it is enough to ask once. Compilers call this the "initial exec" model, which stable Rust cannot ask
-//! for. Where the loader gives threads such memory only when they use it (with `LD_AUDIT`), there are no values, so nothing is recorded.
+//! Code of a library asks the loader for the address of such a value (`__tls_get_addr`). If the program has
+//! loaded other libraries since, the loader may call `malloc` there. In the library that defines `malloc`
+//! (`preload/`), that would need the same value again: an endless recursion. But in a library that is loaded
+//! with the program, a value has the same distance from each thread's control block, so it is enough to ask
+//! once. Compilers call this the "initial exec" model, which stable Rust cannot ask for. Where the loader
+//! gives threads such memory only when they use it (with `LD_AUDIT`), there are no values, so nothing is
+//! recorded.
 #![expect(unsafe_code, reason = "pointers to thread-local values")]
 
 use std::mem::needs_drop;

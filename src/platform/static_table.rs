@@ -21,8 +21,8 @@ impl<T: Sync + 'static, const N: usize> StaticTable<T, N> {
         (0..N).map_while(|number| self.get(number))
     }
 
-    /// The number of the first entry that is `like` the new one, or of the new one, which is added if there is none;
-    /// `None` if the table is full.
+    /// The number of the first entry that is `like` the new one, or of the new one, which is added if there
+    /// is none; `None` if the table is full.
     pub(crate) fn find_or_add(
         &self,
         new: &'static T,

@@ -1,6 +1,7 @@
 //! The fastest clock: what the processor counts, in units of its own.
 //!
-//! It takes half the time of `clock::now`. To convert these times, compare both clocks from time to time ([`pair`]).
+//! It takes half the time of `clock::now`. To convert these times, compare both clocks from time to time
+//! ([`pair`]).
 
 use super::os;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,4 +1,5 @@
-//! Other copies of this crate in the program. Each has threads' contexts of its own, so its scopes are not recorded here.
+//! Other copies of this crate in the program. Each has threads' contexts of its own, so its scopes are not
+//! recorded here.
 #![expect(unsafe_code, reason = "a linker makes the list")]
 
 use super::version::{VERSION, Version};

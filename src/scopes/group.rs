@@ -69,8 +69,8 @@ impl Group {
     }
 }
 
-/// Declares groups, as statics. A group that is in itself, by way of others, or in more than 63, is an outermost one;
-/// [`Ledger::problems`](crate::Ledger::problems) says so.
+/// Declares groups, as statics. A group that is in itself, by way of others, or in more than 63, is an
+/// outermost one; [`Ledger::problems`](crate::Ledger::problems) says so.
 ///
 /// ```
 /// memledger::group! {

@@ -4,10 +4,9 @@ use super::tree;
 
 /// A name: a literal, or an interned text. It is never freed.
 ///
-/// Entering a scope reads the name's address only. Compare names by [`as_str`](Self::as_str): without the feature `enable`, no interned text
-/// is kept, and all of them are `(other)`.
-/// A text that is made when the program runs is [interned](Self::intern), and kept for good: that is never
-/// hidden in a conversion.
+/// Entering a scope reads the name's address only. Compare names by [`as_str`](Self::as_str): without the
+/// feature `enable`, no interned text is kept, and all of them are `(other)`. A text that is made when the
+/// program runs is [interned](Self::intern), and kept for good: that is never hidden in a conversion.
 ///
 /// ```
 /// use memledger::{Name, alloc_scope};
@@ -31,9 +30,10 @@ impl Name {
     /// Interns `text`: copies it once, for the life of the program. Each call with the same text
     /// returns the same copy.
     ///
-    /// Searches a table that all threads share, so keep the result. The table has room for 262 142
-    /// names and contexts together. When seven eighths are used up, each new text becomes `(other)`, and a problem at
-    /// the end says so: a name that has the number of a request in it is a leak. The last eighth is left to literals.
+    /// Searches a table that all threads share, so keep the result. The table has room for 262 142 names and
+    /// contexts together. When seven eighths are used up, each new text becomes `(other)`, and a problem at
+    /// the end says so: a name that has the number of a request in it is a leak. The last eighth is left to
+    /// literals.
     #[inline]
     pub fn intern(text: &str) -> Self {
         Self(tree::intern(text))

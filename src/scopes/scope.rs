@@ -136,8 +136,9 @@ impl Drop for ScopeGuard {
 /// # drop(sound);
 /// ```
 ///
-/// The scope of an `async` block is around each poll of the future, not around the making of it: the macro calls
-/// [`AllocScope::alloc_scope`](crate::AllocScope::alloc_scope). So the block can be sent to other threads.
+/// The scope of an `async` block is around each poll of the future, not around the making of it: the macro
+/// calls [`AllocScope::alloc_scope`](crate::AllocScope::alloc_scope). So the block can be sent to other
+/// threads.
 /// ```
 /// # fn spawn(task: impl Future<Output = usize> + Send + 'static) {
 /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -149,9 +150,9 @@ impl Drop for ScopeGuard {
 /// spawn(alloc_scope!("connection", async { receive().await.len() }));
 /// ```
 ///
-/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
-/// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A text that is made
-/// when the program runs becomes a name by [`Name::intern`](crate::Name::intern), once. A name is not a format string:
+/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope costs 2
+/// to 3 ns, from the second time on a thread, and writes nothing to the stream. A text that is made when the
+/// program runs becomes a name by [`Name::intern`](crate::Name::intern), once. A name is not a format string:
 /// a literal with a `{` does not compile, but [`Name::new`](crate::Name::new) takes it.
 #[macro_export]
 macro_rules! alloc_scope {

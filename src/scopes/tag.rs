@@ -15,7 +15,8 @@ use super::{Group, Name, ScopeGuard};
 /// assert_eq!(COORDINATES.name().as_str(), "Mesh::texture_coordinates");
 /// # drop(coordinates);
 /// ```
-/// Tags have no `==`, for the reason that names have none: compare their groups, and the texts of their names.
+/// Tags have no `==`, for the reason that names have none: compare their groups, and the texts of their
+/// names.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag {
     group: &'static Group,
@@ -58,9 +59,9 @@ impl Tag {
     }
 }
 
-/// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
-/// in a `const` or `static` too. `tag!(group: G, "x")`, as [`alloc_scope!`](crate::alloc_scope) has it, is the same. A text that is made when the program runs becomes a name by
-/// [`Name::intern`](crate::Name::intern).
+/// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name)); in a
+/// `const` or `static` too. `tag!(group: G, "x")`, as [`alloc_scope!`](crate::alloc_scope) has it, is the
+/// same. A text that is made when the program runs becomes a name by [`Name::intern`](crate::Name::intern).
 ///
 /// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and
 /// what [`tagged`] allocates is `Unnamed`:

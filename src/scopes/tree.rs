@@ -57,7 +57,8 @@ const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 /// The number of nodes that a program can add.
 pub(crate) const PROGRAM_NODES: usize = CAPACITY - FIRST as usize;
-/// From this number of nodes on, no text is interned: names that are made at run time cannot use up the place of literals.
+/// From this number of nodes on, no text is interned: names that are made at run time cannot use up the place
+/// of literals.
 const MAX_WITH_INTERNED: usize = CAPACITY / 8 * 7;
 
 /// The first id of nodes in the stream, above the ids that Unreal gives to its own tags.

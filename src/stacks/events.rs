@@ -1,7 +1,7 @@
 //! Modules and call stacks in the stream.
 //!
-//! Each stack is written once, before the first event that has its number. Unreal loses the stacks of a stream that starts
-//! late; here a late stream begins with all of them.
+//! Each stack is written once, before the first event that has its number. Unreal loses the stacks of a
+//! stream that starts late; here a late stream begins with all of them.
 
 use super::capture::{self, Change, SUPPORTED};
 use super::state;
@@ -359,7 +359,8 @@ mod tests {
         stacks
     }
 
-    /// The stacks of a packet that has one list: the number of their own frames, or `usize::MAX` if another stack has them.
+    /// The stacks of a packet that has one list: the number of their own frames, or `usize::MAX` if another
+    /// stack has them.
     fn listed(packet: &[u8]) -> Vec<(u32, Outer, usize)> {
         let mut stacks = Vec::new();
         assert_eq!(packet[..2], CALLSTACKS.wire().to_le_bytes());

@@ -1,9 +1,10 @@
-//! The tree of call stacks: one table for the process. Edges are added without locks, and removed all at once, before
-//! the next recording.
+//! The tree of call stacks: one table for the process. Edges are added without locks, and removed all at
+//! once, before the next recording.
 //!
-//! An *edge* leads from a place of the tree to further frames, at most 15, and its number is that of the stack that ends
-//! with them: the `CallstackId` of events. So stacks share the outer frames that they have in common. A [`TreePosition`] is an
-//! edge, and how many of its frames are behind one. A stack that ends within an edge is an edge without frames.
+//! An *edge* leads from a place of the tree to further frames, at most 15, and its number is that of the
+//! stack that ends with them: the `CallstackId` of events. So stacks share the outer frames that they have in
+//! common. A [`TreePosition`] is an edge, and how many of its frames are behind one. A stack that ends within
+//! an edge is an edge without frames.
 //!
 //! ```text
 //! root ── main ── run ── parse ── array          edge 8: 4 frames from the root
@@ -11,16 +12,17 @@
 //!                           ├── object ── key    edge 9: 2 frames from the place (8, 3)
 //!                           └── (none)           edge 10: the stack that ends with `parse`
 //! ```
-//! Each place has at most one edge for each next frame, and one without frames, so each stack has one number, unless it was
-//! [cut](Table::find_or_add_cut) before there was memory for it after all. The frames of edges are in *sequences*, which are kept once: most new stacks are a known sequence at another place.
+//! Each place has at most one edge for each next frame, and one without frames, so each stack has one number,
+//! unless it was [cut](Table::find_or_add_cut) before there was memory for it after all. The frames of edges
+//! are in *sequences*, which are kept once: most new stacks are a known sequence at another place.
 //!
 //! ```text
 //! one mapping   edges 16 B x 2^22   buckets u32 x 2^22
 //!               words of sequences u64 x 2^22   buckets of sequences u32 x 2^16
 //!               bucket of place + hash(frame) -> edge --next--> edge --next--> 0
 //! ```
-//! A thread writes an edge before it links it into its [bucket](crate::platform::bucket). Pages that are not used take
-//! no memory.
+//! A thread writes an edge before it links it into its [bucket](crate::platform::bucket). Pages that are not
+//! used take no memory.
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
 #[cfg(test)]
@@ -43,7 +45,8 @@ pub(crate) const NO_STACK: u32 = 0;
 /// Every stack that has no number of its own, because there is no memory for it.
 pub(crate) const OTHER: u32 = 1;
 
-/// The roots: how the frames above a stack's outermost frame end. Each is the number of the stack without frames.
+/// The roots: how the frames above a stack's outermost frame end. Each is the number of the stack without
+/// frames.
 ///
 /// The stack is whole.
 pub(crate) const COMPLETE: u32 = 2;
@@ -71,10 +74,11 @@ pub(crate) const ADDRESS_BITS: u32 = 47;
 const GUESS: u64 = 1 << ADDRESS_BITS;
 const MODULE_SHIFT: u32 = ADDRESS_BITS + 1;
 
-/// One frame of a stack: a return address, the mark of a guess, and the number of the module that it is in, 0 for none.
+/// One frame of a stack: a return address, the mark of a guess, and the number of the module that it is in, 0
+/// for none.
 ///
-/// NOTE: the module is part of the key, because a library can be loaded where another one was. The mark is, so that
-/// stacks that were proved share no frame with one that was not.
+/// NOTE: the module is part of the key, because a library can be loaded where another one was. The mark is,
+/// so that stacks that were proved share no frame with one that was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PackedFrame(u64);
 
@@ -167,7 +171,8 @@ impl TreePosition {
 struct Edge {
     /// The place where it begins.
     parent: AtomicU32,
-    /// The index of its first frame among the words of sequences, and the number of its frames: as a place is built.
+    /// The index of its first frame among the words of sequences, and the number of its frames: as a place is
+    /// built.
     frames: AtomicU32,
     /// The next edge of the same bucket.
     next: AtomicU32,
@@ -175,8 +180,8 @@ struct Edge {
     tag: AtomicU32,
 }
 
-/// The `frames` of an edge without frames: of a stack that ends there, and of a *cut* stack, which has further frames that
-/// there was no memory for.
+/// The `frames` of an edge without frames: of a stack that ends there, and of a *cut* stack, which has
+/// further frames that there was no memory for.
 const NO_FRAMES: u32 = 1 << COUNT_BITS;
 const CUT: u32 = 2 << COUNT_BITS;
 
@@ -203,8 +208,8 @@ struct Table {
 static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The number of edges that were requested. The limit on their memory is reached before there are [`EDGES`].
 static EDGE_COUNT: AtomicU32 = AtomicU32::new(FIRST);
-/// The number of words of sequences that were requested, which can exceed [`WORDS`] by what threads ask for at once. No
-/// sequence has the first.
+/// The number of words of sequences that were requested, which can exceed [`WORDS`] by what threads ask for
+/// at once. No sequence has the first.
 static WORD_COUNT: AtomicU32 = AtomicU32::new(1);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
@@ -291,8 +296,8 @@ impl Table {
     /// The bucket of the edges from a place whose first frame has this hash.
     #[inline(always)]
     fn bucket(&self, place: TreePosition, hash: u64) -> &'static AtomicU32 {
-        // PERF: edges are near those where they begin, so few pages are in use, and those that are needed together are
-        // near each other.
+        // PERF: edges are near those where they begin, so few pages are in use, and those that are needed
+        // together are near each other.
         let spread = (hash ^ place.along() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.bucket_at(place.edge() as usize + (spread >> (u64::BITS - SPREAD_BITS)) as usize)
     }
@@ -304,12 +309,13 @@ impl Table {
     }
 
     fn sequence_bucket(&self, hash: usize) -> &'static AtomicU32 {
-        // SAFETY: the index is below the number of these buckets; zeroed pages are valid and are never unmapped.
+        // SAFETY: the index is below the number of these buckets; zeroed pages are valid and are never
+        // unmapped.
         unsafe { self.sequences.add(hash % SEQUENCE_BUCKETS).as_ref() }
     }
 
-    /// The edge from `place` that begins with these frames, outermost first; it has as many of them as it can if it is
-    /// new. Without frames: the stack that ends there. `None` if there is no memory for a new one.
+    /// The edge from `place` that begins with these frames, outermost first; it has as many of them as it can
+    /// if it is new. Without frames: the stack that ends there. `None` if there is no memory for a new one.
     fn find_or_add(&self, place: TreePosition, frames: &[AtomicU64], known: u32) -> Option<u32> {
         let (first, tag) = match frames.first() {
             Some(frame) => (load(frame), (load(frame) ^ load(frame) >> 32) as u32 | 1),
@@ -342,7 +348,8 @@ impl Table {
         })
     }
 
-    /// The edge from `place` that has this tag, and this first frame, 0 if it has none. If it is new, `frames` are its own.
+    /// The edge from `place` that has this tag, and this first frame, 0 if it has none. If it is new,
+    /// `frames` are its own.
     #[inline(always)]
     fn find_or_add_edge(
         &self,
@@ -391,8 +398,8 @@ pub(crate) struct Found {
     pub(crate) frames: usize,
 }
 
-/// *Hook.* The stack that has further frames behind a place, outermost first; it is added if it is new. `known` is their
-/// sequence, or 0.
+/// *Hook.* The stack that has further frames behind a place, outermost first; it is added if it is new.
+/// `known` is their sequence, or 0.
 pub(crate) fn find_or_add(from: TreePosition, frames: &[AtomicU64], known: u32) -> Found {
     let (mut place, mut at) = (from, 0);
     let Some(table) = Table::get() else { return without_number(place, at) };
@@ -532,7 +539,8 @@ const ROOT: u64 = 1 << 63;
 const IS_CUT: u64 = 1 << 62;
 const _: () = assert!((MAX_FRAMES as usize) < watch::STACK_WORDS);
 
-/// *Hook.* A stack for a watcher: the addresses of its frames with their marks, innermost first, and its root.
+/// *Hook.* A stack for a watcher: the addresses of its frames with their marks, innermost first, and its
+/// root.
 fn words_of(stack: u32) -> impl Iterator<Item = u64> {
     let place = place_of(stack);
     let cut = if frames_word(stack) == CUT { IS_CUT } else { 0 };

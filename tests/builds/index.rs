@@ -1,5 +1,6 @@
-//! An index of the functions, types and words in Rust sources: a real program on one thread, whose allocations are
-//! the same in each run. `scripts/check_diff_builds.sh` builds it without and with optimisation, and compares the two.
+//! An index of the functions, types and words in Rust sources: a real program on one thread, whose
+//! allocations are the same in each run. `scripts/check_diff_builds.sh` builds it without and with
+//! optimisation, and compares the two.
 //!
 //! It is built as an example, because that package has `syn`.
 

@@ -1,4 +1,5 @@
-// The macros in the places where programs write them. Each crate of this workspace includes it, and calls memledger `ml`.
+// The macros in the places where programs write them. Each crate of this workspace includes it, and calls
+// memledger `ml`.
 
 ml::group! {
     /// Everything.

@@ -1,4 +1,5 @@
-// Blocks of Rust's allocator, as often as the argument says. Prints its own count: allocations, frees, reallocations, bytes and blocks at the end.
+// Blocks of Rust's allocator, as often as the argument says. Prints its own count: allocations, frees,
+// reallocations, bytes and blocks at the end.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::hint::black_box;

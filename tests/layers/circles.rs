@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Circles(pub Vec<Vec<String>>);
 
 impl Circles {
-    /// Of the crate whose sources are in `folder`. Tables of contents (`mod x;`, `pub use`) are looked through: a name
-    /// counts for the file that defines it.
+    /// Of the crate whose sources are in `folder`. Tables of contents (`mod x;`, `pub use`) are looked
+    /// through: a name counts for the file that defines it.
     pub fn of(folder: &str) -> Self {
         let mut files = sources(folder);
         files.retain(|(name, _)| !name.ends_with("/tests.rs") && !name.contains("/tests/"));

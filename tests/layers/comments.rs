@@ -1,4 +1,5 @@
-//! Comments are at most 110 columns wide, so that they can be read beside each other; rustfmt does not wrap them.
+//! Comments are at most 110 columns wide, so that they can be read beside each other; rustfmt does not wrap
+//! them.
 
 use super::sources::every;
 

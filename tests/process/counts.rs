@@ -1,5 +1,5 @@
-//! What a program has done, counted by itself in a file that it maps: each thread counts before and after each call of the
-//! allocator. The kernel keeps that file, however the program ends.
+//! What a program has done, counted by itself in a file that it maps: each thread counts before and after
+//! each call of the allocator. The kernel keeps that file, however the program ends.
 #![expect(unsafe_code, reason = "maps a file and calls the allocator directly")]
 
 use crate::harness::{Outcome, REPORT, Running, scope};

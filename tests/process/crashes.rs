@@ -159,8 +159,8 @@ fn end_by(how: fn()) {
     leave(IN_MAIN);
     for _ in 0..3 {
         std::thread::spawn(|| {
-            // Not without a pause: on a busy machine, the report would have more than the worker reads in the time that
-            // the crash waits for it.
+            // Not without a pause: on a busy machine, the report would have more than the worker reads in the
+            // time that the crash waits for it.
             loop {
                 churn(100);
                 std::thread::sleep(Duration::from_millis(1));

@@ -1,5 +1,6 @@
-//! Descriptors of the tracker. The program sees none of them, and closes none, if the tracker has a table of its own. In a recording
-//! without a worker it has not: there, a program that becomes a daemon closes them, and gives their numbers to files of its own.
+//! Descriptors of the tracker. The program sees none of them, and closes none, if the tracker has a table of
+//! its own. In a recording without a worker it has not: there, a program that becomes a daemon closes them,
+//! and gives their numbers to files of its own.
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left};

@@ -202,8 +202,8 @@ const BUSY_ROUNDS: usize = 2_000;
 
 /// Kills children that are at work on eight threads, each a little later.
 ///
-/// NOTE: what each thread does is bounded, here and in the children. On a busy machine it takes long until the last child is killed, and
-/// threads that never stop write gigabytes meanwhile, which watchers read.
+/// NOTE: what each thread does is bounded, here and in the children. On a busy machine it takes long until
+/// the last child is killed, and threads that never stop write gigabytes meanwhile, which watchers read.
 fn killed() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let threads = std::env::var("TEST_THREADS").unwrap().parse::<usize>().unwrap();
@@ -272,8 +272,8 @@ fn do_and_end(way: &str, first: impl FnOnce()) {
     // The child of this one has none of these blocks.
     first();
     alloc_scope!("counted", { counts[0].work(3_000) });
-    // What a child frees that no handler of a fork knows of, is not in what this one shares with its watcher. NOTE: a small block, for which
-    // the C library takes no lock, because another thread may have had it.
+    // What a child frees that no handler of a fork knows of, is not in what this one shares with its watcher.
+    // NOTE: a small block, for which the C library takes no lock, because another thread may have had it.
     let free = alloc_scope!("counted", { counts[0].leave() });
     assert_eq!(wait(fork_without_handlers(free)), 0);
     // A name that is new, and a thread that has ended.
@@ -402,7 +402,8 @@ fn cannot() {
 const LARGE: usize = 256 << 20;
 const FORKS: usize = 4;
 
-/// Forks while it has much memory, writes to all of it, and prints how many bytes are resident in each watcher.
+/// Forks while it has much memory, writes to all of it, and prints how many bytes are resident in each
+/// watcher.
 fn large() {
     let own = std::env::current_dir().unwrap();
     let mut memory = black_box(vec![1_u8; LARGE]);

@@ -84,8 +84,8 @@ extern "C" fn leave_some() {
 
 const PAGE: usize = 4096;
 
-/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`, a larger frame, and one without a frame pointer whose return address is
-/// that of the first: `push rax; nop; nop; nop; call rdi; pop rax; ret`.
+/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`, a larger frame, and one without a frame pointer whose
+/// return address is that of the first: `push rax; nop; nop; nop; call rdi; pop rax; ret`.
 const SMALL: &[u8] = &[0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3];
 const LARGE: &[u8] = &[0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xff, 0xd7, 0x58, 0x5b, 0x5d, 0xc3];
 const NONE: &[u8] = &[0x50, 0x90, 0x90, 0x90, 0xff, 0xd7, 0x58, 0xc3];
@@ -155,7 +155,8 @@ fn through_code() {
 
 const ROUNDS: usize = 3000;
 
-/// Two threads map code, run it and unmap it; two run code whose frame pointer is a frame in one of these pages.
+/// Two threads map code, run it and unmap it; two run code whose frame pointer is a frame in one of these
+/// pages.
 fn vanishing() {
     extern "C" fn allocate() {
         drop(std::hint::black_box(vec![1_u8; 100]));

@@ -344,7 +344,8 @@ impl Outcome {
         read
     }
 
-    /// The part of the oracle that holds for a child, too, that was forked while other threads allocated: it lacks the last events of these.
+    /// The part of the oracle that holds for a child, too, that was forked while other threads allocated: it
+    /// lacks the last events of these.
     #[track_caller]
     pub(crate) fn equal(&self, trace: &str, report: &str) -> Report {
         let (mut read, summary) = self.trace(trace);

@@ -1,5 +1,5 @@
-//! Programs that change their user, their groups and their namespaces: they do the same with the tracker as without it, and their
-//! traces are whole.
+//! Programs that change their user, their groups and their namespaces: they do the same with the tracker as
+//! without it, and their traces are whole.
 //!
 //! Each test runs this program again, as a child: first without a recording, then with one.
 #![expect(unsafe_code, reason = "the functions of C")]

@@ -1,7 +1,8 @@
-//! Where a process ends while its threads allocate, each allocation that a counter below the tracker has seen is in
-//! the totals, or counted as after the end.
+//! Where a process ends while its threads allocate, each allocation that a counter below the tracker has seen
+//! is in the totals, or counted as after the end.
 //!
-//! The test ends a program of eight threads ten times in each of four ways (`scripts/check_ends.sh`: 1,000 times in all).
+//! The test ends a program of eight threads ten times in each of four ways (`scripts/check_ends.sh`: 1,000
+//! times in all).
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![expect(unsafe_code, reason = "a global allocator")]
 
@@ -86,7 +87,8 @@ fn end(way: &str) {
 
 /// Ends a child that way; returns what its counter has seen, and the report of its trace.
 ///
-/// NOTE: the report is made here, because one of the child's own would look for the functions of its stacks first.
+/// NOTE: the report is made here, because one of the child's own would look for the functions of its stacks
+/// first.
 fn ended(way: &str, stacks: &str) -> (u64, Report) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.utrace");

@@ -116,7 +116,8 @@ extern "C" fn jump_from_handler(_: libc::c_int) {
     }
 }
 
-/// Allocates and frees until it is jumped out of. The allocator below has no lock that a jump would leave taken.
+/// Allocates and frees until it is jumped out of. The allocator below has no lock that a jump would leave
+/// taken.
 #[expect(unsafe_code, reason = "a frame without anything to drop")]
 extern "C" fn allocates_until_it_jumps() {
     let layout = Layout::new::<[u64; 4]>();

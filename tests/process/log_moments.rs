@@ -30,7 +30,8 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         let seen = Seen::of(outcome.quiet());
         let order = seen.order.iter().map(|(name, number)| (&name[5..], *number));
-        // Important events have no thread: they come before the events of the cycle in which they are collected.
+        // Important events have no thread: they come before the events of the cycle in which they are
+        // collected.
         let (kept, order): (Vec<_>, Vec<_>) = order.partition(|(name, _)| *name == "Kept");
         assert_eq!(kept, [("Kept", 1), ("Kept", 2)]);
         let expected = [

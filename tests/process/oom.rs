@@ -1,6 +1,7 @@
 //! Programs that the kernel's OOM killer ends, in a control group (cgroup) with a limit.
 //!
-//! Making one needs the right to: as root on a machine, seldom in a container. Where that is not so, each test prints a line.
+//! Making one needs the right to: as root on a machine, seldom in a container. Where that is not so, each
+//! test prints a line.
 
 use crate::counts::{check, map_counts, reported};
 use crate::harness::{Case, Run, case};

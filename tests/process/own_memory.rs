@@ -127,7 +127,8 @@ fn hundred() {
         overhead
     };
     let rounds = (0..100).map(|_| round()).collect::<Vec<_>>();
-    // What a round needs at its most depends on when the worker runs, by some 100 KiB. What is kept is in each.
+    // What a round needs at its most depends on when the worker runs, by some 100 KiB. What is kept is in
+    // each.
     let least = |rounds: &[u64]| rounds.iter().copied().min().unwrap();
     let (first, last) = (least(&rounds[2..50]), least(&rounds[50..]));
     assert!(last < first + 30_000, "{first} {last}: {rounds:?}");

@@ -200,10 +200,11 @@ fn frees_millions() {
     }
 }
 
-/// Starts a recording and has glibc find one of its arenas damaged: it ends the process by `abort`, on a thread that holds the lock of
-/// that arena.
+/// Starts a recording and has glibc find one of its arenas damaged: it ends the process by `abort`, on a
+/// thread that holds the lock of that arena.
 ///
-/// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the tracker would have blocks.
+/// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the
+/// tracker would have blocks.
 #[expect(unsafe_code, reason = "damages the heap")]
 fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     const BYTES: usize = 100_000;

@@ -203,8 +203,8 @@ fn watched(run: Run) -> Outcome {
     reported(run.spawn())
 }
 
-/// A program that ends this way has a whole report, with one thread and with eight, idle and at work, and ends as it does without a
-/// watcher.
+/// A program that ends this way has a whole report, with one thread and with eight, idle and at work, and
+/// ends as it does without a watcher.
 #[track_caller]
 fn ends(run: &Run, way: &str, signal: Option<c_int>) {
     for threads in [1, 8] {
@@ -480,7 +480,8 @@ fn forks() {
 
 /// Forks by a system call, without the handlers of the C library.
 pub(crate) fn fork_without_handlers(body: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: a fork without shared memory. No other thread is in the C library's allocator's arena of this one.
+    // SAFETY: a fork without shared memory. No other thread is in the C library's allocator's arena of this
+    // one.
     unsafe {
         let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
         if child == 0 {

@@ -1,4 +1,5 @@
-//! Rust programs of `scripts/check_transparency.sh`, which runs them without and with a recording: each argument is one.
+//! Rust programs of `scripts/check_transparency.sh`, which runs them without and with a recording: each
+//! argument is one.
 
 #![expect(unsafe_code, reason = "signals, forks and changes of identity are C functions")]
 
@@ -39,7 +40,8 @@ fn main() {
 
 /// What the process has got.
 fn says() {
-    // NOTE: of this thread. The first one may still be within `pthread_create`, where all signals are blocked.
+    // NOTE: of this thread. The first one may still be within `pthread_create`, where all signals are
+    // blocked.
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("/proc");
     let is_shown =
         |line: &&str| ["Sig", "Cap", "Uid", "Umask"].iter().any(|name| line.starts_with(name));
@@ -206,7 +208,8 @@ fn drops_rights() {
             libc::setgid(65534),
             libc::setuid(65534),
             libc::setuid(0),
-            // NOTE: the library of `memledger run` would do it; what is linked with a program does not replace C functions.
+            // NOTE: the library of `memledger run` would do it; what is linked with a program does not
+            // replace C functions.
             memledger::without_threads(|| libc::unshare(libc::CLONE_NEWUSER)),
         ]
     };

@@ -10,8 +10,9 @@ pub(super) fn run(input: &Path) -> Result<u64, Box<dyn Error>> {
     let document = serde_json::from_slice::<Value>(&text)?;
     let result = look_at(&document);
     drop(document);
-    // PERF: glibc joins what is in its fast bins, 0.3 s of work here, when the last block below the top of the heap is freed: whether it
-    // does so in this program depends on the first few blocks of the process. A block of this size makes it do so in any.
+    // PERF: glibc joins what is in its fast bins, 0.3 s of work here, when the last block below the top of
+    // the heap is freed: whether it does so in this program depends on the first few blocks of the process. A
+    // block of this size makes it do so in any.
     black_box(Vec::<u8>::with_capacity(LARGE));
     Ok(result)
 }

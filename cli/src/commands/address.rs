@@ -1,4 +1,5 @@
-//! Where a running program listens: an address, a port of this machine, or a process whose port is found in `/proc`.
+//! Where a running program listens: an address, a port of this machine, or a process whose port is found in
+//! `/proc`.
 
 use crate::error::CliError;
 use std::collections::HashSet;
@@ -10,8 +11,8 @@ const CONTROL: &str = "MEMLEDGER_CONTROL";
 /// The state of a socket that listens, in `/proc/PID/net/tcp`.
 const LISTENS: &str = "0A";
 
-/// What the user has given as an address. A number is a port if any program listens there, else the process whose
-/// port is meant.
+/// What the user has given as an address. A number is a port if any program listens there, else the process
+/// whose port is meant.
 pub fn address_of(text: &str) -> Result<String, CliError> {
     let Ok(number) = text.parse::<u32>() else { return Ok(text.to_owned()) };
     let is_port = |(port, _): &(u16, String)| u32::from(*port) == number;

@@ -47,7 +47,8 @@ impl By {
         self.is_tree() || self == Self::Function
     }
 
-    /// Whether rows are shown with all that is inside them at first. A function is not: what it calls allocates itself.
+    /// Whether rows are shown with all that is inside them at first. A function is not: what it calls
+    /// allocates itself.
     pub fn begins_inclusive(self) -> bool {
         self.is_tree()
     }

@@ -139,7 +139,8 @@ impl SessionAction {
     }
 }
 
-/// A configuration without its comments and line ends, which a command cannot have. Neither is within a string.
+/// A configuration without its comments and line ends, which a command cannot have. Neither is within a
+/// string.
 fn in_one_line(text: &str) -> String {
     let mut line = String::new();
     let (mut quote, mut is_escaped, mut is_comment) = (None, false, false);

@@ -1,5 +1,6 @@
-//! One file per command: its arguments, and a call of the library. Seven files are shared by
-//! several commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `needs.rs`, `observer_thread.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Seven files are shared by several
+//! commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `needs.rs`,
+//! `observer_thread.rs`, `store.rs`.
 
 mod address;
 mod by;

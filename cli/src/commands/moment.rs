@@ -28,8 +28,8 @@ pub fn time_arg(text: &str) -> Result<TimeArg, String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
-/// Where the moments are in a trace. The peak and a share of the duration are known at its end only: they need a first
-/// pass.
+/// Where the moments are in a trace. The peak and a share of the duration are known at its end only: they
+/// need a first pass.
 pub fn positions(trace: &Path, moments: &[TimeArg]) -> Result<Vec<Position>, CliError> {
     let needs_pass = |moment: &TimeSpec| matches!(moment, TimeSpec::Peak | TimeSpec::Share(_));
     let (peak, duration) = match moments.iter().find(|(_, moment)| needs_pass(moment)) {

@@ -30,7 +30,8 @@ enum Job<O> {
     Take,
 }
 
-/// Runs an observer on its own thread, in the same order; [`into_observer`](Self::into_observer) joins the thread and returns the observer.
+/// Runs an observer on its own thread, in the same order; [`into_observer`](Self::into_observer) joins the
+/// thread and returns the observer.
 pub struct ObserverThread<O> {
     /// The observer, unless the thread has it.
     here: Option<O>,

@@ -66,7 +66,8 @@ const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
 const WATCH: &str = "MEMLEDGER_WATCH";
 /// The loader's, with which it asks for thread-local memory when that is used first.
 const AUDIT: &str = "LD_AUDIT";
-/// The exit status for a program that was not started, because it cannot be tracked: that of `env` and `timeout`.
+/// The exit status for a program that was not started, because it cannot be tracked: that of `env` and
+/// `timeout`.
 const NOT_STARTED: u8 = 125;
 /// With these, a program has threads before it could have a watcher.
 const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
@@ -243,7 +244,8 @@ fn report_to(args: &RunArgs) -> Result<ReportTo, CliError> {
     Ok(to)
 }
 
-/// Whether the program gets a watcher, which completes the trace if nothing in the program can do so any more.
+/// Whether the program gets a watcher, which completes the trace if nothing in the program can do so any
+/// more.
 fn is_watched() -> bool {
     variable(WATCH).is_none_or(|value| value != "0")
         && UNWATCHED.into_iter().all(|name| variable(name).is_none())

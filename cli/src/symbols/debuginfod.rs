@@ -46,7 +46,8 @@ impl Debuginfod {
         Some(Self { servers, cache, timeout, is_down })
     }
 
-    /// Gets the file with the build id `id`, in hexadecimal: `kind` is `debuginfo` or `executable`. `None` if no server has it.
+    /// Gets the file with the build id `id`, in hexadecimal: `kind` is `debuginfo` or `executable`. `None` if
+    /// no server has it.
     ///
     /// # Errors
     /// One sentence, if a server did not answer, or the file could not be stored.

@@ -1,8 +1,9 @@
-//! The functions that were found, kept: in memory for all modules, and in a folder for the next command for those with a
-//! build id and debug information.
+//! The functions that were found, kept: in memory for all modules, and in a folder for the next command for
+//! those with a build id and debug information.
 //!
-//! Addresses are kept, not all functions of a binary: what is kept is small, and the first command does not wait for functions that are not needed. A program that runs again allocates at the same places, so nearly all addresses
-//! are known the second time.
+//! Addresses are kept, not all functions of a binary: what is kept is small, and the first command does not
+//! wait for functions that are not needed. A program that runs again allocates at the same places, so nearly
+//! all addresses are known the second time.
 
 use super::table::{Found, Table};
 use crate::cache_folder::cache_folder;

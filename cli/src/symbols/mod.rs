@@ -1,5 +1,5 @@
-//! The functions of addresses: the library's `Binaries`, with `--symbols`, debuginfod, a progress bar, and a folder in
-//! which functions are kept for the next command.
+//! The functions of addresses: the library's `Binaries`, with `--symbols`, debuginfod, a progress bar, and a
+//! folder in which functions are kept for the next command.
 
 mod debuginfod;
 mod kept;

@@ -1,4 +1,5 @@
-//! The functions of the addresses of one binary, as the bytes of a file, from which they are read as they are.
+//! The functions of the addresses of one binary, as the bytes of a file, from which they are read as they
+//! are.
 //!
 //! ```text
 //! magic                          16 bytes: what it is, and the version of this format and of what is in it
@@ -41,8 +42,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table that these bytes are; `None` if they are damaged, of another version, or of functions that were found in
-    /// other files.
+    /// The table that these bytes are; `None` if they are damaged, of another version, or of functions that
+    /// were found in other files.
     pub fn open(bytes: Vec<u8>, fingerprint: &str) -> Option<Self> {
         let table = Self::of(bytes)?;
         let known = table.bytes.get(HEADER..table.offsets.start)?;

@@ -1,5 +1,5 @@
-//! `memledger export` by event, to Parquet, CSV, heaptrack and the Firefox Profiler: what is written is read back,
-//! and its sums are those of `memledger report`.
+//! `memledger export` by event, to Parquet, CSV, heaptrack and the Firefox Profiler: what is written is read
+//! back, and its sums are those of `memledger report`.
 
 use memledger_test_support::command::{ran, told_bytes};
 use memledger_test_support::memledger;

@@ -1,5 +1,5 @@
-//! The commands as a user meets them, one module each: what they print, where, and with which exit status. `run` and
-//! `serve`, whose tests have harnesses of their own, are beside.
+//! The commands as a user meets them, one module each: what they print, where, and with which exit status.
+//! `run` and `serve`, whose tests have harnesses of their own, are beside.
 #![allow(clippy::unwrap_used)]
 
 mod control;

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// With call stacks; with scopes and names, without stacks; of a program that was killed; one that joined late; with
-/// resident memory.
+/// With call stacks; with scopes and names, without stacks; of a program that was killed; one that joined
+/// late; with resident memory.
 const TRACES: [&str; 5] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace"),

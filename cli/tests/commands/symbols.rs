@@ -268,7 +268,8 @@ fn name_at(program: &Program, address: u64) -> (Option<String>, Vec<String>) {
     (frame.map(|frame| frame.function), binaries.take_notes())
 }
 
-/// As Fedora installs its programs: without symbols, but with those of its functions in a section that is compressed.
+/// As Fedora installs its programs: without symbols, but with those of its functions in a section that is
+/// compressed.
 #[test]
 fn mini_debug_info_has_the_names_of_functions() {
     let program = compile(&["-Cdebuginfo=0", "-Csymbol-mangling-version=v0"]);
@@ -612,8 +613,8 @@ fn a_symbolized_trace_has_the_names_of_code_made_at_run_time() {
     }
 }
 
-/// A reader of the profile finds functions in the file by the address there: with the whole module as the mapping, it
-/// takes another address.
+/// A reader of the profile finds functions in the file by the address there: with the whole module as the
+/// mapping, it takes another address.
 #[test]
 fn a_profile_maps_the_part_of_the_file_with_code() {
     let program = compile(&["-g"]);

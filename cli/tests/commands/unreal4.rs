@@ -29,8 +29,8 @@ fn sample(name: &str) -> String {
     format!("{}/../tests/samples/unreal4/{name}.utrace", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Writes a trace of Unreal Engine 4.26 that has values of tags at 1, 2 ... `values` seconds, and nothing else.
-/// `by_attachment`: the names are in attachments, as in the first form of these events.
+/// Writes a trace of Unreal Engine 4.26 that has values of tags at 1, 2 ... `values` seconds, and nothing
+/// else. `by_attachment`: the names are in attachments, as in the first form of these events.
 fn only_tags(file: &str, values: u64, by_attachment: bool) -> String {
     let new_trace: Type<'_> = (5, "$Trace.NewTrace", 4, &[("Serial", U32)]);
     let timing: Type<'_> = (6, "$Trace.Timing", 0, &[("StartCycle", U64), ("CycleFrequency", U64)]);

@@ -1,4 +1,5 @@
-//! `memledger run` with programs that have the tracker, and with some that have not; `memledger top` on a terminal.
+//! `memledger run` with programs that have the tracker, and with some that have not; `memledger top` on a
+//! terminal.
 //!
 //! The tracked program is this one again: `TEST_SCENARIO` says what it does then.
 

@@ -140,8 +140,8 @@ fn two_hundred_programs_at_once() {
     println!("the server had {} KiB at most", memory >> 10);
 }
 
-/// A program of Unreal Engine 4 sends to port 1980 in any of the old transports. A file of an old recorder has no
-/// magic number.
+/// A program of Unreal Engine 4 sends to port 1980 in any of the old transports. A file of an old recorder
+/// has no magic number.
 #[test]
 fn what_engine_4_sends_is_kept_as_it_came() {
     let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/unreal4");

@@ -37,11 +37,11 @@ use memledger_format::schema::EventType;
 
 /// Replays a trace and accounts for every block.
 ///
-/// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
-/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `Alive`, `ScopeEntries`, `Rss`,
-/// `ResidentMemory`, `AllocatorStatistics`, `Untracked` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
-/// that a report made from the file equals the one the program made of itself; later events count
-/// in [`Report::after_report`] only.
+/// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`, `ThreadStart`,
+/// `Lost`, `LargeSize`, `ReallocFailed`, `Alive`, `ScopeEntries`, `Rss`, `ResidentMemory`,
+/// `AllocatorStatistics`, `Untracked` and `Report`, and the fields `Kind` and `Owner` of `Memory.TagSpec`.
+/// All figures stop at `Memledger.Report`, so that a report made from the file equals the one the program
+/// made of itself; later events count in [`Report::after_report`] only.
 ///
 /// Up to 32 events are queued; [`flush`](Self::flush) applies them. [`read`] flushes at the end of
 /// its input, and a [`Decoder`] at each sync and at its end. So only a program that looks at a
@@ -183,16 +183,16 @@ impl<O: BlockObserver> Analyzer<O> {
         self.reports_at(&[position])
     }
 
-    /// Makes [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting stops
-    /// at the last of them; without any, it does not stop.
+    /// Makes [`reports`](Self::reports) return the reports at these positions, all from one pass. Counting
+    /// stops at the last of them; without any, it does not stop.
     pub fn reports_at(mut self, positions: &[Position]) -> Self {
         self.cutoff = Cutoff::new(positions, true);
         self
     }
 
-    /// The reports at the positions of [`reports_at`](Self::reports_at), in the order in which they were asked for. Each
-    /// is the one that an analyzer [until](Self::until) that position has; of those that the trace does not come to, that
-    /// of its end.
+    /// The reports at the positions of [`reports_at`](Self::reports_at), in the order in which they were
+    /// asked for. Each is the one that an analyzer [until](Self::until) that position has; of those that the
+    /// trace does not come to, that of its end.
     pub fn reports(&self) -> Vec<Report> {
         let mut whole = None;
         let mut report = |at: Option<&Report>| {

@@ -1,5 +1,5 @@
-//! Converts a trace to another transport: the same streams and payloads, coded differently. Or to a trace with only
-//! some of its channels.
+//! Converts a trace to another transport: the same streams and payloads, coded differently. Or to a trace
+//! with only some of its channels.
 
 mod channels;
 mod packets;

@@ -107,8 +107,8 @@ impl Cutoff {
         self.next_stop = self.next_event.min(self.next_sample);
     }
 
-    /// The next position that is here has been reached: one before the event counted last, if that has the time `next`,
-    /// or else one after it, where the time is `now`. Returns its number and where it is.
+    /// The next position that is here has been reached: one before the event counted last, if that has the
+    /// time `next`, or else one after it, where the time is `now`. Returns its number and where it is.
     pub(super) fn pass(&mut self, next: Option<u64>, now: u64) -> Option<(usize, Reached)> {
         let (at, here) = match next {
             _ if !self.is_counting() => return None,

@@ -1,10 +1,10 @@
 //! What has changed from one report to another: rows that are matched by name.
 //!
-//! Two runs of a program have other addresses, other ids of threads, and, after a change or at another level of
-//! optimisation, other frames and lines. What stays is names: of scopes, groups and threads, and of functions,
-//! also of those that were inlined. So rows are matched by these only, unless lines are asked for; see [`stable_function`] for the parts of a
-//! function's name that the compiler numbers, and `functions.rs` for functions of which one of the two has the last
-//! part of the name only.
+//! Two runs of a program have other addresses, other ids of threads, and, after a change or at another level
+//! of optimisation, other frames and lines. What stays is names: of scopes, groups and threads, and of
+//! functions, also of those that were inlined. So rows are matched by these only, unless lines are asked for;
+//! see [`stable_function`] for the parts of a function's name that the compiler numbers, and `functions.rs`
+//! for functions of which one of the two has the last part of the name only.
 
 mod functions;
 
@@ -208,8 +208,8 @@ fn without_numbers(name: &str) -> String {
 
 /// Functions or stacks.
 ///
-/// PERF: rows are found by numbers of names, which have the order of the names; texts are looked at once for each
-/// different call, and not for each of the frames of each stack.
+/// PERF: rows are found by numbers of names, which have the order of the names; texts are looked at once for
+/// each different call, and not for each of the frames of each stack.
 fn by_calls(reports: [&Report; 2], by: DiffBy, frames: Frames) -> Vec<DiffRow> {
     let mut calls = reports.map(|report| Calls::of(report, frames));
     functions::name_alike(&mut calls);

@@ -4,12 +4,12 @@
 //! `1 / p` times (Horvitz and Thompson): the sums are unbiased, and their variance is that of the
 //! sum of `x^2 (1 - p) / p^2`, where `x` is 1 or the size.
 //!
-//! An interval is made from the sums below as if the uncertain part of a sum were a number of equal
-//! samples, `variance / weight^2`. Such a number has a Poisson distribution; Jeffreys' interval for
-//! its mean covers the true mean 95 times in 100 on average, also for one sample, where an interval of
-//! two standard deviations would not. With many samples, it is that interval. The lower end takes the
-//! mean weight of the samples, if that is smaller. The upper end takes the largest weight that a block may have, for the
-//! blocks that are not in the sample.
+//! An interval is made from the sums below as if the uncertain part of a sum were a number of equal samples,
+//! `variance / weight^2`. Such a number has a Poisson distribution; Jeffreys' interval for its mean covers
+//! the true mean 95 times in 100 on average, also for one sample, where an interval of two standard
+//! deviations would not. With many samples, it is that interval. The lower end takes the mean weight of the
+//! samples, if that is smaller. The upper end takes the largest weight that a block may have, for the blocks
+//! that are not in the sample.
 
 /// The probability with which a block was in the sample.
 #[derive(Clone, Copy, Debug)]

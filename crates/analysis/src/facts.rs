@@ -72,7 +72,8 @@ impl Facts {
         self.trace.recording_since_ns == Some(0) && self.trace.memory_recorded != Some(false)
     }
 
-    /// Notes that the stream joined a recording with this many live blocks, after which `missed` events are missing.
+    /// Notes that the stream joined a recording with this many live blocks, after which `missed` events are
+    /// missing.
     pub(super) fn joined(&mut self, now: u64, blocks: u64, missed: u64) {
         self.trace.missed_at_start = missed;
         self.trace.recording_since_ns = Some(now);

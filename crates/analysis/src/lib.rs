@@ -13,8 +13,9 @@
 //!                         ... and on demand a report from all of it: report
 //! ```
 //!
-//! [`read`] gets events from bytes, [`convert`] writes a trace in another form, [`dump`] writes a report as text, JSON, a
-//! page for a browser or a heap profile for pprof. `memledger-export` has the formats of other tools.
+//! [`read`] gets events from bytes, [`convert`] writes a trace in another form, [`dump`] writes a report as
+//! text, JSON, a page for a browser or a heap profile for pprof. `memledger-export` has the formats of other
+//! tools.
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
 //! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
@@ -73,6 +74,7 @@ mod timeline;
 mod untracked;
 
 pub use analyzer::Analyzer;
+pub(crate) use attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 pub use callstacks::StackEnd;
 pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};

@@ -20,7 +20,8 @@ const MAX_POINTS: usize = 512;
 /// At most this many allocators are kept.
 const MAX_ALLOCATORS: usize = 16;
 
-/// RSS is another one than that of an earlier reading if it differs by more than this share of it, and by this many bytes.
+/// RSS is another one than that of an earlier reading if it differs by more than this share of it, and by
+/// this many bytes.
 const SAME_SHARE: u64 = 8;
 const SAME_BYTES: u64 = 1 << 20;
 /// What the memory is is kept of readings in the last part of the time so far, which is this share.
@@ -30,8 +31,8 @@ const PEAK_GROWTH: u64 = 100;
 
 /// What the trace says of resident memory so far.
 ///
-/// A reading says which pages are resident. Which blocks are in them is asked when it is wanted: of the blocks that are live then, not of those
-/// at the time of the reading.
+/// A reading says which pages are resident. Which blocks are in them is asked when it is wanted: of the
+/// blocks that are live then, not of those at the time of the reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RssHistory {
     /// Without what the memory was at the peak and at the end.
@@ -59,7 +60,8 @@ pub(super) struct Reading {
 type Divided = (ResidentMemory, [u64; HEAPS]);
 
 impl RssHistory {
-    /// What a report has of it; `None` if the trace has nothing. `live` gives the heap, addresses and sizes of the live blocks in a root heap.
+    /// What a report has of it; `None` if the trace has nothing. `live` gives the heap, addresses and sizes
+    /// of the live blocks in a root heap.
     pub(super) fn rss<I: Iterator<Item = (u8, u64, u64)>>(
         &self,
         heaps: &RootHeaps,
@@ -98,7 +100,8 @@ impl RssHistory {
         Some(Rss { end_bytes, peak, end, ..self.rss.clone() })
     }
 
-    /// What the memory was before this time, divided among these blocks; `None` if that was not read, or if RSS is another one at the time.
+    /// What the memory was before this time, divided among these blocks; `None` if that was not read, or if
+    /// RSS is another one at the time.
     pub(super) fn before<I: Iterator<Item = (u8, u64, u64)>>(
         &self,
         at_ns: u64,
@@ -149,7 +152,8 @@ impl RssHistory {
         }
     }
 
-    /// It was read what the memory is. `live` gives the heap, addresses and sizes of the live blocks in a root heap.
+    /// It was read what the memory is. `live` gives the heap, addresses and sizes of the live blocks in a
+    /// root heap.
     pub(super) fn read_parts<I: Iterator<Item = (u8, u64, u64)>>(
         &mut self,
         reading: Reading,
@@ -231,8 +235,8 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         *sum = sum.saturating_add(rest);
     }
     let live_bytes = by_heap.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-    // Where the tracker's blocks are is not in the trace. Its threads mostly have parts of the allocator of their
-    // own (arenas), in which no block of the program is.
+    // Where the tracker's blocks are is not in the trace. Its threads mostly have parts of the allocator of
+    // their own (arenas), in which no block of the program is.
     let of_anonymous = own.min(anonymous);
     let of_allocator = (own - of_anonymous).min(allocator);
     let memory = ResidentMemory {

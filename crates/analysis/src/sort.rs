@@ -1,8 +1,9 @@
 //! Sorting that is compiled once.
 //!
-//! PERF: of builds, and of the size of programs. The standard library's stable sort is compiled anew for each type and order, at
-//! 7 KB of code each; 40 of them were a ninth of this crate. Here, positions are sorted, and rows are moved once.
-//! A comparison is an indirect call, so what is sorted often or by the million stays with `sort_unstable`.
+//! PERF: of builds, and of the size of programs. The standard library's stable sort is compiled anew for each
+//! type and order, at 7 KB of code each; 40 of them were a ninth of this crate. Here, positions are sorted,
+//! and rows are moved once. A comparison is an indirect call, so what is sorted often or by the million stays
+//! with `sort_unstable`.
 
 use std::cmp::Ordering;
 

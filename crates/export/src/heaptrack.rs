@@ -1,10 +1,11 @@
 //! What `heaptrack_interpret` writes, which `heaptrack_print` and
 //! `heaptrack_gui` read.
 //!
-//! The format is lines of text with hexadecimal numbers. Lines define strings (`s`), instruction pointers with
-//! their functions (`i`), traces as nodes of a tree (`t`), and sizes with a trace (`a`). Each is referred to
-//! by its number, which counts from 1, but from 0 for sizes; 0 is none. After them are the allocations (`+`), the
-//! frees (`-`), the time in milliseconds (`c`) and the resident pages at that time (`R`).
+//! The format is lines of text with hexadecimal numbers. Lines define strings (`s`), instruction pointers
+//! with their functions (`i`), traces as nodes of a tree (`t`), and sizes with a trace (`a`). Each is
+//! referred to by its number, which counts from 1, but from 0 for sizes; 0 is none. After them are the
+//! allocations (`+`), the frees (`-`), the time in milliseconds (`c`) and the resident pages at that time
+//! (`R`).
 
 use super::frames::{self, Shown, shown};
 use memledger_analysis::internal::Interner;
@@ -31,7 +32,8 @@ const TIME: u32 = 2;
 const MOVED: u32 = 3;
 
 /// The events in the order of the trace, in a temporary file: what they refer to is written before them, but
-/// known only after the last. 4 bytes for each event; the memory is that of the different sizes in each bucket.
+/// known only after the last. 4 bytes for each event; the memory is that of the different sizes in each
+/// bucket.
 ///
 /// ```
 /// use memledger_analysis::Analyzer;
@@ -86,12 +88,14 @@ impl Spool {
         }
     }
 
-    /// Whether an error has occurred, so that the rest of the trace need not be read. [`write`](Self::write) gives it.
+    /// Whether an error has occurred, so that the rest of the trace need not be read. [`write`](Self::write)
+    /// gives it.
     pub fn has_failed(&self) -> bool {
         self.error.is_some()
     }
 
-    /// Writes the file. `report` is of the same pass, with [buckets](memledger_analysis::Analyzer::by_bucket).
+    /// Writes the file. `report` is of the same pass, with
+    /// [buckets](memledger_analysis::Analyzer::by_bucket).
     ///
     /// # Errors
     /// Those of the temporary file and of `out`; more than 2^30 different sizes.

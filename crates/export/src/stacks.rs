@@ -1,9 +1,9 @@
 //! The stacks of a report, as formats of other tools have them.
 //!
-//! A stack is a list of frames, outermost first. Stacks with the same frames are one stack, so a file
-//! has no more of them than a flame graph has ends. A block without a call stack has its scopes as
-//! frames, then its group and name: `GlobalScope`, `load level`, `Rendering / Mesh::positions`. If other blocks
-//! of the trace have call stacks, the outermost frame is `(no stack)`.
+//! A stack is a list of frames, outermost first. Stacks with the same frames are one stack, so a file has no
+//! more of them than a flame graph has ends. A block without a call stack has its scopes as frames, then its
+//! group and name: `GlobalScope`, `load level`, `Rendering / Mesh::positions`. If other blocks of the trace
+//! have call stacks, the outermost frame is `(no stack)`.
 //!
 //! In a sampled trace, the figures are the estimates.
 

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::fmt::{self, Debug, Display};
 use std::io;
 
-/// Why an operation failed: a [`kind`](Self::kind) that a caller may want to handle, one sentence, and the error of the
-/// system, if there is one. Each crate has kinds of its own.
+/// Why an operation failed: a [`kind`](Self::kind) that a caller may want to handle, one sentence, and the
+/// error of the system, if there is one. Each crate has kinds of its own.
 ///
-/// [`Display`] gives the sentence, with the numbers; its alternate form, `{error:#}`, ends with the error of the system.
-/// [`Debug`], which `unwrap` prints, gives the same after the name of the kind. [`source`](std::error::Error::source) is
-/// the error of the system.
+/// [`Display`] gives the sentence, with the numbers; its alternate form, `{error:#}`, ends with the error of
+/// the system. [`Debug`], which `unwrap` prints, gives the same after the name of the kind.
+/// [`source`](std::error::Error::source) is the error of the system.
 pub struct Error<K = ErrorKind> {
     kind: K,
     sentence: Cow<'static, str>,
@@ -87,7 +87,8 @@ impl Error {
     }
 }
 
-/// The copy shares no memory with this error. That of an I/O error has its code, or its kind and sentence if there is no code.
+/// The copy shares no memory with this error. That of an I/O error has its code, or its kind and sentence if
+/// there is no code.
 impl<K: Copy> Clone for Error<K> {
     fn clone(&self) -> Self {
         let source = self.source.as_ref().map(|error| match error.raw_os_error() {

@@ -250,8 +250,8 @@ pub(super) enum Parsed {
 /// The start of the stream that begins with these bytes.
 ///
 /// # Errors
-/// `ErrorKind::NotATrace` at the first byte that differs from the magic number, or if no type record follows the start of
-/// a stream without one.
+/// `ErrorKind::NotATrace` at the first byte that differs from the magic number, or if no type record follows
+/// the start of a stream without one.
 pub(super) fn parse(head: &[u8]) -> Result<Parsed, Error> {
     let begin = head.get(..4).unwrap_or(head);
     let is = |magic: [u8; 4]| magic.starts_with(begin);

@@ -55,6 +55,7 @@ pub struct InitialLiveSet {
     pub owners: Vec<InitialOwner>,
     /// Of all owners.
     pub threads: Vec<InitialThread>,
-    /// How many events after the copy are missing: in the child of a fork, those of threads that did not wait for the fork.
+    /// How many events after the copy are missing: in the child of a fork, those of threads that did not wait
+    /// for the fork.
     pub missed: u64,
 }

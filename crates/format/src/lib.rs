@@ -1,9 +1,9 @@
 //! The bytes of a trace, shared by the side that writes and the side that reads.
 //!
-//! The layers of a stream are, from the inside out: event types and the encoding of their values ([`schema`]);
-//! the pieces of one *stream* (one thread's events, the type records, or the important events) in
-//! packets ([`packet`]); the handshake before the first packet ([`handshake`]). The concatenated
-//! pieces of a stream are its bytes; packet boundaries have no meaning above this layer.
+//! The layers of a stream are, from the inside out: event types and the encoding of their values
+//! ([`schema`]); the pieces of one *stream* (one thread's events, the type records, or the important events)
+//! in packets ([`packet`]); the handshake before the first packet ([`handshake`]). The concatenated pieces of
+//! a stream are its bytes; packet boundaries have no meaning above this layer.
 //!
 //! [`packet::PacketWriter`] encodes payloads: plain, by [`lz4`] or by [`compact`].
 //! [`unpack::Unpacker`] decodes them. [`framing`] serves a recorder, which relays a stream.

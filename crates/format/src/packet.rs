@@ -110,9 +110,9 @@ impl Header {
     }
 }
 
-/// Appends packets to a vector. It chooses the smallest coding, but does not try LZ4 on a packet of
-/// a thread that compact coding has halved. In Unreal's transport, it writes each call stack by itself, because Unreal's
-/// readers do not know `Memledger.Callstacks`.
+/// Appends packets to a vector. It chooses the smallest coding, but does not try LZ4 on a packet of a thread
+/// that compact coding has halved. In Unreal's transport, it writes each call stack by itself, because
+/// Unreal's readers do not know `Memledger.Callstacks`.
 #[derive(Debug)]
 pub struct PacketWriter {
     coder: Coder,

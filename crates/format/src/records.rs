@@ -1,4 +1,5 @@
-//! Type records, as far as a writer needs them. [`encode::append_record`](super::encode::append_record) draws their bytes.
+//! Type records, as far as a writer needs them. [`encode::append_record`](super::encode::append_record) draws
+//! their bytes.
 
 /// The type records in the pieces of their stream.
 #[derive(Debug, Default)]

@@ -45,8 +45,8 @@ pub static CHANNEL_TOGGLE: Declaration = Declaration {
     fields: &[("Id", U32), ("IsEnabled", U8)],
 };
 
-/// The channels of the log sites of a type of the program: an event of the type with this uid is on all of them.
-/// Precedes the events of the type.
+/// The channels of the log sites of a type of the program: an event of the type with this uid is on all of
+/// them. Precedes the events of the type.
 pub static TYPE_CHANNELS: Declaration = Declaration {
     uid: 47,
     logger: "Memledger",

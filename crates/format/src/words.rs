@@ -1,5 +1,5 @@
-//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, finds the nearest known name to
-//! a misspelt one, and has what sentences of several crates share.
+//! Escapes text from outside for a terminal, writes bytes that are no UTF-8 as text, finds the nearest known
+//! name to a misspelt one, and has what sentences of several crates share.
 
 use std::{borrow::Cow, ffi::OsString};
 
@@ -35,7 +35,8 @@ pub fn steers_terminal(char: char) -> bool {
 /// How a byte that is no UTF-8 begins in text.
 const BYTE: &str = "\\x";
 
-/// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`. [`bytes_of`] reads it back.
+/// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`. [`bytes_of`] reads it
+/// back.
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(BYTE) => return Cow::Borrowed(text),
@@ -98,7 +99,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.min_by_key(|(far, _)| *far).map(|(_, nearest)| nearest)
 }
 
-/// What to say after "there is no `name`": the name in `known` that is likely meant, or the first six that there are.
+/// What to say after "there is no `name`": the name in `known` that is likely meant, or the first six that
+/// there are.
 ///
 /// ```
 /// use memledger_format::words::instead;

@@ -29,8 +29,8 @@ pub fn run(data: &[u8]) {
     }
     if let Some((slow, _)) = read(Slow::new(data, 64), data.len()) {
         assert!(slow.damages.is_empty(), "{:?}", slow.damages);
-        // Up to protocol 4, types are among the events of threads: how many are announced before an event depends on
-        // how much was read.
+        // Up to protocol 4, types are among the events of threads: how many are announced before an event
+        // depends on how much was read.
         for is_type in [true, false] {
             let of = |log: &Log| -> Vec<Entry> {
                 let entries = log.entries.iter().cloned();

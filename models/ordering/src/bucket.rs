@@ -1,5 +1,5 @@
-//! The real `bucket.rs`, on loom's atomics: threads that add the same entries to one bucket, and copies of it with a
-//! fault each (see `build.rs`).
+//! The real `bucket.rs`, on loom's atomics: threads that add the same entries to one bucket, and copies of it
+//! with a fault each (see `build.rs`).
 
 use crate::{ALL, explore};
 use loom::cell::UnsafeCell;

@@ -57,7 +57,8 @@ static OUTCOME: Mutex<Outcome> = Mutex::new(Outcome {
     opening: Vec::new(),
 });
 
-/// How long the outcome is waited for: in the child of a fork, another thread of the parent may have it for ever.
+/// How long the outcome is waited for: in the child of a fork, another thread of the parent may have it for
+/// ever.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of [`Outcome::allocators`].
@@ -78,7 +79,8 @@ pub(crate) fn outcome_within(timeout: Duration) -> Option<MutexGuard<'static, Ou
     worker::lock_within(&OUTCOME, timeout)
 }
 
-/// Redirects the allocators of the program and its libraries, unless a library has started a thread, which could be in them.
+/// Redirects the allocators of the program and its libraries, unless a library has started a thread, which
+/// could be in them.
 pub(crate) fn begin() {
     if let Some(mut outcome) = outcome() {
         outcome.redirect_new(os::has_one_thread);
@@ -98,8 +100,8 @@ impl Opening {
         Some(Self { threads })
     }
 
-    /// Redirects the allocators of libraries that are new, unless a thread was made meanwhile, which could be in them. No older thread is: one that
-    /// loads the same library waits here.
+    /// Redirects the allocators of libraries that are new, unless a thread was made meanwhile, which could be
+    /// in them. No older thread is: one that loads the same library waits here.
     pub(crate) fn end(self) {
         let Some(mut outcome) = outcome() else { return };
         if !outcome.loaded.as_ref().is_some_and(Loaded::is_still_all) {

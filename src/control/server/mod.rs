@@ -86,8 +86,8 @@ pub(crate) struct Server(Arc<Shared>);
 /// What a server and its thread share.
 struct Shared {
     listener: Listener,
-    /// NOTE: the lock is held only while the rules are copied or filled. It is not held during a command, because the
-    /// command may wait for a thread that changes the rules.
+    /// NOTE: the lock is held only while the rules are copied or filled. It is not held during a command,
+    /// because the command may wait for a thread that changes the rules.
     rules: Mutex<Rules>,
     wanted: AtomicBool,
     /// Whether the thread is to end without an end of the server.
@@ -100,7 +100,8 @@ impl Shared {
     }
 }
 
-/// Passes the work of a server from `start` to its new thread, and from a thread that is paused to the next one.
+/// Passes the work of a server from `start` to its new thread, and from a thread that is paused to the next
+/// one.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {

@@ -46,8 +46,8 @@ fn find(name: &str) -> Option<&'static ChannelPreset> {
     presets.chain([&DEFAULT]).find(|preset| preset.name.eq_ignore_ascii_case(name))
 }
 
-/// The names in `text`, separated by commas, with their channels in place of presets. The presets of the program may
-/// contain `default`, but not each other.
+/// The names in `text`, separated by commas, with their channels in place of presets. The presets of the
+/// program may contain `default`, but not each other.
 pub(super) fn expand(text: &str) -> impl Iterator<Item = &str> {
     words(text).flat_map(|name| words(find(name).map_or(name, |preset| preset.channels))).flat_map(
         |name| {

@@ -52,9 +52,9 @@ impl Entry {
 }
 
 /// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
-// SAFETY: the section holds pointers to functions of this form, called once each when the program or the library is
-// loaded. The number puts them before the function that starts a recording. An attribute has no effect on code that
-// forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
+// SAFETY: the section holds pointers to functions of this form, called once each when the program or the
+// library is loaded. The number puts them before the function that starts a recording. An attribute has no
+// effect on code that forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __before_main {
@@ -114,8 +114,8 @@ impl Channel {
         self.entry.state.load(Ordering::Relaxed) == ON
     }
 
-    /// Adds the channel to the table if it is not there, and leaves its state alone; returns `false` if the table is
-    /// full.
+    /// Adds the channel to the table if it is not there, and leaves its state alone; returns `false` if the
+    /// table is full.
     pub(crate) fn list(&'static self) -> bool {
         TABLE.find_or_add(self, |known| ptr::eq(known, self)).is_some()
     }

@@ -43,13 +43,14 @@ pub struct Channel {
 /// assert!(ASSETS.set_enabled(true).is_err());
 /// # Ok::<(), memledger::Error>(())
 /// ```
-/// They exist from before `main` on, and are off until something enables them: `MEMLEDGER_CHANNELS=memory,scope,game`, the
-/// flag `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`] and [`Channel::set_enabled_by_name`], which return an error for read-only channels.
-/// [`channel_presets!`](crate::events::channel_presets) gives a list of channels a name.
-/// Names are compared as Unreal does: upper and lower case are the same, and so is a name with an
-/// `s` or the suffix `Channel` at its end. Channels of the same name, in several crates, are turned on and off together
-/// by their name. A program can have 1024 channels.
+/// They exist from before `main` on, and are off until something enables them:
+/// `MEMLEDGER_CHANNELS=memory,scope,game`, the flag `-trace=`,
+/// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or [`Channel::set_enabled`] and
+/// [`Channel::set_enabled_by_name`], which return an error for read-only channels.
+/// [`channel_presets!`](crate::events::channel_presets) gives a list of channels a name. Names are compared
+/// as Unreal does: upper and lower case are the same, and so is a name with an `s` or the suffix `Channel` at
+/// its end. Channels of the same name, in several crates, are turned on and off together by their name. A
+/// program can have 1024 channels.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __events_channel {
@@ -77,8 +78,8 @@ macro_rules! __events_channel {
 /// ```
 /// A preset can be used where a channel can be named: in `MEMLEDGER_CHANNELS`, the flag `-trace=`,
 /// [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), [`Channel::set_enabled_by_name`], and
-/// commands of the control server. Upper and lower case are the same. The preset `default`, which every program has,
-/// is `memory,scope`; others may contain it. A preset hides a channel of the same name.
+/// commands of the control server. Upper and lower case are the same. The preset `default`, which every
+/// program has, is `memory,scope`; others may contain it. A preset hides a channel of the same name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __events_channel_presets {
@@ -106,8 +107,9 @@ macro_rules! __read_only {
 }
 
 impl Channel {
-    /// What [`channel!`](crate::events::channel) declares, for generated code: a static, off by default. It exists from
-    /// its first use on, while one of `channel!` exists before `main`. `read_only`: only settings can enable it.
+    /// What [`channel!`](crate::events::channel) declares, for generated code: a static, off by default. It
+    /// exists from its first use on, while one of `channel!` exists before `main`. `read_only`: only settings
+    /// can enable it.
     ///
     /// ```
     /// use memledger::events::Channel;
@@ -119,8 +121,8 @@ impl Channel {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     /// # Panics
-    /// If `name` is not 1 to 255 ASCII letters, digits, `_`, `.` or `-`, the last not at its start: in a static, when it is
-    /// compiled.
+    /// If `name` is not 1 to 255 ASCII letters, digits, `_`, `.` or `-`, the last not at its start: in a
+    /// static, when it is compiled.
     pub const fn new(name: &'static str, read_only: bool) -> Self {
         assert!(
             is_name(name),
@@ -188,8 +190,8 @@ impl Channel {
         registry::find(name)
     }
 
-    /// Turns the channels of these names on or off; commas separate the names. On an error, changes
-    /// no channel. A name that no channel has so far is kept, and applies when a library with such a channel is
+    /// Turns the channels of these names on or off; commas separate the names. On an error, changes no
+    /// channel. A name that no channel has so far is kept, and applies when a library with such a channel is
     /// loaded; at most 1024 names are kept.
     ///
     /// ```

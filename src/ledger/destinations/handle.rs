@@ -65,8 +65,8 @@ pub struct DestinationStatus {
     pub problem: Option<String>,
     /// The track events that it has; 0 if it is the whole trace.
     pub events: u64,
-    /// The events of the program, memory events among them, that are missing in its track events, because a buffer or
-    /// its queue was full; 0 if it is the whole trace.
+    /// The events of the program, memory events among them, that are missing in its track events, because a
+    /// buffer or its queue was full; 0 if it is the whole trace.
     pub lost_events: u64,
 }
 
@@ -89,7 +89,8 @@ impl DestinationHandle {
     /// emitted before this call; returns how many bytes that is.
     ///
     /// # Errors
-    /// `ErrorKind::File`; `ErrorKind::InvalidSession` if the destination has no ring; `ErrorKind::ForkedChild`.
+    /// `ErrorKind::File`; `ErrorKind::InvalidSession` if the destination has no ring;
+    /// `ErrorKind::ForkedChild`.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
         running::dump(self.number, path.as_ref())
     }

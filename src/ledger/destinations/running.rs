@@ -21,7 +21,8 @@ pub(super) use super::session::from_trace_config;
 /// How long the end of a stream waits until everything is written or sent.
 pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The queue of a destination. Not in the child of a fork, which may have inherited the lock of all queues locked.
+/// The queue of a destination. Not in the child of a fork, which may have inherited the lock of all queues
+/// locked.
 fn queue(number: u64) -> Option<Arc<Queue>> {
     if state::is_forked() { None } else { untracked(|| queue::by_number(number)) }
 }
@@ -114,8 +115,8 @@ pub(in crate::ledger) fn wait_for_all() {
     shared.for_each(|shared| shared.end().unwrap_or_else(problems::report));
 }
 
-/// Makes the program emit no more events for destinations: the recording has ended. Without the guard and a lock,
-/// because callbacks of the program run.
+/// Makes the program emit no more events for destinations: the recording has ended. Without the guard and a
+/// lock, because callbacks of the program run.
 pub(in crate::ledger) fn disable_all() {
     let queues = untracked(queue::all);
     queues.iter().filter_map(|queue| queue.shared()).for_each(|shared| shared.disable());

@@ -87,8 +87,8 @@ pub(super) fn from_trace_config(path: PathBuf, text: &str) -> Result<TrackEvents
     Ok(TrackEvents { file: Some(path), ..events })
 }
 
-/// Adds a session in a file that the control server has created, and that is empty. Returns the sentence about what
-/// has no effect in `config`.
+/// Adds a session in a file that the control server has created, and that is empty. Returns the sentence
+/// about what has no effect in `config`.
 pub(in crate::ledger) fn add_created(
     file: File,
     path: &Path,
@@ -131,8 +131,8 @@ pub(in crate::ledger) fn start(
     Ok(sink)
 }
 
-/// The sink of a session, with the queue and the thread of it, and what the sink shares with handles. The queue drops
-/// events when the session is too slow.
+/// The sink of a session, with the queue and the thread of it, and what the sink shares with handles. The
+/// queue drops events when the session is too slow.
 fn open(
     events: &TrackEvents,
     file: Option<PieceFile>,

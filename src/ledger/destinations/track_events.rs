@@ -7,8 +7,8 @@ use crate::perfetto::{TrackEventConfig, TrackEvents};
 use std::path::PathBuf;
 
 impl Destination {
-    /// A file with track events, as Perfetto's packets, of the categories that `config` enables. In the name, `%p`
-    /// becomes the process id, `%t` the unix time in seconds, `%e` the name of the executable.
+    /// A file with track events, as Perfetto's packets, of the categories that `config` enables. In the name,
+    /// `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of the executable.
     ///
     /// ```
     /// # use memledger::perfetto::{TrackEventConfig, instant};

@@ -47,8 +47,8 @@ pub(in crate::ledger) struct Outputs {
     pub(in crate::ledger) track_events: Option<crate::perfetto::TrackEvents>,
 }
 
-/// Starts recording. The children of forks continue it as `follow` says. `inherited` is, in the child of a fork, the
-/// state of the recording that it continues.
+/// Starts recording. The children of forks continue it as `follow` says. `inherited` is, in the child of a
+/// fork, the state of the recording that it continues.
 ///
 /// Returns the generation for the handle that ends the recording; `None` if no handle ends it.
 pub(in crate::ledger) fn begin(

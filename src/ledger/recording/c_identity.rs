@@ -1,4 +1,5 @@
-//! C's functions that change the user, the groups and the namespaces of a process, without the tracker's threads.
+//! C's functions that change the user, the groups and the namespaces of a process, without the tracker's
+//! threads.
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use crate::ledger::without_threads::without_threads;
@@ -71,7 +72,8 @@ pub unsafe fn setns(file: c_int, kinds: c_int) -> c_int {
 
 /// Calls `change` with `flags`; `alone` if that needs a process of one thread.
 ///
-/// NOTE: in two steps, because between them the tracker's threads begin again, which they cannot after the second.
+/// NOTE: in two steps, because between them the tracker's threads begin again, which they cannot after the
+/// second.
 fn leave(flags: c_int, alone: bool, change: impl Fn(c_int) -> c_int) -> c_int {
     let (first, second) = (flags & !OF_CHILDREN, flags & OF_CHILDREN);
     if !alone {

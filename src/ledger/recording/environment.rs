@@ -10,8 +10,8 @@ use crate::scopes;
 use crate::stacks;
 use crate::trace::write::{await_runtime, state, untracked};
 
-/// Lists the tracker's own channels before their first use. Their states stay new, since the start of a recording
-/// sets them: a scope channel that is off would hide the scopes that are open then.
+/// Lists the tracker's own channels before their first use. Their states stay new, since the start of a
+/// recording sets them: a scope channel that is off would hide the scopes that are open then.
 fn list_own_channels() {
     alloc::CHANNEL.list();
     scopes::CHANNEL.list();

@@ -6,8 +6,8 @@
 //!
 //! If a lock is not free in time, the child records nothing, and the parent reports why.
 //!
-//! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child does not have the
-//! events of those that could not wait, and says how many these are.
+//! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child
+//! does not have the events of those that could not wait, and says how many these are.
 
 #[cfg(redirects)]
 use crate::alloc::redirected;
@@ -55,7 +55,8 @@ type BusyLock = &'static str;
 type HeldLocks = ManuallyDrop<Option<Result<Locks, BusyLock>>>;
 
 thread_local! {
-    /// The locks that this thread holds during a fork. NOTE: nothing is dropped when a thread ends, for which the C library would allocate.
+    /// The locks that this thread holds during a fork. NOTE: nothing is dropped when a thread ends, for which
+    /// the C library would allocate.
     static LOCKS: Cell<HeldLocks> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 

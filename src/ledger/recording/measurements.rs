@@ -29,7 +29,8 @@ impl Recording {
         }
     }
 
-    /// The analyzer that measurements use. If the recording has none, a late one begins here; `None` if it cannot.
+    /// The analyzer that measurements use. If the recording has none, a late one begins here; `None` if it
+    /// cannot.
     pub(crate) fn analyzer_for_measurements(
         &mut self,
         session: &mut Session,

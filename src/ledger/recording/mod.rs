@@ -84,7 +84,8 @@ pub(in crate::ledger) enum StartedBy {
     Measurement,
 }
 
-/// What code may still set in a recording of the environment, because neither the environment nor earlier code has.
+/// What code may still set in a recording of the environment, because neither the environment nor earlier
+/// code has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct Unset {
     pub(in crate::ledger) channels: bool,

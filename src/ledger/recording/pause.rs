@@ -1,8 +1,10 @@
-//! The tracker's threads end for a moment, because the program is about to do what needs a process without them.
+//! The tracker's threads end for a moment, because the program is about to do what needs a process without
+//! them.
 //!
-//! They cannot just wait: the kernel also counts a thread that waits, and such a thread keeps the rights that it began with. The C
-//! library changes the user of all threads, and ends the program if one of them cannot do what the others can. So the
-//! threads end, and begin again from the calling thread, with its rights and in its namespaces.
+//! They cannot just wait: the kernel also counts a thread that waits, and such a thread keeps the rights that
+//! it began with. The C library changes the user of all threads, and ends the program if one of them cannot
+//! do what the others can. So the threads end, and begin again from the calling thread, with its rights and
+//! in its namespaces.
 
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::problems;
@@ -16,7 +18,8 @@ use std::mem::forget;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a call of the program waits until the tracker's threads have ended. One that is stuck in a write does not end.
+/// How long a call of the program waits until the tracker's threads have ended. One that is stuck in a write
+/// does not end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the tracker's descriptors wait in, while the threads of this process are ended.
@@ -41,7 +44,8 @@ impl Drop for Paused {
 
 /// Ends the threads; returns whether they have ended.
 ///
-/// NOTE: with all signals blocked. A handler may call `exit`, which would wait for what this thread has locked.
+/// NOTE: with all signals blocked. A handler may call `exit`, which would wait for what this thread has
+/// locked.
 pub(in crate::ledger) fn pause() -> bool {
     if state::is_forked() || !os::has_own_threads() {
         return false;
@@ -119,7 +123,8 @@ fn start() {
 
 /// Gives up the recording, of which nothing can be written here any more.
 ///
-/// NOTE: not ended, and not dropped: a watcher completes it when this process has ended, with all that is in the buffers.
+/// NOTE: not ended, and not dropped: a watcher completes it when this process has ended, with all that is in
+/// the buffers.
 fn strand(error: &io::Error) {
     let recording = recording::current().take();
     backpressure::allow_waiting(false);

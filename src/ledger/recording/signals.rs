@@ -1,9 +1,10 @@
 //! The report before a signal ends the process, in a recording that has no watcher.
 //!
-//! The handler of the signal only wakes a thread, because nothing else is allowed there, and waits. That thread ends the recording,
-//! which writes the report. Then the thread that got the signal ends the process by it, or crashes as it would have. So does one that
-//! calls `_exit`, in a program that has the library of `preload/`, which defines that function. The program's other threads run until then: one
-//! that is stopped could hold a lock that the report needs.
+//! The handler of the signal only wakes a thread, because nothing else is allowed there, and waits. That
+//! thread ends the recording, which writes the report. Then the thread that got the signal ends the process
+//! by it, or crashes as it would have. So does one that calls `_exit`, in a program that has the library of
+//! `preload/`, which defines that function. The program's other threads run until then: one that is stopped
+//! could hold a lock that the report needs.
 
 use crate::error::{self, Error};
 use crate::ledger::recording::stop;
@@ -12,8 +13,9 @@ use crate::trace::write::ReentrancyGuard;
 use std::ffi::c_void;
 use std::ptr;
 
-/// From now on, a signal that would end the process, or a crash, ends the recording first. Not for a recording that has a watcher, which
-/// reports without a handler in the process: so signals mean what the program says.
+/// From now on, a signal that would end the process, or a crash, ends the recording first. Not for a
+/// recording that has a watcher, which reports without a handler in the process: so signals mean what the
+/// program says.
 ///
 /// # Errors
 /// `ErrorKind::ThreadNotStarted`; the signals keep their actions then.

@@ -290,8 +290,8 @@ fn add_file(running: &mut Recording, location: PathBuf) -> Result<(), Error> {
     Ok(())
 }
 
-/// Turns on channels, but not `memory`: the blocks allocated before would be unknown. Nor `freescope`: the scopes of
-/// the frees before would be.
+/// Turns on channels, but not `memory`: the blocks allocated before would be unknown. Nor `freescope`: the
+/// scopes of the frees before would be.
 fn add_channels(names: Names) {
     if names.contains(&scopes::FREE_CHANNEL) {
         problems::add(ProblemKind::Setting,

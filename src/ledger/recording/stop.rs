@@ -49,7 +49,8 @@ fn end_current(generation: Option<u64>) -> Option<Stats> {
     Some(on_helper_thread(|| end(recording, generation.is_none())))
 }
 
-/// The program has no thread left, and its first one has ended with this status: ends the recording and the process. Called by the worker.
+/// The program has no thread left, and its first one has ended with this status: ends the recording and the
+/// process. Called by the worker.
 pub(in crate::ledger) fn left_alone(status: i32) -> ! {
     finish(None);
     os::end_process(status)
@@ -61,8 +62,8 @@ pub(crate) fn end(mut recording: Recording, process_ends: bool) -> Stats {
     // PERF: after the session is locked. A worker that is woken earlier would lock the session
     // first.
     worker::dismiss();
-    // NOTE: before the pause, so that threads inside the hook write their events: taking a call stack can last long enough for
-    // a thread to be preempted there. What comes later is counted.
+    // NOTE: before the pause, so that threads inside the hook write their events: taking a call stack can
+    // last long enough for a thread to be preempted there. What comes later is counted.
     if let Some(session) = session.as_mut().and_then(|session| session.as_mut()) {
         worker::cycle(session, quiesce::HOOK_TIMEOUT);
     }
@@ -113,8 +114,8 @@ fn report(recording: &mut Recording) {
 
 /// Drops what holds memory of the tracker.
 ///
-/// NOTE: not at the end of the process. Large blocks that are freed can make the allocator consolidate all its memory: 0.3 s with
-/// millions of blocks of the program in its free lists.
+/// NOTE: not at the end of the process. Large blocks that are freed can make the allocator consolidate all
+/// its memory: 0.3 s with millions of blocks of the program in its free lists.
 fn drop_unless<T>(process_ends: bool, value: T) {
     if process_ends {
         std::mem::forget(value);

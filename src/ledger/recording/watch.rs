@@ -1,4 +1,5 @@
-//! The watcher: a process that ends the trace and writes the report if this one ends without doing so, however it ends.
+//! The watcher: a process that ends the trace and writes the report if this one ends without doing so,
+//! however it ends.
 //!
 //! ```text
 //! this process                                    watcher
@@ -9,12 +10,13 @@
 //!   or is killed ─────────────────────────────────► continues the file at the last checkpoint with what
 //!                                                   is in the buffers, makes the report of it, ends
 //! ```
-//! It is forked before the program has threads, so no lock is held in it, and it has the files and the state of the recording at
-//! its start. Until its process has ended it only sleeps.
+//! It is forked before the program has threads, so no lock is held in it, and it has the files and the state
+//! of the recording at its start. Until its process has ended it only sleeps.
 //!
-//! The children of forks, if they are recorded, get theirs from a second process, the *family's*, which is forked at the same time: a
-//! child shares its memory by a file without a name, and sends that, its trace and its report to the family's process, which forks a
-//! watcher for it. That one has the recording of the first process at its start, and makes it that of the child.
+//! The children of forks, if they are recorded, get theirs from a second process, the *family's*, which is
+//! forked at the same time: a child shares its memory by a file without a name, and sends that, its trace and
+//! its report to the family's process, which forks a watcher for it. That one has the recording of the first
+//! process at its start, and makes it that of the child.
 //!
 //! The alternatives are a worker in the other process, which would need all of the analyzer's answers
 //! through another process, and one that copies buffers to the file before it numbers them, which would
@@ -91,8 +93,8 @@ impl SharedChild {
     }
 }
 
-/// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None` if that is not possible,
-/// which is reported, or if no child gets a watcher.
+/// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None`
+/// if that is not possible, which is reported, or if no child gets a watcher.
 pub(in crate::ledger) fn share(
     Watching { watcher, checkpoints, family }: Watching,
 ) -> Option<SharedChild> {
@@ -113,8 +115,8 @@ pub(in crate::ledger) struct WatchedFile {
     pub(in crate::ledger) own: Option<FileSink>,
 }
 
-/// Makes a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name in the folder for
-/// temporary files, which the system removes when both processes have ended.
+/// Makes a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name
+/// in the folder for temporary files, which the system removes when both processes have ended.
 ///
 /// # Errors
 /// `ErrorKind::File`.
@@ -183,8 +185,8 @@ pub(in crate::ledger) fn start(
     }
 }
 
-/// Starts the process that gives watchers to the children of forks, if the recording follows them. `None`, which is reported, if
-/// there can be none.
+/// Starts the process that gives watchers to the children of forks, if the recording follows them. `None`,
+/// which is reported, if there can be none.
 fn start_family(
     session: &mut Session,
     recording: &Recording,
@@ -281,7 +283,8 @@ fn watch_child(
     if !watched.wait_for_end() {
         return;
     }
-    // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of its own under that name.
+    // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of
+    // its own under that name.
     if os::has_no_name(&file) || os::map_shared_file(&memory).is_err() {
         return;
     }

@@ -1,7 +1,8 @@
-//! The black box: who holds the memory, written to stderr at a limit, and when the program's allocator has no more.
+//! The black box: who holds the memory, written to stderr at a limit, and when the program's allocator has no
+//! more.
 //!
-//! The program may end a moment later, because there is no memory. So nothing here allocates then: the memory for
-//! the rows, the text and the names of functions is set aside before.
+//! The program may end a moment later, because there is no memory. So nothing here allocates then: the memory
+//! for the rows, the text and the names of functions is set aside before.
 
 mod functions;
 
@@ -159,8 +160,8 @@ impl BlackBox {
     }
 }
 
-/// Writes one line for each frame of a stack that a report would show, the innermost first: the function, and the file and the
-/// bytes from its base, as `addr2line` takes them.
+/// Writes one line for each frame of a stack that a report would show, the innermost first: the function, and
+/// the file and the bytes from its base, as `addr2line` takes them.
 fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded) -> fmt::Result {
     let frames = functions.frames();
     let entry = frames.clone().rposition(|(_, name)| name.is_some_and(allocates));
@@ -187,7 +188,8 @@ fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded
     Ok(())
 }
 
-/// Whether this is a function through which a program allocates, also one of an allocator around another, and C++'s `operator new`.
+/// Whether this is a function through which a program allocates, also one of an allocator around another, and
+/// C++'s `operator new`.
 fn allocates(function: &str) -> bool {
     is_allocation_entry(function, None)
         || function.contains(" as core::alloc::global::GlobalAlloc>::")

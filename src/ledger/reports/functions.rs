@@ -8,8 +8,8 @@ use memledger_analysis::{CodeRange, Module, Report, SourceFrame};
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// The functions that were looked for. Locked while a profile or a dump of a session is made: one at a time limits the
-/// memory that several callers need.
+/// The functions that were looked for. Locked while a profile or a dump of a session is made: one at a time
+/// limits the memory that several callers need.
 ///
 /// PERF: a program that is profiled every 10 s would read its debug information each time. What is
 /// kept are the frames of the program's stacks, a few hundred bytes each.

@@ -96,7 +96,8 @@ impl InProcessAnalyzer {
         Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false, black_box: None })))
     }
 
-    /// From now on, writes the black box when `bytes` are live, and when the program's allocator returns null.
+    /// From now on, writes the black box when `bytes` are live, and when the program's allocator returns
+    /// null.
     pub(in crate::ledger) fn set_limit(&self, bytes: u64) {
         let mut state = self.state();
         // NOTE: an earlier one ends before this one begins.

@@ -40,7 +40,8 @@ impl ReportOutput {
         self.file.as_ref().map_or(2, |(file, _)| file.descriptor())
     }
 
-    /// What a watcher of a forked child needs to write it: the path, the name in its folder, and the descriptor.
+    /// What a watcher of a forked child needs to write it: the path, the name in its folder, and the
+    /// descriptor.
     ///
     /// # Errors
     /// Those of the system.
@@ -137,7 +138,8 @@ pub(in crate::ledger) fn write_report_of(
     }
 }
 
-/// Writes the report of `analyzer`, if there is one. It says itself how many events there are, and needs no trace.
+/// Writes the report of `analyzer`, if there is one. It says itself how many events there are, and needs no
+/// trace.
 pub(in crate::ledger) fn write_report(
     output: ReportOutput,
     unlinked: bool,

@@ -11,7 +11,8 @@ use std::ops::RangeInclusive;
 impl Watch {
     /// Whether this process should have one.
     ///
-    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would also be the parent of the watcher, as of all orphans.
+    /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would
+    /// also be the parent of the watcher, as of all orphans.
     pub(in crate::ledger) fn is_wanted(self) -> bool {
         let can_end_later = os::process_id() != 1;
         match self {

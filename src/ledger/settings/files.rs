@@ -10,8 +10,8 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The only process whose children use the variables of the tracker: its number. `memledger run` sets it, since the
-/// program's own children inherit its environment. It has no flag, because flags are not inherited.
+/// The only process whose children use the variables of the tracker: its number. `memledger run` sets it,
+/// since the program's own children inherit its environment. It has no flag, because flags are not inherited.
 pub(in crate::ledger) const PARENT: &CStr = c"MEMLEDGER_PARENT";
 
 /// Whether the environment is for this process: `memledger run` has started it, and has seen that no other

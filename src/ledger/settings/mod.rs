@@ -1,6 +1,6 @@
-//! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags. `applied.rs` has what
-//! they mean, `files.rs` the names of the files that a recording writes. `docs/settings.md` describes each; `tests.rs`
-//! compares it with the table below.
+//! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags. `applied.rs`
+//! has what they mean, `files.rs` the names of the files that a recording writes. `docs/settings.md`
+//! describes each; `tests.rs` compares it with the table below.
 
 pub(super) mod applied;
 pub(super) mod files;

@@ -1,5 +1,7 @@
-//! The table of settings, `docs/settings.md`, and the documentation of [`Ledger::from_env`](crate::Ledger::from_env) say
-//! the same. `MEMLEDGER_BLESS=1 cargo test -p memledger --lib settings` copies the rows of the page to the documentation.
+//! The table of settings, `docs/settings.md`, and the documentation of
+//! [`Ledger::from_env`](crate::Ledger::from_env) say the same.
+//! `MEMLEDGER_BLESS=1 cargo test -p memledger --lib settings` copies the rows of the page to the
+//! documentation.
 
 use super::{PREFIX, SETTINGS, STARTING, SYMBOL_CACHE, Setting, files};
 use crate::ledger::config::Config;

@@ -43,8 +43,8 @@ pub(super) fn is_dynamic(category: &Category) -> bool {
 
 /// Held while a session starts or ends.
 ///
-/// NOTE: not a mutex. The child of a fork has the lock as it was in its parent, and the thread that held it there
-/// does not exist in the child, which would wait for ever. So the lock says whose it is.
+/// NOTE: not a mutex. The child of a fork has the lock as it was in its parent, and the thread that held it
+/// there does not exist in the child, which would wait for ever. So the lock says whose it is.
 struct Changes;
 
 fn changes() -> Changes {

@@ -1,5 +1,6 @@
-//! What only a program with the tracker has: from an event to the buffer of its thread, and on the thread of each session
-//! from there to Perfetto's packets. A build without the tracker has `src/disabled/perfetto/tracker/` instead.
+//! What only a program with the tracker has: from an event to the buffer of its thread, and on the thread of
+//! each session from there to Perfetto's packets. A build without the tracker has
+//! `src/disabled/perfetto/tracker/` instead.
 
 mod active;
 mod clock;

@@ -1,7 +1,7 @@
 //! The descriptors of registered tracks.
 //!
-//! NOTE: without a lock. The child of a fork has a lock as it was in its parent, and the thread that held it there does
-//! not exist in the child, which would wait for ever. So what is in the table is never freed.
+//! NOTE: without a lock. The child of a fork has a lock as it was in its parent, and the thread that held it
+//! there does not exist in the child, which would wait for ever. So what is in the table is never freed.
 #![expect(unsafe_code, reason = "a table of pointers that are never freed")]
 
 use crate::error::{Error, ErrorKind};
@@ -67,8 +67,8 @@ impl TrackBuilder<'_> {
     /// it describes the track once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit or
-    /// order, counts again.
+    /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with
+    /// another unit or order, counts again.
     pub fn register(self) -> Result<Track, Error> {
         let (uuid, parent) = self.uuids();
         if !state::is_forked() {

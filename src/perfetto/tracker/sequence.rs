@@ -54,7 +54,8 @@ pub(super) struct Event<'a> {
 struct KnownSite {
     category: u64,
     name: u64,
-    /// The fields that all its events begin with: type, category and name. `None` if these are not always the same.
+    /// The fields that all its events begin with: type, category and name. `None` if these are not always the
+    /// same.
     head: Option<Prepared>,
     /// How its events are written, if they differ in few things only.
     plain: Option<Plain>,
@@ -119,8 +120,8 @@ impl Sequence {
         self.packets.restart();
     }
 
-    /// Forgets what was written, unless there was an event since the last call: the tables of threads that are
-    /// idle, or have ended, would take memory. The next packet starts the sequence again.
+    /// Forgets what was written, unless there was an event since the last call: the tables of threads that
+    /// are idle, or have ended, would take memory. The next packet starts the sequence again.
     pub(super) fn rest(&mut self) {
         if !std::mem::take(&mut self.is_busy) && self.packets.has_begun() {
             self.packets.restart();
@@ -321,7 +322,8 @@ impl Sequence {
         });
     }
 
-    /// Appends the descriptor of a track, once: of two with one uuid the first one's. It has neither a time nor flags.
+    /// Appends the descriptor of a track, once: of two with one uuid the first one's. It has neither a time
+    /// nor flags.
     fn describe(
         &mut self,
         shared: &mut Shared,

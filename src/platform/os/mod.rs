@@ -1,9 +1,9 @@
 //! Everything that is specific to a platform.
 //!
-//! The tracker works, and is tested, on Linux on 64-bit machines. Elsewhere none of this is compiled (`build.rs` does not
-//! set `tracking`), nothing is recorded, and starting a ledger returns
-//! `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the
-//! same on Linux, so that it can be checked there.
+//! The tracker works, and is tested, on Linux on 64-bit machines. Elsewhere none of this is compiled
+//! (`build.rs` does not set `tracking`), nothing is recorded, and starting a ledger returns
+//! `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on Linux, so that
+//! it can be checked there.
 
 mod linux;
 #[cfg(not(target_arch = "x86_64"))]

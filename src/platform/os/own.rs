@@ -4,9 +4,9 @@ use super::{RawFd, identity, keep_apart};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A file or a socket of the tracker in the program's table: a program that becomes a daemon closes every descriptor, and
-/// the next file that it opens gets the same number. So it is used, and closed, only while its descriptor still refers to
-/// what was opened.
+/// A file or a socket of the tracker in the program's table: a program that becomes a daemon closes every
+/// descriptor, and the next file that it opens gets the same number. So it is used, and closed, only while
+/// its descriptor still refers to what was opened.
 pub(crate) struct OwnDescriptor<T: AsRawFd> {
     opened: Option<T>,
     identity: Option<(u64, u64)>,

@@ -1,5 +1,5 @@
-//! The log of the nodes that are added while a watcher shares memory with this process: the watcher announces those that the process
-//! could not.
+//! The log of the nodes that are added while a watcher shares memory with this process: the watcher announces
+//! those that the process could not.
 
 use super::{CAPACITY, COUNT, Node, Table};
 use crate::trace::write::watch;
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const _: () = assert!(CAPACITY == watch::NODES);
 
-/// In the child of a fork, whose memory is shared with another watcher: logs the nodes of the process that has forked it.
+/// In the child of a fork, whose memory is shared with another watcher: logs the nodes of the process that
+/// has forked it.
 pub(crate) fn share_all() {
     let Some(table) = Table::get() else { return };
     for number in 0..super::len() as u32 {

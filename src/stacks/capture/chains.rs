@@ -1,17 +1,17 @@
-//! How a thread's recent walks went from the allocator's caller to a frame of the remembered stack, as *chains*: the
-//! words that the walk has read, by their distance from the stack pointer.
+//! How a thread's recent walks went from the allocator's caller to a frame of the remembered stack, as
+//! *chains*: the words that the walk has read, by their distance from the stack pointer.
 //!
-//! A walk depends on nothing but return addresses, which decide the rules, and on `rbp`. If the words at the same
-//! distances say the same, a walk from any other stack pointer goes the same way: so a chain is found again wherever
-//! on the stack the same calls are made.
+//! A walk depends on nothing but return addresses, which decide the rules, and on `rbp`. If the words at the
+//! same distances say the same, a walk from any other stack pointer goes the same way: so a chain is found
+//! again wherever on the stack the same calls are made.
 //!
 //! ```text
 //! remembered stack   main ── run ── parse ── array ── object ── array
 //! chains                                └────── string ── grow
 //!                                              the same chain └────── string ── grow
 //! ```
-//! Conditions are in a ring: they are overwritten by later ones, and a chain whose conditions may be overwritten does not
-//! count.
+//! Conditions are in a ring: they are overwritten by later ones, and a chain whose conditions may be
+//! overwritten does not count.
 
 use super::step::Registers;
 use std::cell::Cell;
@@ -22,7 +22,8 @@ const RING: usize = 8192;
 /// The maximum number of conditions of a chain.
 pub(super) const MAX_LEN: usize = 96;
 
-/// What a word is, and what it must be in a chain. For other remembered words, only whether they are return addresses counts.
+/// What a word is, and what it must be in a chain. For other remembered words, only whether they are return
+/// addresses counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -88,15 +89,17 @@ impl Condition {
     }
 }
 
-/// What a chain is found by: the distance from the stack pointer to that of the joint, whether the joint depends on
-/// `rbp`, and a hash of return addresses, which are conditions.
+/// What a chain is found by: the distance from the stack pointer to that of the joint, whether the joint
+/// depends on `rbp`, and a hash of return addresses, which are conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// The chain of a walk that begins with this return address. `caller` is the next one, or 0 if that is the joint's.
+    /// The chain of a walk that begins with this return address. `caller` is the next one, or 0 if that is
+    /// the joint's.
     ///
-    /// `None` if the distance has no room: it is exact, because it says that all words of a chain are on the stack.
+    /// `None` if the distance has no room: it is exact, because it says that all words of a chain are on the
+    /// stack.
     ///
     /// PERF: without `caller`, a third of all takes would find another chain first.
     #[inline(always)]
@@ -116,8 +119,8 @@ impl Key {
 /// A chain. All bytes are 0 at first: no chain has the distance 0.
 pub(super) struct Chain {
     key: Cell<Key>,
-    /// The position of the first condition. Positions count all conditions ever; that of index `i` of the ring is `i`
-    /// modulo [`RING`].
+    /// The position of the first condition. Positions count all conditions ever; that of index `i` of the
+    /// ring is `i` modulo [`RING`].
     begin: Cell<u64>,
     content: Cell<Content>,
 }
@@ -200,9 +203,9 @@ impl Chains {
         self.ring.get(begin..begin + usize::from(chain.content.get().len))
     }
 
-    /// Adds a chain in place of the older one of its key, with the first `frames` frames of a sequence. `conditions` are from
-    /// the outermost frame inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says, at this distance from the stack
-    /// pointer if it says so.
+    /// Adds a chain in place of the older one of its key, with the first `frames` frames of a sequence.
+    /// `conditions` are from the outermost frame inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says,
+    /// at this distance from the stack pointer if it says so.
     pub(super) fn add(
         &self,
         key: Key,

@@ -34,9 +34,9 @@ struct Builder<'a> {
     linkage_entries_left: u64,
 }
 
-/// The rules of all functions of `section`, which begins at `address`, in the order of addresses:
-/// each row has the first address at which its rule holds. Damaged parts have [`Rule::None`]; what else is in the `code`
-/// of the file, [`Rule::FramePointer`].
+/// The rules of all functions of `section`, which begins at `address`, in the order of addresses: each row
+/// has the first address at which its rule holds. Damaged parts have [`Rule::None`]; what else is in the
+/// `code` of the file, [`Rule::FramePointer`].
 pub(super) fn rows(section: &[u8], address: u64, code: &[Range<u64>]) -> Vec<(u64, Packed)> {
     let section = EhFrame::new(section, LittleEndian);
     let linkage_entries_left = MAX_LINKAGE_ENTRIES;

@@ -1,14 +1,16 @@
 //! From a frame in code without unwind information to its caller's, by its frame pointer.
 //!
-//! Code without unwind information may have any value in `rbp`. So the words at `rbp` are a frame only if all of this holds:
+//! Code without unwind information may have any value in `rbp`. So the words at `rbp` are a frame only if all
+//! of this holds:
 //! 1. `rbp` is a multiple of 8 and not below the stack pointer, and both words are on the thread's own stack.
 //! 2. The upper word is an address of code: of a module's code, or in no module and not on this stack.
 //! 3. The instruction before it is a call.
-//! 4. If that is a direct call, it is none of a function that makes a frame pointer by its own table: the words could be the
-//!    frame of that, which called code that leaves `rbp` alone. Any other function may have jumped here.
+//! 4. If that is a direct call, it is none of a function that makes a frame pointer by its own table: the
+//!    words could be the frame of that, which called code that leaves `rbp` alone. Any other function may
+//!    have jumped here.
 //!
-//! NOTE: that is still a guess. After an indirect call, the words can be those of a function further out, and frames between
-//! are missing. So each such frame, and each that is further out, has a mark.
+//! NOTE: that is still a guess. After an indirect call, the words can be those of a function further out, and
+//! frames between are missing. So each such frame, and each that is further out, has a mark.
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +23,8 @@ use crate::platform::os;
 use crate::stacks::tree::ADDRESS_BITS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The registers of the caller of a function without unwind information. An error has those that would be there but are
-/// not proved; `None` if `rbp` says already that there are none.
+/// The registers of the caller of a function without unwind information. An error has those that would be
+/// there but are not proved; `None` if `rbp` says already that there are none.
 #[cold]
 #[inline(never)]
 pub(super) fn caller(
@@ -45,10 +47,11 @@ pub(super) fn caller(
     if is_proved { Ok(frame) } else { Err(Some(frame)) }
 }
 
-/// Addresses: each with whether it follows a call, and the lower bits of the generation of the list of modules.
+/// Addresses: each with whether it follows a call, and the lower bits of the generation of the list of
+/// modules.
 ///
-/// NOTE: code in no module can become other code in the same generation. Then a word of the stack that is no longer a return
-/// address can be taken for one, and a stack can end at one that is.
+/// NOTE: code in no module can become other code in the same generation. Then a word of the stack that is no
+/// longer a return address can be taken for one, and a stack can end at one that is.
 static KNOWN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 /// Whether an address is one of code, after a call.
@@ -101,15 +104,16 @@ fn call_before(address: usize) -> Option<Call> {
 /// The most bytes of a call, without the prefixes before its opcode.
 const LONGEST: usize = 7;
 
-/// The call that is the last of these instructions, which end before `address`: Intel's manual, volume 2, `CALL` and
-/// tables 2-2 and 2-3.
+/// The call that is the last of these instructions, which end before `address`: Intel's manual, volume 2,
+/// `CALL` and tables 2-2 and 2-3.
 fn call_at_end(bytes: [u8; LONGEST], address: usize) -> Option<Call> {
     let [a, b, c, d, e, f, g] = bytes;
     if c == 0xe8 {
         let distance = i32::from_le_bytes([d, e, f, g]);
         return Some(Call::Direct(address.wrapping_add_signed(distance as isize)));
     }
-    // `ff /2`, then its operand: the fields `mod` and `rm`; a SIB byte if `rm` is 4, whose lower bits are its `base`.
+    // `ff /2`, then its operand: the fields `mod` and `rm`; a SIB byte if `rm` is 4, whose lower bits are its
+    // `base`.
     let is_call = |opcode: u8, operand: u8, addressing: u8| {
         opcode == 0xff && operand & 0b0011_1000 == 0b0001_0000 && operand >> 6 == addressing
     };

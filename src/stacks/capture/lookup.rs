@@ -120,7 +120,8 @@ fn find_cold(return_address: u64) -> Found {
     Found { code, module }
 }
 
-/// The same after the loader has unloaded a library, before the list is read again: `None` in what can be unloaded.
+/// The same after the loader has unloaded a library, before the list is read again: `None` in what can be
+/// unloaded.
 #[cold]
 pub(super) fn find_lasting(return_address: u64) -> Option<Found> {
     find_in(return_address, |instance| instance.is_lasting.load(Ordering::Relaxed))
@@ -142,7 +143,8 @@ pub(super) fn makes_frame_pointer(address: u64) -> bool {
     instance.is_some_and(|(_, rows, offset)| rows.is_some_and(|it| it.makes_frame_pointer(offset)))
 }
 
-/// The number of the instance that has this address, if it is one of those wanted, its rows, and the offset from its base.
+/// The number of the instance that has this address, if it is one of those wanted, its rows, and the offset
+/// from its base.
 #[inline(always)]
 fn instance_of(
     address: u64,
@@ -174,8 +176,8 @@ pub(super) fn is_listed(unloads: u32) -> bool {
     UNLOADS.load(Ordering::Acquire) == unloads
 }
 
-/// Whether code without unwind information is known to be that: not if it is in no module, and the loader has loaded a
-/// library since the list was read.
+/// Whether code without unwind information is known to be that: not if it is in no module, and the loader has
+/// loaded a library since the list was read.
 #[cold]
 pub(super) fn is_without_table(Found { code, module }: Found, loads: u32) -> bool {
     let is_nowhere = u32::from(module) > MAX_INSTANCES;
@@ -212,8 +214,8 @@ pub(super) fn set_loaded(number: u16, size: Option<u64>) {
 
 /// Forgets all addresses. Must be called after instances were loaded or unloaded.
 ///
-/// NOTE: an address that was in no module can be in one of the new ones, and in no module again, but then in another
-/// library. So it gets another number, as long as there are any.
+/// NOTE: an address that was in no module can be in one of the new ones, and in no module again, but then in
+/// another library. So it gets another number, as long as there are any.
 pub(super) fn forget_known() {
     let next = NOWHERE.load(Ordering::Relaxed) - 1;
     if NOWHERE_IS_USED.swap(false, Ordering::Relaxed) && u32::from(next) > MAX_INSTANCES {

@@ -135,7 +135,8 @@ impl StackReader {
         self.is_own = false;
     }
 
-    /// From here on, only the thread's own stack is read: a guess can lead to memory that another thread unmaps.
+    /// From here on, only the thread's own stack is read: a guess can lead to memory that another thread
+    /// unmaps.
     pub(super) fn stay_on_own(&mut self) {
         self.page = ONLY_OWN;
     }

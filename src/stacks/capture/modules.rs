@@ -131,8 +131,8 @@ pub(crate) fn refresh() -> io::Result<()> {
     let before = std::mem::replace(&mut modules.stacks, now);
     let gone = modules.take_gone(|base, file| all.get(&base) != Some(file));
     modules.unload(now, &gone);
-    // What the stacks since the last call have in no module is in the new ones; but if one was unloaded meanwhile, they
-    // can be in that.
+    // What the stacks since the last call have in no module is in the new ones; but if one was unloaded
+    // meanwhile, they can be in that.
     let is_all = gone.is_empty() && lookup::is_listed(unloads);
     for file in new {
         let Some(id) = all.get(&file.base) else { continue };

@@ -14,8 +14,8 @@
 //!            array                            print          ┐ a chain, or walked
 //! innermost  grow                             format         ┘
 //! ```
-//! 1. Words are compared from the outermost one inwards, down to the stack pointer. The last frame whose return address
-//!    is among those that are unchanged is the joint.
+//! 1. Words are compared from the outermost one inwards, down to the stack pointer. The last frame whose
+//!    return address is among those that are unchanged is the joint.
 //! 2. From the allocator's caller to the joint, the thread has most often gone before: [`Chains`].
 //! 3. The number of a stack that has the same chain behind the same place is usually also known: [`Pair`].
 //!
@@ -38,8 +38,8 @@ use std::sync::atomic::AtomicU64;
 
 /// The maximum number of frames of a stack: Unreal's.
 pub(crate) const MAX_FRAMES: usize = 255;
-/// The maximum number of words: of each frame the return address and the saved `rbp`, and the return address that is
-/// beyond the limit of frames. A stack with more, because CFAs are in memory, is not remembered.
+/// The maximum number of words: of each frame the return address and the saved `rbp`, and the return address
+/// that is beyond the limit of frames. A stack with more, because CFAs are in memory, is not remembered.
 ///
 /// PERF: a power of two, so that an index needs no comparison to be within the array.
 const WORDS: usize = 512;
@@ -47,15 +47,17 @@ const _: () = assert!(2 * MAX_FRAMES + 1 < WORDS);
 /// The number of pairs of a thread.
 const PAIRS: usize = 2048;
 
-/// What is known of the word with the same index and, if that is the return address of a frame, of the frame. All bytes are
-/// 0 at first.
+/// What is known of the word with the same index and, if that is the return address of a frame, of the frame.
+/// All bytes are 0 at first.
 ///
 /// PERF: each field is a cell, as those of [`Step`].
 struct Remembered {
     rbp: Cell<usize>,
-    /// The place in the tree; [`TreePosition::UNKNOWN`] if it was not needed yet. That of the last frame is known.
+    /// The place in the tree; [`TreePosition::UNKNOWN`] if it was not needed yet. That of the last frame is
+    /// known.
     place: Cell<TreePosition>,
-    /// The number of frames from the outermost one up to this one; for a word that is no return address, those before it.
+    /// The number of frames from the outermost one up to this one; for a word that is no return address,
+    /// those before it.
     frames: Cell<u8>,
     /// Whether the word is a return address, and the walk from this frame outwards depends on its `rbp`.
     kind: Cell<Kind>,
@@ -91,18 +93,18 @@ pub(super) struct Memory {
     pub(super) sampler: Sampler,
     basis: Cell<Basis>,
     own: OwnStack,
-    /// The number of remembered words, 0 if no stack is remembered. The last one is the return address of a frame, if
-    /// there is one.
+    /// The number of remembered words, 0 if no stack is remembered. The last one is the return address of a
+    /// frame, if there is one.
     len: Cell<usize>,
     /// The root of the remembered stack.
     root: Cell<u32>,
     /// The number of the remembered stack; 0 if its innermost frames are not remembered.
     number: Cell<u32>,
-    /// The number of frames that the last walk has passed although their words were unchanged: of functions that have
-    /// returned, where others have left a hole in their frames.
+    /// The number of frames that the last walk has passed although their words were unchanged: of functions
+    /// that have returned, where others have left a hole in their frames.
     stale: Cell<usize>,
-    /// The words that the walk has read, the outermost ones first. What the walk from a frame outwards depends on is
-    /// before its return address. The word after the last one has the address 0.
+    /// The words that the walk has read, the outermost ones first. What the walk from a frame outwards
+    /// depends on is before its return address. The word after the last one has the address 0.
     words: [Cell<Word>; WORDS + 1],
     frames: [Remembered; WORDS],
     pairs: [Cell<Pair>; PAIRS],
@@ -127,8 +129,8 @@ impl Memory {
         self.pairs.iter().for_each(|pair| pair.set(Pair::default()));
     }
 
-    /// Forgets what depends on another basis. Returns whether the list of modules has all that can be on a stack: not
-    /// if the loader has unloaded a library since it was read.
+    /// Forgets what depends on another basis. Returns whether the list of modules has all that can be on a
+    /// stack: not if the loader has unloaded a library since it was read.
     #[cold]
     #[inline(never)]
     fn begin(&self, basis: Basis) -> bool {
@@ -237,8 +239,8 @@ impl Memory {
             return None;
         }
         let frames = usize::from(self.frame(joint).frames.get()) + chain.frames();
-        // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can only be continued to one that
-        // is as deep.
+        // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can only be continued
+        // to one that is as deep.
         if frames > limit || self.root.get() == TOO_DEEP && frames != limit {
             return None;
         }
@@ -256,8 +258,8 @@ impl Memory {
         Some(pair.number)
     }
 
-    /// Whether `start` are the registers of the last remembered frame, whose return address is the first word that is
-    /// below them: then the stack is the remembered one.
+    /// Whether `start` are the registers of the last remembered frame, whose return address is the first word
+    /// that is below them: then the stack is the remembered one.
     #[inline(always)]
     fn is_last(&self, word: usize, start: Registers) -> bool {
         word + 1 == self.len.get() && self.is_at(word, start) && self.number.get() != 0
@@ -281,8 +283,8 @@ impl Memory {
         }
     }
 
-    /// The return address of the function that returns to `start`, if it is known where that is, and it is not the joint's,
-    /// whose stack pointer is at this distance; else 0.
+    /// The return address of the function that returns to `start`, if it is known where that is, and it is
+    /// not the joint's, whose stack pointer is at this distance; else 0.
     #[inline(always)]
     fn caller(&self, start: Registers, distance: usize) -> usize {
         let code = lookup::find(start.return_address as u64).code;
@@ -293,8 +295,9 @@ impl Memory {
         caller.return_word().now()
     }
 
-    /// Whether a walk from `start` to the frame `joint` would go as this chain does. Its frames then follow that one, so
-    /// that there are `frames`, of which the last is at `place`, if that is known. If not, `joint` is the last one.
+    /// Whether a walk from `start` to the frame `joint` would go as this chain does. Its frames then follow
+    /// that one, so that there are `frames`, of which the last is at `place`, if that is known. If not,
+    /// `joint` is the last one.
     #[inline(always)]
     fn follow(
         &self,
@@ -347,8 +350,8 @@ impl Memory {
         self.find_or_add(from, frames, chain.sequence())
     }
 
-    /// The number of the remembered stack, whose last frames are these, which are behind the place `from`. If they have a
-    /// `sequence`, notes the pair.
+    /// The number of the remembered stack, whose last frames are these, which are behind the place `from`. If
+    /// they have a `sequence`, notes the pair.
     fn find_or_add(&self, from: TreePosition, frames: &[AtomicU64], sequence: u32) -> u32 {
         let Found { number, place, frames: found } = tree::find_or_add(from, frames, sequence);
         // NOTE: what has no place in the tree, because there is no memory for it, is not remembered.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How to find the caller's frame from the registers in a function, at one place of its code.
 ///
-/// On x86-64, DWARF's *canonical frame address* (CFA) is the stack pointer before the call, and the
-/// return address is 8 bytes below it. Only `rbp` of the other registers can be needed to find a caller's CFA. These cases cover the code of all compilers that were looked at (LLVM, GCC) and
-/// the assembly of glibc.
+/// On x86-64, DWARF's *canonical frame address* (CFA) is the stack pointer before the call, and the return
+/// address is 8 bytes below it. Only `rbp` of the other registers can be needed to find a caller's CFA. These
+/// cases cover the code of all compilers that were looked at (LLVM, GCC) and the assembly of glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// The unwind information says something that no case here covers, or this is no code.

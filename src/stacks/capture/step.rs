@@ -57,8 +57,8 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// What it is now. Must be a word that was read as one of the running thread's own stack, or one that is between
-    /// two such.
+    /// What it is now. Must be a word that was read as one of the running thread's own stack, or one that is
+    /// between two such.
     #[inline(always)]
     pub(super) fn now(self) -> usize {
         // SAFETY: the word is aligned, and in the part of the stack that was checked, which stays mapped.
@@ -66,8 +66,8 @@ impl Word {
     }
 }
 
-/// The number of words, from the first one on, that are at or above `rsp` and unchanged. All up to there were read as
-/// words of the running thread's own stack, and the last word of all has the address 0.
+/// The number of words, from the first one on, that are at or above `rsp` and unchanged. All up to there were
+/// read as words of the running thread's own stack, and the last word of all has the address 0.
 #[inline(always)]
 pub(super) fn unchanged<const N: usize>(words: &[Cell<Word>; N], rsp: usize) -> usize {
     let mut same = 0;

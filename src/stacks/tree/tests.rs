@@ -59,8 +59,8 @@ fn a_module_at_the_address_of_another_has_other_stacks() {
     assert_eq!(stack(1), stack(1));
 }
 
-/// Against a map of stacks: stacks that part anywhere within edges, and that begin anywhere in known ones, with the
-/// frames in a sequence and not.
+/// Against a map of stacks: stacks that part anywhere within edges, and that begin anywhere in known ones,
+/// with the frames in a sequence and not.
 #[test]
 fn each_stack_has_one_number_and_its_frames() {
     let mut random = 1_u64;

@@ -13,8 +13,8 @@ pub(crate) fn end() -> u32 {
     EDGE_COUNT.load(Ordering::Acquire).min(EDGES as u32)
 }
 
-/// In a watcher: visits the stacks from the number `first` on that the process has left, each by itself, and whether it lacks
-/// its inner frames, because there was no memory for them.
+/// In a watcher: visits the stacks from the number `first` on that the process has left, each by itself, and
+/// whether it lacks its inner frames, because there was no memory for them.
 pub(crate) fn visit_left(first: u32, mut visit: impl FnMut(Callstack<'_>, bool)) {
     let Some(logs) = watch::logs() else { return };
     let mut outermost_first = Vec::new();

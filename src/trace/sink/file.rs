@@ -361,7 +361,8 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     match open(path) {
         Ok(file) => take(file, path),
         Err(source) => {
-            // Another user's file may be that of this process, before it changed its identity and replaced itself.
+            // Another user's file may be that of this process, before it changed its identity and replaced
+            // itself.
             let is_anothers = source.kind() == io::ErrorKind::PermissionDenied && path.exists();
             let other = if is_anothers { take_beside(path).ok() } else { None };
             let path = path.to_owned();
@@ -392,8 +393,8 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     }
 }
 
-/// Takes `NAME.PID.EXT` beside `path`. If that one is in use, too, `NAME.PID.2.EXT` and so on: a process that replaces
-/// itself by `exec` again and again leaves a watcher with each of its files.
+/// Takes `NAME.PID.EXT` beside `path`. If that one is in use, too, `NAME.PID.2.EXT` and so on: a process that
+/// replaces itself by `exec` again and again leaves a watcher with each of its files.
 fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let first = beside(path);
     let (mut path, mut number) = (first.clone(), 1);
@@ -417,8 +418,8 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     }
 }
 
-/// A new file with the name of one that is locked, if that is the trace of this process before it replaced itself by `exec`, as a forked
-/// child with a watcher. The watcher finds that its file has no name any more.
+/// A new file with the name of one that is locked, if that is the trace of this process before it replaced
+/// itself by `exec`, as a forked child with a watcher. The watcher finds that its file has no name any more.
 fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
     let name = path.file_name()?.to_string_lossy();
     let is_own = name.contains(&os::process_id().to_string());

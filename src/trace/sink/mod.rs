@@ -78,8 +78,8 @@ pub(crate) trait Sink: Send {
         0
     }
 
-    /// Whether the sink has dropped packets, and has room again. Then [`rejoin`](Self::rejoin) is called, right
-    /// after a cycle.
+    /// Whether the sink has dropped packets, and has room again. Then [`rejoin`](Self::rejoin) is called,
+    /// right after a cycle.
     fn wants_to_rejoin(&self) -> bool {
         false
     }

@@ -8,10 +8,10 @@
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
 //!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
-//! If the queue is full, the stream ends, with a message, because a reader must not mistake a
-//! stream with a hole for a whole one. A sink that can state what is missing goes on instead: packets are
-//! dropped until half of the queue is free, and then each stream begins anew. Only the tracker's own code takes
-//! the locks here.
+//! If the queue is full, the stream ends, with a message, because a reader must not mistake a stream with a
+//! hole for a whole one. A sink that can state what is missing goes on instead: packets are dropped until
+//! half of the queue is free, and then each stream begins anew. Only the tracker's own code takes the locks
+//! here.
 
 use super::{Shared, Sink};
 use crate::error::{self, Error, ErrorKind};
@@ -383,8 +383,8 @@ impl Queued {
         Ok(Self { queue, batch: Vec::new(), ended: false, count_dropped: None, dropped: None })
     }
 
-    /// Drops packets instead of ending when the queue is full; `count` counts the events in them. `shared` is what
-    /// its sink shares with handles.
+    /// Drops packets instead of ending when the queue is full; `count` counts the events in them. `shared` is
+    /// what its sink shares with handles.
     #[cfg(feature = "perfetto")]
     pub(crate) fn dropping(mut self, count: CountEvents, shared: Arc<dyn Shared>) -> Self {
         self.count_dropped = Some(count);

@@ -41,8 +41,8 @@ pub(crate) trait EventProvider: Send {
     /// call. Each event has the whole figure, so a lost event does no harm.
     fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
 
-    /// Adds events, which belong to no thread, of what it reads from the system, if that is due. Called in every
-    /// cycle, and with `is_end` at the end.
+    /// Adds events, which belong to no thread, of what it reads from the system, if that is due. Called in
+    /// every cycle, and with `is_end` at the end.
     fn readings(&mut self, _is_end: bool, _events: &mut Vec<Vec<u8>>) {}
 
     /// Adds the figures so far, for a stream that starts here.
@@ -53,8 +53,9 @@ pub(crate) trait EventProvider: Send {
         0
     }
 
-    /// In a watcher: the process has ended, and had announced what `position` says. From now on, it announces what the process has left
-    /// in memory that is shared, and nothing of this process. `false` if there is nothing more.
+    /// In a watcher: the process has ended, and had announced what `position` says. From now on, it announces
+    /// what the process has left in memory that is shared, and nothing of this process. `false` if there is
+    /// nothing more.
     fn continue_after(&mut self, position: u64) -> bool {
         let _ = position;
         false

@@ -20,11 +20,12 @@ const SERIAL_SHIFT: u32 = 16;
 /// A cursor over the committed events of one buffer.
 pub(super) struct BufferCursor {
     buffer: Buffer,
-    /// While a watcher shares the buffers, the events are numbered in a copy: the buffer must keep their epochs until the file
-    /// has them.
+    /// While a watcher shares the buffers, the events are numbered in a copy: the buffer must keep their
+    /// epochs until the file has them.
     #[expect(dead_code, reason = "the pointers below lead into it")]
     copy: Option<Vec<u8>>,
-    /// The position of the first event of this cursor: where it is, and bytes from the first event of the buffer.
+    /// The position of the first event of this cursor: where it is, and bytes from the first event of the
+    /// buffer.
     first: *mut u8,
     first_offset: usize,
     /// Every synchronised event before this is numbered.

@@ -1,8 +1,9 @@
 //! Checkpoints: what a watcher needs to continue a recording whose process has ended.
 //!
-//! A checkpoint says how long the trace file was after a write, and which events of each thread it had. There are two: the worker
-//! writes the one that is not active, and then makes it active. So the active one is complete whenever the process ends. Until then,
-//! the buffers with events after it are not given to other threads.
+//! A checkpoint says how long the trace file was after a write, and which events of each thread it had. There
+//! are two: the worker writes the one that is not active, and then makes it active. So the active one is
+//! complete whenever the process ends. Until then, the buffers with events after it are not given to other
+//! threads.
 //!
 //! ```text
 //! file     | packets up to the checkpoint | packets after it: cut off, and written again
@@ -31,7 +32,8 @@ pub(crate) struct Checkpoints {
     both: [UnsafeCell<Memory>; 2],
 }
 
-// SAFETY: only the session writes to a checkpoint, while it is not active; one that is active is only read, but for atomics.
+// SAFETY: only the session writes to a checkpoint, while it is not active; one that is active is only read,
+// but for atomics.
 unsafe impl Sync for Checkpoints {}
 // SAFETY: zeros are valid for all of a checkpoint, and for entries that are not written.
 unsafe impl Zeroed for Checkpoints {}
@@ -145,8 +147,8 @@ impl Checkpoints {
         Some((memory.checkpoint, entries.map(|entry| unsafe { entry.assume_init_ref() })))
     }
 
-    /// The active checkpoint, and the threads with the numbers of their slots. Without the slots that were given back:
-    /// all their events were in the file.
+    /// The active checkpoint, and the threads with the numbers of their slots. Without the slots that were
+    /// given back: all their events were in the file.
     pub(super) fn read(&self) -> Option<(Checkpoint, Vec<(u32, Progress)>)> {
         let (checkpoint, entries) = self.active()?;
         let entries = entries.filter(|entry| entry.freed.load(Ordering::Acquire) == 0);

@@ -67,8 +67,9 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the session; `None` if for `timeout` the worker has neither released it nor has a sink taken a packet, because a
-/// write to a destination that does not answer blocks it. On a busy machine, a cycle that makes progress can take longer.
+/// Locks the session; `None` if for `timeout` the worker has neither released it nor has a sink taken a
+/// packet, because a write to a destination that does not answer blocks it. On a busy machine, a cycle that
+/// makes progress can take longer.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WAITERS.fetch_add(1, Ordering::AcqRel);
     let session =
@@ -120,7 +121,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What is called if it has none, with the status of the process.
 static LEFT_ALONE: OnceLock<fn(i32) -> !> = OnceLock::new();
 
-/// Starts a worker thread for the session that was just stored. It calls `left_alone` if the program has no thread any more.
+/// Starts a worker thread for the session that was just stored. It calls `left_alone` if the program has no
+/// thread any more.
 pub(crate) fn spawn(left_alone: fn(i32) -> !) -> Result<(), Error> {
     let _ = LEFT_ALONE.set(left_alone);
     // NOTE: passed to the thread, which may begin to run after its session has ended.
@@ -162,8 +164,8 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Collects once, on a thread that can write to the sinks. Waits for threads inside the hook, at most for `timeout`. `false` if that
-/// thread does not answer.
+/// Collects once, on a thread that can write to the sinks. Waits for threads inside the hook, at most for
+/// `timeout`. `false` if that thread does not answer.
 pub(crate) fn cycle(session: &mut Session, timeout: Duration) -> bool {
     os::run_in_own_table(|| {
         let _untracked = ReentrancyGuard::enter();
@@ -179,7 +181,8 @@ fn cycle_here(session: &mut Session, timeout: Duration) {
     }
 }
 
-/// Collects until all events from before the call are collected; returns whether they are, at most `timeout` later.
+/// Collects until all events from before the call are collected; returns whether they are, at most `timeout`
+/// later.
 pub(crate) fn collect_everything(session: &mut Session, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     while Instant::now() < deadline && !session.has_failed() {

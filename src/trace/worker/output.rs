@@ -146,8 +146,8 @@ impl Output {
         self.unsynced
     }
 
-    /// In a watcher: keeps only the file, which is cut to `bytes` and continues there. The other sinks are those of the
-    /// process that has ended.
+    /// In a watcher: keeps only the file, which is cut to `bytes` and continues there. The other sinks are
+    /// those of the process that has ended.
     pub(super) fn continue_at(&mut self, bytes: u64) -> Result<(), Error> {
         for mut sink in std::mem::take(&mut self.sinks) {
             if sink.watched_bytes().is_some() && self.sinks.is_empty() {

@@ -258,8 +258,8 @@ impl Session {
         }
     }
 
-    /// Makes a watcher continue the recording if the process ends before its end: from now on, what was sent is kept until the file has
-    /// it. `trailer` gives the figures for the end of the stream.
+    /// Makes a watcher continue the recording if the process ends before its end: from now on, what was sent
+    /// is kept until the file has it. `trailer` gives the figures for the end of the stream.
     pub(crate) fn watch(&mut self, checkpoints: &'static Checkpoints, trailer: fn() -> Trailer) {
         self.threads.keep_until_release();
         self.watch = Some(Watch { checkpoints, trailer });
@@ -291,8 +291,8 @@ impl Session {
         }
     }
 
-    /// In a watcher, whose process has ended: continues at the last checkpoint, and ends the stream after all that the threads had
-    /// committed. `false` if there is none, because the file could not be written.
+    /// In a watcher, whose process has ended: continues at the last checkpoint, and ends the stream after all
+    /// that the threads had committed. `false` if there is none, because the file could not be written.
     ///
     /// # Errors
     /// [`ErrorKind::File`].
@@ -311,7 +311,8 @@ impl Session {
         Ok(true)
     }
 
-    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has written `file`.
+    /// In the watcher of a child of the process whose session this is: makes it that of the child, which has
+    /// written `file`.
     pub(crate) fn adopt(&mut self, mut file: Box<dyn Sink>) {
         let checkpoint = self.watch.as_ref().and_then(|watch| watch.checkpoints.read());
         let start = checkpoint.map_or(0, |(checkpoint, _)| checkpoint.timeline.began().0);

@@ -114,7 +114,8 @@ impl Threads {
         Self { states: Vec::new(), streams: StreamIds::new(), process, later: None }
     }
 
-    /// From now on, buffers and slots are kept until [`release`](Self::release), and nothing in them is changed.
+    /// From now on, buffers and slots are kept until [`release`](Self::release), and nothing in them is
+    /// changed.
     pub(super) fn keep_until_release(&mut self) {
         self.later = Some(Vec::new());
     }

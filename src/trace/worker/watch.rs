@@ -15,7 +15,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Makes a checkpoint of all that was sent, which the file has, and releases the buffers and slots that waited for that.
+    /// Makes a checkpoint of all that was sent, which the file has, and releases the buffers and slots that
+    /// waited for that.
     pub(super) fn commit(
         &self,
         threads: &mut Threads,

@@ -109,8 +109,8 @@ pub(crate) fn wake_waiters() {
 
 /// Waits until buffers are freed; `false` if the event must be dropped instead.
 pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
-    // NOTE: a thread that panics waits, too. Printing a backtrace makes 100,000 events, which no buffers hold; the tracker's own
-    // code, which may panic, never comes here.
+    // NOTE: a thread that panics waits, too. Printing a backtrace makes 100,000 events, which no buffers
+    // hold; the tracker's own code, which may panic, never comes here.
     if !MAY_WAIT.load(Ordering::Acquire) || !state::is_running() || is_dropping() {
         return false;
     }

@@ -142,8 +142,8 @@ static MEMORY: ChunkTable<Memory, LARGE_PER_CHUNK, CHUNKS> = ChunkTable::new();
 static FREE_SMALL: FreeStack = FreeStack::new();
 static FREE_LARGE: FreeStack = FreeStack::new();
 
-/// The number of chunks for buffers that have `limit` bytes together, and for one small buffer of each thread that can record
-/// beyond that.
+/// The number of chunks for buffers that have `limit` bytes together, and for one small buffer of each thread
+/// that can record beyond that.
 fn chunks_for(limit: usize) -> usize {
     (limit.div_ceil(1 << 20) + super::registry::MAX_THREADS * SMALL / (1 << 20) + 2).min(CHUNKS)
 }

@@ -16,8 +16,8 @@ static CLOCKS: Clocks = Clocks {
     regions: [const { AtomicU64::new(0) }; 1 << 14],
 };
 
-/// NOTE: whole pages, the first of which is cleared in children, as the [state](super::state) is. A clock of 0 is
-/// that of no thread, so each thread then checks the state.
+/// NOTE: whole pages, the first of which is cleared in children, as the [state](super::state) is. A clock of
+/// 0 is that of no thread, so each thread then checks the state.
 #[repr(C, align(4096))]
 struct Clocks {
     global: CachePadded<AtomicU64>,

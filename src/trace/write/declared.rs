@@ -31,7 +31,8 @@ const REFUSED: u32 = 1 << 16;
 
 static TABLE: StaticTable<Logged, MAX_TYPES> = StaticTable::new();
 
-/// In a watcher: takes the types of the process that has ended. The types of a library that it has loaded after the start of the watcher are unknown here, and so are the later ones.
+/// In a watcher: takes the types of the process that has ended. The types of a library that it has loaded
+/// after the start of the watcher are unknown here, and so are the later ones.
 pub(crate) fn take_all() {
     let Some(logs) = watch::logs() else { return };
     let mut next = TABLE.iter().count();
@@ -45,7 +46,8 @@ pub(crate) fn take_all() {
     });
 }
 
-/// In the child of a fork, whose memory is shared with another watcher: notes the types of the process that has forked it.
+/// In the child of a fork, whose memory is shared with another watcher: notes the types of the process that
+/// has forked it.
 pub(crate) fn share_all() {
     TABLE.iter().enumerate().for_each(|(number, logged)| note(number, logged));
 }

@@ -79,10 +79,11 @@ impl SlowEntry {
 /// Whether each event of the first thread takes the slow path, until Rust's runtime has begun.
 static AWAITS_RUNTIME: AtomicBool = AtomicBool::new(false);
 
-/// Lets the slow path take over crashes, if that must wait until Rust's runtime has begun. Called before `main` by the first
-/// thread, with the reentrancy guard set.
+/// Lets the slow path take over crashes, if that must wait until Rust's runtime has begun. Called before
+/// `main` by the first thread, with the reentrancy guard set.
 ///
-/// PERF: the fast path has no instruction more for this, nor has any path after the first allocation in `main`.
+/// PERF: the fast path has no instruction more for this, nor has any path after the first allocation in
+/// `main`.
 pub(crate) fn await_runtime() {
     if os::has_late_crashes() {
         AWAITS_RUNTIME.store(true, Ordering::Release);

@@ -1,13 +1,13 @@
-//! While a process forks whose child is recorded, its other threads wait at their next event about memory, so that the
-//! child's live blocks are those of the moment of the fork.
+//! While a process forks whose child is recorded, its other threads wait at their next event about memory, so
+//! that the child's live blocks are those of the moment of the fork.
 //!
 //! ```text
 //! NONE ──hold──► HELD ──release──► NONE
 //!                  └─ a thread has waited for TIMEOUT ─► GIVEN_UP ──release──► NONE
 //! ```
-//! The forking thread itself never waits, and no other thread waits for long: code of the program that runs before the fork
-//! (`pthread_atfork`) may wait for a thread that waits here. Events while threads do not wait are counted: the child's live
-//! blocks lack them.
+//! The forking thread itself never waits, and no other thread waits for long: code of the program that runs
+//! before the fork (`pthread_atfork`) may wait for a thread that waits here. Events while threads do not wait
+//! are counted: the child's live blocks lack them.
 
 use super::slot::{Guard, ThreadSlot};
 use super::{clocks, enter, quiesce, registry, state};
@@ -33,8 +33,8 @@ static RESUMES: AtomicBool = AtomicBool::new(false);
 /// Events since the hold began, and threads that were inside the hook all the time.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// Makes all other threads wait at their next event about memory. The caller holds the lock of the session, so that nothing else stops
-/// or resumes the recording.
+/// Makes all other threads wait at their next event about memory. The caller holds the lock of the session,
+/// so that nothing else stops or resumes the recording.
 pub(crate) fn hold() {
     MISSED.store(0, Ordering::Relaxed);
     if state::load() & state::RECORD == 0 {
@@ -60,14 +60,15 @@ pub(crate) fn release() {
     os::wake_all(&HOLD);
 }
 
-/// In the child, which has no other thread: ends the hold, and returns how many events its live blocks can lack.
+/// In the child, which has no other thread: ends the hold, and returns how many events its live blocks can
+/// lack.
 pub(crate) fn end_in_child() -> u64 {
     HOLD.store(NONE, Ordering::Relaxed);
     MISSED.load(Ordering::Relaxed)
 }
 
-/// *Hook.* Waits while another thread forks; `false` if there is nothing to wait for. Inside the hook, before an event about
-/// memory.
+/// *Hook.* Waits while another thread forks; `false` if there is nothing to wait for. Inside the hook, before
+/// an event about memory.
 #[cold]
 pub(super) fn wait(slot: &ThreadSlot) -> bool {
     let mut has_waited = false;

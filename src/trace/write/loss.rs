@@ -13,11 +13,12 @@ static REPORTED: AtomicU64 = AtomicU64::new(0);
 static ENDING: AtomicU32 = AtomicU32::new(0);
 /// How many ends there have been.
 static ENDS: AtomicU32 = AtomicU32::new(0);
-/// Calls that came to the hook while the recording ended, too late for an event: the first one of each thread, which can have begun
-/// before.
+/// Calls that came to the hook while the recording ended, too late for an event: the first one of each
+/// thread, which can have begun before.
 static IN_FLIGHT: AtomicU64 = AtomicU64::new(0);
 
-/// Counts an event of this thread that cannot be written now: it is lost, or was in flight when the recording ended.
+/// Counts an event of this thread that cannot be written now: it is lost, or was in flight when the recording
+/// ended.
 #[cold]
 pub(super) fn not_written(slot: &ThreadSlot) {
     if state::load() & state::RECORD == 0 { too_late() } else { event(slot) }

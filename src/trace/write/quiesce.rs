@@ -27,8 +27,8 @@ pub(crate) fn pause(timeout: Duration) -> bool {
     quiesce(timeout, |guard| guard == Guard::OUT) == 0
 }
 
-/// Waits at most `timeout` until no thread is about to write an event, without pausing the recording; returns how many still
-/// are. Threads that wait inside the hook have nothing uncommitted.
+/// Waits at most `timeout` until no thread is about to write an event, without pausing the recording; returns
+/// how many still are. Threads that wait inside the hook have nothing uncommitted.
 pub(super) fn wait_for_hooks(timeout: Duration) -> u64 {
     quiesce(timeout, |guard| guard != Guard::IN)
 }
@@ -56,8 +56,9 @@ pub(crate) fn barrier() {
     }
 }
 
-/// Waits at most `timeout` until every thread has been seen with a guard that `is_outside` accepts after a barrier, without a
-/// lease; returns how many have not. Such a thread checks the state when it enters the hook again.
+/// Waits at most `timeout` until every thread has been seen with a guard that `is_outside` accepts after a
+/// barrier, without a lease; returns how many have not. Such a thread checks the state when it enters the
+/// hook again.
 fn quiesce(timeout: Duration, is_outside: fn(u32) -> bool) -> u64 {
     registry::slots().for_each(|slot| slot.revoke_lease());
     barrier();

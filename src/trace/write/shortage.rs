@@ -42,8 +42,9 @@ pub(crate) fn disarm() {
     os::wake_all(&STATE);
 }
 
-/// *Hook.* Tells the worker that the program gets a null for `bytes`, if that is asked for, and waits until it has
-/// acted, at most for a second. Other threads that get a null meanwhile also wait: the null can end the program.
+/// *Hook.* Tells the worker that the program gets a null for `bytes`, if that is asked for, and waits until
+/// it has acted, at most for a second. Other threads that get a null meanwhile also wait: the null can end
+/// the program.
 pub(crate) fn note_null(bytes: usize) {
     if STATE.load(Ordering::Relaxed) == OFF || state::is_forked() {
         return;

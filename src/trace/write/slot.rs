@@ -249,7 +249,8 @@ impl ThreadSlot {
         self.global.store((&raw const self.stamp).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Makes the next event take the slow path, as if a lease had reached its limit. For the thread itself, or the one that waits for it.
+    /// Makes the next event take the slow path, as if a lease had reached its limit. For the thread itself,
+    /// or the one that waits for it.
     pub(super) fn leave_fast_path(&self) {
         self.limit.set(self.cursor.load(Ordering::Relaxed).min(self.limit.get()));
     }

@@ -40,8 +40,8 @@ const EARLY_STATE: u32 = ON | FREE_SCOPES;
 static PAGE: StatePage =
     StatePage { state: AtomicU32::new(EARLY_STATE), watched: AtomicU32::new(0) };
 
-/// NOTE: a page of its own. While a watcher shares the buffers, the kernel clears it in the child of each fork, however
-/// that is made. So no hook in a child ever writes to the buffers of its parent.
+/// NOTE: a page of its own. While a watcher shares the buffers, the kernel clears it in the child of each
+/// fork, however that is made. So no hook in a child ever writes to the buffers of its parent.
 #[repr(C, align(4096))]
 struct StatePage {
     state: AtomicU32,
@@ -207,7 +207,8 @@ pub(crate) fn turn_off_in_child() {
     clocks::stop();
 }
 
-/// True in a forked child that has not yet detached from its parent's shared buffers: some ways to fork call no handler.
+/// True in a forked child that has not yet detached from its parent's shared buffers: some ways to fork call
+/// no handler.
 pub(crate) fn is_unaware_child() -> bool {
     WATCHED.load(Ordering::Relaxed) && !is_watched()
 }
@@ -233,7 +234,8 @@ pub(crate) unsafe fn set_watched() -> io::Result<()> {
     Ok(())
 }
 
-/// As [`set_watched`], in the child of a fork of a process in which that was called: the kernel also clears its children.
+/// As [`set_watched`], in the child of a fork of a process in which that was called: the kernel also clears
+/// its children.
 pub(crate) fn set_watched_again() {
     WATCHED.store(true, Ordering::Relaxed);
     PAGE.watched.store(1, Ordering::Release);

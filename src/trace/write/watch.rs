@@ -1,5 +1,5 @@
-//! The memory that a watcher shares: logs of what is added to tables, the slots of all threads, their buffers, and what else the watcher
-//! needs.
+//! The memory that a watcher shares: logs of what is added to tables, the slots of all threads, their
+//! buffers, and what else the watcher needs.
 #![expect(unsafe_code, reason = "gives the tables shared memory")]
 
 use super::{buffer, registry, state};
@@ -32,15 +32,18 @@ pub(crate) const NODES: usize = 1 << 18;
 pub(crate) const TYPES: usize = 1 << 12;
 pub(crate) const STACK_WORDS: usize = 1 << 8;
 
-/// `WORDS` words for each number, the last `N` of them. A mark is stored last, so what it says is there, whenever the process is killed.
+/// `WORDS` words for each number, the last `N` of them. A mark is stored last, so what it says is there,
+/// whenever the process is killed.
 #[repr(C)]
 pub(crate) struct Log<const WORDS: usize, const N: usize> {
-    /// By place, the remainder of a number by `N`: 0 for none, 2 (number + 1) while it is being written, and 1 more afterwards.
+    /// By place, the remainder of a number by `N`: 0 for none, 2 (number + 1) while it is being written, and
+    /// 1 more afterwards.
     marks: [AtomicU32; N],
     words: [[AtomicU64; WORDS]; N],
 }
 
-/// Shares logs, slots and buffers with the children of this process that are forked from now on; returns further shared memory, which begins as zeros.
+/// Shares logs, slots and buffers with the children of this process that are forked from now on; returns
+/// further shared memory, which begins as zeros.
 ///
 /// # Errors
 /// Those of the system. What is shared by then does no harm.
@@ -61,7 +64,8 @@ pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
     }
     os::forget_shared();
     let start = os::map_shared(logs + size_of::<T>().next_multiple_of(4096))?;
-    // SAFETY: both are within the mapping, which is zeroed and is never unmapped, and the caller makes the same promise.
+    // SAFETY: both are within the mapping, which is zeroed and is never unmapped, and the caller makes the
+    // same promise.
     let more = unsafe {
         registry::share()?;
         buffer::share(limit)?;
@@ -81,8 +85,8 @@ pub(super) fn clamp_to_shared(limit: usize) -> usize {
     }
 }
 
-/// In the child of a fork: the memory that the parent shares with its watcher becomes memory of the child, which is zeroed. Slots
-/// and buffers are then as if they had never been used.
+/// In the child of a fork: the memory that the parent shares with its watcher becomes memory of the child,
+/// which is zeroed. Slots and buffers are then as if they had never been used.
 pub(crate) fn unshare_in_child() {
     if !START.swap(ptr::null_mut(), Ordering::AcqRel).is_null() {
         os::unshare_all();
@@ -91,8 +95,8 @@ pub(crate) fn unshare_in_child() {
     }
 }
 
-/// In the child of a fork, after [`unshare_in_child`]: shares that memory again, which is zeroed, with a watcher of the child. Returns
-/// the file that the watcher maps.
+/// In the child of a fork, after [`unshare_in_child`]: shares that memory again, which is zeroed, with a
+/// watcher of the child. Returns the file that the watcher maps.
 ///
 /// # Errors
 /// Those of the system.
@@ -117,7 +121,8 @@ pub(crate) fn watched_logs() -> Option<&'static Logs> {
 impl Logs {
     /// The address of a copy of a name, and its size; `(other)` if there is no room.
     ///
-    /// NOTE: the watcher may not have the memory of a name: of the allocator, or of a library that was loaded later.
+    /// NOTE: the watcher may not have the memory of a name: of the allocator, or of a library that was loaded
+    /// later.
     pub(crate) fn copy(&self, name: &str) -> [u64; 2] {
         let room = |end: u32| self.names.get(end as usize..end as usize + name.len());
         let next = |end| Some(end + room(end)?.len() as u32);
@@ -136,7 +141,8 @@ impl<const WORDS: usize, const N: usize> Log<WORDS, N> {
         self.marks.iter().for_each(|mark| mark.store(0, Ordering::Relaxed));
     }
 
-    /// *Hook.* Adds the words of a number, before anything refers to that; not where those of another one are being written.
+    /// *Hook.* Adds the words of a number, before anything refers to that; not where those of another one are
+    /// being written.
     ///
     /// NOTE: two threads can add the same number, with the same words. Neither returns before they are there.
     #[cold]

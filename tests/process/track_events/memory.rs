@@ -23,8 +23,8 @@ const CONFIG: &str = r#"
     } } }
 "#;
 
-/// The environment has started the session. What the thread of the session does is not waited for, so the number of
-/// dumps is unknown.
+/// The environment has started the session. What the thread of the session does is not waited for, so the
+/// number of dumps is unknown.
 pub(super) fn whole() {
     let kept = alloc_scope!("load", {
         instant!(CAT1, "loading");

@@ -1,10 +1,11 @@
-//! What the tests of Perfetto's C library show of nested tracks and of its data sources; their names are in the
-//! comments. The tests of the library's map of interned texts are in `src/perfetto/tracker/sequence/interner.rs`.
+//! What the tests of Perfetto's C library show of nested tracks and of its data sources; their names are in
+//! the comments. The tests of the library's map of interned texts are in
+//! `src/perfetto/tracker/sequence/interner.rs`.
 //!
-//! Of its tests of data sources, these are ours: `DisabledNotExecuted`, `EnabledOnce`, `EnabledTwice`, `FlushDone`,
-//! `LifetimeCallbacks`, `DropCount` (a session whose output is not read), `ThreadLocalState` and `IncrementalState` (each
-//! thread is a sequence of its own), `IncrementalStateClearSuccess`, `GetTimestamp` (a time is within 1 ms of the clock).
-//! The others are about what a session of ours does not have:
+//! Of its tests of data sources, these are ours: `DisabledNotExecuted`, `EnabledOnce`, `EnabledTwice`,
+//! `FlushDone`, `LifetimeCallbacks`, `DropCount` (a session whose output is not read), `ThreadLocalState` and
+//! `IncrementalState` (each thread is a sequence of its own), `IncrementalStateClearSuccess`, `GetTimestamp`
+//! (a time is within 1 ms of the clock). The others are about what a session of ours does not have:
 //!
 //! | test | why not |
 //! |---|---|

@@ -70,8 +70,8 @@ pub fn told_bytes(output: Output) -> (i32, Vec<u8>, String) {
     (output.status.code().expect("no signal"), output.stdout, err)
 }
 
-/// Children inherit which signals are ignored. These are, if the tests run under `nohup` or in the background of a
-/// script.
+/// Children inherit which signals are ignored. These are, if the tests run under `nohup` or in the background
+/// of a script.
 #[expect(unsafe_code, reason = "the dispositions of signals")]
 pub fn ignore_no_signal() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {

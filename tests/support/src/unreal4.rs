@@ -1,5 +1,5 @@
-//! Writes streams of protocols 0 to 4 byte by byte, as the format describes them, and keeps what it wrote. It shares
-//! no code with the reader.
+//! Writes streams of protocols 0 to 4 byte by byte, as the format describes them, and keeps what it wrote. It
+//! shares no code with the reader.
 
 pub const IMPORTANT: u8 = 1;
 pub const AUX: u8 = 2;

@@ -109,8 +109,8 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(!refused)
 }
 
-/// The folder of the programs. `cargo run --release` of this one does not build them, so they are built here; in another
-/// profile they are beside it already.
+/// The folder of the programs. `cargo run --release` of this one does not build them, so they are built here;
+/// in another profile they are beside it already.
 fn build() -> Result<PathBuf, Box<dyn Error>> {
     let own = std::env::current_exe()?;
     let folder = own.parent().ok_or("a program is in a folder")?.to_owned();

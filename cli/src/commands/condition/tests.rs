@@ -202,8 +202,8 @@ fn conditions_on_rows() {
     assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
 }
 
-/// The table of docs/tests.md has the columns that the code declares, with their words in the text. Rows in JSON,
-/// conditions, and where they are measured figures and budgets, have them by the same name.
+/// The table of docs/tests.md has the columns that the code declares, with their words in the text. Rows in
+/// JSON, conditions, and where they are measured figures and budgets, have them by the same name.
 #[test]
 fn each_figure_has_one_name_in_all_places() {
     let read = |file| std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR")));

@@ -57,8 +57,8 @@ impl<F: Write> TableWriter for CsvTables<F> {
     }
 }
 
-/// Why a table was not written. NOTE: the conversion of `csv` itself loses the kind of the error, and so that the
-/// reader of a pipe has closed it.
+/// Why a table was not written. NOTE: the conversion of `csv` itself loses the kind of the error, and so that
+/// the reader of a pipe has closed it.
 fn unwritten(error: csv::Error) -> io::Error {
     match error.kind() {
         csv::ErrorKind::Io(cause) => io::Error::new(cause.kind(), error),

@@ -1,4 +1,5 @@
-//! `memledger export --to firefox`: a processed profile of the Firefox Profiler, <https://profiler.firefox.com>.
+//! `memledger export --to firefox`: a processed profile of the Firefox Profiler,
+//! <https://profiler.firefox.com>.
 //!
 //! Allocations and frees are samples with weights: plus and minus the bytes. The profiler cannot open as many
 //! as a trace has. So blocks of one bucket that are allocated at one time and freed at one time are one
@@ -6,8 +7,9 @@
 //! are. If there are still too many, times are rounded.
 //!
 //! NOTE: written here, because the crate `fxprof-processed-profile` 0.8 has neither lines nor inlined
-//! functions in its frames. The version is the one that it writes. And in the command, because `serde_json` implements
-//! `PartialEq` for types of std: a program with the tracker would see that ([`pretty`](memledger_analysis::internal::pretty)).
+//! functions in its frames. The version is the one that it writes. And in the command, because `serde_json`
+//! implements `PartialEq` for types of std: a program with the tracker would see that
+//! ([`pretty`](memledger_analysis::internal::pretty)).
 
 use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
@@ -83,13 +85,14 @@ impl Allocations {
         Self { live, grouped, most, rounded_to: 1, counter: Vec::new() }
     }
 
-    /// What times are rounded down to, in milliseconds, if the trace has more allocations than the profiler opens. Sums
-    /// are exact.
+    /// What times are rounded down to, in milliseconds, if the trace has more allocations than the profiler
+    /// opens. Sums are exact.
     fn rounded_to_ms(&self) -> Option<u64> {
         (self.rounded_to > 1).then_some(self.rounded_to / 1_000_000)
     }
 
-    /// Writes the profile. `report` is of the same pass, with [buckets](memledger_analysis::Analyzer::by_bucket).
+    /// Writes the profile. `report` is of the same pass, with
+    /// [buckets](memledger_analysis::Analyzer::by_bucket).
     fn write(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         write(report, self, &mut out).and_then(|()| out.flush())

@@ -1,7 +1,7 @@
 //! Tables as files of Apache Parquet.
 //!
-//! A second thread encodes and compresses rows while the first one reads the trace: each takes half of the processor
-//! time.
+//! A second thread encodes and compresses rows while the first one reads the trace: each takes half of the
+//! processor time.
 
 use super::rows::TableWriter;
 use super::tables::{Column, Kind, NONE, Rows, Table};
@@ -164,8 +164,8 @@ fn schema(table: &Table) -> Arc<Type> {
 }
 
 fn properties(table: &Table) -> Arc<WriterProperties> {
-    // PERF: the fastest level, and large pages: with level 3, pages of 20,000 rows, and three more dictionaries, files
-    // were 2.5 % smaller.
+    // PERF: the fastest level, and large pages: with level 3, pages of 20,000 rows, and three more
+    // dictionaries, files were 2.5 % smaller.
     let level = ZstdLevel::try_new(1).expect("a level of zstd");
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)

@@ -302,8 +302,8 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     rows
 }
 
-/// Writes the rows of all stacks. Returns the texts that they have in place of frames, whose numbers are negative because the
-/// report has them in no list.
+/// Writes the rows of all stacks. Returns the texts that they have in place of frames, whose numbers are
+/// negative because the report has them in no list.
 fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<Vec<String>> {
     let mut rows = Rows::new(&STACKS);
     let mut texts = Vec::<String>::new();

@@ -90,8 +90,8 @@ pub static BLOCKS: Table = Table {
     ],
 };
 
-/// Who allocates: a combination of thread, scope stack, group and name, call stack, and root heap. Who frees: a
-/// combination of thread and scope stack.
+/// Who allocates: a combination of thread, scope stack, group and name, call stack, and root heap. Who frees:
+/// a combination of thread and scope stack.
 pub static CONTEXTS: Table = Table {
     name: "contexts",
     columns: &[
@@ -151,8 +151,8 @@ pub fn optional_cell(number: Option<u64>) -> i64 {
 
 /// Rows of a table.
 ///
-/// PERF: row by row, as they come, and each cell a number: of a word or a text its index. The columns are taken from
-/// them where they are written, which can be on another thread.
+/// PERF: row by row, as they come, and each cell a number: of a word or a text its index. The columns are
+/// taken from them where they are written, which can be on another thread.
 #[derive(Clone, Debug)]
 pub struct Rows {
     pub table: &'static Table,

@@ -148,8 +148,8 @@ mod linux {
         result
     }
 
-    /// Starts the program with one more variable, and with this mask of signals. A `Command` of the standard library
-    /// would have it start with ours.
+    /// Starts the program with one more variable, and with this mask of signals. A `Command` of the standard
+    /// library would have it start with ours.
     fn spawn(
         program: &Program<'_>,
         variable: (&'static str, Option<OsString>),

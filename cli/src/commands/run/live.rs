@@ -1,9 +1,10 @@
 //! `memledger run --top`: the screen of `memledger top` while the program runs.
 //!
-//! The program listens, and its trace says at which port. Where it does not, the screen has the figures of its trace
-//! when it has ended. The screen has a thread of its own, because this thread waits for the program. What the program writes to
-//! the terminal would tear the screen: it goes to a file, and to the terminal when the screen is closed. The
-//! program has no input from the terminal, whose keys are the screen's.
+//! The program listens, and its trace says at which port. Where it does not, the screen has the figures of
+//! its trace when it has ended. The screen has a thread of its own, because this thread waits for the
+//! program. What the program writes to the terminal would tear the screen: it goes to a file, and to the
+//! terminal when the screen is closed. The program has no input from the terminal, whose keys are the
+//! screen's.
 
 use super::child::interrupt;
 use super::traces::Traces;

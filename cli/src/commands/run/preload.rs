@@ -41,8 +41,8 @@ const SANITIZERS: [(&[u8], &str); 5] = [
 pub enum Tracking {
     /// By the tracker that it has.
     Own,
-    /// By the tracker that it may have or start: its file is no program for this machine's loader, or the user
-    /// wants no library.
+    /// By the tracker that it may have or start: its file is no program for this machine's loader, or the
+    /// user wants no library.
     Unknown,
     /// By a library: the value of [`VARIABLE`].
     Preloaded(OsString),

@@ -1,5 +1,5 @@
-//! What the trackers of the program and of its children report while they run: they send it here, because the program's
-//! errors are its own.
+//! What the trackers of the program and of its children report while they run: they send it here, because the
+//! program's errors are its own.
 
 use crate::terminal::note;
 use std::hash::{BuildHasher, RandomState};

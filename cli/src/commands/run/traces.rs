@@ -125,8 +125,8 @@ impl Traces {
         found
     }
 
-    /// The trace of the program that runs in the first process that writes one: the last one there, if the process has
-    /// replaced itself by `exec`.
+    /// The trace of the program that runs in the first process that writes one: the last one there, if the
+    /// process has replaced itself by `exec`.
     pub fn running(&self, pid: u32) -> Option<PathBuf> {
         let mut found = self.found(pid);
         if self.follow_children {
@@ -137,9 +137,9 @@ impl Traces {
         found.pop()
     }
 
-    /// The traces of all programs, those of a process in their order, as [`found`](Self::found) has the processes.
-    /// A process that has replaced itself by `exec` has several. The last of its programs gets the name that was
-    /// asked for, and those before it `NAME.PID.EXT`, `NAME.PID.2.EXT` and so on.
+    /// The traces of all programs, those of a process in their order, as [`found`](Self::found) has the
+    /// processes. A process that has replaced itself by `exec` has several. The last of its programs gets the
+    /// name that was asked for, and those before it `NAME.PID.EXT`, `NAME.PID.2.EXT` and so on.
     pub fn programs(&self, pid: u32) -> Vec<Trace> {
         let mut processes = Vec::<(u32, Vec<PathBuf>)>::new();
         for path in self.found(pid) {
@@ -153,7 +153,8 @@ impl Traces {
         processes.into_iter().flat_map(|(_, paths)| last_first(paths)).collect()
     }
 
-    /// Waits until the watchers of ended processes have completed their traces: until then, a trace is locked. The wait is short if the process, or a child that also holds the lock, still runs.
+    /// Waits until the watchers of ended processes have completed their traces: until then, a trace is
+    /// locked. The wait is short if the process, or a child that also holds the lock, still runs.
     pub fn wait_for_watchers(&self, pid: u32) {
         let begin = Instant::now();
         for path in self.found(pid) {
@@ -237,8 +238,8 @@ pub struct Trace {
     pub number: u32,
 }
 
-/// The traces of the programs of one process, in their order, renamed so that the last one has the first name. If that
-/// fails, they keep their names.
+/// The traces of the programs of one process, in their order, renamed so that the last one has the first
+/// name. If that fails, they keep their names.
 fn last_first(paths: Vec<PathBuf>) -> Vec<Trace> {
     let renamed = |paths: &[PathBuf]| {
         let (Some(first), Some(last)) = (paths.first(), paths.last()) else { return Ok(()) };
@@ -309,7 +310,8 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
     return String::from_utf8_lossy(&bytes).into_owned().into();
 }
 
-/// `path` with the process id in it, for a program of a process: `NAME.PID.EXT` and so on, as [`Trace::number`] says.
+/// `path` with the process id in it, for a program of a process: `NAME.PID.EXT` and so on, as
+/// [`Trace::number`] says.
 pub fn numbered(path: &Path, pid: u32, number: u32) -> PathBuf {
     let path = named(path, pid);
     match number {
@@ -328,8 +330,8 @@ fn has_ended(pid: u32) -> bool {
     })
 }
 
-/// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are any: each
-/// program in which the process replaced itself by `exec` has one.
+/// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are
+/// any: each program in which the process replaced itself by `exec` has one.
 fn all_beside(path: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
     let first = beside(path, pid);
     let others = first.clone();

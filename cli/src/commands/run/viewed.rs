@@ -1,5 +1,5 @@
-//! `memledger run --view`: the page of `memledger view`, from the program's first events on until Ctrl-C after
-//! its end.
+//! `memledger run --view`: the page of `memledger view`, from the program's first events on until Ctrl-C
+//! after its end.
 
 use crate::commands::view::{Viewer, runtime};
 use crate::error::CliError;
@@ -25,8 +25,8 @@ pub struct ProgramPage {
 impl ProgramPage {
     /// Serves the page once `find` finds the trace. `keeps_index`: the trace stays, and so may its index.
     ///
-    /// Signals must be blocked, and stay so on the threads of the server: until the program has ended they are
-    /// the program's.
+    /// Signals must be blocked, and stay so on the threads of the server: until the program has ended they
+    /// are the program's.
     pub fn open(
         find: impl Fn() -> Option<PathBuf> + Send + 'static,
         symbols: SymbolArgs,
@@ -62,8 +62,8 @@ impl ProgramPage {
         Ok(Self { thread, has_ended })
     }
 
-    /// The program has ended, and signals are no longer blocked: serves the page until Ctrl-C or SIGTERM; if there is
-    /// a trace.
+    /// The program has ended, and signals are no longer blocked: serves the page until Ctrl-C or SIGTERM; if
+    /// there is a trace.
     pub fn close(self, has_trace: bool) {
         self.has_ended.store(true, Ordering::Release);
         if has_trace {

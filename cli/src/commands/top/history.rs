@@ -48,8 +48,8 @@ impl History {
         self.points.partition_point(|point| point.at_ns <= until_ns)
     }
 
-    /// Live bytes up to `until_ns` in `columns` equal parts of the time: the largest of each part. A part without
-    /// a point has the value of the one before it.
+    /// Live bytes up to `until_ns` in `columns` equal parts of the time: the largest of each part. A part
+    /// without a point has the value of the one before it.
     pub fn resampled(&self, until_ns: u64, columns: usize) -> Vec<u64> {
         let Some((first, last)) = self.span(until_ns).filter(|_| columns > 0) else {
             return Vec::new();

@@ -158,7 +158,8 @@ impl List {
 }
 
 impl Model {
-    /// Without a list, the first figures decide: functions if there are any and no scopes and tags, else scopes.
+    /// Without a list, the first figures decide: functions if there are any and no scopes and tags, else
+    /// scopes.
     pub fn new(title: String, by: Option<By>, sort: Sort) -> Self {
         Self {
             title,

@@ -60,7 +60,8 @@ pub struct Sample {
     pub lost_unknown: bool,
     /// Blocks with a stack are a sample of all: figures by function are estimates.
     pub is_sampled: bool,
-    /// Whether the call stacks were asked for, so that rows by function are there if the program records them.
+    /// Whether the call stacks were asked for, so that rows by function are there if the program records
+    /// them.
     pub has_functions: bool,
     rows: HashMap<By, Table>,
 }

@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-/// Blocks of one size are listed oldest first, until this many chunks were read. Then the list is not made exact among
-/// blocks of its smallest size, because a program can have such blocks in every chunk.
+/// Blocks of one size are listed oldest first, until this many chunks were read. Then the list is not made
+/// exact among blocks of its smallest size, because a program can have such blocks in every chunk.
 const CHUNKS_OF_ONE_SIZE: usize = 256;
 
 /// The blocks of a trace, and the index that says where they are.

@@ -74,13 +74,14 @@ struct Columns {
     how: Vec<u8>,
     /// For each block that was freed, the number of the actor that freed it.
     freed_by: Vec<u32>,
-    /// For each block that did not begin with an allocation: the time since its first allocation, the number of
-    /// events since the first half of its reallocation, and the number of the actor that reallocated it.
+    /// For each block that did not begin with an allocation: the time since its first allocation, the number
+    /// of events since the first half of its reallocation, and the number of the actor that reallocated it.
     others: Vec<(u64, u64, u32)>,
-    /// For each block that a reallocation has ended, the number of events until its second half; 0 if it has none.
+    /// For each block that a reallocation has ended, the number of events until its second half; 0 if it has
+    /// none.
     next: Vec<u64>,
-    /// For each block that something was learnt of later: the number of events from its beginning until it was like
-    /// this, and until when it counts as an allocation and as a free.
+    /// For each block that something was learnt of later: the number of events from its beginning until it
+    /// was like this, and until when it counts as an allocation and as a free.
     odd: Vec<(u64, u64, u64)>,
 }
 

@@ -1,7 +1,7 @@
 //! Functions are kept in a folder for the next command.
 
-use super::{Program, compile, symbolizer};
 use super::unreal_trace::Trace;
+use super::{Program, compile, symbolizer};
 use flate2::Crc;
 use memledger_analysis::Symbolizer;
 use memledger_test_support::command::{output, ran, told};

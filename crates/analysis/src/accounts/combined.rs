@@ -2,9 +2,9 @@
 
 use crate::columns::Tally;
 
-/// The changes by consecutive events of one context on one thread, whatever their stacks. They are
-/// applied to the size classes already, and to the peaks and the total at the next flush. Buckets are then also changed, if no block has a stack; otherwise they and the peaks of stacks are changed
-/// already.
+/// The changes by consecutive events of one context on one thread, whatever their stacks. They are applied to
+/// the size classes already, and to the peaks and the total at the next flush. Buckets are then also changed,
+/// if no block has a stack; otherwise they and the peaks of stacks are changed already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Combined {
     /// The bucket of the context and the thread that has no stack.

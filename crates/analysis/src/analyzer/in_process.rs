@@ -55,9 +55,11 @@ impl Analyzer {
     pub fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
-        /// Bytes of a stack: it is 20 bytes and its figures, and a row of text or JSON is made when it is written.
+        /// Bytes of a stack: it is 20 bytes and its figures, and a row of text or JSON is made when it is
+        /// written.
         const STACK: usize = 512;
-        /// Bytes of a frame of the tree of stacks: sums up the tree, and its function, which most share with others.
+        /// Bytes of a frame of the tree of stacks: sums up the tree, and its function, which most share with
+        /// others.
         const FRAME: usize = 128;
         let stacks = self.model.callstacks();
         // Each stack has a bucket for each context and thread; these are summed into its row.

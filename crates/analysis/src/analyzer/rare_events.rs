@@ -316,8 +316,8 @@ impl<O: BlockObserver> Analyzer<O> {
                     let (bytes, outside) = ranges.outside(|start, end| windows.covered(start, end));
                     let others =
                         sums[1..].iter().fold(bytes, |sum, part| sum.saturating_add(*part));
-                    // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were freed:
-                    // with its gaps, a quarter more than the most that they were has been seen.
+                    // The tracker's own blocks are in the ranges, and what the allocator keeps of those that
+                    // were freed: with its gaps, a quarter more than the most that they were has been seen.
                     let most_own = u64_at(fixed, most_own);
                     let of_tracker = most_own.saturating_add(most_own / 2);
                     let in_tables = self.untracked.table_bytes();

@@ -7,8 +7,8 @@ use crate::observer::{BlockEvent, BlockObserver};
 use crate::report::{Report, ResidentMemory};
 
 impl<O: BlockObserver> Analyzer<O> {
-    /// Passes the positions that are here: before an event of the time `next`, or after the event that was counted last.
-    /// Counting stops at the last of all. The caller has flushed everything.
+    /// Passes the positions that are here: before an event of the time `next`, or after the event that was
+    /// counted last. Counting stops at the last of all. The caller has flushed everything.
     #[cold]
     pub(super) fn pass(&mut self, next: Option<u64>) {
         while let Some((position, here)) = self.cutoff.pass(next, self.timeline.clock().now()) {
@@ -25,8 +25,8 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
-    /// Stops counting and keeps the report as it is now; `before` is the time that events after it are later than. The
-    /// caller has flushed everything.
+    /// Stops counting and keeps the report as it is now; `before` is the time that events after it are later
+    /// than. The caller has flushed everything.
     #[cold]
     pub(super) fn stop_counting(&mut self, here: Reached, before: Option<u64>) {
         let report = self.report_at(here, before);
@@ -71,7 +71,8 @@ impl<O: BlockObserver> Analyzer<O> {
         self.model.heaps().iter()
     }
 
-    /// What the resident memory was before this time, divided among what is live and these blocks: heaps, addresses, sizes.
+    /// What the resident memory was before this time, divided among what is live and these blocks: heaps,
+    /// addresses, sizes.
     pub(crate) fn resident_before(
         &self,
         at_ns: u64,

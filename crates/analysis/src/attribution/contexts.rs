@@ -1,11 +1,11 @@
 //! The rows that an allocation counts in: scopes, groups and names, from the trace's `TagSpec`s.
 //!
-//! A *context* is a scope stack and a tag in a root heap. Our writer gives each scope, group, tag and context an
-//! id in one tree of ids; the `Kind` of a `TagSpec` says what an id refers to. In a trace of
-//! Unreal's writer every id is a scope. A scope with an `Owner` is a measurement: the rows of a
-//! report do not distinguish it from a scope of the same name, but each measurement has its own
-//! figures. Ids are looked up when they are first used; by then the trace has normally announced
-//! them and their parents. An id that was never announced gets a row that shows its number.
+//! A *context* is a scope stack and a tag in a root heap. Our writer gives each scope, group, tag and context
+//! an id in one tree of ids; the `Kind` of a `TagSpec` says what an id refers to. In a trace of Unreal's
+//! writer every id is a scope. A scope with an `Owner` is a measurement: the rows of a report do not
+//! distinguish it from a scope of the same name, but each measurement has its own figures. Ids are looked up
+//! when they are first used; by then the trace has normally announced them and their parents. An id that was
+//! never announced gets a row that shows its number.
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};

@@ -78,7 +78,8 @@ impl Modules {
         self.shift = shift.filter(|shift| *shift < 64);
     }
 
-    /// The writer announces a file before the stacks in it: what is in no file then was in one that is not known.
+    /// The writer announces a file before the stacks in it: what is in no file then was in one that is not
+    /// known.
     pub(super) fn set_in_order(&mut self) {
         self.is_in_order = true;
     }

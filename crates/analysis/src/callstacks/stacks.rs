@@ -55,8 +55,8 @@ pub(crate) struct Callstacks {
     modules: Modules,
     /// Reports share it: what is added while one is kept goes to a copy.
     tree: Arc<StackTree>,
-    /// `None` while no stack can have the frames of another: in `Memledger.Callstacks`, none has, as long as each address is
-    /// that of the same code.
+    /// `None` while no stack can have the frames of another: in `Memledger.Callstacks`, none has, as long as
+    /// each address is that of the same code.
     index: Option<Index>,
     /// By stack: its node. The first is [`NO_STACK`].
     stacks: Vec<u32>,
@@ -246,7 +246,8 @@ impl Callstacks {
         self.set_node(id, node);
     }
 
-    /// The frames of an id from an index on, counted from the innermost one, are a guess; its spec came before.
+    /// The frames of an id from an index on, counted from the innermost one, are a guess; its spec came
+    /// before.
     pub(crate) fn guess_spec(&mut self, id: u32, from: u8) {
         let Some(node) = self.node_of_id(id).filter(|_| id != 0) else { return };
         self.make_index();

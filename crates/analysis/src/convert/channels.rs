@@ -5,9 +5,9 @@
 //! output   3 a         4 c         5 a   settled below 6       without b and d
 //! ```
 //! The events are read in order and written again, so the output is a trace like any other: all types and
-//! important events precede the events that need them, and the serials of those that are left have no gap that
-//! the input does not have. If the event that opens a scope is left out, so is the end of the scope. The events
-//! inside remain, and are then in the scope around it.
+//! important events precede the events that need them, and the serials of those that are left have no gap
+//! that the input does not have. If the event that opens a scope is left out, so is the end of the scope. The
+//! events inside remain, and are then in the scope around it.
 
 use super::WRITE_AT;
 use super::packets::AnyPackets;
@@ -40,8 +40,8 @@ const DEFAULT: &str = "memory,scope";
 /// Which channels of a trace are written, parsed from a text such as `memory,scope` or `-memory`.
 ///
 /// A name includes its channel. The channel `bookmark` is included without a name, and `default` is
-/// `memory,scope`. A name after a `-` excludes its channel, even one that is included by name. If each name in
-/// the text has a `-`, all other channels are included. Names are compared as in `channel!` of memledger.
+/// `memory,scope`. A name after a `-` excludes its channel, even one that is included by name. If each name
+/// in the text has a `-`, all other channels are included. Names are compared as in `channel!` of memledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelList {
     wanted: Vec<String>,
@@ -88,17 +88,18 @@ impl ChannelList {
 /// Reads a whole trace of memledger and writes its events on `channels` to `out`, in the coding of `to`.
 ///
 /// An event of the program is written if all channels of its log site are included. Always written are
-/// definitions (types with a `DefinitionId`), since an event on any channel may refer to them, and what the trace
-/// says about itself: types, threads, times, losses. The output announces the other channels as off. Without
-/// `memory` no block is in it, without `scope` all blocks are in `GlobalScope`, without `callstack` they have no
-/// stack.
+/// definitions (types with a `DefinitionId`), since an event on any channel may refer to them, and what the
+/// trace says about itself: types, threads, times, losses. The output announces the other channels as off.
+/// Without `memory` no block is in it, without `scope` all blocks are in `GlobalScope`, without `callstack`
+/// they have no stack.
 ///
 /// What is missing in `source` is missing in the output: it has the same gaps in its serials.
 /// Costs as much as [`read`](crate::read::read()), plus some 60 ns for each event that is written.
 ///
 /// # Errors
-/// As [`convert`](super::convert); also [`ErrorKind::NotConvertible`] for a trace of another writer, or of an earlier memledger: it does not say which of its events are on which channel.
-/// [`ErrorKind::UnknownChannel`] for a name that no channel of the trace has. After these, the output is not to be used.
+/// As [`convert`](super::convert); also [`ErrorKind::NotConvertible`] for a trace of another writer, or of an
+/// earlier memledger: it does not say which of its events are on which channel. [`ErrorKind::UnknownChannel`]
+/// for a name that no channel of the trace has. After these, the output is not to be used.
 ///
 /// # Examples
 /// ```
@@ -171,7 +172,8 @@ struct ChannelWriter<'a> {
     records: &'a RefCell<Vec<u8>>,
     out: Vec<u8>,
     streams: BTreeMap<u16, OpenStream>,
-    /// Which kind of stream the waiting bytes are of: one of the writer's own streams, or those of all threads.
+    /// Which kind of stream the waiting bytes are of: one of the writer's own streams, or those of all
+    /// threads.
     waiting: u16,
     /// What to do with the events of a type, by its index; `None` before its first event.
     types: Vec<Option<Plan>>,
@@ -273,8 +275,8 @@ impl<'a> ChannelWriter<'a> {
 
     /// The bytes of a stream, to append `size` bytes to, which are not divided between packets.
     ///
-    /// NOTE: the order between the writer's own streams, and between them and threads, stays as it is: readers
-    /// order only events with serials.
+    /// NOTE: the order between the writer's own streams, and between them and threads, stays as it is:
+    /// readers order only events with serials.
     fn bytes(&mut self, stream: u16, size: usize) -> &mut Vec<u8> {
         let kind = stream.min(LAST_OWN + 1);
         let waits = self.streams.get(&stream).map_or(0, |open| open.bytes.len());
@@ -485,8 +487,8 @@ impl Visitor for ChannelWriter<'_> {
     }
 }
 
-/// Appends the opening or the closing of a scope: the codes without a time, with a cycle, and with a time since
-/// the start.
+/// Appends the opening or the closing of a scope: the codes without a time, with a cycle, and with a time
+/// since the start.
 fn append_scope(bytes: &mut Vec<u8>, codes: (u8, u8, u8), stamp: Option<Stamp>) {
     match stamp {
         None => bytes.push(codes.0),
@@ -506,8 +508,8 @@ fn field(event_type: &EventType, name: &str) -> Option<(usize, usize)> {
     Some((field.offset.into(), field.field_type.fixed_size()))
 }
 
-/// Fields of the tracker's types that are 0 in a trace without a channel: the first part of the type's name, the
-/// field, and the channel.
+/// Fields of the tracker's types that are 0 in a trace without a channel: the first part of the type's name,
+/// the field, and the channel.
 const CLEARED: [(&str, &str, &str); 3] = [
     ("Memory", "CallstackId", "callstack"),
     ("Memledger", "CallstackId", "callstack"),

@@ -118,8 +118,8 @@ pub(crate) enum TraceRole {
 }
 
 impl Role {
-    /// Whether its events have a number. Those that say which frames a call stack has have none: how many there are depends on
-    /// the transport.
+    /// Whether its events have a number. Those that say which frames a call stack has have none: how many
+    /// there are depends on the transport.
     pub(crate) fn is_counted(&self) -> bool {
         !matches!(
             self,

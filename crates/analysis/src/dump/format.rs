@@ -30,8 +30,8 @@ pub trait ReportFormat: Sync + Sealed {
         !report.by_stack.is_empty()
     }
 
-    /// Whether what it writes has rows of [`Report::by_stack`], or what is made from them; otherwise, the analyzer
-    /// need not [make them](crate::Analyzer::without_stacks).
+    /// Whether what it writes has rows of [`Report::by_stack`], or what is made from them; otherwise, the
+    /// analyzer need not [make them](crate::Analyzer::without_stacks).
     fn shows_stacks(&self, _options: &Options) -> bool {
         true
     }

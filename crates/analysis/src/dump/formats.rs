@@ -16,8 +16,8 @@ use std::path::Path;
 #[derive(Clone, Copy)]
 pub struct Formats(&'static [&'static dyn ReportFormat]);
 
-/// The formats that a program writes of itself: text, JSON, and with the features `html` and `pprof` the page and
-/// the heap profile.
+/// The formats that a program writes of itself: text, JSON, and with the features `html` and `pprof` the page
+/// and the heap profile.
 ///
 /// ```
 /// use memledger_analysis::{Analyzer, dump::{FORMATS, text::Options}};
@@ -98,8 +98,8 @@ impl Formats {
         self.0.iter().copied().filter(fits).max_by_key(length)
     }
 
-    /// If a file with this name is none of a report, but one that `memledger export` writes: the words after `--to`
-    /// with which it does, such as `dhat` for `run.dhat.json`.
+    /// If a file with this name is none of a report, but one that `memledger export` writes: the words after
+    /// `--to` with which it does, such as `dhat` for `run.dhat.json`.
     pub fn exported(&self, path: &Path) -> Option<&'static str> {
         let is_here = self.by_path(path).is_some();
         ELSEWHERE.iter().filter(|_| !is_here).find_map(|(endings, elsewhere)| match elsewhere {
@@ -108,8 +108,8 @@ impl Formats {
         })
     }
 
-    /// Why [`by_path`](Self::by_path) has no format for this file, as the end of a sentence: `its name must end in
-    /// .txt or .json`, or what has that format.
+    /// Why [`by_path`](Self::by_path) has no format for this file, as the end of a sentence:
+    /// `its name must end in .txt or .json`, or what has that format.
     pub fn why_none(&self, path: &Path) -> String {
         for (endings, elsewhere) in ELSEWHERE {
             let Some(ending) = ending_of(path, endings) else { continue };

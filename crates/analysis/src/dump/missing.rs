@@ -4,8 +4,8 @@ use super::text::{bytes, counted, escape};
 use crate::{Report, UntrackedKind, UntrackedReason, Weighed};
 use memledger_format::words::scopes_of_copy;
 
-/// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`, `UNTRACKED`.
-/// Empty if nothing does.
+/// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`,
+/// `UNTRACKED`. Empty if nothing does.
 pub fn lacks(report: &Report) -> Vec<(&'static str, String)> {
     let losses = &report.losses;
     let mut loud = Vec::new();

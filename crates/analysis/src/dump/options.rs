@@ -123,7 +123,8 @@ pub struct Options {
     pub color: bool,
     /// Columns of a line. Tables leave figures out rather than cut names.
     pub width: usize,
-    /// The maximum number of rows in a table. The short tables of allocated bytes and of live bytes have half as many.
+    /// The maximum number of rows in a table. The short tables of allocated bytes and of live bytes have half
+    /// as many.
     pub top: usize,
     /// One table only, instead of the short ones.
     pub by: Option<By>,

@@ -15,7 +15,8 @@ use crate::report::{Calls, Report, ResidentMemory};
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
 const PAGE: u64 = 1 << PAGE_SHIFT;
-/// The blocks of one place lie between what is kept if they are in at least this share of its pages, in percent.
+/// The blocks of one place lie between what is kept if they are in at least this share of its pages, in
+/// percent.
 const BETWEEN: u64 = 20;
 
 /// The pages at the ends of live blocks.

@@ -1,7 +1,7 @@
 //! Blocks that are left behind, while most of their siblings end: a leak on the way out after an error, say.
 //!
-//! Siblings have the whole call stack in common, not only the line: a function through which a program allocates, such as
-//! its own `xmalloc`, has blocks of all kinds, and so has a line that many call.
+//! Siblings have the whole call stack in common, not only the line: a function through which a program
+//! allocates, such as its own `xmalloc`, has blocks of all kinds, and so has a line that many call.
 
 use super::moments::{CLOCKS, EVENTS, LiveSnapshot, TIME};
 use super::observer::{FindingsObserver, LIFETIMES, lifetime_end};
@@ -78,8 +78,8 @@ impl BlockAges {
         })
     }
 
-    /// Whether both halves of the time in which they were left have some of them, as events and time count: what a table or
-    /// a cache keeps comes at once.
+    /// Whether both halves of the time in which they were left have some of them, as events and time count:
+    /// what a table or a cache keeps comes at once.
     fn come_again(&self, analyzer: &Analyzer<FindingsObserver>, places: &Places) -> bool {
         let all = (0..CLOCKS).flat_map(|clock| analyzer.observer().moments(clock));
         let live = |moment: &LiveSnapshot| {

@@ -41,8 +41,9 @@ use std::cmp::Reverse;
 
 impl Analyzer<FindingsObserver> {
     /// The findings of everything that `report` has, which is this analyzer's own with
-    /// [`by_bucket`](Self::by_bucket). Those that would save most come first: of the memory that is held, then of calls. If `scope` is given: only
-    /// of blocks that were allocated in scopes with this text in their path, in upper or lower case.
+    /// [`by_bucket`](Self::by_bucket). Those that would save most come first: of the memory that is held,
+    /// then of calls. If `scope` is given: only of blocks that were allocated in scopes with this text in
+    /// their path, in upper or lower case.
     ///
     /// Functions are those of the report, so [`Report::symbolize`] comes first. In a trace with sampled
     /// stacks, findings are of the blocks of the sample.

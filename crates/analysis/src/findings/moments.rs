@@ -16,9 +16,11 @@ const MOMENTS: usize = 32;
 /// The live bytes of each bucket at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveSnapshot {
-    /// What each clock says: the number of the next event, when that is, and the bytes that were allocated before it.
+    /// What each clock says: the number of the next event, when that is, and the bytes that were allocated
+    /// before it.
     pub(super) at: [u64; CLOCKS],
-    /// The buckets with live bytes, in their order, and these bytes. In a program with stacks, most buckets have none.
+    /// The buckets with live bytes, in their order, and these bytes. In a program with stacks, most buckets
+    /// have none.
     buckets: Box<[u32]>,
     bytes: Box<[u64]>,
 }

@@ -6,8 +6,8 @@ use crate::hash::IntMap;
 use crate::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 use std::borrow::Cow;
 
-/// The maximum number of pairs that are kept beside the last one of each bucket: a bucket, and a thread that frees its
-/// blocks. What other pairs have freed is missing in the findings about them.
+/// The maximum number of pairs that are kept beside the last one of each bucket: a bucket, and a thread that
+/// frees its blocks. What other pairs have freed is missing in the findings about them.
 const MAX_PAIRS: usize = 1 << 16;
 /// The maximum number of reallocations that are half done: a program has one for each thread. The
 /// blocks of further ones count as freed.
@@ -15,8 +15,9 @@ const MAX_PENDING: usize = 1 << 16;
 
 /// Collects what findings need: [`Analyzer::find`](crate::Analyzer::find) makes them.
 ///
-/// Memory: about 220 bytes for each bucket, 12 for each that has live bytes at one of at most 96 moments, 64 for each live block
-/// that was reallocated, and at most 5 MiB for the threads and scopes that free; 24 for each block that was freed since something was last allocated.
+/// Memory: about 220 bytes for each bucket, 12 for each that has live bytes at one of at most 96 moments, 64
+/// for each live block that was reallocated, and at most 5 MiB for the threads and scopes that free; 24 for
+/// each block that was freed since something was last allocated.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
     pub(super) buckets: Vec<Bucket>,
@@ -65,7 +66,8 @@ pub(super) struct Bucket {
     pub(super) short_lived_bytes: u64,
     /// The first sizes, and how many blocks were allocated with each.
     ///
-    /// PERF: in the bucket, whose cache line is needed anyway; a map of all sizes took 5 % of the time of a report.
+    /// PERF: in the bucket, whose cache line is needed anyway; a map of all sizes took 5 % of the time of a
+    /// report.
     sizes: [u32; SIZES],
     counts: [u64; SIZES],
     /// By class of lifetimes: freed blocks.
@@ -208,7 +210,8 @@ impl FindingsObserver {
         self.last_frees.allocated(bytes);
     }
 
-    /// The reallocations of blocks, also of those still live, with the buckets of these; a bucket may come several times.
+    /// The reallocations of blocks, also of those still live, with the buckets of these; a bucket may come
+    /// several times.
     pub(super) fn ended(&self) -> impl Iterator<Item = (usize, Cow<'_, EndedBlocks>)> {
         let of_live = self.chains.values().chain(self.pending.values()).map(|chain| {
             let mut ended = EndedBlocks::default();

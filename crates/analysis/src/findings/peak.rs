@@ -17,16 +17,17 @@ use crate::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Of what is live at the peak, one function has at least this share for what it calls to be looked into, in percent.
+/// Of what is live at the peak, one function has at least this share for what it calls to be looked into, in
+/// percent.
 const NEARLY_ALL: u64 = 90;
 /// A copy has at most this many times the blocks of what it was made from, and the reverse.
 const LIKE: u64 = 2;
-/// If one has fewer blocks than that, each has at least this share of the bytes of the other, in percent: two files that are
-/// read have one block each, too.
+/// If one has fewer blocks than that, each has at least this share of the bytes of the other, in percent: two
+/// files that are read have one block each, too.
 const FEW: u64 = 64;
 const SAME: u64 = 90;
-/// A loop makes a copy, so this many call stacks have this share of its bytes, in percent. The passes of a compiler have
-/// hundreds.
+/// A loop makes a copy, so this many call stacks have this share of its bytes, in percent. The passes of a
+/// compiler have hundreds.
 const STACKS: usize = 4;
 const OF_STACKS: u64 = 50;
 /// No more callers than this are named.
@@ -49,7 +50,8 @@ struct Step<'a> {
     source: Option<(&'a str, u32)>,
 }
 
-/// What blocks have in common at one depth of their paths: the next function, or the line where the last one allocates.
+/// What blocks have in common at one depth of their paths: the next function, or the line where the last one
+/// allocates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key<'a> {
     Below(&'a str),
@@ -185,8 +187,8 @@ fn stays_while(first: &[u64], first_at_peak: u64, second: &[u64], second_at_peak
     to_come.any(|&bytes| !is_share(bytes, second_at_peak, TO_COME))
 }
 
-/// The blocks of the fewest call stacks that have most of a part's bytes, and these bytes; `None` if that are many stacks. Of
-/// scopes, each is one.
+/// The blocks of the fewest call stacks that have most of a part's bytes, and these bytes; `None` if that are
+/// many stacks. Of scopes, each is one.
 fn main_blocks(part: &[&PeakBucket<'_>]) -> Option<(u64, u64)> {
     let mut stacks = HashMap::<_, (u64, u64)>::new();
     for held in part {

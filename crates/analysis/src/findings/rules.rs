@@ -56,7 +56,8 @@ pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<BlockAges>
         let whole = Whole { places, seen, left: left.as_ref() };
         let waits = whole.freed_elsewhere();
         let left = whole.left_behind();
-        // What waits grows as well, and so does what is left behind: one finding of the same blocks is enough.
+        // What waits grows as well, and so does what is left behind: one finding of the same blocks is
+        // enough.
         let is_said = waits.is_some() || left.is_some();
         let grows = if is_said { None } else { whole.only_grows() };
         let kinds = [
@@ -191,8 +192,8 @@ impl Whole<'_> {
         self.grows_to(self.places.clocks.end, self.seen.figures.live_bytes)
     }
 
-    /// The same up to the peak, if that was in the second half of the run, and hardly anything of it was freed
-    /// before the end.
+    /// The same up to the peak, if that was in the second half of the run, and hardly anything of it was
+    /// freed before the end.
     fn grows_to_peak(&self) -> Option<Vec<LiveAt>> {
         let (peak, end) = (self.places.clocks.peak, self.places.clocks.end);
         let at_peak = self.seen.figures.live_bytes_at_peak;
@@ -251,8 +252,8 @@ impl Whole<'_> {
         last.is_some_and(|((_, live), _)| !is_share(live, bytes, STAYS))
     }
 
-    /// Moments up to this one, if there are more live bytes at each, by events or by time. Not by allocated bytes: where
-    /// little else allocates, all growth is steady by those.
+    /// Moments up to this one, if there are more live bytes at each, by events or by time. Not by allocated
+    /// bytes: where little else allocates, all growth is steady by those.
     fn grows_to(&self, end: [u64; CLOCKS], live_bytes: u64) -> Option<Vec<LiveAt>> {
         if live_bytes < MIN_BYTES || end[TIME] < MIN_GROWTH_NS {
             return None;
@@ -377,7 +378,8 @@ impl Whole<'_> {
     }
 }
 
-/// Whether all parts of a growth are about as steep as the whole: `moments` are what a clock says, and the live bytes then.
+/// Whether all parts of a growth are about as steep as the whole: `moments` are what a clock says, and the
+/// live bytes then.
 fn is_even(moments: impl Iterator<Item = (u64, u64)>) -> bool {
     let moments: Vec<_> = moments.collect();
     let steepness = |(from, before): (u64, u64), (to, after): (u64, u64)| {

@@ -2,7 +2,8 @@
 
 use crate::observer::BlockEvent;
 
-/// Frees end a program if what is allocated beside them is less than this share of them: a line of a log for what is closed.
+/// Frees end a program if what is allocated beside them is less than this share of them: a line of a log for
+/// what is closed.
 const ALLOCATED_SHARE: u64 = 16;
 /// What may be allocated when they begin, and the most that may be allocated between two of them.
 const FIRST_CREDIT: u64 = 4 << 10;
@@ -14,13 +15,15 @@ const LAST_SHARE: u64 = 5;
 /// If it takes no longer than this, it may take this share.
 const SHORT_NS: u64 = 1_000_000_000;
 const SHORT_SHARE: u64 = 2;
-/// As long as this may pass from the last free to the end, whatever share that is: a busy machine lets a program wait.
+/// As long as this may pass from the last free to the end, whatever share that is: a busy machine lets a
+/// program wait.
 const WAIT_NS: u64 = 250_000_000;
 
 /// Frees after a pause that is longer than this, and than this share of the run so far, are others.
 const PAUSE_NS: u64 = 500_000_000;
 const PAUSE_SHARE: u64 = 16;
-/// The program runs on if this many frees in a row are of blocks that were allocated after the first of these frees.
+/// The program runs on if this many frees in a row are of blocks that were allocated after the first of these
+/// frees.
 const RUNS: u32 = 16;
 
 /// The last frees so far, with hardly an allocation between them.
@@ -65,8 +68,9 @@ impl LastFrees {
         *self = Self { number: self.number.wrapping_add(1), ..Self::default() };
     }
 
-    /// A block that was allocated at this time is freed. These frees were not the last ones if there was a pause before it, or if
-    /// many such blocks are younger than they are: of an idle loop, say, which allocates little.
+    /// A block that was allocated at this time is freed. These frees were not the last ones if there was a
+    /// pause before it, or if many such blocks are younger than they are: of an idle loop, say, which
+    /// allocates little.
     #[inline(always)]
     pub(super) fn frees(&mut self, allocated_at_ns: u64, at_ns: u64) {
         if self.freed_bytes == 0 {
@@ -221,7 +225,8 @@ mod tests {
         assert_eq!(shutdown.map(|shutdown| shutdown.bytes), Some(100_000));
         assert_eq!(blocks.at_shutdown(shutdown), Freed { blocks: 100, bytes: 100_000 });
         assert_eq!(blocks.before(shutdown), Freed { blocks: 1_000, bytes: 1_000_000 });
-        // They are no end if more than a fifth of the run follows and a quarter of a second, or if the program allocates again.
+        // They are no end if more than a fifth of the run follows and a quarter of a second, or if the
+        // program allocates again.
         assert!(last.shutdown(ms(1_349)).is_some());
         assert_eq!(last.shutdown(ms(1_500)), None);
         assert!(LastFrees { last_ns: ms(1_490), ..last }.shutdown(ms(1_500)).is_some());

@@ -45,8 +45,8 @@ pub struct Place {
     pub file: Option<String>,
     /// The line in it that has most of what the finding is weighed by.
     pub line: Option<u32>,
-    /// The functions that call it, from the inside, of the stack of that line with the most blocks; no more than
-    /// three.
+    /// The functions that call it, from the inside, of the stack of that line with the most blocks; no more
+    /// than three.
     pub callers: Vec<String>,
     /// The scope stack, outermost first: the part that is the same for all blocks.
     pub scope: Vec<String>,
@@ -155,7 +155,8 @@ pub enum FindingKind {
     KeptByMalloc {
         /// The bytes that are kept.
         kept_bytes: u64,
-        /// Of these, what is in pages without a live block: an estimate of what could be returned to the system.
+        /// Of these, what is in pages without a live block: an estimate of what could be returned to the
+        /// system.
         returnable_bytes: u64,
         /// The resident memory of the program.
         resident_bytes: u64,
@@ -163,8 +164,9 @@ pub enum FindingKind {
         live_bytes: u64,
         /// When that was, in nanoseconds, if the program has then freed what it had; `None` at the end.
         before_end_ns: Option<u64>,
-        /// Whether malloc did not say what it keeps: it does so at the end only. Then it is what is resident beside the live
-        /// blocks and their rounding, but no more than live bytes have fallen by since the peak.
+        /// Whether malloc did not say what it keeps: it does so at the end only. Then it is what is resident
+        /// beside the live blocks and their rounding, but no more than live bytes have fallen by since the
+        /// peak.
         is_estimate: bool,
         /// The live blocks of the place, which is the one with blocks in most pages.
         blocks: u64,

@@ -225,8 +225,9 @@ impl Answer {
 }
 
 impl<O: BlockObserver> Analyzer<O> {
-    /// Where the positions are that were asked for, in the same order; those that the trace does not come to are at its
-    /// end. Fails with [`Unanswered::NoBookmark`] if it does not have a bookmark that one of them is at.
+    /// Where the positions are that were asked for, in the same order; those that the trace does not come to
+    /// are at its end. Fails with [`Unanswered::NoBookmark`] if it does not have a bookmark that one of them
+    /// is at.
     pub fn reached(&self) -> Result<Vec<Reached>, Unanswered> {
         let reached = |stop: &Stop| match (&stop.at, stop.reached) {
             (Position::Bookmark(name), None) => {

@@ -1,9 +1,9 @@
 //! The life of each block, passed on when it has ended: what every question about blocks is answered from.
 //!
-//! What is learnt later than an event may change what it was: a reallocation fails, a size is known more exactly.
-//! So a life says from which event on it is as it is ([`BlockLife::since`]), and up to which it counts as an
-//! allocation and as a free. A block that changes without an end has one life until then and one from there on, with
-//! the same beginning:
+//! What is learnt later than an event may change what it was: a reallocation fails, a size is known more
+//! exactly. So a life says from which event on it is as it is ([`BlockLife::since`]), and up to which it
+//! counts as an allocation and as a free. A block that changes without an end has one life until then and one
+//! from there on, with the same beginning:
 //!
 //! ```text
 //!                          first half   second half   it has failed
@@ -36,8 +36,8 @@ pub struct BlockLife {
     pub begun_at_ns: u64,
     /// What made it live: an allocation, the second half of a reallocation, or a return.
     pub begun_by: BlockChange,
-    /// The event since which it is like this: the one that made it live, or a later one that moved it, corrected
-    /// its size, or said that its reallocation has failed.
+    /// The event since which it is like this: the one that made it live, or a later one that moved it,
+    /// corrected its size, or said that its reallocation has failed.
     pub since: u64,
     /// When it was first allocated, before all its reallocations.
     pub allocated_at_ns: u64,
@@ -52,8 +52,8 @@ pub struct BlockLife {
     pub ended: Option<(u64, u64, BlockChange)>,
     /// The event since which the same block is another life: of a reallocation, its second half.
     pub next: Option<u64>,
-    /// It counts as an allocation in questions whose last position is before this event: [`BlockLife::ALWAYS`],
-    /// or 0 if it is none.
+    /// It counts as an allocation in questions whose last position is before this event:
+    /// [`BlockLife::ALWAYS`], or 0 if it is none.
     pub allocation_until: u64,
     /// The same for its end, which is then a free.
     pub free_until: u64,
@@ -311,14 +311,14 @@ impl Lives {
                     self.go_on(event, &BlockLife { since: number, allocation_until: 0, ..before });
                 }
             }
-            // NOTE: a block of more than 32 GiB that has ended before its size was known keeps the size that it ended
-            // with.
+            // NOTE: a block of more than 32 GiB that has ended before its size was known keeps the size that
+            // it ended with.
             _ => {}
         }
     }
 
-    /// All that is not passed on yet, as it is if the end is here: reallocations of which more could be said, and
-    /// then the live blocks, each with the time of the end.
+    /// All that is not passed on yet, as it is if the end is here: reallocations of which more could be said,
+    /// and then the live blocks, each with the time of the end.
     pub(super) fn stop(
         &self,
         live: &mut dyn Iterator<Item = BlockEvent>,
@@ -348,8 +348,8 @@ fn life(event: &BlockEvent, marked: u64, start: Option<Start>) -> BlockLife {
     })
 }
 
-/// Passes each block on when it has ended, and at the end those that are live, as an observer of an analyzer. A block
-/// takes some 50 bytes while it is live.
+/// Passes each block on when it has ended, and at the end those that are live, as an observer of an analyzer.
+/// A block takes some 50 bytes while it is live.
 ///
 /// ```
 /// use memledger_analysis::{Analyzer, BlockLives};

@@ -80,8 +80,9 @@ impl Query {
         self
     }
 
-    /// Makes the answer list the `blocks` largest single blocks. At most twice as many are kept, 170 bytes each; with
-    /// [`in_scope`](Self::in_scope), as many of each combination of scope stack, name, thread and call stack.
+    /// Makes the answer list the `blocks` largest single blocks. At most twice as many are kept, 170 bytes
+    /// each; with [`in_scope`](Self::in_scope), as many of each combination of scope stack, name, thread and
+    /// call stack.
     pub fn blocks(mut self, blocks: usize) -> Self {
         self.blocks = blocks;
         self
@@ -93,7 +94,8 @@ impl Query {
         self
     }
 
-    /// Only blocks of these buckets, rows of [`Report::by_bucket`](super::Report::by_bucket); of all if there are none.
+    /// Only blocks of these buckets, rows of [`Report::by_bucket`](super::Report::by_bucket); of all if there
+    /// are none.
     pub fn in_buckets(mut self, buckets: &[u32]) -> Self {
         let count = buckets.iter().max().map_or(0, |&last| last as usize + 1);
         self.in_buckets = vec![false; count];
@@ -107,9 +109,10 @@ impl Query {
     ///
     /// `scope` is a name, or names from outside to inside between ` > `. A run is a stretch of a thread's
     /// events in the outermost scope of these names, and is over with the thread's first allocation outside
-    /// it; when counting stops, all runs stop. `GlobalScope` is never closed, and has no runs to ask about. A reallocation ends no block: a block is of the
-    /// run that first allocated it. Blocks of no run are not found, and ages and [`in_scope`](Self::in_scope)
-    /// are ignored. The memory is 150 bytes for each live block that a run has allocated.
+    /// it; when counting stops, all runs stop. `GlobalScope` is never closed, and has no runs to ask about. A
+    /// reallocation ends no block: a block is of the run that first allocated it. Blocks of no run are not
+    /// found, and ages and [`in_scope`](Self::in_scope) are ignored. The memory is 150 bytes for each live
+    /// block that a run has allocated.
     pub fn in_each(mut self, scope: &str) -> Self {
         self.each = Some(scope.to_owned()).filter(|_| self.rule.has_runs());
         self

@@ -12,7 +12,8 @@ use crate::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 /// In place of a position that is not reached.
 const AHEAD: u64 = u64::MAX;
 
-/// Finds the blocks of a query, as an observer of [`Query::analyzer`]. Its memory is some 50 bytes for each live block.
+/// Finds the blocks of a query, as an observer of [`Query::analyzer`]. Its memory is some 50 bytes for each
+/// live block.
 #[derive(Clone, Debug)]
 pub struct QueryObserver {
     pub(super) query: Query,

@@ -25,7 +25,8 @@ pub(super) struct Part {
     begun_in: Option<usize>,
 }
 
-/// What a rule asks of a block, in numbers of events or of steps of an index. The largest number is later than all.
+/// What a rule asks of a block, in numbers of events or of steps of an index. The largest number is later
+/// than all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<N> {
     pub(super) begun: N,
@@ -37,8 +38,8 @@ pub(super) struct Span<N> {
 }
 
 impl<N: Copy + Ord + Default> Span<N> {
-    /// Which part of a rule finds the block. `at` has the first number after each position, in their order: the
-    /// largest there is for positions that are not reached.
+    /// Which part of a rule finds the block. `at` has the first number after each position, in their order:
+    /// the largest there is for positions that are not reached.
     #[inline]
     pub(super) fn found_by(&self, parts: &[Part], at: &[N]) -> Option<usize> {
         let (&last, before) = at.split_last()?;

@@ -65,7 +65,8 @@ pub struct ScopeRuns {
     pub open: u64,
     /// How many left a block behind.
     pub with_blocks: u64,
-    /// How many blocks that runs left behind were still live when counting stopped, including those of open runs.
+    /// How many blocks that runs left behind were still live when counting stopped, including those of open
+    /// runs.
     pub still_live_blocks: u64,
     /// The bytes of these.
     pub still_live_bytes: u64,
@@ -382,8 +383,8 @@ impl Runs {
         }
     }
 
-    /// Counting stops after event `event`. Counts the blocks of the runs that are open. Returns the figures of all
-    /// runs, and the actors of the largest ones, whose threads the caller names.
+    /// Counting stops after event `event`. Counts the blocks of the runs that are open. Returns the figures
+    /// of all runs, and the actors of the largest ones, whose threads the caller names.
     pub(super) fn stop(
         &self,
         scope: &str,
@@ -411,7 +412,8 @@ impl Runs {
         sort::by_key(&mut largest, FinishedRun::order);
         largest.truncate(LARGEST);
         let run = |over: &FinishedRun| {
-            let FinishedRun { began_at_ns, began_by_event, ended_at_ns, is_open, found, .. } = *over;
+            let FinishedRun { began_at_ns, began_by_event, ended_at_ns, is_open, found, .. } =
+                *over;
             ScopeRun {
                 began_at_ns,
                 began_by_event,
@@ -429,7 +431,13 @@ impl Runs {
 
 impl OpenRun {
     /// The run when it is over, or counting stops, by this event: its blocks are of this kind.
-    fn over(&self, over: &BlockEvent, is_open: bool, kind: Kind, count: Counted<'_>) -> FinishedRun {
+    fn over(
+        &self,
+        over: &BlockEvent,
+        is_open: bool,
+        kind: Kind,
+        count: Counted<'_>,
+    ) -> FinishedRun {
         let Self { by, began_at_ns, began_by_event, mut found, .. } = *self;
         let (ended_at_ns, mut left) = (over.at_ns, Sum::default());
         for block in self.blocks.iter().flatten() {

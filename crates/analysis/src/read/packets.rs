@@ -177,8 +177,8 @@ impl<R: Read> Reader<R> {
         header.is_none_or(|header| self.source.has(header.size))
     }
 
-    /// Whether the event with which memledger ends a trace was read. Unreal marks no end, so this stays `false`
-    /// for its traces: whether such a trace still grows can only be seen from its file.
+    /// Whether the event with which memledger ends a trace was read. Unreal marks no end, so this stays
+    /// `false` for its traces: whether such a trace still grows can only be seen from its file.
     /// ([`Counts::ended`](super::Counts::ended) says whether a trace that does not grow is complete.)
     pub fn has_ended(&self) -> bool {
         self.decoder.has_end_mark()
@@ -197,11 +197,8 @@ impl<R: Read> Reader<R> {
         visitor: &mut impl Visitor,
         seen: &mut impl FnMut(u16, &[u8]),
     ) -> bool {
-        match self.handshake.transport {
-            Transport::Raw => return self.raw(visitor, seen),
-            #[cfg(feature = "read")]
-            Transport::Packed => return self.packed(visitor, seen),
-            _ => {}
+        if let Some(is_read) = self.without_headers(visitor, seen) {
+            return is_read;
         }
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));
@@ -253,6 +250,20 @@ impl<R: Read> Reader<R> {
         }
         self.consume(header.size);
         true
+    }
+
+    /// As [`packet_with`](Self::packet_with), of transports whose packets have no header; `None` of others.
+    fn without_headers(
+        &mut self,
+        visitor: &mut impl Visitor,
+        seen: &mut impl FnMut(u16, &[u8]),
+    ) -> Option<bool> {
+        match self.handshake.transport {
+            Transport::Raw => Some(self.raw(visitor, seen)),
+            #[cfg(feature = "read")]
+            Transport::Packed => Some(self.packed(visitor, seen)),
+            _ => None,
+        }
     }
 
     /// Reads the next bytes of a trace without packets.

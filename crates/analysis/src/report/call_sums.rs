@@ -1,16 +1,17 @@
 //! The figures of functions, lines and crates.
 //!
-//! A depth-first walk over the tree of stacks keeps the calls from the outermost one to the node it is at. The
-//! figures of a stack are added to the call that allocates, and each call passes its sum on to its caller when the walk leaves
-//! it: so each node is looked at once, however many stacks go through it.
+//! A depth-first walk over the tree of stacks keeps the calls from the outermost one to the node it is at.
+//! The figures of a stack are added to the call that allocates, and each call passes its sum on to its caller
+//! when the walk leaves it: so each node is looked at once, however many stacks go through it.
 //!
 //! ```text
 //! main > read > parse      the walk is at a stack that ends in parse: its figures go to the sum of parse
 //! main > read              parse is left: its sum goes to the row of parse, and to the sum of read
 //! ```
 //!
-//! A call that is shown in one stack can be folded in another that goes through it, so there is a sum for each [`Way`] in which the calls
-//! of a stack are folded. In one way, a call is shown in all stacks that go through it and on to the same call, or in none.
+//! A call that is shown in one stack can be folded in another that goes through it, so there is a sum for
+//! each [`Way`] in which the calls of a stack are folded. In one way, a call is shown in all stacks that go
+//! through it and on to the same call, or in none.
 
 use super::build::order;
 use super::calls::{CallKind, Calls, Frames, Marks};
@@ -72,8 +73,8 @@ impl Report {
         self.by_call(CallKind::Function, frames)
     }
 
-    /// By source line, as [`by_function`](Self::by_function). Each stack counts at the innermost line of the program's own code, or
-    /// of any code if there is none, and the lines that it was called from.
+    /// By source line, as [`by_function`](Self::by_function). Each stack counts at the innermost line of the
+    /// program's own code, or of any code if there is none, and the lines that it was called from.
     pub fn by_line(&self, frames: Frames) -> Vec<CallRow> {
         self.by_call(CallKind::Line, frames)
     }
@@ -83,7 +84,8 @@ impl Report {
         self.by_call(CallKind::Crate, frames)
     }
 
-    /// By function, of each stack the innermost one of the program's own code, as in [`by_line`](Self::by_line).
+    /// By function, of each stack the innermost one of the program's own code, as in
+    /// [`by_line`](Self::by_line).
     pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
         Calls::of(self, Frames::Folded).summed(CallKind::Function, true)
     }
@@ -137,7 +139,8 @@ struct Step {
     /// Whether it is a `main` that is folded, since the next call is std's.
     is_hidden: bool,
     has_script: bool,
-    /// From here outwards, in the first two ways: the innermost shown call, and that of the program's own code.
+    /// From here outwards, in the first two ways: the innermost shown call, and that of the program's own
+    /// code.
     shown: [Option<usize>; 2],
     shown_own: [Option<usize>; 2],
     /// The same of all calls: the innermost of std, and of the program's own code.

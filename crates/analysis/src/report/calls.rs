@@ -1,9 +1,10 @@
 //! The calls of stacks, and which of them are shown.
 //!
 //! A frame is one call, or several where functions were inlined. Calls of the standard library and of
-//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are asked for. So are those of an
-//! interpreter in a stack that has its scripts. A row is named by the first call of a stack that is shown, from the innermost one; a line, by
-//! the first one of the program's own code, if there is one.
+//! allocation machinery, and those of libraries that have no name, are *folded*: not shown, unless all are
+//! asked for. So are those of an interpreter in a stack that has its scripts. A row is named by the first
+//! call of a stack that is shown, from the innermost one; a line, by the first one of the program's own code,
+//! if there is one.
 
 use super::crates::{
     crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
@@ -17,8 +18,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// How the files of the loader and of the C++ run-time begin, and what is said of the blocks that the second allocates
-/// when the first starts it.
+/// How the files of the loader and of the C++ run-time begin, and what is said of the blocks that the second
+/// allocates when the first starts it.
 const LOADER: &str = "ld-";
 const LIBSTDCXX: &str = "libstdc++.so";
 const RESERVE: &str = "(libstdc++ reserve)";
@@ -181,8 +182,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands for
-/// calls which are not known, such as `(no stack)`.
+/// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands
+/// for calls which are not known, such as `(no stack)`.
 #[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Calls<'a> {
     /// The report that they are of.
@@ -354,9 +355,9 @@ impl<'a> Calls<'a> {
         number >= self.texts
     }
 
-    /// All calls of a stack, innermost first, then the text in place of those that are not known: the number of each,
-    /// and whether it is folded. If all would be: none from the innermost of std on, or none at all. `row` is an index
-    /// of [`Report::by_stack`].
+    /// All calls of a stack, innermost first, then the text in place of those that are not known: the number
+    /// of each, and whether it is folded. If all would be: none from the innermost of std on, or none at all.
+    /// `row` is an index of [`Report::by_stack`].
     pub fn of_stack(&self, row: usize) -> Vec<(u32, bool)> {
         let mut all = Vec::with_capacity(64);
         for frame in self.report.by_stack.frames(row) {
@@ -396,13 +397,15 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The calls of a stack that are shown, innermost first, then the text in place of those that are not known.
+    /// The calls of a stack that are shown, innermost first, then the text in place of those that are not
+    /// known.
     pub fn shown(&self, row: usize) -> impl DoubleEndedIterator<Item = u32> + Clone {
         let all = self.of_stack(row).into_iter();
         all.filter(|(_, is_folded)| !is_folded).map(|(number, _)| number)
     }
 
-    /// The same from the innermost call of the program's own code on, if there is one: a library allocates for its caller. All of them if all frames are wanted.
+    /// The same from the innermost call of the program's own code on, if there is one: a library allocates
+    /// for its caller. All of them if all frames are wanted.
     pub fn shown_from_own(&self, row: usize) -> impl Iterator<Item = u32> {
         let shown = self.shown(row);
         let own = shown.clone().position(|number| self.is_own(number));

@@ -1,5 +1,5 @@
-//! The crate of a function, by its demangled name, and which functions a report folds; `own.rs` says which code is the
-//! program's own.
+//! The crate of a function, by its demangled name, and which functions a report folds; `own.rs` says which
+//! code is the program's own.
 
 use std::borrow::Cow;
 
@@ -34,11 +34,12 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "rust_panic",
 ];
 
-/// What the names of functions in no crate have, in upper or lower case, that allocate for others: `xmalloc`, `g_malloc0_n`,
-/// `CRYPTO_realloc`, `_PyMem_RawStrdup`.
+/// What the names of functions in no crate have, in upper or lower case, that allocate for others: `xmalloc`,
+/// `g_malloc0_n`, `CRYPTO_realloc`, `_PyMem_RawStrdup`.
 const ALLOCATOR_NAMES: &[&str] = &["malloc", "calloc", "realloc", "strdup", "strndup", "memdup"];
 
-/// How such names end, and those of the functions that free for others: `rtvec_alloc`, `CRYPTO_zalloc`; `list_dealloc`.
+/// How such names end, and those of the functions that free for others: `rtvec_alloc`, `CRYPTO_zalloc`;
+/// `list_dealloc`.
 const ALLOCATOR_END: &str = "alloc";
 const DEALLOCATOR_END: &str = "dealloc";
 
@@ -56,8 +57,8 @@ const ENTRY_PREFIXES: &[&str] = &[
     "_obstack_",
 ];
 
-/// Functions of one kind of module that allocate for others: how the names of the modules begin, and those of the
-/// functions.
+/// Functions of one kind of module that allocate for others: how the names of the modules begin, and those of
+/// the functions.
 const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
     (
         &["python", "libpython"],
@@ -195,8 +196,8 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
     version.map(|(at, _)| &folder[..at])
 }
 
-/// Whether a source file is the tracker's, of a program that has it from its repository or its folder: the one that this
-/// library is built from.
+/// Whether a source file is the tracker's, of a program that has it from its repository or its folder: the
+/// one that this library is built from.
 fn is_of_tracker(path: &str) -> bool {
     let repository = env!("CARGO_MANIFEST_DIR").strip_suffix("/crates/analysis");
     let within = repository.and_then(|folder| path.strip_prefix(folder));
@@ -283,7 +284,8 @@ fn is_allocator(function: &str) -> bool {
     ALLOCATOR_NAMES.iter().any(has) || ends(ALLOCATOR_END) && !ends(DEALLOCATOR_END)
 }
 
-/// Whether a report folds a function of the module with this file name, as one that allocates for others there.
+/// Whether a report folds a function of the module with this file name, as one that allocates for others
+/// there.
 pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
     let begins = |name: &str, with: &[&str]| with.iter().any(|start| name.starts_with(start));
     ALLOCATORS_IN_MODULES

@@ -19,8 +19,8 @@ impl StackRow {
 }
 
 impl StackRows {
-    /// [`StackRow::label`] of the stack with this number, at less cost than the [row](Self::get). `report` is the one that
-    /// has these stacks.
+    /// [`StackRow::label`] of the stack with this number, at less cost than the [row](Self::get). `report` is
+    /// the one that has these stacks.
     pub fn label(&self, row: usize, report: &Report) -> Option<&'static str> {
         let (kind, is_empty, end) = self.key(row)?;
         label(kind, is_empty, end, report.stack_sampling_bytes.is_some())

@@ -1,9 +1,10 @@
-//! Whose code a call is: the program's own, a library's, an interpreter's, or that of a script which one runs.
+//! Whose code a call is: the program's own, a library's, an interpreter's, or that of a script which one
+//! runs.
 
 use crate::symbols::{Module, SourceFrame};
 
-/// Parts of the paths of source files that a program has from others: packages that Cargo has fetched, the standard
-/// libraries of Rust and C++, what the system's packages have brought, and packages of Python.
+/// Parts of the paths of source files that a program has from others: packages that Cargo has fetched, the
+/// standard libraries of Rust and C++, what the system's packages have brought, and packages of Python.
 const OTHERS_SOURCES: &[&str] = &[
     "/registry/src/",
     "/git/checkouts/",

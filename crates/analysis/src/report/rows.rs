@@ -189,8 +189,8 @@ pub struct Frame {
     /// Where the byte before its return address is: bytes from the base of the module, or the
     /// address in no module.
     pub offset: u64,
-    /// Whether it is a guess: it was found by a frame pointer because the code that it has called has no unwind information,
-    /// or it is further out than such a frame.
+    /// Whether it is a guess: it was found by a frame pointer because the code that it has called has no
+    /// unwind information, or it is further out than such a frame.
     pub is_guess: bool,
     /// The functions there, innermost first; empty until
     /// [`Report::symbolize`](super::Report::symbolize) finds some.

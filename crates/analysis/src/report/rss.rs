@@ -2,36 +2,38 @@
 
 /// The resident memory (RSS) of the program, as the system stated it while the trace was recorded.
 ///
-/// Its source is `/proc/self/smaps` of Linux (`man 5 proc_pid_smaps`), which counts pages that this process has in
-/// memory; pages that several processes share count in each of them.
+/// Its source is `/proc/self/smaps` of Linux (`man 5 proc_pid_smaps`), which counts pages that this process
+/// has in memory; pages that several processes share count in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rss {
     /// The largest RSS, in bytes, as the kernel has counted it up to the last reading.
     pub most_bytes: u64,
-    /// How much memory the control groups (cgroups) of the process allow, when that was last read: the smallest limit
-    /// of its group and those around it; `None` if there is none. It counts more than RSS, such as the cache of files.
+    /// How much memory the control groups (cgroups) of the process allow, when that was last read: the
+    /// smallest limit of its group and those around it; `None` if there is none. It counts more than RSS,
+    /// such as the cache of files.
     pub limit_bytes: Option<u64>,
     /// What the memory was when the largest RSS was looked into. A larger one between two readings is in
     /// [`most_bytes`](Self::most_bytes) only.
     pub peak: Option<ResidentMemory>,
-    /// RSS at the end of the recording, or when it was last read before that: less than a second, unless the program
-    /// sets another interval.
+    /// RSS at the end of the recording, or when it was last read before that: less than a second, unless the
+    /// program sets another interval.
     pub end_bytes: u64,
-    /// What the memory was at the end of the recording: the pages as they were when they were last looked into
-    /// ([`at_ns`](ResidentMemory::at_ns)), with the blocks that are live at the end. `None` if RSS has changed by more
-    /// than an eighth since then, and 1 MiB.
+    /// What the memory was at the end of the recording: the pages as they were when they were last looked
+    /// into ([`at_ns`](ResidentMemory::at_ns)), with the blocks that are live at the end. `None` if RSS has
+    /// changed by more than an eighth since then, and 1 MiB.
     pub end: Option<ResidentMemory>,
-    /// What the allocators of the program said of themselves at the end of the recording: glibc (`mallinfo2`),
-    /// jemalloc, mimalloc, tcmalloc. Empty if there is none that says anything, and in a program that has crashed.
+    /// What the allocators of the program said of themselves at the end of the recording: glibc
+    /// (`mallinfo2`), jemalloc, mimalloc, tcmalloc. Empty if there is none that says anything, and in a
+    /// program that has crashed.
     pub allocators: Vec<AllocatorStatistics>,
     /// RSS over time: at most 512 points, each the largest of some consecutive readings.
     pub timeline: Vec<RssPoint>,
 }
 
 impl Rss {
-    /// What was freed, and is resident at the end because glibc's malloc keeps it; `None` if malloc did not say what it
-    /// has. At most what is resident beside live blocks.
+    /// What was freed, and is resident at the end because glibc's malloc keeps it; `None` if malloc did not
+    /// say what it has. At most what is resident beside live blocks.
     pub fn freed_bytes(&self) -> Option<u64> {
         let glibc = self.allocators.iter().find(|found| found.allocator == "glibc")?;
         let free = glibc.figures.iter().find(|(name, _)| name == "free")?.1;
@@ -72,8 +74,8 @@ pub struct ResidentHeap {
     pub bytes: u64,
 }
 
-/// What the resident memory of the program was at one time. All figures are bytes, multiples of a page but for the first
-/// four, and their sum is RSS ([`rss_bytes`](Self::rss_bytes)).
+/// What the resident memory of the program was at one time. All figures are bytes, multiples of a page but
+/// for the first four, and their sum is RSS ([`rss_bytes`](Self::rss_bytes)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidentMemory {
@@ -82,17 +84,17 @@ pub struct ResidentMemory {
     /// Live blocks. A block counts whole if all memory around it is resident, and otherwise at most what is.
     pub live_bytes: u64,
     /// The same by root heap, the largest first; without heaps that have none. The sum is
-    /// [`live_bytes`](Self::live_bytes). Pages that the program has mapped count here if they are a heap of the trace
-    /// and no other block is in them. Where blocks of several heaps are near each other and not all is resident, those
-    /// of allocators count first, each heap's in proportion.
+    /// [`live_bytes`](Self::live_bytes). Pages that the program has mapped count here if they are a heap of
+    /// the trace and no other block is in them. Where blocks of several heaps are near each other and not all
+    /// is resident, those of allocators count first, each heap's in proportion.
     pub live_by_heap: Vec<ResidentHeap>,
     /// What the allocator has beside live blocks: freed memory that it keeps, rounding, its own data.
     pub allocator_bytes: u64,
-    /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C libraries,
-    /// parts of the allocator in which everything was freed.
+    /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C
+    /// libraries, parts of the allocator in which everything was freed.
     pub anonymous_bytes: u64,
-    /// What the tracker has: its buffers and tables, and its blocks. The trace does not say where these blocks are:
-    /// they count as resident, and as if the memory without a live block had them.
+    /// What the tracker has: its buffers and tables, and its blocks. The trace does not say where these
+    /// blocks are: they count as resident, and as if the memory without a live block had them.
     pub tracker_bytes: u64,
     /// The stacks of threads.
     pub stack_bytes: u64,
@@ -104,7 +106,8 @@ pub struct ResidentMemory {
     pub shared_bytes: u64,
     /// What the kernel maps, such as `[vdso]`.
     pub other_bytes: u64,
-    /// Bytes of live blocks that are certainly not resident: never written, or swapped out. Not a part of RSS.
+    /// Bytes of live blocks that are certainly not resident: never written, or swapped out. Not a part of
+    /// RSS.
     pub live_not_resident_bytes: u64,
     /// Of what the tracker has, its blocks, which its allocator has in use beside the live blocks.
     pub tracker_block_bytes: u64,

@@ -2,8 +2,9 @@
 
 /// How live and allocated memory went, from the start of the trace to the moment of the report.
 ///
-/// Points are at times of the trace, and between times that are far apart after a fixed number of events:
-/// at most 2,050 points, however long the trace is. The last is the moment of the report. Only [`peak_bytes`](TimePoint::peak_bytes) of a point is about more than one moment.
+/// Points are at times of the trace, and between times that are far apart after a fixed number of events: at
+/// most 2,050 points, however long the trace is. The last is the moment of the report. Only
+/// [`peak_bytes`](TimePoint::peak_bytes) of a point is about more than one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeSeries {

@@ -1,7 +1,7 @@
 //! Makes the rows of stacks, and the frames that they consist of.
 //!
-//! First each stack gets a row, and each row its place: only what rows are sorted by is kept of them. Then the figures of
-//! each row are summed up once more, in the order of the rows.
+//! First each stack gets a row, and each row its place: only what rows are sorted by is kept of them. Then
+//! the figures of each row are summed up once more, in the order of the rows.
 
 use super::build::Sources;
 use super::rows::{Frame, StackKind, StackRow};
@@ -300,8 +300,8 @@ impl<'a> Builder<'a> {
         (figures, weights)
     }
 
-    /// The rows: for each its place, with its first stack. Stacks that have the same frames share one: their ids were used before
-    /// their specs were read, or their modules were announced later.
+    /// The rows: for each its place, with its first stack. Stacks that have the same frames share one: their
+    /// ids were used before their specs were read, or their modules were announced later.
     fn places(&mut self, numbers: &mut FrameNumbers) -> Vec<SortKey> {
         let callstacks = self.sources.model.callstacks();
         let with_figures: Vec<u32> =

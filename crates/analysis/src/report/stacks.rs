@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// The rows of all stacks, in their order.
 ///
-/// A stack takes about 20 bytes here, whatever its number of frames: these are in a tree, which the report shares with
-/// the analyzer that it is of.
+/// A stack takes about 20 bytes here, whatever its number of frames: these are in a tree, which the report
+/// shares with the analyzer that it is of.
 #[derive(Default)]
 pub struct StackRows {
     tree: Arc<StackTree>,

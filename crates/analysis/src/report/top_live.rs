@@ -36,8 +36,8 @@ pub struct TopLive {
 }
 
 impl TopLive {
-    /// Sets aside memory for the rows that there are now, and for some more. Allocates only where there are more
-    /// rows than ever; without memory, what there was stays.
+    /// Sets aside memory for the rows that there are now, and for some more. Allocates only where there are
+    /// more rows than ever; without memory, what there was stays.
     pub(crate) fn reserve(&mut self, model: &Model) {
         let rows = [HeldBy::Scope, HeldBy::Thread, HeldBy::Stack].map(|by| len(model, by));
         let most = rows.into_iter().max().unwrap_or(0);
@@ -47,8 +47,8 @@ impl TopLive {
         }
     }
 
-    /// Calls `visit` for the `most` rows with the most live bytes, the largest first, with the bytes, the blocks and
-    /// who holds them. Returns `false` if less memory was set aside than all rows need.
+    /// Calls `visit` for the `most` rows with the most live bytes, the largest first, with the bytes, the
+    /// blocks and who holds them. Returns `false` if less memory was set aside than all rows need.
     pub(crate) fn visit(
         &mut self,
         (model, by, at_peak): (&Model, HeldBy, bool),
@@ -180,8 +180,8 @@ fn write_path(tree: &Tree, node: u32, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Writes a text from outside, with `?` for each character that [`escape`](memledger_format::words::escape), which
-/// allocates, would replace.
+/// Writes a text from outside, with `?` for each character that [`escape`](memledger_format::words::escape),
+/// which allocates, would replace.
 pub fn write_plain(text: &str, f: &mut dyn Write) -> fmt::Result {
     text.chars().try_for_each(|char| f.write_char(if steers_terminal(char) { '?' } else { char }))
 }

@@ -123,8 +123,8 @@ pub struct TraceInfo {
     pub duration_ns: u64,
     /// The largest distance between two time stamps that have a memory event between them.
     pub time_resolution_ns: u64,
-    /// How many events the report is made from, without those that say which frames a call stack has: how many these are
-    /// depends on the transport.
+    /// How many events the report is made from, without those that say which frames a call stack has: how
+    /// many these are depends on the transport.
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say. It is also true
     /// for a trace that joined such a recording later and begins with all blocks that were live
@@ -146,11 +146,12 @@ pub struct TraceInfo {
     /// not say. It is also false for a trace that has the values of Unreal's memory tags
     /// ([`Report::llm_tags`]), and no allocations and frees.
     pub memory_recorded: Option<bool>,
-    /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a fork, allocations
-    /// and frees of the parent's other threads just before the fork.
+    /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a
+    /// fork, allocations and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
-    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no [contradiction](Losses::contradictions),
-    /// no memory that is [known to be missing](Untracked::is_missing), and the trace has its [end](Self::ended).
+    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no
+    /// [contradiction](Losses::contradictions), no memory that is [known to be
+    /// missing](Untracked::is_missing), and the trace has its [end](Self::ended).
     pub complete: bool,
     /// Whether the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
@@ -225,13 +226,13 @@ pub struct Losses {
     pub stacks_without_unwind_information: u64,
     /// Those whose stack lacks its outer frames, because its memory could not be read.
     pub stacks_unreadable: u64,
-    /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next frame can be in
-    /// one that was loaded in its place.
+    /// Those whose stack lacks its outer frames, because a library had just been unloaded, so that the next
+    /// frame can be in one that was loaded in its place.
     pub stacks_in_changed_libraries: u64,
     /// Those whose stack has frames that are a guess ([`Frame::is_guess`](crate::Frame::is_guess)).
     pub stacks_guessed: u64,
-    /// Those that have only the outer frames of their stack, because all stacks together had taken the memory that they
-    /// may (`MEMLEDGER_STACK_MEMORY`).
+    /// Those that have only the outer frames of their stack, because all stacks together had taken the memory
+    /// that they may (`MEMLEDGER_STACK_MEMORY`).
     pub stacks_cut: u64,
     /// The bytes that these have allocated.
     pub stacks_cut_bytes: u64,
@@ -240,8 +241,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Frees of blocks that were never allocated, and allocations of live addresses: figures are wrong by the events
-    /// that were not seen.
+    /// Frees of blocks that were never allocated, and allocations of live addresses: figures are wrong by the
+    /// events that were not seen.
     pub fn contradictions(&self) -> u64 {
         self.unmatched_frees.saturating_add(self.duplicate_allocations)
     }
@@ -271,8 +272,8 @@ pub struct AfterReport {
     pub frees: u64,
     /// The sizes of all allocations and the new sizes of all reallocations.
     pub allocated_bytes: u64,
-    /// How many threads were in a call of the allocator when the recording ended, at most: what it allocated or freed is in no figure.
-    /// Where a process was killed, each of its threads can have been in one.
+    /// How many threads were in a call of the allocator when the recording ended, at most: what it allocated
+    /// or freed is in no figure. Where a process was killed, each of its threads can have been in one.
     pub in_flight: u64,
 }
 

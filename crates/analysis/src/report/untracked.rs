@@ -2,18 +2,19 @@
 
 use super::types::Report;
 
-/// What may be in no block of the report: memory that the program has not got from an allocator that is recorded.
+/// What may be in no block of the report: memory that the program has not got from an allocator that is
+/// recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Untracked {
     /// Why blocks or scopes are known not to be recorded.
     pub reasons: Vec<UntrackedReason>,
-    /// The resident memory against the blocks, at the end or at the largest RSS that was looked into, whichever has
-    /// more that is untracked. `None` if that could not be compared: the trace has no resident memory in it, began after the
-    /// process, or has no allocations.
+    /// The resident memory against the blocks, at the end or at the largest RSS that was looked into,
+    /// whichever has more that is untracked. `None` if that could not be compared: the trace has no resident
+    /// memory in it, began after the process, or has no allocations.
     pub weighed: Option<Weighed>,
-    /// The trace is of Rust's global allocator alone, by its own choice: what C functions allocate is beside it, and the
-    /// figures of the allocator are complete.
+    /// The trace is of Rust's global allocator alone, by its own choice: what C functions allocate is beside
+    /// it, and the figures of the allocator are complete.
     pub is_beside: bool,
 }
 
@@ -41,7 +42,8 @@ pub enum UntrackedKind {
     Allocator,
     /// A program of Go, whose runtime asks the system for memory.
     Go,
-    /// Another copy of memledger in the program, whose scopes are not recorded. `function` is its version, `file` that of the copy that records.
+    /// Another copy of memledger in the program, whose scopes are not recorded. `function` is its version,
+    /// `file` that of the copy that records.
     Scopes,
 }
 
@@ -53,8 +55,8 @@ pub struct Weighed {
     pub at_ns: u64,
     /// All that was resident.
     pub rss_bytes: u64,
-    /// Anonymous memory that is no stack, no mapping that is a block, not the tracker's, and in no window of 64 KiB in
-    /// which a block has ever been. It is at least so much.
+    /// Anonymous memory that is no stack, no mapping that is a block, not the tracker's, and in no window of
+    /// 64 KiB in which a block has ever been. It is at least so much.
     pub untracked_bytes: u64,
 }
 

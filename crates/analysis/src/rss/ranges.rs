@@ -2,15 +2,16 @@
 
 use crate::live_set::HEAPS;
 
-/// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are less than 2^128.
+/// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are
+/// less than 2^128.
 const MAX_LIVE: u64 = 1 << 58;
 
-/// Which root heaps have pages that the program has mapped. An allocator may have mapped them, and then has blocks of
-/// other heaps in them.
+/// Which root heaps have pages that the program has mapped. An allocator may have mapped them, and then has
+/// blocks of other heaps in them.
 pub(super) type MappedHeaps = [bool; HEAPS];
 
-/// The pages that the program has mapped: starts, ends, root heaps, and whether other blocks are in them; in the order
-/// of their addresses.
+/// The pages that the program has mapped: starts, ends, root heaps, and whether other blocks are in them; in
+/// the order of their addresses.
 pub(super) struct MappedPages(Vec<(u64, u64, u8, bool)>);
 
 impl MappedPages {
@@ -51,7 +52,8 @@ pub(super) struct Range {
 
 /// Adds to `by_heap` what is resident of the live blocks in a range, by root heap; returns what else is.
 ///
-/// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Several heaps share in proportion.
+/// Blocks of allocators are mostly written, and mapped pages often not, so those come first. Several heaps
+/// share in proportion.
 pub(super) fn divide_range(
     resident: u64,
     live: &[u64; HEAPS],
@@ -79,8 +81,8 @@ pub(super) fn divide_range(
 }
 
 impl Ranges {
-    /// The ranges of three arrays of `u64`: starts, sizes, resident bytes. An element that another array lacks is left
-    /// out.
+    /// The ranges of three arrays of `u64`: starts, sizes, resident bytes. An element that another array
+    /// lacks is left out.
     pub(crate) fn new(starts: &[u8], sizes: &[u8], resident: &[u8]) -> Self {
         let [starts, sizes, resident] = [starts, sizes, resident]
             .map(|array| array.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));

@@ -21,8 +21,8 @@ const PACKET: usize = 32 << 10;
 pub struct Symbolized {
     /// What was read.
     pub summary: Summary,
-    /// Different addresses in the call stacks of the trace that are in a module, or in code made at run time that has
-    /// names.
+    /// Different addresses in the call stacks of the trace that are in a module, or in code made at run time
+    /// that has names.
     pub addresses: u64,
     /// Those with symbols in the output: the input's own, and those that were added.
     pub with_symbols: u64,

@@ -35,7 +35,8 @@ pub struct Module {
 pub struct FileStamp {
     /// Its inode.
     pub inode: u64,
-    /// When its inode was last changed, in nanoseconds since 1970; 0 if the path was that of another file already.
+    /// When its inode was last changed, in nanoseconds since 1970; 0 if the path was that of another file
+    /// already.
     pub changed_ns: u64,
 }
 
@@ -83,8 +84,8 @@ pub trait Symbolizer {
     /// For a return address, `offset` is that of the byte before it, which is part of the call.
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame>;
 
-    /// The function at an address in no module, in code that the process with this id has made at run time. Empty if
-    /// nothing is known.
+    /// The function at an address in no module, in code that the process with this id has made at run time.
+    /// Empty if nothing is known.
     fn made_at_run_time(&mut self, _pid: u32, _address: u64) -> Vec<SourceFrame> {
         Vec::new()
     }

@@ -335,7 +335,8 @@ fn an_id_may_be_used_before_its_spec() {
     assert_eq!(called(&rows, "late+0xf").figures.live_bytes, 18);
 }
 
-/// Frames that were found by frame pointers are others than those at the same addresses that were proved, in each table.
+/// Frames that were found by frame pointers are others than those at the same addresses that were proved, in
+/// each table.
 #[test]
 fn frames_that_are_a_guess_are_marked() {
     let mut feed = Feed::new();

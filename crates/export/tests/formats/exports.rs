@@ -63,8 +63,8 @@ fn totals_are_those_of(report: &Report) {
     }
 }
 
-/// Does what `steps` say, on two threads and in two scopes: allocates with a stack, with one that no event announces
-/// or without, frees, reallocates, enters and leaves.
+/// Does what `steps` say, on two threads and in two scopes: allocates with a stack, with one that no event
+/// announces or without, frees, reallocates, enters and leaves.
 fn any_report(steps: &[(u8, u64, u64, u32, bool)]) -> Report {
     let mut feed = program(Analyzer::new().by_bucket());
     feed.thread(3, 2, "other");

@@ -40,7 +40,8 @@ struct Events {
     end: Option<Wire>,
 }
 
-/// Turns `Memledger.Callstacks` to `Memory.CallstackSpec`, `Memledger.CallstackGuess` and `Memledger.CallstackEnd`.
+/// Turns `Memledger.Callstacks` to `Memory.CallstackSpec`, `Memledger.CallstackGuess` and
+/// `Memledger.CallstackEnd`.
 #[derive(Debug)]
 pub struct Expander {
     protocol: u8,
@@ -81,8 +82,8 @@ impl Expander {
         });
     }
 
-    /// Passes on what takes the place of `payload`, in pieces of whole events. `false` if its first event is no list of
-    /// stacks: then it stays as it is, and nothing is passed on.
+    /// Passes on what takes the place of `payload`, in pieces of whole events. `false` if its first event is
+    /// no list of stacks: then it stays as it is, and nothing is passed on.
     pub fn expand(&mut self, payload: &[u8], mut piece: impl FnMut(&[u8])) -> bool {
         let Some(wire) = self.callstacks.filter(|wire| payload.starts_with(wire)) else {
             return false;

@@ -33,8 +33,8 @@ pub static CALLSTACKS: Declaration = Declaration {
     fields: &[("First", U32), ("Stacks", U8Array)],
 };
 
-/// The return addresses of a stack, innermost first. Only for Unreal's readers: the writer of packets makes these of
-/// [`CALLSTACKS`].
+/// The return addresses of a stack, innermost first. Only for Unreal's readers: the writer of packets makes
+/// these of [`CALLSTACKS`].
 pub static CALLSTACK_SPEC: Declaration = Declaration {
     uid: 54,
     logger: "Memory",
@@ -43,10 +43,10 @@ pub static CALLSTACK_SPEC: Declaration = Declaration {
     fields: &[("CallstackId", U32), ("Frames", U64Array)],
 };
 
-/// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2
-/// code without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks its inner
-/// frames, because there was no memory for them. Or 6: it lacks its outer frames, which were in a part of the trace that is
-/// lost.
+/// The stack before this event has more frames than it says, by `Reason`: 1 the limit on frames, 2 code
+/// without unwind information, 3 memory that cannot be read, 4 a library that came or went. Or 5: it lacks
+/// its inner frames, because there was no memory for them. Or 6: it lacks its outer frames, which were in a
+/// part of the trace that is lost.
 pub static CALLSTACK_END: Declaration = Declaration {
     uid: 55,
     logger: "Memledger",
@@ -55,8 +55,8 @@ pub static CALLSTACK_END: Declaration = Declaration {
     fields: &[("CallstackId", U32), ("Reason", U8)],
 };
 
-/// The frames of the stack before this event from the index `From` on, counted from the innermost one, were found by a
-/// frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
+/// The frames of the stack before this event from the index `From` on, counted from the innermost one, were
+/// found by a frame pointer or are further out than such a frame. Only for readers of [`CALLSTACK_SPEC`].
 pub static CALLSTACK_GUESS: Declaration = Declaration {
     uid: 59,
     logger: "Memledger",
@@ -71,11 +71,12 @@ pub const PACKET: usize = 24 << 10;
 /// The most frames of a stack; a reader leaves further ones out.
 pub const MAX_FRAMES: usize = 255;
 
-/// The bit of an address that says that the frame is a guess: it was found by a frame pointer, or is further out than such
-/// a frame.
+/// The bit of an address that says that the frame is a guess: it was found by a frame pointer, or is further
+/// out than such a frame.
 pub const GUESS: u64 = 1 << 62;
 
-/// The reason in `Memledger.CallstackEnd` for a stack that lacks its inner frames, because there was no memory for them.
+/// The reason in `Memledger.CallstackEnd` for a stack that lacks its inner frames, because there was no
+/// memory for them.
 pub const INNER_NOT_KEPT: u8 = 5;
 /// The reason for a stack whose outer frames are those of a stack that the trace lacks.
 pub const OUTER_LOST: u8 = 6;
@@ -180,8 +181,8 @@ impl CallstackWriter {
     }
 }
 
-/// Visits the stacks of an event, with `frames` as memory. Returns whether all of `bytes` could be read; a stack that
-/// cannot be read whole is not visited.
+/// Visits the stacks of an event, with `frames` as memory. Returns whether all of `bytes` could be read; a
+/// stack that cannot be read whole is not visited.
 pub fn visit(
     first: u32,
     mut bytes: &[u8],

@@ -344,7 +344,8 @@ impl Work<'_> {
     }
 }
 
-/// Completes the event of a heap block at `at` by what its escape says, and by the event before it of its slot.
+/// Completes the event of a heap block at `at` by what its escape says, and by the event before it of its
+/// slot.
 #[inline(always)]
 fn store_block(payload: &mut Buffer, at: usize, slot: &mut ShapeSlot, escape: &Escape) {
     slot.stack = escape.stack.map_or(slot.stack, u64::from);

@@ -10,10 +10,10 @@
 //! layout    u32  size in units of 8   u8 logarithm of the alignment << 3 | low bits of the size
 //! heap      u8
 //! ```
-//! Fields follow one another without gaps. A packet has a shape as one byte, followed by the head:
-//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`. The body is 0 for no
-//! value, 1 for a value of 4 bytes, 2 for one of 8, and 3 for a memory event, which has a head of 2 bytes and is
-//! synchronised. Only a memory event has a stack; only one with a stack has a layout or a heap.
+//! Fields follow one another without gaps. A packet has a shape as one byte, followed by the head: `bytes of
+//! the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`. The body is 0 for no
+//! value, 1 for a value of 4 bytes, 2 for one of 8, and 3 for a memory event, which has a head of 2 bytes and
+//! is synchronised. Only a memory event has a stack; only one with a stack has a layout or a heap.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
 pub(crate) const MAX_EVENT_BYTES: usize = 23;

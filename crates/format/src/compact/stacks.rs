@@ -7,9 +7,9 @@
 //! 254        a new stack: u16, the zigzag code of its distance from the last new stack
 //! 255        a new stack: u32
 //! ```
-//! A new stack takes the entry after that of the last new stack (252 is followed by 0; the first one takes 0), with
-//! the layout 0. At first, the last new stack is 0, and all entries have the stack 0 and the layout 0. Arithmetic is
-//! modulo 2^32.
+//! A new stack takes the entry after that of the last new stack (252 is followed by 0; the first one takes
+//! 0), with the layout 0. At first, the last new stack is 0, and all entries have the stack 0 and the
+//! layout 0. Arithmetic is modulo 2^32.
 
 use super::bytes::{Buffer, load, store};
 use super::model::{layout, unlayout};

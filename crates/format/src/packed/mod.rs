@@ -17,16 +17,19 @@
 #![doc = include_str!("FORMAT.md")]
 #![forbid(unsafe_code)]
 
-// PERF: what was tried, with a program that parses Rust sources with `syn`, with call stacks, in bytes an event with a shape
-// (0.74 as it was then):
+// PERF: what was tried, with a program that parses Rust sources with `syn`, with call stacks, in bytes an
+// event with a shape (0.74 as it was then):
 // - Chunks of 65,000, 260,000, 520,000 and 1.5 million events (without runs): 0.70, 0.61, 0.58, 0.57.
-// - Predictions by the last 6, 3, 2 and 1 tokens; by 4, 2 and 1; by 4 and 1; by 3 only: 0.612, 0.608, 0.621, 0.642.
+// - Predictions by the last 6, 3, 2 and 1 tokens; by 4, 2 and 1; by 4 and 1; by 3 only: 0.612, 0.608, 0.621,
+//   0.642.
 // - Tables of 8,192, 16,384, 32,768 and 65,536 slots: 0.79, 0.77, 0.75, 0.74, all as fast.
-// - Without what came after a layout at any site: 0.02 more. Call stacks by LZ4 as in a compact file: 0.27 more.
+// - Without what came after a layout at any site: 0.02 more. Call stacks by LZ4 as in a compact file: 0.27
+//   more.
 //
-// The token of 87 % of all events is predicted. In two thirds of the frees among them, the site has one live block; of the rest,
-// 71 % take the oldest, 15 % the one after that freed last, 6 % the newest. An allocation takes the block of its size that was
-// freed last in 48 % of all cases, another one in 8 %, is at one of the ends in 31 %, and stays in place in 4 %.
+// The token of 87 % of all events is predicted. In two thirds of the frees among them, the site has one live
+// block; of the rest, 71 % take the oldest, 15 % the one after that freed last, 6 % the newest. An allocation
+// takes the block of its size that was freed last in 48 % of all cases, another one in 8 %, is at one of the
+// ends in 31 %, and stays in place in 4 %.
 
 mod blocks;
 mod bytes;

@@ -159,8 +159,8 @@ impl<'a> Message<'a> {
 
     /// A key, and the number after it.
     ///
-    /// PERF: most are a byte each, which is inlined without the rest; so is the encoding of a key that is known when
-    /// this is compiled.
+    /// PERF: most are a byte each, which is inlined without the rest; so is the encoding of a key that is
+    /// known when this is compiled.
     #[inline]
     fn key_and(&mut self, key: u64, number: u64) {
         if key < 0x80 && number < 0x80 {
@@ -245,8 +245,8 @@ const SIZES: [u8; 64] = {
     sizes
 };
 
-/// The bytes of a varint, the lowest seven bits first, and how many they are: ten at most. All but the last have the
-/// highest bit set.
+/// The bytes of a varint, the lowest seven bits first, and how many they are: ten at most. All but the last
+/// have the highest bit set.
 ///
 /// PERF: without a loop over the bytes, which the processor would often predict wrong.
 #[inline]
@@ -265,7 +265,8 @@ pub const fn varint(value: u64) -> (u128, usize) {
     }
 }
 
-/// The number of the varint that `bytes` begin with, which are then without it. `None` if they begin with no varint.
+/// The number of the varint that `bytes` begin with, which are then without it. `None` if they begin with no
+/// varint.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (index, &byte) in bytes.iter().take(10).enumerate() {
@@ -278,7 +279,8 @@ pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The zigzag code of a distance, which is small if the distance is small, whatever its sign: 0, -1, 1, -2 are 0, 1, 2, 3.
+/// The zigzag code of a distance, which is small if the distance is small, whatever its sign: 0, -1, 1, -2
+/// are 0, 1, 2, 3.
 #[inline(always)]
 pub const fn zigzag(distance: u64) -> u64 {
     distance << 1 ^ ((distance as i64) >> 63) as u64

@@ -164,7 +164,8 @@ pub fn stem(file: &str) -> &str {
     ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file)
 }
 
-/// The folder for traces of this user: `memledger/traces` where programs keep data. It is created if it does not exist.
+/// The folder for traces of this user: `memledger/traces` where programs keep data. It is created if it does
+/// not exist.
 ///
 /// # Errors
 /// [`ErrorKind::Folder`] if it cannot be created, or if there is no home directory.

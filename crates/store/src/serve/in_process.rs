@@ -17,8 +17,8 @@ pub struct InProcess {
 }
 
 impl Settings {
-    /// Settings for programs of this machine: any free ports, 2 threads, traces of at most 8 GiB and 64 GiB in all, 1,000
-    /// programs and 64 readers at once.
+    /// Settings for programs of this machine: any free ports, 2 threads, traces of at most 8 GiB and 64 GiB
+    /// in all, 1,000 programs and 64 readers at once.
     ///
     /// # Errors
     /// If the folder cannot be created, or does not belong to the user.
@@ -44,7 +44,8 @@ impl InProcess {
     /// Returns when both the recorder and the store listen.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`] if a port is in use, [`ErrorKind::NotServing`] if the system refuses threads or the folder.
+    /// [`ErrorKind::Listen`] if a port is in use, [`ErrorKind::NotServing`] if the system refuses threads or
+    /// the folder.
     pub fn start(settings: Settings) -> Result<Self, Error> {
         let (stop, stopped) = oneshot::channel();
         let (listening, listens) = mpsc::channel();

@@ -75,8 +75,9 @@ pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Raises the limit of descriptors of this process, if the system allows it: two for each program, each client and
-/// each reader, of which there can be as many as clients, and some more. Otherwise `note` receives a sentence.
+/// Raises the limit of descriptors of this process, if the system allows it: two for each program, each
+/// client and each reader, of which there can be as many as clients, and some more. Otherwise `note` receives
+/// a sentence.
 pub fn raise_file_limit(clients: Clients, note: fn(&str)) {
     #[cfg(unix)]
     {

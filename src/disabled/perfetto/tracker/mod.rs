@@ -11,7 +11,8 @@ impl Category {
         false
     }
 
-    /// Calls `callback` when a session enables or disables this category, which never happens without the tracker.
+    /// Calls `callback` when a session enables or disables this category, which never happens without the
+    /// tracker.
     pub fn on_change(&'static self, callback: Option<fn(CategoryChange)>) {
         let _ = callback;
     }

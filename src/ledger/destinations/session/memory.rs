@@ -32,8 +32,8 @@ impl SessionMemory {
     /// A dump each `interval`.
     pub(super) fn new(analyzer: InProcessAnalyzer, interval: Duration) -> Self {
         let interval = interval.max(MIN_INTERVAL);
-        // NOTE: counting stops at the end of the recording, with a report that is kept. It needs the buckets of the
-        // last dump.
+        // NOTE: counting stops at the end of the recording, with a report that is kept. It needs the buckets
+        // of the last dump.
         let peak_before = analyzer.with_analyzer(|analyzer| {
             analyzer.set_by_bucket();
             analyzer.flush();
@@ -119,8 +119,8 @@ impl MemoryWriter for SessionMemory {
                 // A cycle is a nanosecond of the monotonic clock.
                 let peak_ns = start.saturating_add(report.totals.peak_bytes_at_ns);
                 let peak = Moment { at_ns: peak_ns.saturating_add(now.asleep_ns), ..now };
-                // NOTE: not by times. That of the peak is of the worker's cycle before it, which may have been
-                // before the session.
+                // NOTE: not by times. That of the peak is of the worker's cycle before it, which may have
+                // been before the session.
                 let is_ours = report.totals.peak_bytes > self.peak_before;
                 live.finish(&report, is_ours.then_some(peak), now, out);
             }

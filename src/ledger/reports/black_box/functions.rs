@@ -1,7 +1,7 @@
 //! The functions of call stacks, found in the symbol tables of files without an allocation.
 //!
-//! Files are read, not mapped: if another process cuts a mapped file, the system ends the program that reads on. No lock is taken, and
-//! the work is bounded.
+//! Files are read, not mapped: if another process cuts a mapped file, the system ends the program that reads
+//! on. No lock is taken, and the work is bounded.
 
 use super::Bounded;
 use crate::platform::os;
@@ -215,7 +215,8 @@ impl Header {
         })
     }
 
-    /// The address that the linker gave to the first byte; `None` if the file has another build id than the one that was loaded.
+    /// The address that the linker gave to the first byte; `None` if the file has another build id than the
+    /// one that was loaded.
     fn check(&self, file: &File, build_id: &[u8], buffer: &mut [u8]) -> Option<u64> {
         const LOADED: u64 = 1;
         const NOTES: u64 = 4;
@@ -263,7 +264,8 @@ impl Header {
     }
 }
 
-/// Whether these notes have this build id: each has the sizes of its name and of its content, a type, and both, padded to 4 bytes.
+/// Whether these notes have this build id: each has the sizes of its name and of its content, a type, and
+/// both, padded to 4 bytes.
 fn has_build_id(mut notes: &[u8], build_id: &[u8]) -> bool {
     const BUILD_ID: u64 = 3;
     let next = || {
@@ -382,8 +384,8 @@ mod tests {
         assert!(found[0].as_ref().unwrap().ends_with("getpid"), "{found:?}");
     }
 
-    /// A file with a function of 16 bytes at 0x500 from its base: header, a segment, three sections, symbols and
-    /// their names.
+    /// A file with a function of 16 bytes at 0x500 from its base: header, a segment, three sections, symbols
+    /// and their names.
     fn file_with(function: &[u8]) -> Vec<u8> {
         let names = function.len() + 8;
         let mut good = vec![0_u8; 64 + SEGMENT + 3 * SECTION + 2 * SYMBOL + names];

@@ -170,7 +170,8 @@ pub(super) fn extras_of<'a>(
     extras
 }
 
-/// The track that is named by roles up to an `End`, each within the one before; returns the roles after that, too.
+/// The track that is named by roles up to an `End`, each within the one before; returns the roles after that,
+/// too.
 fn nested(
     mut roles: &'static [Role],
     values: &mut Values<'_>,

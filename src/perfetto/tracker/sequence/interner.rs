@@ -12,8 +12,8 @@ const OTHER_CATEGORIES: u64 = 1 << 16;
 /// Numbers for texts, in lists as `InternedData` has them.
 #[derive(Default)]
 pub(super) struct Interner {
-    /// By their numbers: a program names few lists. A list is hashed with random keys, because texts can come from
-    /// outside of the program.
+    /// By their numbers: a program names few lists. A list is hashed with random keys, because texts can come
+    /// from outside of the program.
     lists: Vec<(u32, HashMap<Vec<u8>, u64>)>,
     /// The fields of `InternedData` for the next packet.
     pub(super) fresh: Vec<u8>,

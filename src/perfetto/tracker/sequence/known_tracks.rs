@@ -7,12 +7,13 @@ const RECENT: usize = 64;
 
 /// The tracks that were described, by uuid. The number differs between tracks of one uuid.
 ///
-/// PERF: most events are on a track of the last few ones, which a comparison finds. The table is hashed with random
-/// keys, because ids of tracks can come from outside of the program.
+/// PERF: most events are on a track of the last few ones, which a comparison finds. The table is hashed with
+/// random keys, because ids of tracks can come from outside of the program.
 #[derive(Default)]
 pub(super) struct KnownTracks {
     all: HashMap<u64, u64>,
-    /// Of the tracks whose uuids end in the same bits, the one that was looked up last. Empty, or [`RECENT`] long.
+    /// Of the tracks whose uuids end in the same bits, the one that was looked up last. Empty, or [`RECENT`]
+    /// long.
     recent: Vec<Option<(u64, u64)>>,
 }
 

@@ -1,5 +1,5 @@
-//! Sites whose events differ in their values only, and in a track at most: how such an event is written, found
-//! out once.
+//! Sites whose events differ in their values only, and in a track at most: how such an event is written,
+//! found out once.
 
 use super::extras::apart;
 use super::known_tracks::KnownTracks;
@@ -49,8 +49,8 @@ enum Form {
 }
 
 impl Plain {
-    /// How events of `site` with values of the kinds of `values` are written. Their first fields are `head`, and
-    /// their arguments have names with the numbers `names`. `None` if that is not so simple.
+    /// How events of `site` with values of the kinds of `values` are written. Their first fields are `head`,
+    /// and their arguments have names with the numbers `names`. `None` if that is not so simple.
     pub(super) fn of(
         site: &'static Site,
         head: Prepared,
@@ -90,8 +90,8 @@ impl Plain {
         Some(Self { head, track, fields, kinds: values.kinds })
     }
 
-    /// The uuid of an event's track, if it has one; `None` if the event is not written in this way, or if that
-    /// track must be described first.
+    /// The uuid of an event's track, if it has one; `None` if the event is not written in this way, or if
+    /// that track must be described first.
     #[inline]
     pub(super) fn track(
         &self,

@@ -10,8 +10,8 @@ use std::ptr;
 
 /// The address of a function that the program is linked with; null if there is none.
 ///
-/// NOTE: the loader does not know functions of a program that has an allocator in itself. But the linker does, and a weak
-/// symbol without a definition is 0.
+/// NOTE: the loader does not know functions of a program that has an allocator in itself. But the linker
+/// does, and a weak symbol without a definition is 0.
 macro_rules! linked {
     ($name:literal) => {{
         let address: *mut c_void;
@@ -30,9 +30,9 @@ macro_rules! linked {
 
 /// What the allocators of this process say of themselves, without those that say nothing.
 ///
-/// NOTE: takes the locks of the allocators, and the loader's. glibc walks through all free blocks meanwhile, and ends the
-/// process if it finds its lists damaged. So it is called on a thread that nothing waits for without a deadline, and
-/// not after a crash.
+/// NOTE: takes the locks of the allocators, and the loader's. glibc walks through all free blocks meanwhile,
+/// and ends the process if it finds its lists damaged. So it is called on a thread that nothing waits for
+/// without a deadline, and not after a crash.
 pub(crate) fn allocator_statistics() -> Vec<AllocatorStatistics> {
     let or_loaded =
         |linked: *mut c_void, name| if linked.is_null() { loaded(name) } else { linked };
@@ -154,7 +154,8 @@ fn of_jemalloc(mallctl: Mallctl) -> Figures {
     keys.into_iter().filter_map(figure).collect()
 }
 
-/// Eight places for figures, of which the last three are the bytes that are committed now and were at most, and page faults.
+/// Eight places for figures, of which the last three are the bytes that are committed now and were at most,
+/// and page faults.
 type MiProcessInfo = unsafe extern "C" fn(
     *mut usize,
     *mut usize,

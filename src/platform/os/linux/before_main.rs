@@ -42,15 +42,16 @@ pub(crate) fn prepare_before_main() {
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 pub(crate) fn program_name() -> OsString {
-    // SAFETY: asks for words that the kernel has given to the process; the second is the address of a text, or 0.
+    // SAFETY: asks for words that the kernel has given to the process; the second is the address of a text,
+    // or 0.
     let (loader, executed) = unsafe {
         let at = libc::getauxval(libc::AT_EXECFN) as usize;
         let text = ptr::with_exposed_provenance::<c_char>(at);
         (libc::getauxval(libc::AT_BASE), (at != 0).then(|| CStr::from_ptr(text)))
     };
     let program = match executed {
-        // NOTE: if a user has started the program through the loader (`man 8 ld.so`), the kernel has executed that alone, and the
-        // loader has put the program's path in.
+        // NOTE: if a user has started the program through the loader (`man 8 ld.so`), the kernel has executed
+        // that alone, and the loader has put the program's path in.
         Some(path) if loader == 0 && !cfg!(target_feature = "crt-static") => {
             PathBuf::from(OsStr::from_bytes(path.to_bytes()))
         }

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The smallest limit of the control groups that this process is in, in bytes; `None` if they have none, or if the
-/// system does not say. Costs some reads of small files.
+/// The smallest limit of the control groups that this process is in, in bytes; `None` if they have none, or
+/// if the system does not say. Costs some reads of small files.
 pub(crate) fn memory_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     smallest_limit(Path::new("/sys/fs/cgroup"), &groups)
 }
 
-/// `groups` has a line for each hierarchy: number, controllers, path (`man 7 cgroups`). In a container, the path can be one
-/// of the host, of which only the last folder is mounted, at the root.
+/// `groups` has a line for each hierarchy: number, controllers, path (`man 7 cgroups`). In a container, the
+/// path can be one of the host, of which only the last folder is mounted, at the root.
 fn smallest_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;

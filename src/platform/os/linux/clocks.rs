@@ -1,6 +1,7 @@
 //! The system's clocks.
 //!
-//! By the function that the kernel maps into each process: C's may be another library's, which allocates, or has another time.
+//! By the function that the kernel maps into each process: C's may be another library's, which allocates, or
+//! has another time.
 
 use super::objects;
 use std::ffi::{CStr, c_int, c_void};

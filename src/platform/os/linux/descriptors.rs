@@ -5,15 +5,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The tracker's descriptors have numbers below this one, because the kernel copies all entries up to the highest at each
-/// `fork`; and below the limit of the process, if that is lower.
+/// The tracker's descriptors have numbers below this one, because the kernel copies all entries up to the
+/// highest at each `fork`; and below the limit of the process, if that is lower.
 pub(super) const END: RawFd = 1024;
 
 /// The numbers of standard streams: what the program prints must never go to a file of the tracker.
 pub(super) const STREAMS: RawFd = 3;
 
-/// Gives a descriptor the highest number that is free. Then those that the program gets have the numbers that they have without the
-/// tracker, and a program that has closed its standard streams does not write to a file of the tracker.
+/// Gives a descriptor the highest number that is free. Then those that the program gets have the numbers that
+/// they have without the tracker, and a program that has closed its standard streams does not write to a file
+/// of the tracker.
 ///
 /// # Errors
 /// Only for a standard stream's number, if no other one is free.
@@ -35,10 +36,11 @@ pub(crate) fn keep_apart<D: Into<OwnedFd> + From<OwnedFd>>(descriptor: D) -> io:
 
 /// Makes the calling thread's table as large as the tracker needs it.
 ///
-/// PERF: for a thread that has the table alone. If several have it, the kernel waits until none of them can still use the smaller one:
-/// 7 to 16 ms, on the first descriptor.
+/// PERF: for a thread that has the table alone. If several have it, the kernel waits until none of them can
+/// still use the smaller one: 7 to 16 ms, on the first descriptor.
 pub(super) fn grow_table() {
-    // SAFETY: takes numbers; both descriptors are new, so nothing else uses them. Without them, the table grows later.
+    // SAFETY: takes numbers; both descriptors are new, so nothing else uses them. Without them, the table
+    // grows later.
     unsafe {
         let event = libc::eventfd(0, libc::EFD_CLOEXEC);
         let last = libc::fcntl(event, libc::F_DUPFD_CLOEXEC, end() - 1);

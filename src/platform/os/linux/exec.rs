@@ -1,11 +1,12 @@
 //! C's functions that execute programs, as the library of `preload/` defines them.
 //!
-//! The library leaves itself out of `LD_PRELOAD` where the program cannot load it: one of 32 bits or for another processor, of which
-//! the loader says that in the program's errors; one of musl, or with a sanitizer, which would not start; a static one, which could
-//! start one of these. Nor does it appear in what `ldd` lists. The rest of the environment stays as it is.
+//! The library leaves itself out of `LD_PRELOAD` where the program cannot load it: one of 32 bits or for
+//! another processor, of which the loader says that in the program's errors; one of musl, or with a
+//! sanitizer, which would not start; a static one, which could start one of these. Nor does it appear in what
+//! `ldd` lists. The rest of the environment stays as it is.
 //!
-//! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and only its own stack is
-//! written. They are no cancellation points either: files are read by system calls.
+//! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and
+//! only its own stack is written. They are no cancellation points either: files are read by system calls.
 
 use super::super::KeepErrno;
 use super::next_functions::next_functions;
@@ -196,7 +197,8 @@ macro_rules! spawn {
         )*
     };
 }
-// NOTE: a path that is relative to a folder to which the actions change first may be that of no file here. Then nothing is changed.
+// NOTE: a path that is relative to a folder to which the actions change first may be that of no file here.
+// Then nothing is changed.
 spawn! {
     posix_spawn: |path| Program::at(libc::AT_FDCWD, path);
     posix_spawnp: Program::named;

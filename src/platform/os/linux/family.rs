@@ -1,16 +1,17 @@
-//! How the forked children of a program get watchers: from a process that the program has forked before it had threads, and before it
-//! had memory.
+//! How the forked children of a program get watchers: from a process that the program has forked before it
+//! had threads, and before it had memory.
 //!
 //! ```text
 //! the first process          its child                the family's process
 //!   forks ───────────────────────────────────────────► listens on a socket with a name
 //!   forks ───────────────────► sends what is needed ──► forks ──► a watcher of the child, which sleeps
 //! ```
-//! A watcher that is forked from the child itself would keep all pages that the child has at that moment. A child connects only for a
-//! moment: it has the name, and a secret, in the memory that it has from its parent.
+//! A watcher that is forked from the child itself would keep all pages that the child has at that moment. A
+//! child connects only for a moment: it has the name, and a secret, in the memory that it has from its
+//! parent.
 //!
-//! The family's process ends when no process is left that could connect: each has a page of a file without a name mapped, which forks
-//! inherit and `exec` drops. A file that is mapped so cannot be sealed.
+//! The family's process ends when no process is left that could connect: each has a page of a file without a
+//! name mapped, which forks inherit and `exec` drops. A file that is mapped so cannot be sealed.
 
 use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::watched::{PAGE, Watched, fork_away, open_process, unshare_all};
@@ -34,7 +35,8 @@ const KIND: libc::c_int = libc::SOCK_SEQPACKET;
 /// How long a child waits until its request is taken, and the family's process for a request.
 const TIMEOUT_SECONDS: i64 = 1;
 
-/// How often the family's process looks whether it has ended, in milliseconds, beside at the end of the first process.
+/// How often the family's process looks whether it has ended, in milliseconds, beside at the end of the first
+/// process.
 const INTERVAL: libc::c_int = 1000;
 
 /// What a process needs to ask for a watcher, for itself and the children of its forks. It has no descriptor.
@@ -146,7 +148,8 @@ fn receive(from: &OwnedFd, secret: &Secret) -> Option<Request> {
 }
 
 impl Family {
-    /// Asks for a watcher of this process, which has these descriptors. It has them from now on, even if this process ends at once.
+    /// Asks for a watcher of this process, which has these descriptors. It has them from now on, even if this
+    /// process ends at once.
     ///
     /// # Errors
     /// Those of the system, as in another network namespace.

@@ -1,9 +1,11 @@
-//! The end of a process in which the program has no thread left. The C library does not see that, because it also counts the tracker's threads: without this, such a process would never end.
+//! The end of a process in which the program has no thread left. The C library does not see that, because it
+//! also counts the tracker's threads: without this, such a process would never end.
 //!
-//! A thread that returns or calls `pthread_exit` ends the process by `exit(0)` if it is the last, as the C library does then. So what
-//! runs at exit has a thread of the program. It is the last if it counts the threads that `pthread_create` has made down to
-//! none, and the system lists only threads of the tracker beside it, and such that are about to end. A thread that ends by a system call does
-//! not come here; the worker asks [`left_alone`] from time to time.
+//! A thread that returns or calls `pthread_exit` ends the process by `exit(0)` if it is the last, as the C
+//! library does then. So what runs at exit has a thread of the program. It is the last if it counts the
+//! threads that `pthread_create` has made down to none, and the system lists only threads of the tracker
+//! beside it, and such that are about to end. A thread that ends by a system call does not come here; the
+//! worker asks [`left_alone`] from time to time.
 
 use super::threads::{has_own_threads, is_any_starting, is_own_thread, started_threads};
 use super::{now, process_id, thread_id};
@@ -19,7 +21,8 @@ static THREADS: AtomicU32 = AtomicU32::new(1);
 /// How long to wait for threads of the tracker that were made and have not begun, in nanoseconds.
 const START_TIMEOUT: u64 = 1_000_000_000;
 
-/// The most threads that can be about to end at once: after their last instruction for the program, the system lists them still.
+/// The most threads that can be about to end at once: after their last instruction for the program, the
+/// system lists them still.
 const MAX_ENDING: usize = 1024;
 /// The threads of the program that have ended last.
 static ENDING: [AtomicU32; MAX_ENDING] = [const { AtomicU32::new(0) }; MAX_ENDING];
@@ -65,7 +68,8 @@ pub(crate) fn forget_ends() {
 
 /// A thread ends, after all that runs at its end. If it is the last of the program, ends the process.
 ///
-/// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one does.
+/// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one
+/// does.
 pub(super) extern "C" fn thread_ends() {
     let own = thread_id();
     if is_own_thread(own) {
@@ -85,14 +89,16 @@ pub(super) extern "C" fn thread_ends() {
     }
 }
 
-/// Whether all threads but this one are of the tracker, or are about to end. Without the tracker's, the C library ends the process.
+/// Whether all threads but this one are of the tracker, or are about to end. Without the tracker's, the C
+/// library ends the process.
 fn is_last(own: u32) -> bool {
     let ends = |id| ENDING.iter().any(|ending| ending.load(Ordering::SeqCst) == id);
     let is_ours = |id| id == own || id == process_id() || is_own_thread(id) || ends(id);
     let begin = now();
     loop {
         let started = started_threads();
-        // NOTE: a thread that the tracker starts is no thread of the program, but its id is not known before it runs.
+        // NOTE: a thread that the tracker starts is no thread of the program, but its id is not known before
+        // it runs.
         while is_any_starting() && now() - begin < START_TIMEOUT {
             // SAFETY: always allowed. NOTE: not by std, as in `process_id`.
             unsafe { libc::sched_yield() };
@@ -116,7 +122,8 @@ pub(crate) fn left_alone() -> Option<c_int> {
     write!(&mut path[..63], "/proc/self/task/{first}/stat").ok()?;
     let mut text = [0; 1024];
     let stat = read(CStr::from_bytes_until_nul(&path).ok()?, &mut text)?;
-    // Behind the name, which may have any characters: the state, the number of threads, and as the last field the status.
+    // Behind the name, which may have any characters: the state, the number of threads, and as the last field
+    // the status.
     let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
     if fields.next() != Some("Z") {
         return None;

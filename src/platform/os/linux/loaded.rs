@@ -1,8 +1,9 @@
-//! What a library that the program has opened with `RTLD_DEEPBIND` calls: the functions of this library, as all others do.
+//! What a library that the program has opened with `RTLD_DEEPBIND` calls: the functions of this library, as
+//! all others do.
 //!
-//! With that flag, a library looks for functions in itself and in what it needs, so it finds those of the C library. Where it has the
-//! address of one that this library's function calls next, it gets the address of this library's, which is then between them. A
-//! library that finds another allocator's `malloc` keeps that.
+//! With that flag, a library looks for functions in itself and in what it needs, so it finds those of the C
+//! library. Where it has the address of one that this library's function calls next, it gets the address of
+//! this library's, which is then between them. A library that finds another allocator's `malloc` keeps that.
 
 use super::{objects, pages};
 use objects::Object;
@@ -28,11 +29,12 @@ pub(crate) fn next_dlopen() -> Option<Dlopen> {
     unsafe { std::mem::transmute::<*const c_void, Option<Dlopen>>(next) }
 }
 
-/// The address of an instruction `ret` in the object that `caller` is in, or in the program; `None` if there is none, or if the
-/// processor compares the addresses that calls return to with those that they came from.
+/// The address of an instruction `ret` in the object that `caller` is in, or in the program; `None` if there
+/// is none, or if the processor compares the addresses that calls return to with those that they came from.
 ///
-/// NOTE: call stacks pass it, by the tables for the instruction before, so that is a `pop` or an `add` of a function without a frame
-/// pointer. Where these say that the caller is one word farther, there is [`open`](crate::__private::dlopen::open), which is also correct.
+/// NOTE: call stacks pass it, by the tables for the instruction before, so that is a `pop` or an `add` of a
+/// function without a frame pointer. Where these say that the caller is one word farther, there is
+/// [`open`](crate::__private::dlopen::open), which is also correct.
 pub(crate) fn return_instruction(caller: usize) -> Option<usize> {
     const BYTES: usize = 5;
     let is_end = |code: &[u8]| match code {
@@ -53,7 +55,8 @@ pub(crate) fn return_instruction(caller: usize) -> Option<usize> {
     after.map(|after| after - 1)
 }
 
-/// Calls `dlopen` so that it has an address in another object as the one that it returns to: a `ret` there, which returns here.
+/// Calls `dlopen` so that it has an address in another object as the one that it returns to: a `ret` there,
+/// which returns here.
 ///
 /// # Safety
 /// That of C's function. `at` is from [`return_instruction`].
@@ -148,10 +151,12 @@ pub(crate) fn lead_here(handle: *mut c_void, before: &Loaded) {
     each_import(before, |object, own, _, place| {
         let Some(function) = functions.iter().find(|function| function.own == own) else { return };
         let slot = ptr::with_exposed_provenance::<AtomicUsize>(place);
-        // SAFETY: the loader has put an address there, and keeps the object loaded as long as it lists objects.
+        // SAFETY: the loader has put an address there, and keeps the object loaded as long as it lists
+        // objects.
         let slot = unsafe { &*slot };
         let leads_to = match slot.load(Ordering::Relaxed) {
-            // It will be looked for in the first call. In an old object, it is this library's that is found, or another's before it.
+            // It will be looked for in the first call. In an old object, it is this library's that is found,
+            // or another's before it.
             address if object.has(address) && (function.is_first || !before.has(object)) => {
                 function.found
             }
@@ -163,8 +168,8 @@ pub(crate) fn lead_here(handle: *mut c_void, before: &Loaded) {
     });
 }
 
-/// Calls `look` with each address that objects which may be new since `before` have of a function that this library also defines: the
-/// object, this library's function, its name, and where the address is.
+/// Calls `look` with each address that objects which may be new since `before` have of a function that this
+/// library also defines: the object, this library's function, its name, and where the address is.
 fn each_import(before: &Loaded, mut look: impl FnMut(&Object<'_>, usize, &CStr, usize)) {
     let here = (Loaded::now as fn() -> Loaded) as usize;
     objects::find(|own| {
@@ -183,8 +188,8 @@ fn each_import(before: &Loaded, mut look: impl FnMut(&Object<'_>, usize, &CStr, 
     });
 }
 
-/// Stores an address where the loader may have made the pages read-only. It does that last: while they can be written to, another thread is
-/// still in the `dlopen` of the object, which leads its calls here.
+/// Stores an address where the loader may have made the pages read-only. It does that last: while they can be
+/// written to, another thread is still in the `dlopen` of the object, which leads its calls here.
 fn store(object: &Object<'_>, slot: &AtomicUsize, address: usize) {
     const PAGE: usize = 4096;
     let page = ptr::from_ref(slot).addr() & !(PAGE - 1);
@@ -204,7 +209,8 @@ fn store(object: &Object<'_>, slot: &AtomicUsize, address: usize) {
     }
 }
 
-/// Whether the kernel refuses to change a word: to combine it with 0 by an atomic OR ("man 2 futex", `FUTEX_WAKE_OP`).
+/// Whether the kernel refuses to change a word: to combine it with 0 by an atomic OR ("man 2 futex",
+/// `FUTEX_WAKE_OP`).
 fn is_read_only(word: &AtomicUsize) -> bool {
     const WAKE_OP: c_int = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
     const OR_ZERO: c_int = libc::FUTEX_OP_OR << 28;

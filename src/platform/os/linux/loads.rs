@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// How many of the libraries that were loaded with the program are known.
 const MAX_LASTING: usize = 256;
 
-/// How far the first libraries are from where they were linked: none of them is ever unloaded. The program is one.
+/// How far the first libraries are from where they were linked: none of them is ever unloaded. The program is
+/// one.
 static LASTING: [AtomicU64; MAX_LASTING] = [const { AtomicU64::new(0) }; MAX_LASTING];
 static LASTING_COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -16,13 +17,13 @@ static ZERO: AtomicU64 = AtomicU64::new(0);
 static LOADS: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const ZERO).cast_mut());
 static LOADED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ZERO).cast_mut().cast());
 
-/// *Hook.* A number that is another one after the loader has unloaded a library, and can be another one while it loads
-/// one; always 0 where the loader's counts were not found.
+/// *Hook.* A number that is another one after the loader has unloaded a library, and can be another one while
+/// it loads one; always 0 where the loader's counts were not found.
 #[inline(always)]
 pub(crate) fn unloads() -> u32 {
     let (loads, loaded) = (LOADS.load(Ordering::Relaxed), LOADED.load(Ordering::Relaxed));
-    // SAFETY: `ZERO`, or variables of the loader, which is never unloaded, and reads and writes them with the same
-    // instructions.
+    // SAFETY: `ZERO`, or variables of the loader, which is never unloaded, and reads and writes them with the
+    // same instructions.
     let (loads, loaded) = unsafe { (&*loads, &*loaded) };
     (loads.load(Ordering::Acquire) as u32).wrapping_sub(loaded.load(Ordering::Acquire))
 }
@@ -42,19 +43,20 @@ pub(super) fn loads_and_unloads() -> Option<(u64, u32)> {
     Some((loads?.load(Ordering::Acquire), unloads()))
 }
 
-/// Whether a file that is loaded this far from where it was linked was loaded with the program, and is never unloaded.
+/// Whether a file that is loaded this far from where it was linked was loaded with the program, and is never
+/// unloaded.
 pub(crate) fn is_lasting(moved: u64) -> bool {
     let mut known = LASTING.iter().take(LASTING_COUNT.load(Ordering::Acquire));
     known.any(|lasting| lasting.load(Ordering::Relaxed) == moved)
 }
 
-/// Notes which libraries there are, and finds the loader's counts. Called while this code is loaded, by the thread that
-/// loads it: another one would wait for the loader's lock.
+/// Notes which libraries there are, and finds the loader's counts. Called while this code is loaded, by the
+/// thread that loads it: another one would wait for the loader's lock.
 ///
-/// NOTE: `dl_iterate_phdr` says the counts, but only with the loader's lock, which a hook must not take. The loader is
-/// glibc's, and keeps them in `_rtld_global` (`GL(dl_load_adds)`, and `_ns_nloaded` at its start), in places that
-/// differ between versions. So they are taken only where the words there are what `dl_iterate_phdr` says, and follow
-/// the lock that this thread holds meanwhile.
+/// NOTE: `dl_iterate_phdr` says the counts, but only with the loader's lock, which a hook must not take. The
+/// loader is glibc's, and keeps them in `_rtld_global` (`GL(dl_load_adds)`, and `_ns_nloaded` at its start),
+/// in places that differ between versions. So they are taken only where the words there are what
+/// `dl_iterate_phdr` says, and follow the lock that this thread holds meanwhile.
 pub(super) fn find_counts() {
     let own = find_counts as *const () as usize;
     let (mut seen, mut is_with_program, mut tables) = (0, cfg!(feature = "preload"), None);
@@ -79,7 +81,8 @@ pub(super) fn find_counts() {
     }
 }
 
-/// The counts of loads and of what is loaded, in the loader's variables, which are at this address and have this size.
+/// The counts of loads and of what is loaded, in the loader's variables, which are at this address and have
+/// this size.
 fn counts_in(
     (address, bytes): (usize, usize),
     (loads, unloads): (u64, u64),

@@ -1,8 +1,9 @@
-//! What runs when all constructors have run, before `main`. The library of `preload/` defines C's function that calls `main`.
+//! What runs when all constructors have run, before `main`. The library of `preload/` defines C's function
+//! that calls `main`.
 //!
-//! The library itself begins before the constructors of all others. Handlers of forks are called in the order of their registration in
-//! the child, and in the other order before the fork. So those of this library are registered here, after those of allocators: in
-//! these handlers memory can be allocated.
+//! The library itself begins before the constructors of all others. Handlers of forks are called in the order
+//! of their registration in the child, and in the other order before the fork. So those of this library are
+//! registered here, after those of allocators: in these handlers memory can be allocated.
 
 use super::objects;
 use std::arch::naked_asm;
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static BEFORE_MAIN: OnceLock<fn()> = OnceLock::new();
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs a function before `main`, when all constructors have run; now, if the program does not have C's function call `main`.
+/// Runs a function before `main`, when all constructors have run; now, if the program does not have C's
+/// function call `main`.
 pub(crate) fn run_before_main(function: fn()) {
     // The first object is the program.
     let has_main = objects::find(|program| {
@@ -27,7 +29,8 @@ pub(crate) fn run_before_main(function: fn()) {
 
 const START: &std::ffi::CStr = c"__libc_start_main";
 
-/// C's `__libc_start_main` (Linux Standard Base, "Core", 12.1): calls the next one, with a `main` that first runs our code. Both are jumped to, and are in no call stack.
+/// C's `__libc_start_main` (Linux Standard Base, "Core", 12.1): calls the next one, with a `main` that first
+/// runs our code. Both are jumped to, and are in no call stack.
 ///
 /// # Safety
 /// That of C's function.

@@ -39,8 +39,8 @@ pub(crate) struct LoadedFile {
     /// address.
     pub(crate) linked_base: u64,
     pub(crate) build_id: Vec<u8>,
-    /// Of a file without a build id: its inode, and when that was changed, in nanoseconds; 0 if its path is no longer
-    /// that of the file.
+    /// Of a file without a build id: its inode, and when that was changed, in nanoseconds; 0 if its path is
+    /// no longer that of the file.
     pub(crate) stamp: [u64; 2],
     /// `.eh_frame_hdr`, the index of its unwind information.
     pub(crate) eh_frame_hdr: Option<Part>,
@@ -61,8 +61,8 @@ struct Mapping {
     is_deleted: bool,
 }
 
-/// The memory of this process: as a file, or without one where the system refuses that, as to a program that has given
-/// up its rights.
+/// The memory of this process: as a file, or without one where the system refuses that, as to a program that
+/// has given up its rights.
 pub(crate) struct Memory(Option<File>);
 
 impl Memory {
@@ -129,8 +129,8 @@ fn copy(bytes: &mut [u8], address: u64) -> io::Result<usize> {
     if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
 }
 
-/// A number that is another one after the loader has loaded or unloaded a file; `None` while it does
-/// so, or if the program has no loader. Where the loader's counts are not known, costs two reads for each file.
+/// A number that is another one after the loader has loaded or unloaded a file; `None` while it does so, or
+/// if the program has no loader. Where the loader's counts are not known, costs two reads for each file.
 ///
 /// NOTE: these read what the loader keeps for debuggers (`struct r_debug` of `link.h`) without its lock. So
 /// the list can be in the middle of a change, and its bytes are read as those of a file.
@@ -376,8 +376,8 @@ pub(crate) fn is_readable(address: usize) -> bool {
     }
 }
 
-/// *Hook.* Copies bytes of this process; whether all of them can be read. They may vanish at any time, as the code of a JIT
-/// compiler does.
+/// *Hook.* Copies bytes of this process; whether all of them can be read. They may vanish at any time, as the
+/// code of a JIT compiler does.
 pub(crate) fn copy_bytes(to: &mut [u8], address: usize) -> bool {
     let _errno = KeepErrno::new();
     copy(to, address as u64).is_ok_and(|count| count == to.len())

@@ -1,6 +1,7 @@
 //! Functions of C in the next library that the program or library with the tracker also defines.
 
-/// Defines functions that call the next library's of the same names, which return -1 if they fail, and `find_all`.
+/// Defines functions that call the next library's of the same names, which return -1 if they fail, and
+/// `find_all`.
 macro_rules! next_functions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         mod places {

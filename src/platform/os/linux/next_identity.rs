@@ -18,8 +18,8 @@ next_functions! {
     setns(file: c_int, kinds: c_int);
 }
 
-/// The namespaces of which a process can be in another one only with one thread: the flags for `unshare`, and the kinds for `setns`,
-/// which also wants that no thread shares the current folder.
+/// The namespaces of which a process can be in another one only with one thread: the flags for `unshare`, and
+/// the kinds for `setns`, which also wants that no thread shares the current folder.
 pub(crate) const UNSHARE_ALONE: c_int =
     libc::CLONE_NEWUSER | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
 pub(crate) const ENTER_ALONE: c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWTIME;

@@ -74,8 +74,8 @@ mod inner {
     /// The library that has the next `malloc`.
     pub static ALLOCATOR: Addresses = [const { AtomicUsize::new(0) }; 2];
 
-    /// Whether a library that is not the C library defines functions of `malloc`: an allocator, one that looks for errors. If these
-    /// call each other, they call the program's.
+    /// Whether a library that is not the C library defines functions of `malloc`: an allocator, one that
+    /// looks for errors. If these call each other, they call the program's.
     pub static IS_NESTED: AtomicBool = AtomicBool::new(false);
 
     /// These libraries.
@@ -84,7 +84,8 @@ mod inner {
     /// What runs of an allocator.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Running {
-        /// Where the outermost call is on the stack; [`ANYWHERE`](Self::ANYWHERE) for one that ends only by its return; 0 for none.
+        /// Where the outermost call is on the stack; [`ANYWHERE`](Self::ANYWHERE) for one that ends only by
+        /// its return; 0 for none.
         pub(crate) frame: usize,
         /// How many calls of redirected functions within it have not returned.
         pub(crate) inner: usize,
@@ -156,7 +157,8 @@ mod inner {
         own_thread::get(&RUNNING, &PLACE).is_some_and(|it| it.get().is_there())
     }
 
-    /// Notes an object whose functions may call those that are recorded, in the place of one that was where it is; `false` if there is no room.
+    /// Notes an object whose functions may call those that are recorded, in the place of one that was where
+    /// it is; `false` if there is no room.
     #[cfg(not(target_feature = "crt-static"))]
     pub(crate) fn note_nested((from, to): (usize, usize)) -> bool {
         let is_for = |[start, bytes]: &&Addresses| {
@@ -171,9 +173,9 @@ mod inner {
         true
     }
 
-    /// *Hook.* Whether a call of `malloc` that returns to this address is a part of another one: it comes from one of these
-    /// libraries, or, if that was its last act, returns to what had called it (`calling`). A signal handler that allocates meanwhile
-    /// is elsewhere.
+    /// *Hook.* Whether a call of `malloc` that returns to this address is a part of another one: it comes
+    /// from one of these libraries, or, if that was its last act, returns to what had called it (`calling`).
+    /// A signal handler that allocates meanwhile is elsewhere.
     pub(crate) fn is_inner(caller: usize) -> bool {
         let has_caller = |[start, bytes]: &Addresses| {
             caller.wrapping_sub(start.load(Ordering::Relaxed)) < bytes.load(Ordering::Relaxed)

@@ -1,8 +1,9 @@
 //! C's functions that set what handles a signal, as the library of `preload/` defines them.
 //!
-//! The program is shown what it has set itself: the default action where the kernel has the tracker's handler. So an interpreter
-//! that leaves a signal alone which has a handler already takes it, as it does without the tracker. Where the program sets the
-//! default action, the tracker's handler comes back. There is no table of what is shown: the child of a `vfork` would share it.
+//! The program is shown what it has set itself: the default action where the kernel has the tracker's
+//! handler. So an interpreter that leaves a signal alone which has a handler already takes it, as it does
+//! without the tracker. Where the program sets the default action, the tracker's handler comes back. There is
+//! no table of what is shown: the child of a `vfork` would share it.
 
 use super::signals::{
     CRASHES, ENDING, IS_DONE, action_before, before, has_waiting_thread, is_own, own_action,
@@ -83,8 +84,8 @@ fn take_again(signal: c_int) {
 /// In the place of a signal: a thread is about to call `_exit`.
 const EXIT: c_int = -1;
 
-/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a crash, if there is
-/// such a thread. Calls only what a signal handler may.
+/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a
+/// crash, if there is such a thread. Calls only what a signal handler may.
 pub fn exit_after_report(status: c_int) -> ! {
     // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
     if has_waiting_thread() {

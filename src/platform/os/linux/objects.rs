@@ -13,7 +13,8 @@ pub(super) struct Object<'a> {
     /// The numbers of objects that the loader has loaded and unloaded.
     #[allow(dead_code, reason = "only `loads.rs` needs it")]
     pub(super) counts: (u64, u64),
-    /// The name under which the loader lists it, empty for the program. Valid as long as the object is loaded.
+    /// The name under which the loader lists it, empty for the program. Valid as long as the object is
+    /// loaded.
     #[allow(dead_code, reason = "not everywhere needed")]
     pub(super) name: *const c_char,
     headers: &'a [libc::Elf64_Phdr],
@@ -89,14 +90,16 @@ impl Object<'_> {
         Some(if address < self.base { self.base.wrapping_add(address) } else { address })
     }
 
-    /// Calls `look` with the name of each function and variable that it takes from other objects, and where it has the address.
+    /// Calls `look` with the name of each function and variable that it takes from other objects, and where
+    /// it has the address.
     #[cfg(redirects)]
     pub(super) fn imports(&self, mut look: impl FnMut(&CStr, usize)) {
         const DT_PLTRELSZ: u64 = 2;
         const DT_RELA: u64 = 7;
         const DT_RELASZ: u64 = 8;
         const DT_JMPREL: u64 = 23;
-        /// A pointer in the program's data, a slot for a variable or a function, one for the calls of a function.
+        /// A pointer in the program's data, a slot for a variable or a function, one for the calls of a
+        /// function.
         const KINDS: [u64; 3] = [1, 6, 7];
         let (Some(names), Some(symbols)) = (self.table(DT_STRTAB), self.table(DT_SYMTAB)) else {
             return;
@@ -122,7 +125,8 @@ impl Object<'_> {
         }
     }
 
-    /// Where `size` bytes that fit are in its code: the address after the first ones from `near` on, or of all.
+    /// Where `size` bytes that fit are in its code: the address after the first ones from `near` on, or of
+    /// all.
     #[cfg(redirects)]
     pub(super) fn in_code(
         &self,
@@ -181,7 +185,8 @@ impl Object<'_> {
     }
 }
 
-/// What the kernel itself maps into each process, with functions that need no system call ("man 7 vdso"); `None` if there is none.
+/// What the kernel itself maps into each process, with functions that need no system call ("man 7 vdso");
+/// `None` if there is none.
 pub(super) fn of_kernel() -> Option<Object<'static>> {
     // SAFETY: asks for a number.
     let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;

@@ -1,7 +1,7 @@
 //! Allocators that the program has beside `malloc` as this library or program defines it.
 //!
-//! Which functions are called is asked of the loader before `main`, when no other thread can hold its lock. What the
-//! executable has in itself is read from its file later, by the worker.
+//! Which functions are called is asked of the loader before `main`, when no other thread can hold its lock.
+//! What the executable has in itself is read from its file later, by the worker.
 #![expect(unsafe_code, reason = "asks the loader")]
 
 use super::Memory;
@@ -76,7 +76,8 @@ const ALLOCATORS: [&str; 10] = [
 /// The section that a program of Go keeps also when it is stripped.
 const GO: &str = ".go.buildinfo";
 
-/// Asks the loader. `here` is an address in the object that defines the recorded `malloc`. Called before `main`.
+/// Asks the loader. `here` is an address in the object that defines the recorded `malloc`. Called before
+/// `main`.
 pub(crate) fn begin(here: *const c_void) {
     let here = object_of(here.addr());
     // SAFETY: an entry of the process's own vector, here and below.
@@ -127,8 +128,8 @@ pub(crate) fn find() -> Vec<Found> {
     };
     let names = names_of_program().unwrap_or_default();
     let malloc = OTHER_MALLOC.load(Ordering::Relaxed);
-    // NOTE: in a program that is linked for a fixed address and has a pointer to another object's function, the loader
-    // gives an address of the program for it.
+    // NOTE: in a program that is linked for a fixed address and has a pointer to another object's function,
+    // the loader gives an address of the program for it.
     let is_defined = !IS_IN_PROGRAM.load(Ordering::Relaxed) || names.contains(&MALLOC);
     let malloc = if is_defined { malloc } else { 0 };
     if malloc != 0 {

@@ -5,12 +5,13 @@
 //!   the program's threads          keeper    makes the tracker's other threads, which share its table
 //!   speaker   writes to stderr     worker, sinks, control server, helper threads
 //! ```
-//! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until another one asks
-//! them for something, such as to collect for a call of the program. They exist as long as something needs them: a recording, or a
-//! call of the program.
+//! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until
+//! another one asks them for something, such as to collect for a call of the program. They exist as long as
+//! something needs them: a recording, or a call of the program.
 //!
-//! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or where a sandbox
-//! allows no thread or no table, the tracker's threads have the program's table, and its descriptors are [kept apart](super::keep_apart).
+//! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or
+//! where a sandbox allows no thread or no table, the tracker's threads have the program's table, and its
+//! descriptors are [kept apart](super::keep_apart).
 
 use super::descriptors::{STREAMS, grow_table};
 use super::packed;
@@ -55,8 +56,8 @@ const IS_KEEPER: usize = 1;
 /// A descriptor that the tracker's next table takes from the program's; -1 if there is none.
 static TAKEN: AtomicI32 = AtomicI32::new(-1);
 
-/// A descriptor that is in the program's table until the tracker has its own, which takes it by its number. The program's is closed
-/// when this is dropped.
+/// A descriptor that is in the program's table until the tracker has its own, which takes it by its number.
+/// The program's is closed when this is dropped.
 pub(crate) struct InProgramTable {
     number: RawFd,
     identity: Option<(u64, u64)>,
@@ -88,8 +89,8 @@ pub(crate) struct Packed(Option<OwnedFd>);
 pub(crate) struct OwnTable(());
 
 impl OwnTable {
-    /// Starts the two threads if nothing needs them yet, and if a table is `wanted`. `body` calls [`serve`], with the guard of the
-    /// tracker's own code set.
+    /// Starts the two threads if nothing needs them yet, and if a table is `wanted`. `body` calls [`serve`],
+    /// with the guard of the tracker's own code set.
     pub(crate) fn enter(wanted: bool, body: Body) -> Self {
         end_pause();
         // Without the lock, which another thread has for too long, there is the table that there is.
@@ -167,8 +168,8 @@ pub(crate) fn serve(argument: usize) {
     KEEPER.serve();
 }
 
-/// Gives this thread a table of its own with the standard streams and `kept`. Others are not in it at any time: a copy of a pipe
-/// of the program would keep its reader from seeing the end.
+/// Gives this thread a table of its own with the standard streams and `kept`. Others are not in it at any
+/// time: a copy of a pipe of the program would keep its reader from seeing the end.
 fn unshare(kept: Option<RawFd>) -> io::Result<()> {
     let close = |first: c_uint, last: c_uint, flags: c_uint| {
         // SAFETY: only the copies in this thread's own table are closed.
@@ -198,8 +199,8 @@ fn is_in_own_table() -> bool {
     table != 0 && table == TABLE.load(Ordering::Acquire)
 }
 
-/// Makes the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if it need not, or if there is no
-/// table.
+/// Makes the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if
+/// it need not, or if there is no table.
 pub(super) fn ask_keeper(work: Work<'_>) -> Answer {
     end_pause();
     match is_active() && !is_in_own_table() {
@@ -208,7 +209,8 @@ pub(super) fn ask_keeper(work: Work<'_>) -> Answer {
     }
 }
 
-/// Runs `body` on a thread that has the tracker's table: this one, or the keeper. `None` if the keeper does not answer.
+/// Runs `body` on a thread that has the tracker's table: this one, or the keeper. `None` if the keeper does
+/// not answer.
 ///
 /// PERF: not on a thread that exists only for this, which costs a call of the program four times as much.
 pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> Option<R> {
@@ -233,7 +235,8 @@ pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// Runs `body`, which uses little stack, on a thread that has the program's table. `None` if the speaker does not answer.
+/// Runs `body`, which uses little stack, on a thread that has the program's table. `None` if the speaker does
+/// not answer.
 pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> Option<R> {
     let (mut result, mut answer) = (None, Answer::Absent);
     if threads::table_of_this_thread() != 0 {
@@ -302,8 +305,9 @@ pub(crate) fn unpack(Packed(socket): Packed) -> io::Result<()> {
     Err(io::Error::other("the system allows no thread any more"))
 }
 
-/// From here on, no other thread of the program makes a thread of the tracker. Waits while another one has closed the gate; `false` if
-/// this one has. If it needs the tracker's threads before it opens the gate, `resume` is called.
+/// From here on, no other thread of the program makes a thread of the tracker. Waits while another one has
+/// closed the gate; `false` if this one has. If it needs the tracker's threads before it opens the gate,
+/// `resume` is called.
 pub(crate) fn close_gate(resume: fn()) -> bool {
     let this = super::thread_id();
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -330,7 +334,8 @@ pub(crate) fn servants() -> usize {
     if is_active() { 2 } else { 0 }
 }
 
-/// Starts the tracker's threads again if this thread has ended them for a moment, and waits if another one has.
+/// Starts the tracker's threads again if this thread has ended them for a moment, and waits if another one
+/// has.
 fn end_pause() {
     if CLOSED_BY.load(Ordering::Acquire) == 0 {
         return;

@@ -1,5 +1,5 @@
-//! The tracker's threads end for a moment, and with them their table of descriptors. What is in it waits meanwhile in a socket, which
-//! is the only descriptor of the tracker that the program's table has then.
+//! The tracker's threads end for a moment, and with them their table of descriptors. What is in it waits
+//! meanwhile in a socket, which is the only descriptor of the tracker that the program's table has then.
 //!
 //! ```text
 //! keeper   listens on a socket with a name            the thread that ends the others
@@ -86,7 +86,8 @@ pub(super) fn take() -> Option<RawFd> {
     (number >= 0).then_some(number)
 }
 
-/// In the keeper, which has a table of its own: gives it all packed descriptors, by the numbers that they had.
+/// In the keeper, which has a table of its own: gives it all packed descriptors, by the numbers that they
+/// had.
 pub(super) fn unpack(socket: RawFd) {
     // SAFETY: the number is a copy in this table, and nothing else uses it.
     let mut socket = unsafe { OwnedFd::from_raw_fd(socket) };

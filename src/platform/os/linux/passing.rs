@@ -45,7 +45,8 @@ pub(super) fn listen(kind: libc::c_int) -> io::Result<(OwnedFd, Name)> {
     }
 }
 
-/// A socket that is connected to the one that listens on `name`. It and what it sends waits for `seconds` at most.
+/// A socket that is connected to the one that listens on `name`. It and what it sends waits for `seconds` at
+/// most.
 pub(super) fn connect(kind: libc::c_int, name: &Name, seconds: i64) -> io::Result<OwnedFd> {
     let socket = socket(kind)?;
     set_timeout(&socket, libc::SO_SNDTIMEO, seconds)?;
@@ -81,7 +82,8 @@ pub(super) fn set_timeout(socket: &OwnedFd, which: libc::c_int, seconds: i64) ->
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut control = [0_usize; CONTROL_WORDS];
     let size = size_of_val(descriptors);
-    // SAFETY: the control data have room for one header and that many numbers, which are copied there; the message refers to locals.
+    // SAFETY: the control data have room for one header and that many numbers, which are copied there; the
+    // message refers to locals.
     unsafe {
         let base = bytes.as_ptr().cast_mut().cast();
         let mut part = libc::iovec { iov_base: base, iov_len: bytes.len() };
@@ -100,8 +102,8 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io:
     }
 }
 
-/// Receives one message to `bytes` and `descriptors`; returns how many of each it had. A message without descriptors, or with more
-/// bytes, is none.
+/// Receives one message to `bytes` and `descriptors`; returns how many of each it had. A message without
+/// descriptors, or with more bytes, is none.
 pub(super) fn receive(
     socket: &OwnedFd,
     bytes: &mut [u8],

@@ -1,4 +1,5 @@
-//! This process: how its threads wait for each other and who they are, its end, its forks and its environment.
+//! This process: how its threads wait for each other and who they are, its end, its forks and its
+//! environment.
 
 use super::super::ThreadName;
 use std::ffi::{CStr, c_char, c_int};

@@ -1,8 +1,10 @@
-//! Redirects functions of the running program: finds them in the objects that are loaded, and writes jumps at their starts.
+//! Redirects functions of the running program: finds them in the objects that are loaded, and writes jumps at
+//! their starts.
 //!
-//! The instructions that make room for a jump are moved to pages near the object. These are never writable and executable at once, and the
-//! jumps are written through `/proc/self/mem`, as a debugger writes its breakpoints: the code stays executable. Where the
-//! system forbids either (SELinux, `MemoryDenyWriteExecute`, no `/proc`), nothing is changed.
+//! The instructions that make room for a jump are moved to pages near the object. These are never writable
+//! and executable at once, and the jumps are written through `/proc/self/mem`, as a debugger writes its
+//! breakpoints: the code stays executable. Where the system forbids either (SELinux,
+//! `MemoryDenyWriteExecute`, no `/proc`), nothing is changed.
 
 use super::loaded::{Loaded, has_shadow_stack};
 use super::objects;
@@ -39,8 +41,9 @@ pub(crate) struct Named {
 /// What compilers append to the name of a function for the parts that rarely run.
 const COLD: &str = ".cold";
 
-/// The objects that have functions of interest: in the program's file, those whose name `is_wanted`; in a library, those for others whose
-/// name is one of `names`, if it has one of `witnesses`. With `since`, of the libraries that may be new.
+/// The objects that have functions of interest: in the program's file, those whose name `is_wanted`; in a
+/// library, those for others whose name is one of `names`, if it has one of `witnesses`. With `since`, of the
+/// libraries that may be new.
 pub(crate) fn objects(
     since: Option<&Loaded>,
     is_wanted: impl Fn(&[u8]) -> bool,
@@ -184,7 +187,8 @@ impl Named {
 impl Object {
     /// The places, in the order of their addresses, that code elsewhere may branch into, behind their start.
     ///
-    /// PERF: of more code than 8 MiB, which takes some 8 ms, only the parts are looked at that a compiler has moved away from these functions.
+    /// PERF: of more code than 8 MiB, which takes some 8 ms, only the parts are looked at that a compiler has
+    /// moved away from these functions.
     pub(crate) fn entered(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
         const MAX_CODE_BYTES: usize = 8 << 20;
         let is_all = self.code.iter().map(|code| code.len()).sum::<usize>() <= MAX_CODE_BYTES;
@@ -218,7 +222,8 @@ const EACH: usize = 128;
 const PAGE: usize = 4096;
 
 impl Pages {
-    /// Pages with room for this number of functions. They are below the object, because a program's heap grows above it.
+    /// Pages with room for this number of functions. They are below the object, because a program's heap
+    /// grows above it.
     pub(crate) fn near((object, _): (usize, usize), functions: usize) -> io::Result<Self> {
         const STEP: usize = 64 << 10;
         /// What is in the object has to be within 2 GiB.

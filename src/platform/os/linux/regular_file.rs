@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 /// A path with more bytes is not opened.
 const MAX_PATH_BYTES: usize = 1023;
 
-/// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read. Allocates nothing.
+/// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read.
+/// Allocates nothing.
 pub(crate) fn open_regular(path: &str) -> Option<File> {
     let mut name = [0_u8; MAX_PATH_BYTES + 1];
     for (at, byte) in bytes_of(path).enumerate() {

@@ -23,8 +23,8 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
     Some((kib("VmRSS:")? << 10, kib("VmHWM:")? << 10))
 }
 
-/// What the resident memory of this process is. Takes time in proportion to mappings and resident pages; threads
-/// that map memory may wait for it meanwhile.
+/// What the resident memory of this process is. Takes time in proportion to mappings and resident pages;
+/// threads that map memory may wait for it meanwhile.
 ///
 /// # Errors
 /// Those of `/proc`.

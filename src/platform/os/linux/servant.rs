@@ -22,7 +22,8 @@ pub(crate) fn take_unanswered() -> u32 {
     UNANSWERED.swap(0, Ordering::AcqRel)
 }
 
-/// Waits until `word` is no longer `value`; `false` if it still is after `timeout`. While the whole process is stopped, the timeout is, too.
+/// Waits until `word` is no longer `value`; `false` if it still is after `timeout`. While the whole process
+/// is stopped, the timeout is, too.
 fn wait_while(word: &AtomicU32, value: u32, timeout: u64) -> bool {
     let mut left = timeout;
     while word.load(Ordering::Acquire) == value {
@@ -133,8 +134,8 @@ impl Servant {
         changed
     }
 
-    /// Makes the thread with `make`, which calls [`serve`](Self::serve) or [`fail`](Self::fail), and waits until it is ready; returns whether it
-    /// is.
+    /// Makes the thread with `make`, which calls [`serve`](Self::serve) or [`fail`](Self::fail), and waits
+    /// until it is ready; returns whether it is.
     pub(super) fn start(&self, make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> bool {
         if !self.change(ABSENT, STARTING) {
             return false;
@@ -186,7 +187,8 @@ impl Servant {
             self.look();
             return Answer::Missing;
         }
-        // NOTE: what has begun uses this thread's frame. It is waited for as if this thread ran it: all that it waits for has a deadline.
+        // NOTE: what has begun uses this thread's frame. It is waited for as if this thread ran it: all that
+        // it waits for has a deadline.
         while !wait_while(&self.state, BUSY, LOOK_INTERVAL) {
             if !self.look() {
                 return Answer::Missing;
@@ -196,7 +198,8 @@ impl Servant {
         Answer::Done
     }
 
-    /// Whether the thread exists. The program can end it, by a filter of system calls that ends the thread that makes one.
+    /// Whether the thread exists. The program can end it, by a filter of system calls that ends the thread
+    /// that makes one.
     fn look(&self) -> bool {
         let exists = is_thread_alive(self.id.load(Ordering::Acquire));
         if !exists {

@@ -9,7 +9,8 @@ use std::{mem, ptr};
 
 #[cfg(feature = "preload")]
 use super::next_signals::sigaction as kernel_action;
-/// C's function, as the kernel answers it. The library of `preload/` defines one that shows the program another answer.
+/// C's function, as the kernel answers it. The library of `preload/` defines one that shows the program
+/// another answer.
 #[cfg(not(feature = "preload"))]
 use libc::sigaction as kernel_action;
 
@@ -20,16 +21,16 @@ pub(super) const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP
 pub(super) const CRASHES: [c_int; 5] =
     [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
-/// The longest time for which a thread waits for the report in a handler. It can hold a lock that the report needs,
-/// as within `malloc`.
+/// The longest time for which a thread waits for the report in a handler. It can hold a lock that the report
+/// needs, as within `malloc`.
 const HANDLER_TIMEOUT: u64 = 30_000_000_000;
 
-/// The runtime of Rust handles these two, to tell a stack overflow from other crashes, unless something else handles
-/// them when `main` is about to begin.
+/// The runtime of Rust handles these two, to tell a stack overflow from other crashes, unless something else
+/// handles them when `main` is about to begin.
 const OF_RUNTIME: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// The events of the first thread after which a program without that runtime is taken for one. Few constructors of a program that has
-/// it use Rust's allocator so often before `main`.
+/// The events of the first thread after which a program without that runtime is taken for one. Few
+/// constructors of a program that has it use Rust's allocator so often before `main`.
 const RUNTIME_EVENTS: u32 = 1_000;
 
 /// A signal that arrives this many nanoseconds after the first one ends the process at once. (One that
@@ -48,7 +49,8 @@ pub(super) static IS_DONE: AtomicU32 = AtomicU32::new(0);
 /// How many events of the first thread [`handle_late_crashes`] waits for Rust's runtime; 0 if it does not.
 static EVENTS_TO_WAIT: AtomicU32 = AtomicU32::new(0);
 
-/// The actions of [`CRASHES`] before the tracker's; null for the default. They are never freed, because a handler may use them at any time.
+/// The actions of [`CRASHES`] before the tracker's; null for the default. They are never freed, because a
+/// handler may use them at any time.
 static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CRASHES.len()];
 
@@ -79,11 +81,12 @@ pub(crate) fn forget_signals() {
 }
 
 /// Takes over the signals that end a process, where they would end this one: a signal that the program
-/// handles or ignores stays as it is. And crashes, whatever handles them: that comes afterwards. A thread of this process must be in
-/// [`wait_for_ending_signal`], or get there.
+/// handles or ignores stays as it is. And crashes, whatever handles them: that comes afterwards. A thread of
+/// this process must be in [`wait_for_ending_signal`], or get there.
 ///
-/// NOTE: before `main`, not those that the runtime of Rust would handle: it only does so where nothing else does. Those are for
-/// [`handle_late_crashes`]. A program that the library of `preload/` is loaded into does not see that they are taken.
+/// NOTE: before `main`, not those that the runtime of Rust would handle: it only does so where nothing else
+/// does. Those are for [`handle_late_crashes`]. A program that the library of `preload/` is loaded into does
+/// not see that they are taken.
 pub(crate) fn handle_ending_signals() {
     WAITING_PROCESS.store(process_id(), Ordering::Release);
     for signal in ENDING {
@@ -109,8 +112,8 @@ pub(crate) fn has_late_crashes() -> bool {
     EVENTS_TO_WAIT.load(Ordering::Acquire) != 0
 }
 
-/// *Hook.* Takes over the crashes that Rust's runtime handles, once it does: the first allocation in `main` comes later. Called by the
-/// first thread only; `false` if the caller must call it again at its next event.
+/// *Hook.* Takes over the crashes that Rust's runtime handles, once it does: the first allocation in `main`
+/// comes later. Called by the first thread only; `false` if the caller must call it again at its next event.
 pub(crate) fn handle_late_crashes() -> bool {
     let _errno = KeepErrno::new();
     let left = EVENTS_TO_WAIT.load(Ordering::Acquire);
@@ -128,7 +131,8 @@ pub(crate) fn handle_late_crashes() -> bool {
     true
 }
 
-/// Takes over a signal, whatever handles it. The action before is stored in `place`, which no handler uses yet.
+/// Takes over a signal, whatever handles it. The action before is stored in `place`, which no handler uses
+/// yet.
 fn handle_crash(signal: c_int, place: *mut libc::sigaction) {
     let mut current = default_action();
     // SAFETY: the action is a local; the place was allocated for this and is never freed.
@@ -193,9 +197,9 @@ pub(super) fn default_action() -> libc::sigaction {
     unsafe { mem::zeroed() }
 }
 
-/// The handler of crashes. It runs on the thread that has crashed, perhaps on a stack of some KiB, and waits until another
-/// thread has made the report. What would have handled the signal does so then: a faulting instruction faults again, and a signal
-/// that was sent is sent again.
+/// The handler of crashes. It runs on the thread that has crashed, perhaps on a stack of some KiB, and waits
+/// until another thread has made the report. What would have handled the signal does so then: a faulting
+/// instruction faults again, and a signal that was sent is sent again.
 extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let _errno = KeepErrno::new();
     if has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
@@ -206,8 +210,8 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         return;
     }
     set_action(signal, &action_before(signal));
-    // NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until this handler returns, so
-    // the core file has the registers from before it, too.
+    // NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until
+    // this handler returns, so the core file has the registers from before it, too.
     // SAFETY: the kernel passes an information that is valid during the call.
     unsafe {
         if (*info).si_code <= 0 {
@@ -217,8 +221,9 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
 }
 
-/// The handler of [`ENDING`]. It runs on any thread, perhaps inside the hook, and calls only what POSIX allows there. The thread runs
-/// nothing more: it waits until another thread has made the report, and ends the process.
+/// The handler of [`ENDING`]. It runs on any thread, perhaps inside the hook, and calls only what POSIX
+/// allows there. The thread runs nothing more: it waits until another thread has made the report, and ends
+/// the process.
 extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     let _errno = KeepErrno::new();
     if handler_of(signal) != ending_handler() {
@@ -248,7 +253,8 @@ extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     waits.set(false);
 }
 
-/// Lets another thread make the report, unless one already does, and waits until it is made, but no longer than [`HANDLER_TIMEOUT`].
+/// Lets another thread make the report, unless one already does, and waits until it is made, but no longer
+/// than [`HANDLER_TIMEOUT`].
 pub(super) fn wait_for_report(signal: c_int) {
     let begin = now();
     let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
@@ -289,8 +295,8 @@ pub(crate) fn keep_waiting_thread() -> bool {
     !kept && has_waiting_thread()
 }
 
-/// Waits until a signal has arrived that would have ended the process, or the process has crashed. Returns `false` if the
-/// thread [is dismissed](dismiss_waiting_thread).
+/// Waits until a signal has arrived that would have ended the process, or the process has crashed. Returns
+/// `false` if the thread [is dismissed](dismiss_waiting_thread).
 pub(crate) fn wait_for_ending_signal() -> bool {
     loop {
         match FIRST.load(Ordering::Acquire) {
@@ -328,6 +334,7 @@ fn handler_of(signal: c_int) -> libc::sighandler_t {
 }
 
 pub(super) fn set_action(signal: c_int, action: &libc::sigaction) {
-    // SAFETY: the action has a function of the required form, one of the system's values, or is what the program has set.
+    // SAFETY: the action has a function of the required form, one of the system's values, or is what the
+    // program has set.
     unsafe { kernel_action(signal, ptr::from_ref(action), ptr::null_mut()) };
 }

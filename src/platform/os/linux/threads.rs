@@ -117,14 +117,15 @@ unsafe fn create(
     }
 }
 
-// NOTE: not that of a program that defines it: an allocator with a part for each thread does so, and may not be ready before `main`.
+// NOTE: not that of a program that defines it: an allocator with a part for each thread does so, and may not
+// be ready before `main`.
 #[cfg(redirects)]
 use super::next_malloc::mapped::pthread_create;
 #[cfg(not(redirects))]
 use libc::pthread_create;
 
-/// Creates a thread with all signals blocked, so that the program's own threads handle them. It has the calling thread's table of
-/// descriptors.
+/// Creates a thread with all signals blocked, so that the program's own threads handle them. It has the
+/// calling thread's table of descriptors.
 ///
 /// # Safety
 /// What `argument` points to must be valid for `body`, which uses it on another thread.
@@ -262,9 +263,11 @@ pub(super) fn set_table_of_this_thread(table: u32) {
     this_thread().inspect(|thread| thread.table.store(table, Ordering::Release));
 }
 
-/// Whether this process has threads of the tracker. A child that has the memory of its parent, as after `vfork`, has none.
+/// Whether this process has threads of the tracker. A child that has the memory of its parent, as after
+/// `vfork`, has none.
 ///
-/// NOTE: this and what the end of a thread also asks is inlined, so that the compiler sees that nothing there panics.
+/// NOTE: this and what the end of a thread also asks is inlined, so that the compiler sees that nothing there
+/// panics.
 #[inline]
 pub(crate) fn has_own_threads() -> bool {
     OWNER.load(Ordering::Acquire) == super::process_id() && threads().any(|thread| thread.exists())
@@ -293,7 +296,8 @@ pub(crate) fn is_own_thread(id: u32) -> bool {
     threads().any(|thread| thread.id.load(Ordering::Acquire) == id)
 }
 
-/// Waits until the kernel has no more than `most` of the tracker's threads; `false` if it still has more after `timeout`.
+/// Waits until the kernel has no more than `most` of the tracker's threads; `false` if it still has more
+/// after `timeout`.
 pub(crate) fn wait_for_ends(most: usize, timeout: Duration) -> bool {
     let begin = super::now();
     loop {

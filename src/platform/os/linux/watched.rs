@@ -1,7 +1,7 @@
 //! Memory that a watcher, a process of our own, shares with this one, and that process.
 //!
-//! The watcher is forked when the process has no thread of the program but one. It has the shared memory at the same
-//! addresses, so pointers into it and to statics are valid there.
+//! The watcher is forked when the process has no thread of the program but one. It has the shared memory at
+//! the same addresses, so pointers into it and to statics are valid there.
 
 use super::descriptors::is_open;
 use super::pages;
@@ -51,8 +51,8 @@ fn map_new(bytes: usize, sharing: c_int) -> io::Result<NonNull<u8>> {
     NonNull::new(mapped.cast()).ok_or_else(io::Error::last_os_error)
 }
 
-/// Maps zeroed memory that is shared with the children of forks. Pages that are not used take no memory, and no core
-/// file has them.
+/// Maps zeroed memory that is shared with the children of forks. Pages that are not used take no memory, and
+/// no core file has them.
 pub(crate) fn map_shared(bytes: usize) -> io::Result<NonNull<u8>> {
     let pages = map_new(bytes, libc::MAP_SHARED)?;
     // SAFETY: the mapping is our own.
@@ -86,7 +86,8 @@ pub(crate) unsafe fn share_in_place(start: NonNull<u8>, bytes: usize) -> io::Res
     note_range(start.as_ptr().addr(), bytes)
 }
 
-/// From now on, these pages are all 0 in the child of any fork, however it is made. The kernel does that at the fork.
+/// From now on, these pages are all 0 in the child of any fork, however it is made. The kernel does that at
+/// the fork.
 ///
 /// # Safety
 /// As [`replace`].
@@ -99,7 +100,8 @@ pub(crate) unsafe fn clear_in_children(start: NonNull<u8>, bytes: usize) -> io::
     if advised == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Replaces all shared memory by zeroed memory of this process alone, in the child of a fork, and in a watcher that has no use for it.
+/// Replaces all shared memory by zeroed memory of this process alone, in the child of a fork, and in a
+/// watcher that has no use for it.
 pub(crate) fn unshare_all() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     for (start, bytes) in shared_ranges() {
@@ -117,7 +119,8 @@ fn map_over(
 ) -> io::Result<()> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let (at, flags) = (ptr::without_provenance_mut(start), flags | libc::MAP_FIXED);
-    // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has there is valid when zeroed.
+    // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has
+    // there is valid when zeroed.
     let mapped = unsafe { pages::mmap(at, bytes, access, flags, file, offset as i64) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -127,8 +130,8 @@ pub(crate) fn forget_shared() {
     COUNT.store(0, Ordering::Release);
 }
 
-/// Makes the memory that was shared by the process that has forked this one shared again, with zeros in it: by a file without a name, so
-/// that another process than a child can map it. Where it starts, and the file.
+/// Makes the memory that was shared by the process that has forked this one shared again, with zeros in it:
+/// by a file without a name, so that another process than a child can map it. Where it starts, and the file.
 ///
 /// # Errors
 /// Those of the system. The memory is that of this process alone then.
@@ -178,8 +181,8 @@ pub(crate) fn map_shared_file(file: &File) -> io::Result<()> {
 
 /// Whether the program has only one thread: all others are the tracker's, which sleep or are the calling one.
 ///
-/// NOTE: the kernel lists a thread for a moment after it was joined, as one that exits (`PF_EXITING` of its flags,
-/// the seventh field behind its name in `stat`).
+/// NOTE: the kernel lists a thread for a moment after it was joined, as one that exits (`PF_EXITING` of its
+/// flags, the seventh field behind its name in `stat`).
 pub(crate) fn has_one_thread() -> bool {
     const PF_EXITING: u32 = 4;
     let runs = |thread: io::Result<fs::DirEntry>| {
@@ -316,10 +319,11 @@ pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
     }
 }
 
-/// Forks a process that has no descriptors but `kept`, belongs to no terminal, and is no child of this process: `true` in it.
+/// Forks a process that has no descriptors but `kept`, belongs to no terminal, and is no child of this
+/// process: `true` in it.
 pub(super) fn fork_away(mut kept: Vec<RawFd>, name: &CStr) -> io::Result<bool> {
-    // NOTE: a child without a signal at its end: a program that waits for any child does not get it, nor is a handler of
-    // SIGCHLD called.
+    // NOTE: a child without a signal at its end: a program that waits for any child does not get it, nor is a
+    // handler of SIGCHLD called.
     // SAFETY: a fork, without shared memory; the child calls only what is allowed there.
     let first = unsafe {
         libc::syscall(libc::SYS_clone, 0, ptr::null_mut::<u8>(), 0_usize, 0_usize, 0_usize)
@@ -328,8 +332,8 @@ pub(super) fn fork_away(mut kept: Vec<RawFd>, name: &CStr) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     if first == 0 {
-        // SAFETY: plain calls. The second fork, by the C library, makes its state that of the new process; the
-        // first child only ends.
+        // SAFETY: plain calls. The second fork, by the C library, makes its state that of the new process;
+        // the first child only ends.
         unsafe {
             libc::setsid();
             match libc::fork() {

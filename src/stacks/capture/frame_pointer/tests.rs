@@ -151,7 +151,8 @@ fn taken(call: impl Fn()) -> Taken {
     (frames, proved, root)
 }
 
-/// That the stack of a call is that of this function, and has a number of frames more, the outermost of which are guesses.
+/// That the stack of a call is that of this function, and has a number of frames more, the outermost of which
+/// are guesses.
 fn assert_continues(call: impl Fn(), proved: usize) {
     let (outer, all, end) = taken(|| take());
     assert_eq!((outer.len(), end), (all, COMPLETE));
@@ -346,8 +347,8 @@ impl Drop for Page {
     }
 }
 
-/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`, a frame that is larger, and code that leaves `rbp` alone, whose
-/// return address is that of the first: `push rax; nop; nop; nop; call rdi; pop rax; ret`.
+/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`, a frame that is larger, and code that leaves `rbp`
+/// alone, whose return address is that of the first: `push rax; nop; nop; nop; call rdi; pop rax; ret`.
 const JIT: [&[u8]; 3] = [
     &[0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3],
     &[0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xff, 0xd7, 0x58, 0x5b, 0x5d, 0xc3],
@@ -373,8 +374,9 @@ fn code_that_is_made_at_run_time_has_frame_pointers_or_ends_a_stack() {
     }
 }
 
-/// What a stack costs through a function with a table and through one without: the first, and each of
-/// many. For instructions, `valgrind --tool=callgrind --toggle-collect='*takes_with*'` counts both, and `'*takes_without*'` the second.
+/// What a stack costs through a function with a table and through one without: the first, and each of many.
+/// For instructions, `valgrind --tool=callgrind --toggle-collect='*takes_with*'` counts both, and
+/// `'*takes_without*'` the second.
 #[test]
 #[ignore = "a measurement: cargo test -p memledger --lib what_a_stack_costs -- --ignored --nocapture"]
 fn what_a_stack_costs() {

@@ -85,8 +85,8 @@ impl Memory {
         self.remember_walk(start, limit, (joint, walked, root, outer), reader)
     }
 
-    /// Remembers a walk from `start` to the frame `joint`, or to the root and the registers beyond its outermost frame;
-    /// returns the number of the stack.
+    /// Remembers a walk from `start` to the frame `joint`, or to the root and the registers beyond its
+    /// outermost frame; returns the number of the stack.
     fn remember_walk(
         &self,
         start: Registers,
@@ -123,7 +123,8 @@ impl Memory {
         number
     }
 
-    /// The same for a walk that has come to code without unwind information: continues by its frame pointer, if that is proved.
+    /// The same for a walk that has come to code without unwind information: continues by its frame pointer,
+    /// if that is proved.
     #[cold]
     #[inline(never)]
     fn walk_without_tables(
@@ -144,7 +145,8 @@ impl Memory {
         }
     }
 
-    /// Continues a walk from the first frame that was found by a frame pointer. All of this is marked, and not remembered.
+    /// Continues a walk from the first frame that was found by a frame pointer. All of this is marked, and
+    /// not remembered.
     #[inline(never)]
     fn walk_guess(
         &self,
@@ -180,8 +182,9 @@ impl Memory {
         tree::find_or_add(TreePosition::root(root), new, 0).number
     }
 
-    /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns the sequence of
-    /// its frames. At the start, `rbp` must be as `must` says. `None` if a word has no room in a condition.
+    /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns
+    /// the sequence of its frames. At the start, `rbp` must be as `must` says. `None` if a word has no room
+    /// in a condition.
     #[inline(never)]
     fn add_chain(
         &self,
@@ -229,9 +232,10 @@ impl Memory {
         self.new.get(..older + walked).unwrap_or_default()
     }
 
-    /// Adds the frames that were walked to the remembered ones; `outer` are the registers beyond the outermost one, if
-    /// the walk has read them. Returns what `rbp` must be at the start, so that a walk goes the same way; a return address:
-    /// anything. `None` if it depends on more than the words of a chain can say.
+    /// Adds the frames that were walked to the remembered ones; `outer` are the registers beyond the
+    /// outermost one, if the walk has read them. Returns what `rbp` must be at the start, so that a walk goes
+    /// the same way; a return address: anything. `None` if it depends on more than the words of a chain can
+    /// say.
     #[inline(always)]
     fn remember(&self, walked: usize, root: u32, outer: Option<Registers>) -> Option<Kind> {
         self.root.set(root);
@@ -285,8 +289,8 @@ impl Memory {
         (is_chain && has_room).then_some(must.unwrap_or(Kind::Return))
     }
 
-    /// Drops `surplus` of the frames up to `joint`, at the outer end, so that it is the last one. Returns those that are
-    /// left and those that were walked, for the tree.
+    /// Drops `surplus` of the frames up to `joint`, at the outer end, so that it is the last one. Returns
+    /// those that are left and those that were walked, for the tree.
     #[cold]
     fn drop_outermost(&self, joint: usize, surplus: usize, walked: usize) -> &[AtomicU64] {
         let left = self.frames_up_to(joint) - surplus;

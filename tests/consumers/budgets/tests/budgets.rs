@@ -1,4 +1,5 @@
-//! Tests with budgets: they hold to the byte while other tests allocate on other threads, and in a process of their own.
+//! Tests with budgets: they hold to the byte while other tests allocate on other threads, and in a process of
+//! their own.
 
 use budgets::{capitals, lengths};
 use memledger::{BudgetError, TrackingAllocator, alloc_scope, budget, measure};
@@ -6,7 +7,8 @@ use memledger::{BudgetError, TrackingAllocator, alloc_scope, budget, measure};
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system();
 
-/// Each test has this many rounds, so that tests overlap; none without the tracker, where no budget can be checked.
+/// Each test has this many rounds, so that tests overlap; none without the tracker, where no budget can be
+/// checked.
 fn rounds(number: usize) -> std::ops::Range<usize> {
     0..if memledger::ENABLED { number } else { 0 }
 }

@@ -79,7 +79,8 @@ fn main() {
         calls::wander(random, depth, true);
     });
     fill(Place::Thread, share, threads::start_some);
-    // NOTE: each stack that is cut at the limit has 255 frames of its own in the tracker's tree, which has 2 million.
+    // NOTE: each stack that is cut at the limit has 255 frames of its own in the tracker's tree, which has 2
+    // million.
     fill(Place::Recursion, (share / 4).min(300), threads::recurse);
     fill(Place::Task, share, tasks::run_some);
     fill(Place::Coroutine, share, tasks::switch_stacks);

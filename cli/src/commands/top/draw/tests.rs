@@ -1,5 +1,5 @@
-//! Screens as text, compared with `goldens/*.txt`. `MEMLEDGER_BLESS=1 cargo test -p memledger-cli top::` writes these
-//! anew.
+//! Screens as text, compared with `goldens/*.txt`. `MEMLEDGER_BLESS=1 cargo test -p memledger-cli top::`
+//! writes these anew.
 
 use super::*;
 use crate::commands::top::model::tests::sample;

@@ -211,8 +211,8 @@ impl Numbers {
     }
 }
 
-/// Whatever happens in whatever order: the cursor is on a row that is seen, rows are in their order at each level,
-/// and each row of the sample is shown unless it is filtered out or in a closed row.
+/// Whatever happens in whatever order: the cursor is on a row that is seen, rows are in their order at each
+/// level, and each row of the sample is shown unless it is filtered out or in a closed row.
 #[test]
 fn any_actions_and_any_figures_keep_the_screen_in_order() {
     let names = ["a", "b", "long name", "日本", "\u{202e}x", ""];

@@ -1,4 +1,5 @@
-//! Asks a running program for its figures through its control server, and reads the trace of one that has ended.
+//! Asks a running program for its figures through its control server, and reads the trace of one that has
+//! ended.
 
 use super::{Message, Wishes};
 use crate::commands::top::document;
@@ -13,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{SendError, Sender};
 use std::time::{Duration, Instant};
 
-/// The program is asked again only after this many times the time that an answer took, so that asking takes at
-/// most a twentieth of the time of one of its processors, unless an answer takes more than half a second.
+/// The program is asked again only after this many times the time that an answer took, so that asking takes
+/// at most a twentieth of the time of one of its processors, unless an answer takes more than half a second.
 const REST: u32 = 20;
 /// The longest time between two questions.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -93,7 +94,8 @@ impl Program {
     }
 }
 
-/// Shows the figures of the program that `find` finds, until the screen is closed. `folders` are also searched for functions.
+/// Shows the figures of the program that `find` finds, until the screen is closed. `folders` are also
+/// searched for functions.
 pub fn follow(
     find: impl Fn() -> State,
     folders: &[PathBuf],

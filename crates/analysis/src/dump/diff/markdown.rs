@@ -56,7 +56,8 @@ fn number(figure: u64, is_bytes: bool) -> String {
 
 /// A name as code that nothing in it can end: neither a table, nor HTML, nor Markdown.
 ///
-/// NOTE: not between backquotes: a `|` would have to be escaped there, and a backslash before it could not be.
+/// NOTE: not between backquotes: a `|` would have to be escaped there, and a backslash before it could not
+/// be.
 fn code(name: &str) -> String {
     let mut text = String::from("<code>");
     for char in words::escape(name).chars() {

@@ -199,8 +199,8 @@ objects! {
     }
 }
 
-/// A column of numbers modulo 2^64: a string of base64. Coded are the differences of neighbours, the first from 0,
-/// as zigzag (0, -1, 1, -2 ...) and LEB128 (7 bits a byte, the lowest first).
+/// A column of numbers modulo 2^64: a string of base64. Coded are the differences of neighbours, the first
+/// from 0, as zigzag (0, -1, 1, -2 ...) and LEB128 (7 bits a byte, the lowest first).
 struct Numbers<I>(I);
 
 impl<I: Iterator<Item = u64> + Clone> Json for Numbers<I> {

@@ -37,14 +37,16 @@
 //! "diff"      null or a document of memledger.diff/1
 //! ```
 //!
-//! - Each column of numbers of the last five before "old_timeline", in it, and in "rss_timeline", is a string: base64 of the differences of neighbours, the
-//!   first from 0, in zigzag and LEB128. It is a third of the list of numbers, and read faster.
+//! - Each column of numbers of the last five before "old_timeline", in it, and in "rss_timeline", is a
+//!   string: base64 of the differences of neighbours, the first from 0, in zigzag and LEB128. It is a third
+//!   of the list of numbers, and read faster.
 //! - Buckets are the rows of [`Report::by_bucket`], in their order. `scope`, `name` and `thread` are rows of
-//!   `by_scope`, `by_name` and `by_thread`. The columns are those of a row but `peak_bytes`; each sums to the total. In a
-//!   sampled trace they are the estimates, as in all formats by stack; blocks that the sample represents count 0.
+//!   `by_scope`, `by_name` and `by_thread`. The columns are those of a row but `peak_bytes`; each sums to the
+//!   total. In a sampled trace they are the estimates, as in all formats by stack; blocks that the sample
+//!   represents count 0.
 //! - `stack` is -1 where a block has no call stack. Inlined functions are also frames. A frame is folded
-//!   where reports do not show it unless `--all-frames` is given. File and line are 0 where they are not known.
-//!   Nodes are in the order in which their buckets were first used.
+//!   where reports do not show it unless `--all-frames` is given. File and line are 0 where they are not
+//!   known. Nodes are in the order in which their buckets were first used.
 //! - For `timeline` see [`TimeSeries`](crate::TimeSeries).
 
 mod document;

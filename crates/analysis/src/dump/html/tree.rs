@@ -34,7 +34,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of the stacks that buckets have: calls of one line of a function are one frame, wherever they are.
+    /// The tree of the stacks that buckets have: calls of one line of a function are one frame, wherever they
+    /// are.
     pub(super) fn of(report: &Report) -> Self {
         let calls = Calls::of(report, Frames::Folded);
         let mut tree = Self { of_row: vec![None; report.by_stack.len()], ..Self::default() };
@@ -42,8 +43,8 @@ impl Tree {
         // PERF: by call: its frame where it is shown, and where it is folded.
         let mut frame_of_call = vec![[None; 2]; calls.different().len()];
         let mut children = IntMap::default();
-        // PERF: the frames of the last stack and their nodes, outermost first: most stacks share all outer frames with
-        // the one before.
+        // PERF: the frames of the last stack and their nodes, outermost first: most stacks share all outer
+        // frames with the one before.
         let mut last = Vec::<(u32, u32)>::new();
         for row in report.by_bucket.iter().filter_map(|bucket| bucket.stack) {
             let is_stack = |kind| kind != StackKind::NotTaken;

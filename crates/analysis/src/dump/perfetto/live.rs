@@ -1,8 +1,8 @@
 //! The memory of a program that runs, for a session of track events: from its reports, one after the
 //! other.
 //!
-//! The reports are those of the program's own analyzer. So a session keeps no blocks, a dump has the totals of
-//! the report of its time, and the first one has the heap that existed before the session began.
+//! The reports are those of the program's own analyzer. So a session keeps no blocks, a dump has the totals
+//! of the report of its time, and the first one has the heap that existed before the session began.
 
 use super::callsites::Callsites;
 use super::counters::{MAX_COUNTED_ROWS, largest};
@@ -52,7 +52,8 @@ struct Rows {
 /// What a callstack had in the last dump: bytes allocated and freed, and how often.
 type Sums = [u64; 4];
 
-/// What a session with memory writes: counters, heap profiles and slices of scopes, from one report after the other.
+/// What a session with memory writes: counters, heap profiles and slices of scopes, from one report after the
+/// other.
 #[derive(Debug)]
 pub struct LiveMemory {
     sequence: Sequence,

@@ -1,5 +1,5 @@
-//! Findings: all of them, or the first ones on the first screen. Those that hold memory come first, then those that cost
-//! time.
+//! Findings: all of them, or the first ones on the first screen. Those that hold memory come first, then
+//! those that cost time.
 
 use super::names;
 use super::over_time::argument;
@@ -19,7 +19,8 @@ use std::io::{self, Write};
 
 /// How many findings the first screen has.
 const FIRST: usize = 3;
-/// The place of a finding that has no function, no tag and no scope: of a program without the tracker, for one.
+/// The place of a finding that has no function, no tag and no scope: of a program without the tracker, for
+/// one.
 const WHOLE: &str = "the program";
 /// The headings: of what holds memory, and of what costs time.
 const OF_PEAK: &str = "Look at first";
@@ -98,8 +99,8 @@ fn is_shown(finding: &Finding, options: &Options) -> bool {
     [&*path, &*name, function, finding.kind_name()].iter().any(|text| options.shows(text))
 }
 
-/// The findings that the options select, one below the other: all of them, or the first on the first screen. A report
-/// without those of single blocks has those of its rows.
+/// The findings that the options select, one below the other: all of them, or the first on the first screen.
+/// A report without those of single blocks has those of its rows.
 pub(super) fn write(
     report: &Report,
     options: &Options,
@@ -143,8 +144,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What is said where all was looked for and nothing was found: no finding of blocks explains a resident memory of more
-/// than [`MUCH`] times what is live, or one that the trace does not have.
+/// What is said where all was looked for and nothing was found: no finding of blocks explains a resident
+/// memory of more than [`MUCH`] times what is live, or one that the trace does not have.
 pub(in crate::dump) fn none_found(report: &Report) -> String {
     let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
     let Some((end, resident)) = end.zip(rss::resident(report)) else {

@@ -28,8 +28,8 @@ impl InTable {
     }
 }
 
-/// What is shown of the functions of one list: each short, but whole where another one is as short; and where it is too
-/// long for that, with a number.
+/// What is shown of the functions of one list: each short, but whole where another one is as short; and where
+/// it is too long for that, with a number.
 pub fn apart<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut count = HashMap::<_, usize>::new();
     functions.clone().for_each(|name| *count.entry(short(name)).or_default() += 1);

@@ -27,8 +27,8 @@ enum Shape {
     Other,
 }
 
-/// The line. Below it, if live bytes rose, the command that compares two moments of the rise, if the report says by whom
-/// memory was allocated. `None` if the times of the trace are too few.
+/// The line. Below it, if live bytes rose, the command that compares two moments of the rise, if the report
+/// says by whom memory was allocated. `None` if the times of the trace are too few.
 pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Option<String>)> {
     let points = &report.timeline.points;
     let mut times: Vec<_> = points.iter().map(|point| point.at_ns).collect();
@@ -111,8 +111,8 @@ fn shape(points: &[TimePoint], peak_ns: u64, peak_bytes: u64) -> Shape {
     jump(points, peak_bytes).unwrap_or(Shape::Other)
 }
 
-/// A jump leads from the last moment with at most half of the peak to the first one with nine tenths of it. It is none at the
-/// start or at the end of the run, nor if it takes long.
+/// A jump leads from the last moment with at most half of the peak to the first one with nine tenths of it.
+/// It is none at the start or at the end of the run, nor if it takes long.
 fn jump(points: &[TimePoint], peak_bytes: u64) -> Option<Shape> {
     let percent = |bytes: u64| u128::from(bytes) * 100 / u128::from(peak_bytes.max(1));
     let to = points.iter().position(|point| percent(point.live_bytes) >= 90)?;
@@ -125,8 +125,8 @@ fn jump(points: &[TimePoint], peak_bytes: u64) -> Option<Shape> {
     (is_within && is_soon).then_some(Shape::Jumping { from_ns, to_ns })
 }
 
-/// Whether live bytes were more at each quarter of the time from the first point to `until_ns`, and at the half of it at
-/// most 90 % of the `last` ones.
+/// Whether live bytes were more at each quarter of the time from the first point to `until_ns`, and at the
+/// half of it at most 90 % of the `last` ones.
 fn rises(points: &[TimePoint], until_ns: u64, last: u64) -> bool {
     let Some(first) = points.first().map(|point| point.at_ns).filter(|&first| first < until_ns)
     else {

@@ -22,9 +22,9 @@ struct Function<'a> {
     counted: usize,
 }
 
-/// The innermost function of the program's own code below which at least half of the peak was allocated, and who calls
-/// it; `None` if that is `main`, if a finding says it, or if only a sample
-/// of blocks has a stack. Without lines, own code is that of the crate of `main`.
+/// The innermost function of the program's own code below which at least half of the peak was allocated, and
+/// who calls it; `None` if that is `main`, if a finding says it, or if only a sample of blocks has a stack.
+/// Without lines, own code is that of the crate of `main`.
 pub(super) fn line(report: &Report) -> Option<String> {
     if report.stack_sampling_bytes.is_some() {
         return None;

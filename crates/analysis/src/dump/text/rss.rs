@@ -94,7 +94,8 @@ pub(in crate::dump) fn resident(report: &Report) -> Option<Resident> {
     Some(Resident { all, read, parts: sum, most: most(rss) })
 }
 
-/// Whether the pages were looked into so long ago that the line says when: an eighth of the run, and more than 1 s.
+/// Whether the pages were looked into so long ago that the line says when: an eighth of the run, and more
+/// than 1 s.
 fn is_old(age_ns: u64, run_ns: u64) -> bool {
     age_ns > (run_ns / 8).max(1_000_000_000)
 }
@@ -121,8 +122,8 @@ impl Unit {
     }
 }
 
-/// The parts of the resident memory, live blocks first, with what they are called in a sum. What the allocator has is
-/// divided if malloc says how much of it was freed.
+/// The parts of the resident memory, live blocks first, with what they are called in a sum. What the
+/// allocator has is divided if malloc says how much of it was freed.
 fn parts(rss: &Rss, end: &ResidentMemory) -> Vec<(u64, &'static str)> {
     let mut parts: Vec<_> =
         end.parts().into_iter().zip(PARTS).map(|((_, bytes), (name, _))| (bytes, name)).collect();

@@ -169,7 +169,8 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     not_named(report, lines)
 }
 
-/// How much of the peak is in no scope and has no tag; where there is neither, and no call stack, how to name memory.
+/// How much of the peak is in no scope and has no tag; where there is neither, and no call stack, how to name
+/// memory.
 fn not_named(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     let totals = &report.totals;
     let has_names = report.by_scope.len() > 1 || report.by_name.len() > 1;
@@ -255,7 +256,8 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     }
 }
 
-/// Which blocks have stacks, and how many of these are not whole; less than 1 % of them only in a verbose report.
+/// Which blocks have stacks, and how many of these are not whole; less than 1 % of them only in a verbose
+/// report.
 fn stacks(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
     if let Some(mean) = report.stack_sampling_bytes {
         lines.write(

@@ -9,9 +9,10 @@ use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
 #[cfg(feature = "query")]
 use crate::Answer;
-use crate::attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 use crate::dump::options::{By, Options, Sort};
-use crate::{CallKind, Calls, Figures, HeapRow, LiveBlock, Report, column};
+use crate::{
+    CallKind, Calls, Figures, GLOBAL_SCOPE, HeapRow, LiveBlock, Report, WHOLE_PROGRAM, column,
+};
 use memledger_format::words::escape;
 use std::borrow::Cow;
 

@@ -1,8 +1,9 @@
 //! Makes an index while a trace is read.
 //!
-//! A life gets the steps of its events when it has ended: which events begin a step is known by then, but for the
-//! peak. A step begins after the event that reached it, and which event that is is not known before the end. So lives
-//! that end after an event that could be it are kept aside, until the step ends or another event reaches more.
+//! A life gets the steps of its events when it has ended: which events begin a step is known by then, but for
+//! the peak. A step begins after the event that reached it, and which event that is is not known before the
+//! end. So lives that end after an event that could be it are kept aside, until the step ends or another
+//! event reaches more.
 
 use super::QueryIndex;
 use super::rows::{IndexRow, Key};

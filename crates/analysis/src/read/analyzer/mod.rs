@@ -47,10 +47,10 @@ struct Routes {
 
 /// Calls handlers for events by name, with their fields, thread, time and scopes.
 ///
-/// A handler gets the state that all handlers of the analyzer share, the event as an [`Occurrence`], and the fields
-/// that the subscription names, in that order. Names are looked up when the trace declares a type, and not for each
-/// event. Events with a serial come in the order of their serials, over all threads; events without one in the order
-/// of their thread.
+/// A handler gets the state that all handlers of the analyzer share, the event as an [`Occurrence`], and the
+/// fields that the subscription names, in that order. Names are looked up when the trace declares a type, and
+/// not for each event. Events with a serial come in the order of their serials, over all threads; events
+/// without one in the order of their thread.
 ///
 /// ```
 /// use memledger_analysis::read::{EventAnalyzer, read};
@@ -89,12 +89,12 @@ struct Routes {
 /// [`on_damage`](Self::on_damage) report what is missing, and the [`Summary`](super::Summary) counts it.
 ///
 /// # References
-/// An event that others refer to has a key, [`Occurrence::definition`]. A field that refers to it has the same key,
-/// [`FieldValue::reference`]. A `HashMap<DefinitionRef, T>` in the state connects them.
+/// An event that others refer to has a key, [`Occurrence::definition`]. A field that refers to it has the
+/// same key, [`FieldValue::reference`]. A `HashMap<DefinitionRef, T>` in the state connects them.
 ///
 /// # Several analyzers, one pass
-/// An analyzer is a [`Visitor`]. A tuple or a `Vec` of visitors and a reference to a visitor are visitors as well, so
-/// one pass can compute the memory report and figures of your own:
+/// An analyzer is a [`Visitor`]. A tuple or a `Vec` of visitors and a reference to a visitor are visitors as
+/// well, so one pass can compute the memory report and figures of your own:
 ///
 /// ```
 /// use memledger_analysis::Analyzer;
@@ -115,10 +115,10 @@ struct Routes {
 /// ```
 ///
 /// # Ending early
-/// [`Occurrence::unsubscribe`] ends a subscription, [`Occurrence::end_pass`] the pass of this analyzer. When all
-/// visitors of a pass are done, [`read`](super::read()) returns after the current packet. If input is left then,
-/// `summary.stopped` is true, and the pass is not complete. [`Pass`](super::Pass) runs a pass on a thread of its own,
-/// so handlers must be `Send`.
+/// [`Occurrence::unsubscribe`] ends a subscription, [`Occurrence::end_pass`] the pass of this analyzer. When
+/// all visitors of a pass are done, [`read`](super::read()) returns after the current packet. If input is
+/// left then, `summary.stopped` is true, and the pass is not complete. [`Pass`](super::Pass) runs a pass on a
+/// thread of its own, so handlers must be `Send`.
 ///
 /// ```
 /// use memledger_analysis::read::{EventAnalyzer, Pass};

@@ -8,7 +8,8 @@ use crate::read::schemas::{Protocol, Types};
 use memledger_format::layout::StreamItem;
 
 impl ThreadStream {
-    /// Parses an item of `size` bytes that is no event and has arrived. Returns the reason if parsing must stop.
+    /// Parses an item of `size` bytes that is no event and has arrived. Returns the reason if parsing must
+    /// stop.
     pub(super) fn builtin(
         &mut self,
         item: StreamItem,

@@ -6,8 +6,8 @@
 //! _func      address, offset of the name i32, ...
 //! names      each ends with a zero
 //! ```
-//! The addresses are relative to `textStart` from Go 1.18 on. Formats: Go's `debug/gosym/pclntab.go`; that of Go 1.15 and
-//! before is not read.
+//! The addresses are relative to `textStart` from Go 1.18 on. Formats: Go's `debug/gosym/pclntab.go`; that of
+//! Go 1.15 and before is not read.
 
 use super::object_file::ObjectFile;
 use memledger_format::words::text_of;
@@ -67,8 +67,8 @@ const WORD: u64 = 8;
 /// The word of the header with the address of the first function.
 const TEXT_START: usize = 2;
 
-/// What differs between versions: the magic number, the words with the offsets of the names and of the functions, and
-/// whether these begin at `textStart`.
+/// What differs between versions: the magic number, the words with the offsets of the names and of the
+/// functions, and whether these begin at `textStart`.
 struct Form {
     magic: u32,
     names: usize,

@@ -1,7 +1,8 @@
 //! The functions of addresses, from binaries and their debug information.
 //!
-//! `addr2line` reads the debug information: of four symbolizers it was the fastest, with the fewest dependencies. Its
-//! loader is not used: it finds no separate debug information. Nothing here takes a lock, but the allocator's.
+//! `addr2line` reads the debug information: of four symbolizers it was the fastest, with the fewest
+//! dependencies. Its loader is not used: it finds no separate debug information. Nothing here takes a lock,
+//! but the allocator's.
 //!
 //! ```text
 //! search.rs        where the files of a module can be
@@ -101,10 +102,11 @@ impl Binaries {
         self
     }
 
-    /// What decides which functions a module has: the files that were found for it, with their sizes and times. As long
-    /// as it is the same, each offset has the same functions, so they can be kept. `None` if they are not to be kept:
-    /// there is no debug information, which alone takes long to read, or no build id; it is in parts (`.dwo`), of which
-    /// each is searched for when it is needed; or a sentence has said that something is missing.
+    /// What decides which functions a module has: the files that were found for it, with their sizes and
+    /// times. As long as it is the same, each offset has the same functions, so they can be kept. `None` if
+    /// they are not to be kept: there is no debug information, which alone takes long to read, or no build
+    /// id; it is in parts (`.dwo`), of which each is searched for when it is needed; or a sentence has said
+    /// that something is missing.
     ///
     /// Costs a search for the files, of which only the headers are read.
     pub fn fingerprint(&mut self, module: &Module) -> Option<String> {
@@ -307,7 +309,8 @@ fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
 
 /// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
 ///
-/// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which `make_shared` has.
+/// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which
+/// `make_shared` has.
 fn function_alone(name: &str) -> Option<String> {
     /// How many shorter names are tried.
     const TRIES: usize = 64;

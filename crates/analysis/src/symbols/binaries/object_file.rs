@@ -103,8 +103,9 @@ impl ObjectFile {
         })
     }
 
-    /// Whether it is the file that the module was loaded from, or the debug information of that
-    /// file. The build id decides; without one, the size in memory, and, at the path that it was loaded from, its stamp.
+    /// Whether it is the file that the module was loaded from, or the debug information of that file. The
+    /// build id decides; without one, the size in memory, and, at the path that it was loaded from, its
+    /// stamp.
     ///
     /// # Errors
     /// One sentence that says why not.
@@ -221,7 +222,8 @@ impl ObjectFile {
         object::File::parse(file).ok().map(|file| read(&file))
     }
 
-    /// What distributions leave of the symbols in a file that is stripped (MiniDebugInfo): an ELF file. Empty if there is none.
+    /// What distributions leave of the symbols in a file that is stripped (MiniDebugInfo): an ELF file. Empty
+    /// if there is none.
     ///
     /// # Errors
     /// One sentence, if it cannot be read.
@@ -263,7 +265,8 @@ impl ObjectFile {
 
 /// A file, and its symbols' names in memory.
 ///
-/// PERF: the cache makes a system call for each name, which took a fifth of the time of a program with 145,000 symbols.
+/// PERF: the cache makes a system call for each name, which took a fifth of the time of a program with
+/// 145,000 symbols.
 #[derive(Clone, Copy)]
 pub(super) struct WithNames<'a> {
     file: &'a ReadCache<&'a File>,

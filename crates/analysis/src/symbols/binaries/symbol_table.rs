@@ -6,7 +6,8 @@ use super::{demangled, go_functions};
 use memledger_format::words::text_of;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// Where the code begins that each program has from its compiler. They have no size, and other functions follow.
+/// Where the code begins that each program has from its compiler. They have no size, and other functions
+/// follow.
 const BEFORE_OTHERS: [&str; 5] =
     ["_init", "_fini", "frame_dummy", "register_tm_clones", "deregister_tm_clones"];
 
@@ -29,8 +30,8 @@ pub(super) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table, of its MiniDebugInfo, and of
-    /// Go's runtime. What cannot be read goes to `notes`.
+    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table, of its
+    /// MiniDebugInfo, and of Go's runtime. What cannot be read goes to `notes`.
     pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
         let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
         let mut is_whole = !symbols.is_empty();

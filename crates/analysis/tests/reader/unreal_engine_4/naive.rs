@@ -1,5 +1,5 @@
-//! A naive reader of protocols 0 to 4: it has the whole file in memory, and looks at the start of each stream for each
-//! event. It shares no code with the reader.
+//! A naive reader of protocols 0 to 4: it has the whole file in memory, and looks at the start of each stream
+//! for each event. It shares no code with the reader.
 
 use memledger_test_support::unreal4::{AUX, IMPORTANT, Item, Made, NO_SYNC};
 use std::collections::{HashMap, VecDeque};

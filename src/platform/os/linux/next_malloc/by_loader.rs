@@ -88,8 +88,8 @@ fn note_allocator(function: usize) {
     }
 }
 
-/// Notes the libraries that define functions of `malloc`, without this one and the one that has the address `c_library`; returns
-/// whether there are any.
+/// Notes the libraries that define functions of `malloc`, without this one and the one that has the address
+/// `c_library`; returns whether there are any.
 #[cfg(c_mmap)]
 fn note_nested(c_library: usize) -> bool {
     let mut is_any = false;
@@ -166,8 +166,8 @@ mod nested {
     }
 }
 
-/// The next functions by glibc's other names, where a library that is not the C library defines functions of `malloc`. That may be
-/// above them: it calls these names for what is below itself.
+/// The next functions by glibc's other names, where a library that is not the C library defines functions of
+/// `malloc`. That may be above them: it calls these names for what is below itself.
 #[cfg(redirects)]
 pub mod other_names {
     use super::*;
