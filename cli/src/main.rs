@@ -50,6 +50,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run any program and report on its memory, however it ends
+    Run(run::RunArgs),
     /// Print totals, peaks, who holds memory and what is still live
     Report(report::ReportArgs),
     /// Compare two traces, or two times of one trace
@@ -75,8 +77,6 @@ enum Command {
     Traces(traces::TracesArgs),
     /// Copy a trace from a store; follow it while its program runs
     Fetch(fetch::FetchArgs),
-    /// Run any program and report on its memory, however it ends
-    Run(run::RunArgs),
     /// Watch a running program in the terminal
     Top(top::TopArgs),
     /// Control a running program: what it records, and where to

@@ -137,7 +137,11 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.env("MEMLEDGER_CONTROL_TOKEN_FILE", "token").run();
         outcome.exited(0).whole();
         assert_eq!(outcome.stdout.trim(), "none");
-        assert!(outcome.stderr.contains("\"token\", but others can read"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("\"token\", but other users can read"),
+            "{}",
+            outcome.stderr
+        );
         assert!(outcome.stderr.contains("mode 640") && outcome.stderr.lines().count() == 1);
     }),
     case("no other machine is let in without a token", simple, |run| {
@@ -322,7 +326,7 @@ fn hostile() {
     for number in 0..8 {
         control.send(&Command::write_to(format!("{number}.utrace"))).unwrap();
     }
-    refused(&mut control, Command::write_to("9.utrace"), "8 destinations already");
+    refused(&mut control, Command::write_to("9.utrace"), "already 8 destinations");
     control.send(&Command::Stop).unwrap();
     (0..8).for_each(|number| fs::remove_file(format!("folder/{number}.utrace")).unwrap());
 }
@@ -382,7 +386,7 @@ fn restarted() {
     let ledger = builder().control("0").trace_to_host(&*address).start().unwrap();
     leave(1_000_003);
     let mut client = client(&ledger);
-    refused(&mut client, Command::Start, "is running");
+    refused(&mut client, Command::Start, "still running");
     let status = client.send(&Command::Status).unwrap();
     assert_eq!(value(&status, "first_file"), format!("sending {TRACE}"));
     let ended = client.send(&Command::StopAll).unwrap();

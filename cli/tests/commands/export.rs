@@ -104,7 +104,7 @@ fn a_packed_trace_is_the_same_trace() {
     let none = path("packed.utrace");
     let (status, _, err) = pack(SAMPLE, "utrace", &none);
     assert!(
-        status == 2 && err.contains("--packed applies only to --to memledger"),
+        status == 2 && err.contains("--packed is for memledger, not for utrace"),
         "{status}: {err}"
     );
     assert!(!none.exists());
@@ -145,7 +145,7 @@ fn a_trace_with_some_channels_is_a_trace() {
     for (list, to, status, says) in [
         ("gmae", "utrace", 1, "rss.memledger: the trace has no channel [\"gmae\"]; it has "),
         ("a b", "utrace", 2, "no channel can be called \"a b\""),
-        ("memory", "pprof", 2, "--channels applies only to --to utrace and --to memledger"),
+        ("memory", "pprof", 2, "--channels is for utrace and memledger, not for pprof"),
     ] {
         let (code, _, err) = part(list, to, &none);
         assert!(code == status && err.contains(says) && !none.exists(), "{code}: {err}");

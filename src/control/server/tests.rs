@@ -287,13 +287,13 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
         ("SendTo localhost.evil.example", "does not allow"),
         ("SendTo http://127.0.0.1/", "not allowed"),
         ("SendTo 127.0.0.1:80/x", "not allowed"),
-        ("GET /WriteTo HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nStop\n", "no web server"),
-        ("POST / HTTP/1.1\r\n\r\nStop\nWriteTo new\n", "no web server"),
-        ("OPTIONS * HTTP/1.1", "no web server"),
+        ("GET /WriteTo HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nStop\n", "not a web server"),
+        ("POST / HTTP/1.1\r\n\r\nStop\nWriteTo new\n", "not a web server"),
+        ("OPTIONS * HTTP/1.1", "not a web server"),
         ("\u{16}\u{3}\u{1}\u{2}\nStop", "control character"),
         ("\u{1b}[2J Stop", "control character"),
-        ("AllowHost evil.example\nSendTo evil.example", "no command"),
-        ("stop", "no command"),
+        ("AllowHost evil.example\nSendTo evil.example", "there is no command"),
+        ("stop", "there is no command"),
         (&line, "more than 4096 bytes"),
         ("a b c d e f g h i j k l m n o p q r s", "19 words"),
     ] {
@@ -305,7 +305,7 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
         assert_eq!(answers.lines().count(), 1, "{shown:?}: {answers:?}");
     }
     // Sends bytes that are not text, and a line that is cut off by the end of the connection.
-    assert!(fixture.answers(b"Status\xff\n").contains("no text"));
+    assert!(fixture.answers(b"Status\xff\n").contains("not UTF-8"));
     assert_eq!(fixture.answers(b"Stop"), "");
     assert_eq!(fixture.answers(b""), "");
     assert_eq!(names(&traces), before, "nothing new");

@@ -110,7 +110,10 @@ fn one_that_is_too_slow_is_ended_once_and_never_gets_more() {
     assert!(sink.has_ended());
     let told = told("slow");
     assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("slow gets no more of the trace: 64 MiB"), "{told:?}");
+    assert!(
+        told[0].starts_with("slow gets no more of the trace: it is too slow: 64 MiB"),
+        "{told:?}"
+    );
     let now = queue.status();
     assert_eq!((now.stage, now.waiting), (Stage::Ended, 0));
     sink.packet(5, &piece);

@@ -81,9 +81,9 @@ type Who<'a> = dyn Fn(Actor) -> (u32, Option<Vec<String>>) + 'a;
 /// Writes a trace for Perfetto, while the trace of a report is read again.
 ///
 /// ```
-/// use crate::{Analyzer, Position};
+/// use memledger_analysis::{Analyzer, Position};
 /// use memledger_analysis::dump::perfetto::{Events, Export, ExportOptions};
-/// use crate::read::{Reader, read};
+/// use memledger_analysis::read::{Reader, read};
 /// use std::fs::File;
 ///
 /// let trace = "../../tests/samples/memledger-small.utrace";
