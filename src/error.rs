@@ -27,6 +27,8 @@ pub use unmeasured::{Unmeasured, UnmeasuredKind};
 pub type Error = memledger_format::Error<ErrorKind>;
 
 /// What a caller may want to handle of an [`Error`].
+///
+/// [`Error`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -81,6 +81,12 @@
 #![cfg_attr(all(tracking, not(report)), allow(dead_code, unused_imports))]
 
 /// Whether this build can record: it has the feature `enable`, and is for 64-bit Linux and not for Miri.
+///
+/// ```
+/// if !memledger::ENABLED {
+///     eprintln!("this build does not record its memory");
+/// }
+/// ```
 pub const ENABLED: bool = cfg!(tracking);
 
 #[cfg_attr(not(tracking), path = "disabled/alloc/mod.rs")]

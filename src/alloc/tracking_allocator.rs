@@ -70,7 +70,7 @@ pub struct TrackingAllocator<A = System> {
 }
 
 impl TrackingAllocator<System> {
-    /// Records calls, and forwards them to the system's allocator.
+    /// Records calls, and forwards them to the system's allocator. [`TrackingAllocator`] has an example.
     pub const fn system() -> Self {
         Self::new(System)
     }
@@ -78,6 +78,7 @@ impl TrackingAllocator<System> {
 
 impl<A> TrackingAllocator<A> {
     /// Records calls, and forwards them to `inner`.
+    /// [`ignore_environment`](Self::ignore_environment) has an example.
     pub const fn new(inner: A) -> Self {
         Self { inner: Below(inner), ignore_environment: false }
     }

@@ -37,6 +37,14 @@ unsafe impl<T: ?Sized + Sync> Sync for AlignedBox<T> {}
 impl Tag {
     /// Boxes a value at an address that is a multiple of `align`.
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// const COUNTER: memledger::Tag = memledger::tag!(GROUP, "Counter");
+    /// let counter = COUNTER.aligned_box(128, 7_u64); // alone in its cache lines
+    /// assert_eq!((&raw const *counter).addr() % 128, 0);
+    /// assert_eq!(counter.into_inner(), 7);
+    /// ```
+    ///
     /// # Panics
     /// If `align` is not a power of two.
     #[track_caller]
@@ -49,7 +57,7 @@ impl Tag {
     }
 
     /// Boxes a slice of `len` elements at an address that is a multiple of `align`. `make` returns
-    /// the element at an index.
+    /// the element at an index. [`AlignedBox`] has an example.
     ///
     /// # Panics
     /// If `align` is not a power of two, or the slice is larger than [`isize::MAX`] bytes.
@@ -108,7 +116,7 @@ fn allocate(tag: OwnTag, layout: Layout) -> NonNull<u8> {
 }
 
 impl<T> AlignedBox<T> {
-    /// Takes the value out, and frees the block.
+    /// Takes the value out, and frees the block. [`Tag::aligned_box`] has an example.
     pub fn into_inner(self) -> T {
         let layout = self.layout();
         let this = std::mem::ManuallyDrop::new(self);

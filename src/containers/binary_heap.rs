@@ -46,12 +46,14 @@ pub struct TaggedBinaryHeap<T> {
 
 impl<T> TaggedBinaryHeap<T> {
     /// Returns a plain heap with the same block, which belongs to the thread's context from now on.
+    /// [`from_heap`](Self::from_heap) has an example.
     pub fn into_heap(self) -> BinaryHeap<T> {
         self.tag.release(self.block());
         self.plain
     }
 
     /// As [`BinaryHeap::into_vec`]: the same block, with the same tag.
+    /// [`with_capacity`](Self::with_capacity) has an example.
     pub fn into_vec(self) -> TaggedVec<T> {
         TaggedVec { plain: self.plain.into_vec(), tag: self.tag }
     }
@@ -99,6 +101,16 @@ impl<T: Ord> TaggedBinaryHeap<T> {
 
     /// An empty heap with room for `capacity` elements.
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const WAITING: memledger::Tag = memledger::tag!(GROUP, "waiting tasks");
+    /// use memledger::containers::TaggedBinaryHeap;
+    ///
+    /// let mut waiting = TaggedBinaryHeap::with_capacity(WAITING, 100);
+    /// waiting.extend(0..100); // within its capacity
+    /// assert_eq!(waiting.into_vec().len(), 100);
+    /// ```
+    ///
     /// # Panics
     /// As [`BinaryHeap::with_capacity`].
     #[track_caller]
@@ -109,6 +121,17 @@ impl<T: Ord> TaggedBinaryHeap<T> {
     }
 
     /// Takes over a plain heap and its block, which belongs to `tag` from now on.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const WAITING: memledger::Tag = memledger::tag!(GROUP, "waiting tasks");
+    /// use memledger::containers::TaggedBinaryHeap;
+    /// use std::collections::BinaryHeap;
+    ///
+    /// let mut waiting = TaggedBinaryHeap::from_heap(WAITING, BinaryHeap::from([3, 7]));
+    /// waiting.push(5);
+    /// assert_eq!(waiting.into_heap().peek(), Some(&7)); // the same block
+    /// ```
     pub fn from_heap(tag: Tag, plain: BinaryHeap<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
@@ -141,6 +164,7 @@ impl<T: Ord> TaggedBinaryHeap<T> {
     }
 
     /// As [`BinaryHeap::into_sorted_vec`]: the same block, with the same tag.
+    /// [`TaggedBinaryHeap`] has an example.
     pub fn into_sorted_vec(self) -> TaggedVec<T> {
         TaggedVec { plain: self.plain.into_sorted_vec(), tag: self.tag }
     }

@@ -85,6 +85,15 @@ impl<T> TaggedBox<T> {
     }
 
     /// Takes the value out, and frees the block.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const CONFIG: memledger::Tag = memledger::tag!(GROUP, "config");
+    /// use memledger::containers::TaggedBox;
+    ///
+    /// let name = TaggedBox::new(CONFIG, String::from("level 7"));
+    /// assert_eq!(name.into_inner(), "level 7");
+    /// ```
     #[inline]
     pub fn into_inner(self) -> T {
         *self.plain
@@ -98,11 +107,22 @@ impl<T> TaggedBox<T> {
 
 impl<T: ?Sized> TaggedBox<T> {
     /// Takes over a plain box and its block, which belongs to `tag` from now on.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const CONFIG: memledger::Tag = memledger::tag!(GROUP, "config");
+    /// use memledger::containers::TaggedBox;
+    ///
+    /// let tagged = TaggedBox::from_box(CONFIG, Box::new([0_u8; 64]));
+    /// let plain: Box<[u8; 64]> = tagged.into_box(); // the same block
+    /// # drop(plain);
+    /// ```
     pub fn from_box(tag: Tag, plain: Box<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Returns a plain box with the same block, which belongs to the thread's context from now on.
+    /// [`from_box`](Self::from_box) has an example.
     pub fn into_box(self) -> Box<T> {
         self.tag.release(self.block());
         self.plain
@@ -118,6 +138,15 @@ impl<T: ?Sized> TaggedBox<T> {
     }
 
     /// As [`Box::leak`]; the block keeps the tag.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const CONFIG: memledger::Tag = memledger::tag!(GROUP, "config");
+    /// use memledger::containers::TaggedBox;
+    ///
+    /// let config: &'static [u8; 64] = TaggedBox::new(CONFIG, [7; 64]).leak();
+    /// assert_eq!(config[63], 7);
+    /// ```
     #[inline]
     pub fn leak<'a>(self) -> &'a mut T
     where

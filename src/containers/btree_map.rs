@@ -61,6 +61,7 @@ impl<K, V> TaggedBTreeMap<K, V> {
     }
 
     /// Returns the plain map. Its nodes stay the same, and keep the tag.
+    /// [`from_map`](Self::from_map) has an example.
     #[inline]
     pub fn into_map(self) -> BTreeMap<K, V> {
         self.plain
@@ -88,6 +89,18 @@ impl<K, V> TaggedBTreeMap<K, V> {
 impl<K: Ord, V> TaggedBTreeMap<K, V> {
     /// Moves the pairs of a plain map to nodes that belong to `tag`. While something is recorded,
     /// this costs as much as inserting the pairs.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const BOOK: memledger::Tag = memledger::tag!(GROUP, "orders");
+    /// use memledger::containers::TaggedBTreeMap;
+    /// use std::collections::BTreeMap;
+    ///
+    /// let orders = TaggedBTreeMap::from_map(BOOK, BTreeMap::from([(100, 3), (90, 1)]));
+    /// assert_eq!(orders[&90], 1);
+    /// let plain: BTreeMap<_, _> = orders.into_map();
+    /// # drop(plain);
+    /// ```
     pub fn from_map(tag: Tag, plain: BTreeMap<K, V>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
@@ -169,6 +182,21 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     }
 
     /// As [`BTreeMap::entry`].
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const BOOK: memledger::Tag = memledger::tag!(GROUP, "orders");
+    /// use memledger::containers::TaggedBTreeMap;
+    /// use memledger::containers::btree_map::Entry;
+    ///
+    /// let mut orders = TaggedBTreeMap::new(BOOK);
+    /// orders.entry(100).and_modify(|count| *count += 1).or_insert(1);
+    /// match orders.entry(100) {
+    ///     Entry::Occupied(entry) => assert_eq!(entry.remove(), 1),
+    ///     Entry::Vacant(entry) => _ = entry.insert(1),
+    /// }
+    /// assert!(orders.is_empty());
+    /// ```
     pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
         match self.plain.entry(key) {
             plain::Entry::Occupied(entry) => Entry::Occupied(entry),
@@ -194,6 +222,8 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
 }
 
 /// The entry of a key that has no value in the map.
+///
+/// [`TaggedBTreeMap::entry`] has an example.
 pub struct VacantEntry<'a, K, V> {
     plain: plain::VacantEntry<'a, K, V>,
     tag: OwnTag,

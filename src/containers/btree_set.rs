@@ -57,6 +57,17 @@ impl<T> TaggedBTreeSet<T> {
 impl<T: Ord> TaggedBTreeSet<T> {
     /// Moves the values of a plain set to nodes that belong to `tag`. Costs as much as inserting
     /// them.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const NAMES: memledger::Tag = memledger::tag!(GROUP, "names");
+    /// use memledger::containers::TaggedBTreeSet;
+    /// use std::collections::BTreeSet;
+    ///
+    /// let names = TaggedBTreeSet::from_set(NAMES, BTreeSet::from(["x", "y", "z"]));
+    /// assert!(names.contains("y"));
+    /// assert_eq!(names.into_set().len(), 3);
+    /// ```
     pub fn from_set(tag: Tag, plain: BTreeSet<T>) -> Self {
         let mut tagged = Self::new(tag);
         tagged.extend(plain);
@@ -64,6 +75,7 @@ impl<T: Ord> TaggedBTreeSet<T> {
     }
 
     /// Returns a plain set of the values, with new nodes. Costs O(n).
+    /// [`from_set`](Self::from_set) has an example.
     pub fn into_set(self) -> BTreeSet<T> {
         self.into_iter().collect()
     }
@@ -173,6 +185,18 @@ impl<T: Ord> TaggedBTreeSet<T> {
     }
 
     /// As [`BTreeSet::union`].
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const NAMES: memledger::Tag = memledger::tag!(GROUP, "names");
+    /// use memledger::containers::TaggedBTreeSet;
+    ///
+    /// let (mut ours, mut theirs) = (TaggedBTreeSet::new(NAMES), TaggedBTreeSet::new(NAMES));
+    /// ours.extend(["a", "b"]);
+    /// theirs.extend(["b", "c"]);
+    /// assert!(ours.union(&theirs).eq(&["a", "b", "c"]));
+    /// assert!(ours.intersection(&theirs).eq(&["b"]));
+    /// ```
     pub fn union<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
         let (mut ours, mut theirs) = (self.iter().peekable(), other.iter().peekable());
         std::iter::from_fn(move || match (ours.peek(), theirs.peek()) {

@@ -51,6 +51,16 @@ impl<T> TaggedVecDeque<T> {
 
     /// An empty queue with room for `capacity` elements.
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const OUTGOING: memledger::Tag = memledger::tag!(GROUP, "outgoing");
+    /// use memledger::containers::TaggedVecDeque;
+    ///
+    /// let mut outgoing = TaggedVecDeque::with_capacity(OUTGOING, 16);
+    /// outgoing.extend(["hello", "world"]);
+    /// assert_eq!(outgoing.split_off(1), ["world"]); // with the same tag
+    /// ```
+    ///
     /// # Panics
     /// As [`VecDeque::with_capacity`].
     #[track_caller]
@@ -59,12 +69,23 @@ impl<T> TaggedVecDeque<T> {
     }
 
     /// Takes over a plain queue and its block, which belongs to `tag` from now on.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const OUTGOING: memledger::Tag = memledger::tag!(GROUP, "outgoing");
+    /// use memledger::containers::TaggedVecDeque;
+    /// use std::collections::VecDeque;
+    ///
+    /// let mut outgoing = TaggedVecDeque::from_deque(OUTGOING, VecDeque::from([1, 2]));
+    /// outgoing.push_front(0);
+    /// assert_eq!(outgoing.into_deque(), [0, 1, 2]);
+    /// ```
     pub fn from_deque(tag: Tag, plain: VecDeque<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Returns a plain queue with the same block, which belongs to the thread's context from now
-    /// on.
+    /// on. [`from_deque`](Self::from_deque) has an example.
     pub fn into_deque(mut self) -> VecDeque<T> {
         self.with_block(OwnTag::release);
         self.plain

@@ -44,6 +44,19 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 /// It cannot take over the table of a plain map, or give its own table to one:
 /// [`extend`](Extend::extend) moves the pairs.
 ///
+/// With another hasher:
+/// ```
+/// # memledger::group! { GROUP = "Group"; }
+/// # const AGES: memledger::Tag = memledger::tag!(GROUP, "ages");
+/// use memledger::containers::TaggedHashMap;
+/// use std::hash::{BuildHasherDefault, DefaultHasher};
+///
+/// let hasher = BuildHasherDefault::<DefaultHasher>::default();
+/// let mut ages = TaggedHashMap::with_capacity_and_hasher(AGES, 100, hasher);
+/// ages.insert("Ümit", 36);
+/// assert_eq!(ages.get("Ümit"), Some(&36));
+/// ```
+///
 /// # Misuse
 /// It is `Send` or `Sync` only if its contents are:
 /// ```compile_fail,E0277
@@ -127,6 +140,21 @@ impl<K: Eq + Hash, V, S: BuildHasher> TaggedHashMap<K, V, S> {
     }
 
     /// As [`HashMap::entry`].
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const AGES: memledger::Tag = memledger::tag!(GROUP, "ages");
+    /// use memledger::containers::TaggedHashMap;
+    /// use memledger::containers::hash_map::Entry;
+    ///
+    /// let mut ages = TaggedHashMap::new(AGES);
+    /// ages.entry("Ümit").and_modify(|age| *age += 1).or_insert(36);
+    /// match ages.entry("Ümit") {
+    ///     Entry::Occupied(entry) => assert_eq!(entry.remove(), 36),
+    ///     Entry::Vacant(entry) => _ = entry.insert(36),
+    /// }
+    /// assert!(ages.is_empty());
+    /// ```
     #[inline]
     pub fn entry(&mut self, key: K) -> Entry<'_, K, V, S> {
         match self.plain.entry(key) {
@@ -191,6 +219,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> TaggedHashMap<K, V, S> {
 }
 
 /// The entry of a key that has a value in the map.
+///
+/// [`TaggedHashMap::entry`] has an example.
 pub struct OccupiedEntry<'a, K, V, S = RandomState> {
     plain: plain::OccupiedEntry<'a, K, V, S, TagAllocator>,
 }
@@ -240,6 +270,8 @@ impl<'a, K, V, S> OccupiedEntry<'a, K, V, S> {
 }
 
 /// The entry of a key that has no value in the map.
+///
+/// [`TaggedHashMap::entry`] has an example.
 pub struct VacantEntry<'a, K, V, S = RandomState> {
     plain: plain::VacantEntry<'a, K, V, S, TagAllocator>,
 }

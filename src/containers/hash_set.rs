@@ -108,6 +108,18 @@ impl<T: Eq + Hash, S: BuildHasher> TaggedHashSet<T, S> {
     }
 
     /// As [`HashSet::union`].
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const NAMES: memledger::Tag = memledger::tag!(GROUP, "names");
+    /// use memledger::containers::TaggedHashSet;
+    ///
+    /// let (mut ours, mut theirs) = (TaggedHashSet::new(NAMES), TaggedHashSet::new(NAMES));
+    /// ours.extend(["a", "b"]);
+    /// theirs.extend(["b", "c"]);
+    /// assert_eq!(ours.union(&theirs).count(), 3);
+    /// assert!(ours.intersection(&theirs).eq(&["b"]));
+    /// ```
     pub fn union<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> + Clone {
         self.plain.union(&other.plain)
     }

@@ -31,6 +31,14 @@ impl Tag {
     /// vector without capacity has no block to carry the tag: use a
     /// [`TaggedVec`](crate::containers::TaggedVec).
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// const PATH: memledger::Tag = memledger::tag!(GROUP, "Path");
+    /// let mut path = PATH.vec(16); // a plain `Vec`
+    /// path.extend(0..100);
+    /// assert_eq!(path.len(), 100);
+    /// ```
+    ///
     /// # Panics
     /// As [`Vec::with_capacity`].
     #[inline]
@@ -82,6 +90,7 @@ impl Tag {
     }
 
     /// As [`block`](Self::block), filled with zeros, as from [`std::alloc::alloc_zeroed`].
+    /// It is freed in the same way.
     #[inline]
     pub fn zeroed_block(self, layout: Layout) -> Option<NonNull<u8>> {
         use allocator_api2::alloc::{Allocator, Global};

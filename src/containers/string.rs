@@ -58,6 +58,18 @@ impl TaggedString {
 
     /// An empty string with room for `capacity` bytes.
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const LINES: memledger::Tag = memledger::tag!(GROUP, "lines");
+    /// use memledger::containers::TaggedString;
+    ///
+    /// let mut line = TaggedString::with_capacity(LINES, 80);
+    /// line.push_str("let x");
+    /// line += " = 7;";
+    /// let bytes = line.clone().into_bytes(); // a `TaggedVec<u8>`
+    /// assert_eq!(bytes.len(), line.into_boxed_str().len());
+    /// ```
+    ///
     /// # Panics
     /// As [`String::with_capacity`].
     #[track_caller]
@@ -66,30 +78,41 @@ impl TaggedString {
         Self { plain: tag.run(|| String::with_capacity(capacity)), tag }
     }
 
-    /// A copy of this text.
+    /// A copy of this text. [`TaggedString`] has an example.
     pub fn from_text(tag: Tag, text: &str) -> Self {
         Self::copied(OwnTag::of::<Self>(tag), text)
     }
 
     /// Takes over a plain string and its block, which belongs to `tag` from now on.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const LINES: memledger::Tag = memledger::tag!(GROUP, "lines");
+    /// use memledger::containers::TaggedString;
+    ///
+    /// let line = TaggedString::from_string(LINES, format!("{} + {}", 1, 2));
+    /// assert_eq!(line.into_string(), "1 + 2"); // the same block
+    /// ```
     pub fn from_string(tag: Tag, plain: String) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Returns a plain string with the same block, which belongs to the thread's context from now
-    /// on.
+    /// on. [`from_string`](Self::from_string) has an example.
     pub fn into_string(self) -> String {
         self.tag.release(self.block());
         self.plain
     }
 
     /// The bytes, in the same block, with the same tag.
+    /// [`with_capacity`](Self::with_capacity) has an example.
     #[inline]
     pub fn into_bytes(self) -> TaggedVec<u8> {
         TaggedVec { plain: self.plain.into_bytes(), tag: self.tag }
     }
 
     /// The text as a box with the same tag, after [`shrink_to_fit`](Self::shrink_to_fit).
+    /// [`with_capacity`](Self::with_capacity) has an example.
     pub fn into_boxed_str(self) -> TaggedBox<str> {
         let (tag, plain) = (self.tag, self.plain);
         TaggedBox { tag, plain: tag.run(|| plain.into_boxed_str()) }

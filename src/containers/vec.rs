@@ -68,6 +68,16 @@ impl<T> TaggedVec<T> {
 
     /// An empty vector with room for `capacity` elements.
     ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const SAMPLES: memledger::Tag = memledger::tag!(GROUP, "samples");
+    /// use memledger::containers::TaggedVec;
+    ///
+    /// let mut samples = TaggedVec::with_capacity(SAMPLES, 1000);
+    /// samples.extend(0..1000); // within its capacity
+    /// assert_eq!(samples.into_boxed_slice().len(), 1000);
+    /// ```
+    ///
     /// # Panics
     /// As [`Vec::with_capacity`].
     #[track_caller]
@@ -76,19 +86,30 @@ impl<T> TaggedVec<T> {
     }
 
     /// Takes over a plain vector and its block, which belongs to `tag` from now on.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const SAMPLES: memledger::Tag = memledger::tag!(GROUP, "samples");
+    /// use memledger::containers::TaggedVec;
+    ///
+    /// let plain = vec![1, 2, 3];
+    /// let block = plain.as_ptr();
+    /// let tagged = TaggedVec::from_vec(SAMPLES, plain);
+    /// assert_eq!(tagged.into_vec().as_ptr(), block); // the same block, and no copy
+    /// ```
     pub fn from_vec(tag: Tag, plain: Vec<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Returns a plain vector with the same block, which belongs to the thread's context from now
-    /// on.
+    /// on. [`from_vec`](Self::from_vec) has an example.
     pub fn into_vec(self) -> Vec<T> {
         self.tag.release(self.block());
         self.plain
     }
 
     /// Returns the elements as a box with the same tag, after
-    /// [`shrink_to_fit`](Self::shrink_to_fit).
+    /// [`shrink_to_fit`](Self::shrink_to_fit). [`with_capacity`](Self::with_capacity) has an example.
     pub fn into_boxed_slice(self) -> TaggedBox<[T]> {
         let (tag, plain) = (self.tag, self.plain);
         TaggedBox { tag, plain: tag.run(|| plain.into_boxed_slice()) }
@@ -213,6 +234,16 @@ impl<T> TaggedVec<T> {
 
 impl<T: Clone> TaggedVec<T> {
     /// A vector with a copy of these elements.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const SAMPLES: memledger::Tag = memledger::tag!(GROUP, "samples");
+    /// use memledger::containers::TaggedVec;
+    ///
+    /// let mut samples = TaggedVec::from_slice(SAMPLES, &[1, 2, 3]);
+    /// samples.extend_from_within(1..);
+    /// assert_eq!(samples, [1, 2, 3, 2, 3]);
+    /// ```
     #[track_caller]
     pub fn from_slice(tag: Tag, elements: &[T]) -> Self {
         let mut tagged = Self::with_capacity(tag, elements.len());

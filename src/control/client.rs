@@ -37,6 +37,14 @@ impl Client {
     /// Connects to `HOST:PORT`, `[IPv6]:PORT`, a host, or a port of this machine. The default port
     /// is 1985. Waits at most 2 s for each address of the host.
     ///
+    /// ```no_run
+    /// use memledger::control::{Client, Command};
+    ///
+    /// let mut program = Client::connect("build-server:1985")?;
+    /// program.send(&Command::Token("kX3fQ9-Wd8".into()))?; // the first, if the program has set one
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `ErrorKind::Unreachable` if `address` is not an address, or no control server listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
@@ -51,6 +59,14 @@ impl Client {
     /// Gets a heap profile of the program: `profile.proto` in gzip. Waits at most 2 min for the program
     /// to make it, and 30 s to receive it. The program then ends the connection.
     ///
+    /// ```no_run
+    /// use memledger::control::Client;
+    ///
+    /// let profile = Client::connect("1985")?.profile()?;
+    /// std::fs::write("heap.pb.gz", profile).expect("a file for `go tool pprof`");
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`send`](Self::send); `ErrorKind::NoAnswer` also if the profile is not whole.
     pub fn profile(&mut self) -> Result<Vec<u8>, Error> {
@@ -61,13 +77,21 @@ impl Client {
     /// `memledger.figures/1`. Waits at most 30 s for the program to make it, and as long to receive
     /// it. The program then ends the connection.
     ///
+    /// ```no_run
+    /// use memledger::control::Client;
+    ///
+    /// let figures = Client::connect("1985")?.figures()?;
+    /// println!("{}", String::from_utf8_lossy(&figures));
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`send`](Self::send); `ErrorKind::NoAnswer` also if the document is not whole.
     pub fn figures(&mut self) -> Result<Vec<u8>, Error> {
         self.figures_of(&Command::Figures { stacks: false })
     }
 
-    /// As [`figures`](Self::figures), with those of call stacks.
+    /// As [`figures`](Self::figures), with those of call stacks. It is called in the same way.
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
@@ -110,6 +134,18 @@ impl Client {
 
     /// Sends a command and waits for its answer, at most 30 s. Returns the lines `name value` of
     /// the answer.
+    ///
+    /// ```no_run
+    /// use memledger::ErrorKind;
+    /// use memledger::control::{Client, Command};
+    ///
+    /// let mut program = Client::connect("1985")?;
+    /// match program.send(&Command::write_to("run.utrace")) {
+    ///     Err(error) if error.kind() == ErrorKind::Refused => eprintln!("{error}"), // with its reason
+    ///     answer => println!("{:?}", answer?),
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `ErrorKind::Refused` with the program's reason; `ErrorKind::NoAnswer` if there is no valid

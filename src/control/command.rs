@@ -78,22 +78,48 @@ pub enum Command {
 
 impl Command {
     /// Turns the channels with these names on or off.
+    ///
+    /// ```
+    /// use memledger::control::Command;
+    ///
+    /// let stacks_on = Command::channels(["callstack"], true);
+    /// assert_eq!(stacks_on.to_string(), "ToggleChannels callstack 1");
+    /// ```
     pub fn channels(names: impl IntoIterator<Item = impl Into<String>>, enable: bool) -> Self {
         Self::SetChannels { names: names.into_iter().map(Into::into).collect(), enable }
     }
 
     /// Sends the whole trace to a recorder.
+    ///
+    /// ```
+    /// use memledger::control::Command;
+    ///
+    /// assert_eq!(Command::send_to("127.0.0.1:1980").to_string(), "SendTo 127.0.0.1:1980");
+    /// ```
     pub fn send_to(host: impl Into<String>) -> Self {
         Self::SendTo(host.into())
     }
 
     /// Writes the whole trace to a file.
+    ///
+    /// ```
+    /// use memledger::control::Command;
+    ///
+    /// assert_eq!(Command::write_to("now.memledger").to_string(), "WriteTo now.memledger");
+    /// ```
     pub fn write_to(name: impl Into<String>) -> Self {
         Self::WriteTo(name.into())
     }
 
     /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal. But a
     /// NUL is an error inside all lines but `ToggleChannels`, because it would cut a name off.
+    ///
+    /// ```
+    /// use memledger::control::Command;
+    ///
+    /// assert_eq!(Command::parse(b"WriteTo run.utrace"), Ok(Command::write_to("run.utrace")));
+    /// assert_eq!(Command::parse(b"Stop now"), Err("Stop is followed by nothing".to_owned()));
+    /// ```
     ///
     /// # Errors
     /// One sentence that says what is wrong with it.

@@ -3,9 +3,21 @@
 use super::Error;
 
 /// Why [`measure`](crate::measure) or a [`Budget`](crate::Budget) has no exact figures.
+///
+/// ```
+/// use memledger::{UnmeasuredKind, measure};
+///
+/// // In a program without a `TrackingAllocator`:
+/// let (sum, figures) = measure(|| [1, 2, 3].iter().sum::<u32>());
+/// assert_eq!(sum, 6);
+/// # #[cfg(report)]
+/// assert_eq!(figures.unwrap_err().kind(), UnmeasuredKind::NotGlobalAllocator);
+/// ```
 pub type Unmeasured = memledger_format::Error<UnmeasuredKind>;
 
 /// What a caller may want to handle of an [`Unmeasured`].
+///
+/// [`Unmeasured`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnmeasuredKind {

@@ -8,26 +8,42 @@ use std::sync::Arc;
 
 /// The type of a field of bytes that are meant as text. Its value at a log site is an [`AnsiText`],
 /// made from `&str`, `&[u8]` or UTF-16.
+///
+/// [`AnsiText`] has an example.
 #[derive(Debug)]
 pub struct AnsiString(());
 
 /// The type of a field of UTF-16 text. Its value at a log site is a [`WideText`], made from `&str`
 /// or UTF-16.
+///
+/// [`WideText`] has an example.
 #[derive(Debug)]
 pub struct WideString(());
 
 /// The type of a field that holds an address. Its value at a log site is a `*const T` of any `T`,
 /// written as a `u64`.
+///
+/// ```
+/// memledger::events::channel! { GAME = "Game"; }
+/// memledger::events::event! { Placed = "Game"."Placed" { Level: Pointer } }
+///
+/// let level = vec![0_u8; 100];
+/// memledger::events::log!(GAME, Placed { Level: level.as_ptr() });
+/// ```
 #[derive(Debug)]
 pub struct Pointer(());
 
 /// The type of a field that holds the id of an event of type `E`. Its value at a log site is an
 /// integer of the type that the [`DefinitionId`] of `E` has.
+///
+/// [`event!`](crate::events::event) has an example.
 #[derive(Debug)]
 pub struct Reference<E>(PhantomData<E>);
 
 /// The type of the last field of an event type to which other types refer by [`Reference`]. Its
 /// value at a log site is the integer `T` that identifies this event.
+///
+/// [`event!`](crate::events::event) has an example.
 #[derive(Debug)]
 pub struct DefinitionId<T>(PhantomData<T>);
 
@@ -35,6 +51,15 @@ pub struct DefinitionId<T>(PhantomData<T>);
 ///
 /// As in Unreal, text is ASCII: only the lowest seven bits of each UTF-16 unit are written. Bytes
 /// are written unchanged, so `text.as_bytes()` writes UTF-8, which our reader decodes.
+///
+/// ```
+/// memledger::events::channel! { GAME = "Game"; }
+/// memledger::events::event! { Loaded = "Game"."Loaded" { File: AnsiString } }
+///
+/// let file = String::from("Fluß.png");
+/// memledger::events::log!(GAME, Loaded { File: "rock.png" });
+/// memledger::events::log!(GAME, Loaded { File: file.as_bytes() }); // all of it, as UTF-8
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum AnsiText<'a> {
@@ -47,6 +72,15 @@ pub enum AnsiText<'a> {
 }
 
 /// The value of a [`WideString`] field.
+///
+/// ```
+/// memledger::events::channel! { GAME = "Game"; }
+/// memledger::events::event! { Joined = "Game"."Joined" { Player: WideString } }
+///
+/// let units: Vec<u16> = "Ümit".encode_utf16().collect();
+/// memledger::events::log!(GAME, Joined { Player: "Ümit" });
+/// memledger::events::log!(GAME, Joined { Player: &*units }); // the same, of a text that is UTF-16
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WideText<'a> {

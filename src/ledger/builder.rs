@@ -47,6 +47,24 @@ impl LedgerBuilder {
 
     /// Prints the report when recording ends. Default: no report. Without the feature `report`, a problem and
     /// one line stand for it.
+    ///
+    /// ```
+    /// use memledger::{Ledger, ReportTo, TrackingAllocator};
+    ///
+    /// #[global_allocator]
+    /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
+    ///
+    /// # fn main() -> Result<(), memledger::Error> {
+    /// # let path = std::env::temp_dir().join(format!("memledger-on-exit-{}.txt", std::process::id()));
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::file(&path).verbose(true)).start()?;
+    /// // ... the program ...
+    /// drop(ledger);
+    /// # #[cfg(report)]
+    /// assert!(path.exists());
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn report_on_exit(mut self, report: ReportTo) -> Self {
         self.config.report = Some(report);
         self
@@ -208,12 +226,34 @@ impl LedgerBuilder {
 
     /// Writes the whole trace to a file: [`trace_to`](Self::trace_to) with
     /// [`Destination::file`].
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    /// # let folder = std::env::temp_dir();
+    ///
+    /// let ledger = Ledger::builder().trace_to_file(folder.join("builder-%p.memledger")).start()?;
+    /// drop(ledger);
+    /// let file = folder.join(format!("builder-{}.memledger", std::process::id()));
+    /// # #[cfg(tracking)]
+    /// assert!(file.exists());
+    /// # let _ = std::fs::remove_file(file);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn trace_to_file(self, path: impl Into<PathBuf>) -> Self {
         self.trace_to(Destination::file(path))
     }
 
     /// Sends the whole trace to a recorder: [`trace_to`](Self::trace_to) with
     /// [`Destination::host`].
+    ///
+    /// ```no_run
+    /// use memledger::Ledger;
+    ///
+    /// // There, `memledger serve` stores the traces of many programs.
+    /// let ledger = Ledger::builder().trace_to_host("build-server").start()?;
+    /// # drop(ledger);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn trace_to_host(self, address: impl Into<String>) -> Self {
         self.trace_to(Destination::host(address))
     }
@@ -222,6 +262,15 @@ impl LedgerBuilder {
     /// that is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works.
     /// The analysis takes 22 to 40 bytes for each live block as a rule, and takes the worker
     /// several times as long as writing a compact file. Default: off.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// # #[cfg(report)]
+    /// assert!(ledger.stats().live_bytes.is_some());
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn analyze_in_process(mut self, enabled: bool) -> Self {
         self.config.analyze_in_process = enabled;
         self
@@ -242,7 +291,7 @@ impl LedgerBuilder {
     ///
     /// let builder = Ledger::builder()
     ///     .control("1985")
-    ///     .control_token("a word that clients send")
+    ///     .control_token("kX3fQ9-Wd8") // one word, which clients send
     ///     .control_folder("traces")
     ///     .control_hosts(["build", "10.0.0.7:1981"]);
     /// # drop(builder);
@@ -255,19 +304,31 @@ impl LedgerBuilder {
     /// The token that clients of the control server must send: one word of 1 to 1024 bytes.
     /// Required if the server listens on an address that other machines can reach; it is sent in
     /// the clear.
+    ///
+    /// ```
+    /// use memledger::{ErrorKind, Ledger};
+    ///
+    /// let builder = Ledger::builder().control("0.0.0.0:1985"); // which other machines can reach
+    /// let refused = builder.clone().start();
+    /// # #[cfg(tracking)]
+    /// assert_eq!(refused.unwrap_err().kind(), ErrorKind::TokenRequired);
+    /// let builder = builder.control_token("kX3fQ9-Wd8");
+    /// # drop(builder);
+    /// ```
     pub fn control_token(mut self, token: impl Into<String>) -> Self {
         self.config.allowed.token = Some(Secret(token.into()));
         self
     }
 
     /// The folder in which `WriteTo` may create files. Default: none.
+    /// [`control`](Self::control) has an example.
     pub fn control_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.config.allowed.folder = Some(folder.into());
         self
     }
 
     /// The hosts besides this machine that `SendTo` may send the trace to: names or IP addresses,
-    /// with a port or for all ports. Default: none.
+    /// with a port or for all ports. Default: none. [`control`](Self::control) has an example.
     pub fn control_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.allowed.hosts = hosts.into_iter().map(Into::into).collect();
         self
@@ -302,6 +363,21 @@ impl LedgerBuilder {
     ///
     /// An existing file that belongs to this user also gets these permissions. A file that is
     /// named only by a descriptor (`/dev/stderr`, `/dev/fd/3`) keeps its own.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    /// # let path = std::env::temp_dir().join(format!("memledger-mode-{}.utrace", std::process::id()));
+    ///
+    /// let ledger = Ledger::builder().trace_to_file(&path).file_mode(0o640).start()?;
+    /// # #[cfg(tracking)] {
+    /// use std::os::unix::fs::PermissionsExt;
+    /// let mode = path.metadata().unwrap().permissions().mode();
+    /// assert_eq!(mode & 0o777, 0o640);
+    /// # }
+    /// # drop(ledger);
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.config.file_mode = Some(mode);
         self
@@ -337,6 +413,14 @@ impl LedgerBuilder {
 
     /// The maximum number of frames of a call stack, 1 to 255; the outer frames of a deeper stack
     /// are left out, and the trace says so. Default: 255.
+    ///
+    /// ```
+    /// use memledger::{Ledger, Stacks};
+    ///
+    /// // The innermost 32 frames of each stack, in at most 16 MiB.
+    /// let builder = Ledger::builder().stacks(Stacks::On).stack_frames(32).stack_memory(16 << 20);
+    /// # drop(builder);
+    /// ```
     pub fn stack_frames(mut self, frames: u8) -> Self {
         self.config.stack_bounds.frames = Some(frames);
         self
@@ -347,12 +431,13 @@ impl LedgerBuilder {
     ///
     /// Further stacks have only those of their outer frames that are known by then, and an innermost frame
     /// that says so; the report counts them. That takes at most an eighth more.
+    /// [`stack_frames`](Self::stack_frames) has an example.
     pub fn stack_memory(mut self, bytes: u64) -> Self {
         self.config.stack_bounds.memory = Some(bytes);
         self
     }
 
-    /// Who collects the events. Default: a worker thread.
+    /// Who collects the events. Default: a worker thread. [`Ledger::collect`] has an example.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.config.worker = worker;
         self
@@ -377,7 +462,7 @@ impl LedgerBuilder {
     }
 
     /// What a thread does when all buffers are full. Default: it waits, at most one second for a
-    /// worker that makes no progress.
+    /// worker that makes no progress. [`buffer_limit`](Self::buffer_limit) has an example.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.config.on_full = Some(on_full);
         self
@@ -390,6 +475,18 @@ impl LedgerBuilder {
     /// [`worker`](Self::worker), [`analyze_in_process`](Self::analyze_in_process),
     /// [`follow_forks`](Self::follow_forks) and the channel `memory` have no effect then, because
     /// they concern the recording from its start.
+    ///
+    /// ```
+    /// use memledger::{ErrorKind, Ledger};
+    ///
+    /// let ledger = Ledger::builder().start()?;
+    /// // A process has one recording at a time.
+    /// let second = Ledger::builder().start();
+    /// # #[cfg(tracking)]
+    /// assert_eq!(second.unwrap_err().kind(), ErrorKind::AlreadyStarted);
+    /// # drop(ledger);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyStarted`], [`ErrorKind::MeasurementRunning`]; [`ErrorKind::File`] if a file cannot

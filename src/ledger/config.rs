@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which thread collects the events of all threads.
+///
+/// [`Ledger::collect`](crate::Ledger::collect) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Worker {
@@ -21,6 +23,8 @@ pub enum Worker {
 }
 
 /// What a thread does when all buffers are full.
+///
+/// [`LedgerBuilder::buffer_limit`](crate::LedgerBuilder::buffer_limit) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
@@ -38,6 +42,7 @@ pub enum OnFull {
 /// Stacks are taken on x86-64 Linux, while the channel `callstack` is on. This setting turns it on;
 /// [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server turn
 /// it on and off while the program runs.
+/// [`LedgerBuilder::stacks`](crate::LedgerBuilder::stacks) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stacks {
@@ -56,6 +61,8 @@ pub enum Stacks {
 }
 
 /// Where the [black box](crate::LedgerBuilder::black_box_at) is written.
+///
+/// [`LedgerBuilder::black_box_at`](crate::LedgerBuilder::black_box_at) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {

@@ -76,6 +76,11 @@ impl Ledger {
     ///
     /// Only a report that is named starts a watcher: the one on stderr that this function makes by default
     /// does not.
+    ///
+    /// ```
+    /// // MEMLEDGER_REPORT=report.html MEMLEDGER_STACKS=on ./program
+    /// let _ledger = memledger::Ledger::from_env();
+    /// ```
     pub fn from_env() -> Self {
         Self::new(operations::from_env())
     }
@@ -122,7 +127,7 @@ impl Ledger {
         operations::current().map(Self::new)
     }
 
-    /// Sets in code what is recorded and where it goes.
+    /// Sets in code what is recorded and where it goes. [`LedgerBuilder`] has an example.
     pub fn builder() -> LedgerBuilder {
         LedgerBuilder::default()
     }
@@ -186,6 +191,16 @@ impl Ledger {
 
     /// Sends the whole trace to one more recorder: [`trace_to`](Self::trace_to) with
     /// [`Destination::host`].
+    ///
+    /// ```no_run
+    /// # use memledger::Ledger;
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// let recorder = ledger.trace_to_host("build-server:1980")?;
+    /// // ...
+    /// println!("{:?}", recorder.status());
+    /// recorder.stop();
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`trace_to`](Self::trace_to).
@@ -256,6 +271,15 @@ impl Ledger {
     }
 
     /// The same figures as of the worker's last cycle, which is at most 10 ms ago as a rule; a few loads.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// // For each request: whether to take it.
+    /// let is_full = ledger.recent_stats().live_bytes.is_some_and(|bytes| bytes > 2 << 30);
+    /// assert!(!is_full);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn recent_stats(&self) -> Stats {
         operations::recent_stats()
     }

@@ -31,6 +31,17 @@ impl Snapshot {
     }
 
     /// All figures, as in the report at the end.
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    /// let snapshot = ledger.snapshot().expect("the events are analyzed here");
+    /// for row in &snapshot.report().by_group {
+    ///     println!("{row:?}");
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn report(&self) -> &Report {
         &self.report.0
     }

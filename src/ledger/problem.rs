@@ -6,6 +6,16 @@ use std::fmt::{Display, Formatter, Result};
 /// [`Ledger::finish`](crate::Ledger::finish) return them.
 ///
 /// [`Display`] gives one sentence, with the numbers; it was also a line on stderr.
+///
+/// ```
+/// use memledger::{Ledger, ProblemKind};
+///
+/// # let ledger = Ledger::builder().start()?;
+/// let problems = ledger.problems();
+/// let is_written = problems.iter().all(|problem| problem.kind() != ProblemKind::Output);
+/// assert!(is_written, "{problems:?}");
+/// # Ok::<(), memledger::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub(super) kind: ProblemKind,
@@ -13,6 +23,8 @@ pub struct Problem {
 }
 
 /// What a [`Problem`] is about.
+///
+/// [`Problem`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {

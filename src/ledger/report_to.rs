@@ -23,6 +23,7 @@ pub struct ReportTo {
 
 impl ReportTo {
     /// As text, on standard error; in colour and as wide as the terminal, if that is one.
+    /// [`ReportTo`] has an example.
     pub const fn stderr() -> Self {
         Self { path: None, verbose: false, largest_live: None }
     }
@@ -34,13 +35,21 @@ impl ReportTo {
     /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an
     /// error at the start. The file is created, or replaces an earlier one, only when the report is
     /// written: a killed program leaves no report file, or the earlier one.
+    ///
+    /// ```
+    /// use memledger::ReportTo;
+    ///
+    /// // Each process, and each run of it, writes a file of its own.
+    /// let report = ReportTo::file("reports/%e-%p-%t.json").largest_live(500);
+    /// # drop(report);
+    /// ```
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { path: Some(path.into()), verbose: false, largest_live: None }
     }
 
     /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes,
     /// bookmarks and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has
-    /// everything.
+    /// everything. [`ReportTo`] has an example.
     pub const fn verbose(mut self, enabled: bool) -> Self {
         self.verbose = enabled;
         self
@@ -48,7 +57,7 @@ impl ReportTo {
 
     /// How many of the largest live blocks the report lists, as `MEMLEDGER_REPORT_LARGEST_LIVE`
     /// does. Default: 100 in JSON, and in the text 10 if it is [`verbose`](Self::verbose), else
-    /// none. Each takes about 2 KiB while the report is written.
+    /// none. Each takes about 2 KiB while the report is written. [`ReportTo`] has an example.
     pub const fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = Some(blocks);
         self

@@ -19,7 +19,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The sums over all blocks that were allocated since recording began.
+    /// The sums over all blocks that were allocated since recording began. [`Snapshot`] has an example.
     pub fn figures(&self) -> Figures {
         self.report.figures()
     }
@@ -30,7 +30,7 @@ impl Snapshot {
 /// The names are those of a report in JSON.
 ///
 /// In a measurement, all figures count blocks that were allocated within the measured code, on whichever
-/// thread they are reallocated or freed.
+/// thread they are reallocated or freed. [`measure`](crate::measure) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
@@ -56,6 +56,8 @@ pub struct Figures {
 
 /// Figures of the program's heap and of the recording itself: [`Ledger::stats`](crate::Ledger::stats), and
 /// [`Ledger::recent_stats`](crate::Ledger::recent_stats) as of the worker's last cycle.
+///
+/// [`Ledger::stats`](crate::Ledger::stats) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "HeapStats")]
 #[non_exhaustive]

@@ -39,7 +39,7 @@ pub struct Budget {
 /// Why code is not within its [`Budget`].
 ///
 /// [`Display`] gives the reason; of an exceeded budget several lines, with who holds the most.
-/// [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same.
+/// [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same. [`Budget::try_run`] has an example.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum BudgetError {
@@ -129,43 +129,45 @@ pub fn budget(name: impl Into<Name>) -> Budget {
 }
 
 impl Budget {
-    /// At most this many bytes may be live at any moment.
+    /// At most this many bytes may be live at any moment. [`Budget`] has an example.
     pub fn peak_bytes(self, bytes: u64) -> Self {
         Self { peak_bytes: Some(bytes), ..self }
     }
 
     /// At most this many bytes may be live at the end, those of the result included.
+    /// [`Budget`] has an example.
     pub fn live_bytes(self, bytes: u64) -> Self {
         Self { live_bytes: Some(bytes), ..self }
     }
 
-    /// At most this many blocks may be live at the end.
+    /// At most this many blocks may be live at the end. [`Budget`] has an example.
     pub fn live_blocks(self, blocks: u64) -> Self {
         Self { live_blocks: Some(blocks), ..self }
     }
 
     /// At most this many bytes may be allocated in total, those that are freed again included.
+    /// [`Budget`] has an example.
     pub fn allocated_bytes(self, bytes: u64) -> Self {
         Self { allocated_bytes: Some(bytes), ..self }
     }
 
-    /// At most this many blocks may be allocated. A reallocation is not one.
+    /// At most this many blocks may be allocated. A reallocation is not one. [`Budget`] has an example.
     pub fn allocations(self, blocks: u64) -> Self {
         Self { allocations: Some(blocks), ..self }
     }
 
-    /// At most this many of these blocks may be freed.
+    /// At most this many of these blocks may be freed. [`Budget`] has an example.
     pub fn frees(self, blocks: u64) -> Self {
         Self { frees: Some(blocks), ..self }
     }
 
     /// Blocks may be reallocated at most this many times, wherever they were allocated: with 0, a
-    /// `Vec` from outside may not grow either.
+    /// `Vec` from outside may not grow either. [`Budget`] has an example.
     pub fn reallocations(self, times: u64) -> Self {
         Self { reallocations: Some(times), ..self }
     }
 
-    /// Runs `body` and returns its result.
+    /// Runs `body` and returns its result. [`budget`] has an example.
     ///
     /// # Panics
     /// If [`try_run`](Self::try_run) would return an error, with its text; and if `body` panics.

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 pub(super) const NEW: u32 = 1 << 31;
 
 /// A named set of track events. [`categories!`](crate::perfetto::categories) declares it.
+///
+/// [`categories!`](crate::perfetto::categories) has an example.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
@@ -59,9 +61,18 @@ macro_rules! __perfetto_categories {
 
 /// The category of events whose category is a text of their own
 /// ([`category`](crate::perfetto::track_event)). It is enabled while any session runs.
+///
+/// ```
+/// use memledger::perfetto::{DYNAMIC, instant};
+///
+/// let plugin = String::from("plugins.audio");
+/// instant!(DYNAMIC, "loaded", category(&plugin));
+/// ```
 pub static DYNAMIC: Category = Category::new("dynamic", "", &[]);
 
 /// A session has enabled or disabled a category.
+///
+/// [`Category::on_change`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryChange {

@@ -30,30 +30,43 @@ pub struct TrackEventConfig {
 }
 
 impl TrackEventConfig {
-    /// Enables all categories.
+    /// Enables all categories. [`TrackEvents`] has an example.
     pub fn all() -> Self {
         Self::default().enable("*")
     }
 
     /// Enables the categories of this name; `*` at its end matches any text.
+    /// [`TrackEventConfig`] has an example.
     pub fn enable(mut self, pattern: impl Into<String>) -> Self {
         self.enabled_categories.push(pattern.into());
         self
     }
 
     /// Disables the categories of this name; `*` at its end matches any text.
+    /// [`TrackEventConfig`] has an example.
     pub fn disable(mut self, pattern: impl Into<String>) -> Self {
         self.disabled_categories.push(pattern.into());
         self
     }
 
     /// Enables the categories with this tag; `*` at its end matches any text.
+    ///
+    /// ```
+    /// use memledger::perfetto::TrackEventConfig;
+    /// memledger::perfetto::categories! { STEPS = "physics.steps" ["slow"]; DRAW = "rendering"; }
+    ///
+    /// let slow = TrackEventConfig::default().enable_tag("slow");
+    /// assert!(slow.enables(&STEPS) && !slow.enables(&DRAW));
+    /// let others = TrackEventConfig::all().disable_tag("slow");
+    /// assert!(!others.enables(&STEPS) && others.enables(&DRAW));
+    /// ```
     pub fn enable_tag(mut self, pattern: impl Into<String>) -> Self {
         self.enabled_tags.push(pattern.into());
         self
     }
 
     /// Disables the categories with this tag; `*` at its end matches any text.
+    /// [`enable_tag`](Self::enable_tag) has an example.
     pub fn disable_tag(mut self, pattern: impl Into<String>) -> Self {
         self.disabled_tags.push(pattern.into());
         self
@@ -61,6 +74,7 @@ impl TrackEventConfig {
 
     /// Writes each time as it is, not as the distance to the time before
     /// (`disable_incremental_timestamps`). Files are larger.
+    /// [`timestamp_unit_ns`](Self::timestamp_unit_ns) has an example.
     pub fn absolute_timestamps(mut self, absolute: bool) -> Self {
         self.absolute_timestamps = absolute;
         self
@@ -73,7 +87,7 @@ impl TrackEventConfig {
     /// # use memledger::perfetto::TrackEventConfig;
     /// # use std::num::NonZeroU64;
     /// const MICROSECOND: NonZeroU64 = NonZeroU64::new(1000).unwrap();
-    /// let config = TrackEventConfig::all().timestamp_unit_ns(MICROSECOND);
+    /// let config = TrackEventConfig::all().timestamp_unit_ns(MICROSECOND).absolute_timestamps(true);
     /// # assert_ne!(config, TrackEventConfig::all());
     /// ```
     pub fn timestamp_unit_ns(mut self, unit: NonZeroU64) -> Self {
@@ -81,7 +95,7 @@ impl TrackEventConfig {
         self
     }
 
-    /// Whether it enables a category.
+    /// Whether it enables a category. [`TrackEventConfig`] has an example.
     pub fn enables(&self, category: &Category) -> bool {
         self.enables_name(category.name(), category.tags())
     }
@@ -114,6 +128,25 @@ impl TrackEventConfig {
 /// A session writes the track events of the categories that it enables, to a file or to a ring in memory. Up
 /// to 16 sessions run at once, each with a configuration, a thread and a queue of at most 64 MiB of its own.
 /// A thread that emits does the same work for one session as for all of them.
+///
+/// ```
+/// use memledger::perfetto::TrackEventConfig;
+/// use memledger::{Destination, Ledger};
+/// use std::time::Duration;
+/// # let path = std::env::temp_dir().join(format!("memledger-session-{}.pftrace", std::process::id()));
+///
+/// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+/// // A minute, with a heap profile each second, of which each 5 s can be understood by themselves.
+/// let events = Destination::track_events(&path, TrackEventConfig::all())
+///     .duration(Duration::from_secs(60))
+///     .clear_period(Duration::from_secs(5));
+/// # if cfg!(report) {
+/// let session = ledger.trace_to(events.memory(Duration::from_secs(1)))?;
+/// # session.stop();
+/// # }
+/// # let _ = std::fs::remove_file(path);
+/// # Ok::<(), memledger::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "nothing is written until `trace_to` takes it"]
 pub struct TrackEvents {
@@ -132,6 +165,7 @@ impl TrackEvents {
     /// Keeps the last `bytes` of packets in memory, at least 64 KiB, which are written to the file when the
     /// session ends. [`DestinationHandle::dump`](crate::DestinationHandle::dump) writes them at any time, and
     /// all that is in that file can be understood.
+    /// [`Destination::track_events`](crate::Destination::track_events) has an example.
     pub fn ring(mut self, bytes: usize) -> Self {
         self.ring = Some(bytes);
         self
@@ -139,7 +173,7 @@ impl TrackEvents {
 
     /// Starts each thread's part of the output anew after this time: with all descriptions, so that a
     /// reader who has only the end understands it (`incremental_state_config.clear_period_ms`). A ring
-    /// does so by itself. Default: never.
+    /// does so by itself. Default: never. [`TrackEvents`] has an example.
     pub fn clear_period(mut self, period: Duration) -> Self {
         self.clear_period = Some(period);
         self
@@ -147,6 +181,7 @@ impl TrackEvents {
 
     /// Ends the session by itself after this time (`duration_ms`): it has the track events before its end,
     /// and none after it. That it has ended is noticed when later events arrive. Default: never.
+    /// [`TrackEvents`] has an example.
     pub fn duration(mut self, duration: Duration) -> Self {
         self.duration = Some(duration);
         self
@@ -159,7 +194,7 @@ impl TrackEvents {
     ///
     /// Costs a report each interval and ten shorter ones, whose time is in proportion to the rows and stacks
     /// of the program, not to its blocks. The worker waits while a report is made. Costs the thread that
-    /// allocates nothing.
+    /// allocates nothing. [`TrackEvents`] has an example.
     pub fn memory(mut self, interval: Duration) -> Self {
         self.memory = Some(interval);
         self

@@ -220,6 +220,8 @@ struct EndTheSliceOnTheThreadThatBeganIt {
 
 /// A slice that ends when this is dropped, if its category is still enabled.
 /// [`slice!`](crate::perfetto::slice) makes it.
+///
+/// [`slice!`](crate::perfetto::slice) has an example.
 #[must_use = "the slice ends when this is dropped"]
 #[derive(Debug)]
 pub struct Slice {

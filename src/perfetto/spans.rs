@@ -37,7 +37,7 @@ const MAX_MESSAGE: usize = 256;
 pub struct SliceLayer(());
 
 impl SliceLayer {
-    /// A layer that makes a slice of each span.
+    /// A layer that makes a slice of each span. [`SliceLayer`] has an example.
     pub fn new() -> Self {
         Self::default()
     }

@@ -53,12 +53,13 @@ pub struct Track {
 pub struct FlowId(u64);
 
 impl FlowId {
-    /// An id that no other process has. Costs a system call.
+    /// An id that no other process has. Costs a system call. [`FlowId`] has an example.
     pub fn process_scoped(id: u64) -> Self {
         Self(id ^ Track::process().uuid)
     }
 
     /// An id that other processes can share, for a flow from one process to another.
+    /// [`FlowId`] has an example.
     pub const fn global(id: u64) -> Self {
         Self(id)
     }
@@ -100,27 +101,47 @@ pub(crate) enum TrackKind<'a> {
 }
 
 impl Track {
-    /// The track around all others, which belongs to no process. Its uuid is 0.
+    /// The track around all others, which belongs to no process. Its uuid is 0. [`Track`] has an example.
     pub const fn global() -> Self {
         Self { uuid: 0 }
     }
 
     /// A track of the file with this uuid, for example that of a `proto_track`. No event describes it.
+    ///
+    /// ```
+    /// use memledger::perfetto::{Track, track_event};
+    /// memledger::perfetto::categories! { GAME = "game"; }
+    ///
+    /// // Field 2 of a `TrackDescriptor` is its name.
+    /// track_event!(GAME, instant("begun"), proto_track(77, [field(2, "jobs")]));
+    /// track_event!(GAME, instant("done"), track(Track::from_uuid(77)));
+    /// ```
     pub const fn from_uuid(uuid: u64) -> Self {
         Self { uuid }
     }
 
     /// A track for slices and instants. Tracks of one name have different ids.
+    ///
+    /// ```
+    /// use memledger::perfetto::{Track, instant};
+    /// memledger::perfetto::categories! { GAME = "game"; }
+    ///
+    /// let front = Track::named("door", 1).register()?;
+    /// let back = Track::named("door", 2).register()?;
+    /// instant!(GAME, "opened", track(back));
+    /// assert_ne!(front, back);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub const fn named(name: &str, id: u64) -> TrackBuilder<'_> {
         TrackBuilder::new(name, TrackKind::Named(id))
     }
 
-    /// A counter.
+    /// A counter. [`counter!`](crate::perfetto::counter) has an example.
     pub const fn counter(name: &str) -> TrackBuilder<'_> {
         TrackBuilder::new(name, TrackKind::Counter(None))
     }
 
-    /// A state.
+    /// A state. [`state!`](crate::perfetto::state) has an example.
     pub const fn state(name: &str) -> TrackBuilder<'_> {
         TrackBuilder::new(name, TrackKind::State)
     }
@@ -136,13 +157,13 @@ impl<'a> TrackBuilder<'a> {
         Self { name, kind, parent: None, order: 0, child_order: None, merge_key: None }
     }
 
-    /// The track around it.
+    /// The track around it. [`TrackBuilder`] has an example.
     pub const fn parent(mut self, track: Track) -> Self {
         self.parent = Some(track);
         self
     }
 
-    /// The unit of a counter; other tracks have none.
+    /// The unit of a counter; other tracks have none. [`Track`] has an example.
     pub const fn unit(mut self, unit: Unit<'a>) -> Self {
         if let TrackKind::Counter(counted) = &mut self.kind {
             *counted = Some(unit);
@@ -151,18 +172,30 @@ impl<'a> TrackBuilder<'a> {
     }
 
     /// Its rank among its siblings, the lowest first, if the parent has [`ChildOrder::Explicit`]. Default: 0.
+    /// [`TrackBuilder`] has an example.
     pub const fn order(mut self, rank: i32) -> Self {
         self.order = rank;
         self
     }
 
     /// In which order the tracks in it are shown. Default: the viewer decides.
+    /// [`TrackBuilder`] has an example.
     pub const fn child_order(mut self, order: ChildOrder) -> Self {
         self.child_order = Some(order);
         self
     }
 
     /// Shows it as one with the siblings that have the same key. Default: with those of the same name.
+    ///
+    /// ```
+    /// use memledger::perfetto::Track;
+    ///
+    /// // One row, although their names differ.
+    /// let build = Track::named("build 7", 7).merge_by("builds").register()?;
+    /// let other = Track::named("build 8", 8).merge_by("builds").register()?;
+    /// # let _ = (build, other);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub const fn merge_by(mut self, key: &'a str) -> Self {
         self.merge_key = Some(key);
         self

@@ -25,6 +25,17 @@ pub(crate) mod kind {
 /// Integers, floating-point numbers, `bool`, raw pointers, `&str`, `&String` and `&[u8]` are
 /// values. In [`field`](crate::perfetto::track_event), an unsigned or signed integer is a varint, `f64` a
 /// double, `f32` a float, and [`ZigZag`], [`Fixed64`] and [`Fixed32`] are the other encodings.
+///
+/// ```
+/// use memledger::perfetto::{Fixed32, Fixed64, ZigZag, instant};
+/// memledger::perfetto::categories! { GAME = "game"; }
+///
+/// let player = String::from("Ümit");
+/// instant!(GAME, "hit", arg("player", &player), arg("damage", 7_u8), arg("at", player.as_ptr()));
+/// // A message of an extension of the program's own.
+/// let (id, at) = (Fixed64(0xfeed), Fixed32(7));
+/// instant!(GAME, "moved", message(9900, [field(1, ZigZag(-3)), field(2, id), field(3, at)]));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of a track event",
     label = "not a value of a track event",
@@ -48,12 +59,18 @@ pub trait TrackValue: Copy + Sealed {
 pub trait Sealed {}
 
 /// A signed integer as protobuf's `sint64`.
+///
+/// [`TrackValue`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct ZigZag(pub i64);
 /// An integer as protobuf's `fixed64`.
+///
+/// [`TrackValue`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed64(pub u64);
 /// An integer as protobuf's `fixed32`.
+///
+/// [`TrackValue`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed32(pub u32);
 

@@ -36,6 +36,7 @@ pub struct ScopeContext {
 
 impl ScopeContext {
     /// The scopes and the tag this thread is in. Costs a read of thread-local storage.
+    /// [`ScopeContext`] has an example.
     #[inline]
     pub fn current() -> Self {
         Self { ids: current::capture() }
@@ -45,6 +46,17 @@ impl ScopeContext {
     ///
     /// The guard cannot be sent to another thread. A guard that is dropped out of order counts as
     /// one of `scope_misuses`, as the guard of a scope does.
+    ///
+    /// ```
+    /// use memledger::{ScopeContext, alloc_scope};
+    ///
+    /// let context = alloc_scope!("load level", { ScopeContext::current() });
+    /// let on_loaded = move || {
+    ///     let _context = context.enter(); // on whichever thread, and in whichever scope, it is called
+    ///     vec![0_u8; 100]
+    /// };
+    /// assert_eq!(on_loaded().len(), 100);
+    /// ```
     #[inline]
     #[track_caller]
     pub fn enter(self) -> ScopeGuard {

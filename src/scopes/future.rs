@@ -37,7 +37,7 @@ use std::task::{self, Poll};
 /// # Costs
 /// 1 to 2 ns for each poll, and 32 bytes in the future. Nothing without feature `enable`.
 pub trait AllocScope: Future + Sized {
-    /// Polls and drops this future in a scope of its own.
+    /// Polls and drops this future in a scope of its own. [`AllocScope`] has an example.
     #[doc(alias = "instrument")]
     #[track_caller]
     fn alloc_scope(self, name: impl Into<Name>) -> Scoped<Self> {
@@ -45,13 +45,21 @@ pub trait AllocScope: Future + Sized {
     }
 
     /// As [`alloc_scope`](Self::alloc_scope); the allocations of the future belong to `group`.
+    ///
+    /// ```
+    /// use memledger::{AllocScope, group};
+    ///
+    /// group! { NETWORK = "Network"; }
+    /// let task = async { vec![0_u8; 16] }.alloc_scope_in_group(&NETWORK, "receive");
+    /// # drop(task);
+    /// ```
     #[track_caller]
     fn alloc_scope_in_group(self, group: &'static Group, name: impl Into<Name>) -> Scoped<Self> {
         self.in_context(ScopeContext::current().scope_in_group(group, name.into()))
     }
 
     /// Gives each allocation of this future the tag `tag`, except those in an inner scope or tag
-    /// that sets another tag.
+    /// that sets another tag. [`tagged`](crate::tagged) has an example.
     #[track_caller]
     fn alloc_tagged(self, tag: Tag) -> Scoped<Self> {
         self.in_context(ScopeContext::current().tagged(tag))

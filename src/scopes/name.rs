@@ -22,7 +22,7 @@ use super::tree;
 pub struct Name(&'static str);
 
 impl Name {
-    /// A name of a literal.
+    /// A name of a literal. [`Name`] has an example.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
@@ -34,12 +34,32 @@ impl Name {
     /// contexts together. When seven eighths are used up, each new text becomes `(other)`, and a problem at
     /// the end says so: a name that has the number of a request in it is a leak. The last eighth is left to
     /// literals.
+    ///
+    /// ```
+    /// use memledger::{Name, alloc_scope};
+    ///
+    /// // Once, when the program starts:
+    /// let shards: Vec<Name> = (0..4).map(|n| Name::intern(&format!("shard {n}"))).collect();
+    ///
+    /// let rows = alloc_scope!(shards[2], { vec![0_u8; 100] });
+    /// assert_eq!(Name::intern("shard 2").as_str(), shards[2].as_str());
+    /// # drop(rows);
+    /// ```
     #[inline]
     pub fn intern(text: &str) -> Self {
         Self(tree::intern(text))
     }
 
     /// [Interns](Self::intern) a UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
+    ///
+    /// ```
+    /// use memledger::Name;
+    ///
+    /// let units: Vec<u16> = "Ümit".encode_utf16().collect();
+    /// let name = Name::intern_utf16(&units);
+    /// # #[cfg(tracking)]
+    /// assert_eq!(name.as_str(), "Ümit");
+    /// ```
     #[inline]
     pub fn intern_utf16(units: &[u16]) -> Self {
         Self(tree::intern_utf16(units))

@@ -44,7 +44,7 @@ pub struct ScopeLayer {
 }
 
 impl ScopeLayer {
-    /// A layer that makes a scope of each span.
+    /// A layer that makes a scope of each span. [`ScopeLayer`] has an example.
     #[track_caller]
     pub fn new() -> Self {
         Self { scopes: SpanScopes::new(current::here()) }
@@ -52,6 +52,19 @@ impl ScopeLayer {
 
     /// Makes a second scope, inside the scope of the span, from the value of this field. If a span
     /// has several of the chosen fields, only the first of them is used.
+    ///
+    /// ```
+    /// use memledger::ScopeLayer;
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// let layer = ScopeLayer::new().instance_field("user").instance_field("file");
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     let request = tracing::info_span!("request", user = tracing::field::Empty);
+    ///     request.record("user", "Ümit"); // known later than the span
+    ///     let answer = request.in_scope(|| vec![0_u8; 100]); // in GlobalScope / request / Ümit
+    ///     # drop(answer);
+    /// });
+    /// ```
     pub fn instance_field(mut self, name: &'static str) -> Self {
         self.scopes.add_field(name);
         self

@@ -41,6 +41,15 @@ impl Tag {
     }
 
     /// What [`tag!`](crate::tag) makes of a group alone, for generated code.
+    ///
+    /// ```
+    /// use memledger::{Group, Tag};
+    ///
+    /// static RENDERING: Group = Group::new("Rendering", None);
+    /// const RENDERED: Tag = Tag::unnamed(&RENDERING);
+    ///
+    /// assert_eq!(RENDERED.name().as_str(), "Unnamed");
+    /// ```
     pub const fn unnamed(group: &'static Group) -> Self {
         Self { group, name: None }
     }

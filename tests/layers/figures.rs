@@ -7,7 +7,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 54_500),
+    ("src", 55_300),
     ("crates/format/src", 9_000),
     ("crates/analysis/src", 42_850),
     ("crates/export/src", 1_360),

@@ -150,6 +150,16 @@ impl Channel {
     /// Turns it on or off, for all threads. Events that other threads log at the same time may or
     /// may not be recorded. The trace has the change within 10 ms.
     ///
+    /// ```
+    /// memledger::events::channel! { NETWORK = "Network"; }
+    ///
+    /// NETWORK.set_enabled(true)?;
+    /// // ... what is to be seen ...
+    /// NETWORK.set_enabled(false)?;
+    /// assert!(!NETWORK.is_enabled());
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `ErrorKind::ReadOnlyChannel`; `ErrorKind::TooManyChannels` if the program has 1024 others.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
@@ -186,6 +196,16 @@ impl Channel {
 
     /// The channel of this name. Names are compared as in
     /// [`channel!`](crate::events::channel).
+    ///
+    /// ```
+    /// use memledger::events::Channel;
+    ///
+    /// memledger::events::channel! { GAME = "Game"; }
+    ///
+    /// let found = Channel::find("gamechannel");
+    /// # #[cfg(tracking)]
+    /// assert_eq!(found.map(Channel::name), Some("Game"));
+    /// ```
     pub fn find(name: &str) -> Option<&'static Self> {
         registry::find(name)
     }

@@ -43,6 +43,14 @@ impl Destination {
     ///
     /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
     /// the executable, and `%%` a percent sign.
+    ///
+    /// ```
+    /// use memledger::{Destination, Ledger};
+    ///
+    /// // Compact, as the ending says.
+    /// let builder = Ledger::builder().trace_to(Destination::file("%e-%p.memledger"));
+    /// # drop(builder);
+    /// ```
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { target: Target::File(path.into()) }
     }
@@ -50,7 +58,7 @@ impl Destination {
     /// A recorder, which gets the plain Unreal stream: `HOST`, `HOST:PORT`, an IP address, or
     /// `[IPv6]:PORT`. Without a port, 1980 is tried first, and 1981 if 1980 refuses the connection.
     /// `memledger serve` listens on both; the recorder of Unreal Engine 4 listens on 1980, that of
-    /// Unreal Engine 5 on 1981.
+    /// Unreal Engine 5 on 1981. [`Destination`] has an example.
     pub fn host(address: impl Into<String>) -> Self {
         Self { target: Target::Host(address.into()) }
     }

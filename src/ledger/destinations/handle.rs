@@ -34,6 +34,8 @@ pub struct DestinationHandle {
 }
 
 /// The state of a destination.
+///
+/// [`DestinationHandle::status`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationState {
@@ -50,6 +52,8 @@ pub enum DestinationState {
 }
 
 /// The figures of a destination at one moment.
+///
+/// [`DestinationHandle::status`] has an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStatus {
@@ -76,17 +80,45 @@ impl DestinationHandle {
     }
 
     /// Returns its state and figures; cheap. The last 64 ended destinations are remembered.
+    ///
+    /// ```
+    /// use memledger::{DestinationState, Ledger};
+    ///
+    /// # let ledger = Ledger::builder().start()?;
+    /// for destination in ledger.destinations() {
+    ///     let status = destination.status();
+    ///     if status.state == DestinationState::Failed {
+    ///         eprintln!("{}: {}", status.name, status.problem.unwrap_or_default());
+    ///     }
+    /// }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn status(&self) -> DestinationStatus {
         running::status(self.number)
     }
 
     /// Writes or sends everything that was recorded before this call; waits at most 3 s.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// # let path = std::env::temp_dir().join(format!("memledger-flushed-{}.utrace", std::process::id()));
+    /// let ledger = Ledger::builder().start()?;
+    /// let file = ledger.trace_to_file(&path)?;
+    /// // ...
+    /// file.flush();
+    /// # #[cfg(tracking)]
+    /// assert!(file.status().written_bytes > 0);
+    /// # file.stop();
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn flush(&self) {
         running::flush(self.number);
     }
 
     /// Writes the ring (`Destination::track_event_ring`) of track events to a file, with everything that was
     /// emitted before this call; returns how many bytes that is.
+    /// `Destination::track_events` has an example.
     ///
     /// # Errors
     /// `ErrorKind::File`; `ErrorKind::InvalidSession` if the destination has no ring;
@@ -97,6 +129,7 @@ impl DestinationHandle {
 
     /// Ends its stream after everything recorded so far, as the end of a recording would, and waits
     /// at most 3 s until all of it is written. The other destinations continue.
+    /// [`DestinationHandle`] has an example.
     pub fn stop(&self) {
         running::stop(self.number);
     }

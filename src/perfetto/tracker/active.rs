@@ -125,6 +125,22 @@ impl Category {
     /// Calls `callback` when a session enables or disables this category: on the thread that starts
     /// or stops the session, after the change. For each session that has it enabled now, calls it
     /// at once. `None` ends this.
+    ///
+    /// ```
+    /// use memledger::perfetto::TrackEventConfig;
+    /// use memledger::{Destination, Ledger};
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    ///
+    /// memledger::perfetto::categories! { GAME = "game"; }
+    /// static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    ///
+    /// GAME.on_change(Some(|change| IS_WATCHED.store(change.enabled, Relaxed)));
+    /// let ledger = Ledger::builder().start()?;
+    /// let session = ledger.trace_to(Destination::track_event_ring(1 << 20, TrackEventConfig::all()))?;
+    /// assert!(IS_WATCHED.load(Relaxed)); // until the session ends
+    /// # session.stop();
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
     pub fn on_change(&'static self, callback: Option<fn(CategoryChange)>) {
         let notifications = untracked(|| {
             let _changes = changes();

@@ -64,7 +64,7 @@ fn keep(uuid: u64, descriptor: Vec<u8>) -> bool {
 
 impl TrackBuilder<'_> {
     /// Registers it for the rest of the process. Each thread's part of a file that has an event on
-    /// it describes the track once.
+    /// it describes the track once. [`TrackBuilder`] has an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSession`] if there are 65 536 others. A track that is registered again, with
