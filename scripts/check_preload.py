@@ -396,7 +396,7 @@ def loader():
         alone = program(command, LD_AUDIT=file("libaudit.so"))
         ended, report = tracked(command, LD_AUDIT=file("libaudit.so"))
         require((ended.returncode, ended.stdout) == (alone.returncode, alone.stdout), "with an auditor:", ended)
-        require(report is None and "where LD_AUDIT is set" in ended.stderr, "with an auditor:", ended.stderr)
+        require(report is None and "while LD_AUDIT is set" in ended.stderr, "with an auditor:", ended.stderr)
     # What has ended a program comes first.
     ended, report = tracked(["sh", "-c", "kill -SEGV $$"], LD_AUDIT=file("libaudit.so"))
     require(ended.returncode == 139 and "memledger: SIGSEGV has ended sh; " in ended.stderr, "a signal:", ended)

@@ -90,7 +90,7 @@ version = "0.0.0"
 edition = "2024"
 [workspace]
 [dependencies]
-memledger = { path = "$PWD", default-features = false, features = ["c-malloc"] }
+memledger = { path = "$PWD", default-features = false, features = ["c-malloc", "report"] }
 TOML
 cp Cargo.lock "$folder/program/"
 cat >"$folder/program/src/main.rs" <<'RUST'

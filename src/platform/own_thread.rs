@@ -43,7 +43,7 @@ impl ValueOffset {
 }
 
 #[cfg(all(feature = "preload", target_arch = "x86_64"))]
-pub(crate) use by_distance::Place;
+pub(crate) use by_distance::ValueOffset;
 
 #[cfg(all(feature = "preload", target_arch = "x86_64"))]
 mod by_distance {

@@ -146,7 +146,7 @@ fn what_there_is_not_names_the_nearest_or_six() {
         (&["reprot", SAMPLE][..], "'reprot' is not a command; report is likely meant"),
         (
             &["frob"],
-            "'frob' is not a command; there are report, diff, query, leaks, view, info and 9 more",
+            "'frob' is not a command; there are run, report, diff, query, leaks, view and 9 more",
         ),
         (
             &["report", SAMPLE, "--findigs"],
