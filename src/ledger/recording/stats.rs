@@ -9,6 +9,15 @@ use crate::trace::sink::queue;
 use crate::trace::worker::{self, Trailer};
 use crate::trace::write::{buffer_pool, loss, state};
 
+/// The heap, as the recording's analyzer has it.
+#[derive(Clone, Copy)]
+pub(in crate::ledger) struct HeapFigures {
+    pub(in crate::ledger) live_bytes: u64,
+    pub(in crate::ledger) peak_bytes: u64,
+    pub(in crate::ledger) live_blocks: u64,
+    pub(in crate::ledger) blocks_at_peak: u64,
+}
+
 impl Stats {
     /// The figures as of the last cycle; a few loads.
     pub(in crate::ledger) fn of_last_cycle() -> Self {

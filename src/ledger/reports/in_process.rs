@@ -4,6 +4,7 @@
 //! its figures cannot differ from those of that file.
 
 use crate::error::{Error, ErrorKind};
+use crate::ledger::recording::stats::HeapFigures;
 use crate::ledger::reports::black_box::BlackBox;
 use crate::trace::sink::Sink;
 use memledger_analysis::Analyzer;
@@ -32,15 +33,6 @@ static PEAK_BYTES: AtomicU64 = AtomicU64::new(NONE);
 static LIVE_BLOCKS: AtomicU64 = AtomicU64::new(NONE);
 static BLOCKS_AT_PEAK: AtomicU64 = AtomicU64::new(NONE);
 const NONE: u64 = u64::MAX;
-
-/// The heap, as the recording's analyzer has it.
-#[derive(Clone, Copy)]
-pub(in crate::ledger) struct HeapFigures {
-    pub(in crate::ledger) live_bytes: u64,
-    pub(in crate::ledger) peak_bytes: u64,
-    pub(in crate::ledger) live_blocks: u64,
-    pub(in crate::ledger) blocks_at_peak: u64,
-}
 
 /// The figures as of the last collection, without a lock; `None` if there is no such analyzer.
 pub(in crate::ledger) fn figures() -> Option<HeapFigures> {

@@ -1,7 +1,7 @@
 //! The library that is part of this command, as a file.
 //!
-//! The dynamic loader opens it by its name. So no other user may be able to change it between the check and
-//! that: the folder and the file belong to the user, and nobody else may write to them.
+//! The dynamic loader opens it by its name, so no other user may be able to change it after the check. The
+//! folder and the file belong to the user, and only the user may write to them.
 
 #[cfg(any(has_library, all(test, target_os = "linux")))]
 mod own_file;

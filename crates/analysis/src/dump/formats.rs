@@ -101,31 +101,34 @@ impl Formats {
     /// If a file with this name is none of a report, but one that `memledger export` writes: the words after
     /// `--to` with which it does, such as `dhat` for `run.dhat.json`.
     pub fn exported(&self, path: &Path) -> Option<&'static str> {
-        let is_here = self.by_path(path).is_some();
-        ELSEWHERE.iter().filter(|_| !is_here).find_map(|(endings, elsewhere)| match elsewhere {
-            Elsewhere::Export(to) => ending_of(path, endings).map(|_| *to),
+        match self.elsewhere(path)? {
+            (_, Elsewhere::Export(to)) => Some(to),
             _ => None,
-        })
+        }
+    }
+
+    /// The ending of a file whose format this table lacks, and where that is.
+    fn elsewhere(&self, path: &Path) -> Option<(&'static str, Elsewhere)> {
+        if self.by_path(path).is_some() {
+            return None;
+        }
+        ELSEWHERE.iter().find_map(|(endings, it)| Some((ending_of(path, endings)?, *it)))
     }
 
     /// Why [`by_path`](Self::by_path) has no format for this file, as the end of a sentence:
     /// `its name must end in .txt or .json`, or what has that format.
     pub fn why_none(&self, path: &Path) -> String {
-        for (endings, elsewhere) in ELSEWHERE {
-            let Some(ending) = ending_of(path, endings) else { continue };
-            if self.by_path(path).is_none() {
-                return match elsewhere {
-                    Elsewhere::Feature(feature) => {
-                        format!("`.{ending}` needs the feature `{feature}`")
-                    }
-                    Elsewhere::Report => format!(
-                        "`.{ending}` is written from a trace: memledger report TRACE -o FILE.{ending}"
-                    ),
-                    Elsewhere::Export(to) => format!(
-                        "`.{ending}` is written from a trace: memledger export TRACE --to {to} -o FILE.{ending}"
-                    ),
-                };
-            }
+        if let Some((ending, elsewhere)) = self.elsewhere(path) {
+            let command = match elsewhere {
+                Elsewhere::Feature(name) => {
+                    return format!("`.{ending}` needs the feature `{name}`");
+                }
+                Elsewhere::Report => "report TRACE".to_owned(),
+                Elsewhere::Export(to) => format!("export TRACE --to {to}"),
+            };
+            return format!(
+                "`.{ending}` is written from a trace: memledger {command} -o FILE.{ending}"
+            );
         }
         let endings = self.0.iter().flat_map(|format| format.endings());
         let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
@@ -146,7 +149,7 @@ impl std::fmt::Debug for Formats {
 
 /// The longest of these endings that the name of the file has.
 fn ending_of(path: &Path, endings: &[&'static str]) -> Option<&'static str> {
-    let name = path.file_name()?.to_str()?;
+    let name = path.file_name()?.to_string_lossy();
     let has = |ending: &&&str| {
         let stem = name.strip_suffix(**ending).and_then(|stem| stem.strip_suffix('.'));
         stem.is_some_and(|stem| !stem.is_empty())
@@ -196,6 +199,12 @@ mod tests {
         for path in ["run", "run.JSON", ".toy", "toy", "run.utrace", "run.gz", ".pb.gz", "a.json/b"]
         {
             assert_eq!(named(path), None, "{path}");
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let not_utf_8 = Path::new(std::ffi::OsStr::from_bytes(b"\xff.json"));
+            assert_eq!(formats.by_path(not_utf_8).unwrap().name(), "json");
         }
         assert_eq!(formats.default().name(), "text");
         assert_eq!(formats.by_name("toy").unwrap().name(), "toy");

@@ -1,20 +1,13 @@
 //! The analyzer of the process itself, in a build without the feature `report`: there is none.
 
 use crate::error::Error;
+use crate::ledger::recording::stats::HeapFigures;
 use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 use std::convert::Infallible;
 
 /// Never made.
 #[derive(Clone)]
 pub(crate) struct InProcessAnalyzer(Infallible);
-
-#[derive(Clone, Copy)]
-pub(in crate::ledger) struct HeapFigures {
-    pub(in crate::ledger) live_bytes: u64,
-    pub(in crate::ledger) peak_bytes: u64,
-    pub(in crate::ledger) live_blocks: u64,
-    pub(in crate::ledger) blocks_at_peak: u64,
-}
 
 pub(in crate::ledger) fn figures() -> Option<HeapFigures> {
     None

@@ -22,7 +22,7 @@ pub(super) fn stored(folder: &Path, name: &str, content: &[u8]) -> io::Result<Pa
     }
     let mut file = tempfile::Builder::new().prefix(".").suffix(".part").tempfile_in(folder)?;
     file.write_all(content)?;
-    // Programs of other users can be started by this one, and load it, too.
+    // A program that changes its user starts others, which load it as that user.
     file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     file.persist(&path).map_err(|error| error.error)?;
     Ok(path)
@@ -41,7 +41,7 @@ fn has_content(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(bytes == content)
 }
 
-/// Whether it is the user's, and nobody else may write to it.
+/// Whether the user owns it, and no other user may write to it.
 fn is_only_ours(found: &Metadata) -> bool {
     found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0
 }
