@@ -153,7 +153,8 @@ fn every_kind() {
     let untouched = black_box(Vec::<u8>::with_capacity(UNTOUCHED as usize));
     map(MAPPED, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1);
     map(SHARED, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1);
-    let file = fs::File::options().read(true).write(true).create_new(true).open("file").unwrap();
+    // NOTE: on a disk. The pages of a file in memory count as shared.
+    let file = tempfile::tempfile_in("/var/tmp").unwrap();
     file.set_len(FILE).unwrap();
     map(FILE, libc::MAP_SHARED, file.as_raw_fd());
     let (ready, is_ready) = mpsc::channel();
