@@ -132,16 +132,26 @@ impl TreePosition {
         self.0
     }
 
-    /// Whether this many frames up to here are of one edge.
+    /// This place if this many frames up to here are of one edge, else none.
     #[inline(always)]
-    pub(crate) fn is_within_edge(self, frames: usize) -> bool {
-        frames <= self.along()
+    pub(crate) fn if_within_edge(self, frames: usize) -> Self {
+        if frames <= self.along() { self } else { Self::UNKNOWN }
     }
 
-    /// The place one frame further out, which is unknown if that is not within the same edge.
+    /// The place less the number of frames that lead here from the root, which is the same for all places within
+    /// an edge; 0 for none.
+    ///
+    /// NOTE: it is above 0 for all others. An edge has at most 15 frames, and a higher number than those further
+    /// out.
     #[inline(always)]
-    pub(crate) fn before(self, is_within_edge: bool) -> Self {
-        Self(self.0.wrapping_sub(1) & u32::from(is_within_edge).wrapping_neg())
+    pub(crate) fn less(self, frames: usize) -> u64 {
+        if self.is_known() { u64::from(self.0.wrapping_sub(frames as u32)) } else { 0 }
+    }
+
+    /// The place of which that is [`less`](Self::less).
+    #[inline(always)]
+    pub(crate) fn of_less(less: u32, frames: usize) -> Option<Self> {
+        (less != 0).then_some(Self(less.wrapping_add(frames as u32)))
     }
 
     #[inline(always)]

@@ -13,7 +13,6 @@
 //! Conditions are in a ring: they are overwritten by later ones, and a chain whose conditions may be
 //! overwritten does not count.
 
-use super::step::Registers;
 use std::cell::Cell;
 
 /// The number of keys.
@@ -38,6 +37,17 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// By the two lowest bits.
+    #[inline(always)]
+    pub(super) fn from_bits(bits: u64) -> Self {
+        match bits & 3 {
+            0 => Self::Return,
+            1 => Self::ReturnByRbp,
+            2 => Self::RelativeRbp,
+            _ => Self::RbpOfJoint,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn is_return(self) -> bool {
         self as u8 & 2 == 0
@@ -80,12 +90,7 @@ impl Condition {
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        match self.0 >> DISTANCE_BITS & 3 {
-            0 => Kind::Return,
-            1 => Kind::ReturnByRbp,
-            2 => Kind::RelativeRbp,
-            _ => Kind::RbpOfJoint,
-        }
+        Kind::from_bits(self.0 >> DISTANCE_BITS)
     }
 }
 
@@ -157,12 +162,11 @@ impl Chain {
         self.content.get().frames.into()
     }
 
-    /// What `rbp` must be at the start.
+    /// What `rbp` must be at the start, and its distance from what the kind says.
     #[inline(always)]
-    pub(super) fn required_rbp(&self, start: Registers, rbp_of_joint: usize) -> usize {
-        let Content { start: kind, rbp, .. } = self.content.get();
-        let bases = [start.rbp, start.rbp, start.rsp, rbp_of_joint];
-        bases[kind as usize].wrapping_add_signed(rbp as isize)
+    pub(super) fn start(&self) -> (Kind, isize) {
+        let Content { start, rbp, .. } = self.content.get();
+        (start, rbp as isize)
     }
 
     fn set(&self, key: Key, begin: u64, content: Content) {
@@ -193,10 +197,10 @@ impl Chains {
         &self.chains[(key.0 >> (u64::BITS - KEYS.ilog2())) as usize % KEYS]
     }
 
-    /// The conditions of a chain, from the innermost frame outwards, if it has this key.
+    /// The conditions of a chain, from the innermost frame outwards, if they were not overwritten.
     #[inline(always)]
-    pub(super) fn conditions(&self, chain: &Chain, key: Key) -> Option<&[Cell<Condition>]> {
-        if chain.key.get() != key || self.next.get() - chain.begin.get() > RING as u64 {
+    pub(super) fn conditions(&self, chain: &Chain) -> Option<&[Cell<Condition>]> {
+        if self.next.get() - chain.begin.get() > RING as u64 {
             return None;
         }
         let begin = chain.begin.get() as usize % RING;
@@ -265,8 +269,8 @@ mod tests {
         let key = |number: usize| Key::new(number, 0, 8, false).unwrap();
         let condition = |value| Condition::new(Kind::Return, 0, value).unwrap();
         let find = |number| {
-            let both = chains.of_key(key(number)).iter();
-            let found = both.map(|chain| (chain.sequence(), chains.conditions(chain, key(number))));
+            let both = chains.of_key(key(number)).iter().filter(|chain| chain.has(key(number)));
+            let found = both.map(|chain| (chain.sequence(), chains.conditions(chain)));
             let found = found.filter_map(|(sequence, conditions)| Some((sequence, conditions?)));
             found.collect::<Vec<_>>()
         };

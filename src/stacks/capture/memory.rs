@@ -56,6 +56,13 @@ impl OwnStack {
         self.barrier.set(0);
     }
 
+    /// The word at `address`, if that is a multiple of 8 and on the checked part.
+    #[inline(always)]
+    pub(super) fn word(&self, address: usize) -> Option<usize> {
+        let low = self.low.get();
+        is_within(address, low, self.end.get() - low).then(|| read(address))
+    }
+
     /// Extends the checked part to the stack pointer `sp`: the stack may have grown since. `false` if
     /// `sp` is not on the thread's own stack, or not all of it can be read from `sp` on.
     #[cold]
@@ -96,6 +103,21 @@ impl OwnStack {
 /// Whether all pages from `page` up to `end` can be read.
 fn are_readable(page: usize, end: usize) -> bool {
     (end - page).div_ceil(PAGE) <= MAX_CHECKED && (page..end).step_by(PAGE).all(os::is_readable)
+}
+
+/// Whether the address is a multiple of 8, and one of the `bytes` from `low` on, which begin with a page.
+#[inline(always)]
+fn is_within(address: usize, low: usize, bytes: usize) -> bool {
+    // PERF: one comparison. If the address is not a multiple of 8, the rotation makes a large number of it.
+    address.wrapping_sub(low).rotate_right(3) < bytes >> 3
+}
+
+/// A word of the stack that was checked.
+#[inline(always)]
+fn read(address: usize) -> usize {
+    // SAFETY: the word is aligned, and its page can be read: the thread's own stack stays mapped, and another
+    // page was checked in this event. The compiler must not assume that no other code writes it.
+    unsafe { std::ptr::with_exposed_provenance::<usize>(address).read_volatile() }
 }
 
 /// Reads words of the stack that one event is on.
@@ -154,16 +176,8 @@ impl StackReader {
     /// The word at `address`; `None` if it is not a multiple of 8, or cannot be read.
     #[inline(always)]
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
-        // PERF: one comparison. If the address is not a multiple of 8, the rotation makes a large
-        // number of it, because the part begins with a page.
-        let index = address.wrapping_sub(self.low).rotate_right(3);
-        if index >= self.bytes >> 3 && !self.is_checked(address) {
-            return None;
-        }
-        // SAFETY: the word is aligned, and its page can be read: the thread's own stack stays
-        // mapped, and another page was checked in this event. The compiler must not assume that no
-        // other code writes it.
-        Some(unsafe { std::ptr::with_exposed_provenance::<usize>(address).read_volatile() })
+        (is_within(address, self.low, self.bytes) || self.is_checked(address))
+            .then(|| read(address))
     }
 
     #[cold]

@@ -26,12 +26,12 @@ mod tests;
 mod walk;
 
 use super::chains::{Chain, Chains, Condition, Key, Kind};
-use super::memory::{OwnStack, StackReader};
+use super::memory::OwnStack;
 use super::sampler::Sampler;
-use super::step::{Registers, Step, Word, caller_of};
+use super::step::{Registers, Step, Word};
 use super::{lookup, step};
 use crate::platform::os;
-use crate::stacks::tree::{self, Found, NO_TABLE, TOO_DEEP, TreePosition};
+use crate::stacks::tree::{self, Found, TOO_DEEP, TreePosition};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -53,23 +53,66 @@ const PAIRS: usize = 2048;
 /// PERF: each field is a cell, as those of [`Step`].
 struct Remembered {
     rbp: Cell<usize>,
-    /// The place in the tree; [`TreePosition::UNKNOWN`] if it was not needed yet. That of the last frame is
-    /// known.
-    place: Cell<TreePosition>,
-    /// The number of frames from the outermost one up to this one; for a word that is no return address,
-    /// those before it.
-    frames: Cell<u8>,
-    /// Whether the word is a return address, and the walk from this frame outwards depends on its `rbp`.
-    kind: Cell<Kind>,
+    frame: Cell<Frame>,
+}
+
+/// What a remembered word is, and its frame.
+///
+/// ```text
+/// bits 0..8     the number of frames from the outermost one up to this one; for a word that is no return
+///               address, those before it
+/// bits 8..16    the kind: whether the word is a return address, and the walk from this frame outwards depends
+///               on its `rbp`
+/// bits 32..64   the place in the tree, less the number of frames; 0 if it was not needed yet. That of the last
+///               frame is known
+/// ```
+/// PERF: one word, because most events write several. The frames of one edge have the same bits 32 to 64.
+#[derive(Clone, Copy)]
+struct Frame(u64);
+
+impl Frame {
+    #[inline(always)]
+    fn new(kind: Kind, frames: usize, place: TreePosition) -> Self {
+        Self::of(kind, frames, place.less(frames))
+    }
+
+    /// `origin` is the place less the frames.
+    #[inline(always)]
+    fn of(kind: Kind, frames: usize, origin: u64) -> Self {
+        Self(origin << 32 | (kind as u64) << 8 | frames as u64)
+    }
+
+    #[inline(always)]
+    fn frames(self) -> usize {
+        usize::from(self.0 as u8)
+    }
+
+    #[inline(always)]
+    fn kind(self) -> Kind {
+        Kind::from_bits(self.0 >> 8)
+    }
+
+    /// `None` if it was not needed yet.
+    #[inline(always)]
+    fn place(self) -> Option<TreePosition> {
+        TreePosition::of_less((self.0 >> 32) as u32, self.frames())
+    }
 }
 
 /// A sequence of frames behind a place, and which stack that is. All bytes are 0 at first.
 #[derive(Clone, Copy, Default)]
 struct Pair {
-    sequence: u32,
-    from: TreePosition,
+    key: u64,
     place: TreePosition,
     number: u32,
+}
+
+impl Pair {
+    /// A sequence, which is not 0, and the place that it is behind.
+    #[inline(always)]
+    fn key(sequence: u32, from: TreePosition) -> u64 {
+        u64::from(sequence) << 32 | u64::from(from.bits())
+    }
 }
 
 /// What remembered stacks depend on, besides registers and words of memory.
@@ -83,6 +126,13 @@ struct Basis {
     limit: u32,
     /// [`os::unloads`]
     unloads: u32,
+}
+
+impl Basis {
+    #[inline(always)]
+    fn now(thread: u32, limit: u32) -> Self {
+        Self { thread, generation: lookup::generation(), limit, unloads: os::unloads() }
+    }
 }
 
 /// What a thread remembers. All bytes are 0 at first.
@@ -106,7 +156,7 @@ pub(super) struct Memory {
     /// The words that the walk has read, the outermost ones first. What the walk from a frame outwards
     /// depends on is before its return address. The word after the last one has the address 0.
     words: [Cell<Word>; WORDS + 1],
-    frames: [Remembered; WORDS],
+    remembered: [Remembered; WORDS],
     pairs: [Cell<Pair>; PAIRS],
     chains: Chains,
     /// The frames of the present walk that are not remembered, innermost first.
@@ -133,7 +183,8 @@ impl Memory {
     /// stack: not if the loader has unloaded a library since it was read.
     #[cold]
     #[inline(never)]
-    fn begin(&self, basis: Basis) -> bool {
+    fn begin(&self, thread: u32, limit: u32) -> bool {
+        let basis = Basis::now(thread, limit);
         if self.basis.replace(basis).thread != basis.thread {
             self.own.reset();
         }
@@ -147,24 +198,31 @@ impl Memory {
     }
 
     /// The `CallstackId` of the stack from the caller of the function on that has these registers, in
-    /// the thread with this number. A stack has at most `limit` frames, which is at most
-    /// [`MAX_FRAMES`].
+    /// the thread with this number. A stack has at most `limit` frames, 1 to [`MAX_FRAMES`].
     #[inline(always)]
     pub(super) fn stack_id(&self, own: &Registers, thread: u32, limit: u32) -> u32 {
-        let (generation, unloads) = (lookup::generation(), os::unloads());
-        let basis = Basis { thread, generation, limit, unloads };
-        let limit = (limit as usize).clamp(1, MAX_FRAMES);
-        if self.basis.get() != basis && !self.begin(basis) {
+        let is_same = self.basis.get() == Basis::now(thread, limit);
+        let is_listed = is_same || self.begin(thread, limit);
+        let limit = limit as usize;
+        if !is_listed {
             return self.walk_in_lasting(own, limit);
         }
-        let mut reader = StackReader::new(&self.own, own.rsp);
-        let Some(start) = caller_of(*own, &mut reader) else { return NO_TABLE };
-        if reader.is_own()
+        if let Some(start) = self.own_caller(own)
             && let Some(number) = self.known_chain(start, limit)
         {
             return number;
         }
-        self.walk(start, limit, &mut reader)
+        self.walk(own, limit)
+    }
+
+    /// The registers of the caller, if its return address is on the checked part of the thread's own stack.
+    #[inline(always)]
+    fn own_caller(&self, own: &Registers) -> Option<Registers> {
+        let code = lookup::find(own.return_address as u64).code;
+        let (caller, _) = code
+            .is_common()
+            .then(|| step::common(*own, code, |address| self.own.word(address)))??;
+        Some(caller)
     }
 
     /// The stack from these registers on, if a chain leads from there to a frame of the remembered stack.
@@ -181,7 +239,9 @@ impl Memory {
         if self.stale.get() == 0 {
             return None;
         }
-        self.known_chain_further_out(joint, start, limit)
+        // PERF: each register by itself. A structure would be in memory here, too.
+        let Registers { return_address, rsp, rbp } = start;
+        self.known_chain_further_out(joint, return_address, rsp, rbp, limit)
     }
 
     /// The same if a chain leads to the frame that is as much further out as the last walk has arrived.
@@ -190,13 +250,15 @@ impl Memory {
     fn known_chain_further_out(
         &self,
         mut joint: usize,
-        start: Registers,
+        return_address: usize,
+        rsp: usize,
+        rbp: usize,
         limit: usize,
     ) -> Option<u32> {
         for _ in 0..self.stale.get() {
             joint = self.frame_before(joint)?;
         }
-        self.known_chain_to(joint, start, limit)
+        self.known_chain_to(joint, Registers { return_address, rsp, rbp }, limit)
     }
 
     /// The same if a chain leads to the frame `joint`.
@@ -204,55 +266,58 @@ impl Memory {
     fn known_chain_to(&self, joint: usize, start: Registers, limit: usize) -> Option<u32> {
         let key = self.key(start, joint)?;
         let [newer, older] = self.chains.of_key(key);
+        let Registers { rsp, rbp, .. } = start;
         // PERF: selected without a branch, which no processor would predict.
         let chain = if newer.has(key) { newer } else { older };
-        if let Some(number) = self.by_chain(start, limit, joint, key, chain) {
+        if !chain.has(key) {
+            return None;
+        }
+        if let Some(number) = self.by_chain(chain, joint, rsp, rbp, limit) {
             return Some(number);
         }
-        if newer.has(key) { self.by_older_chain(start, limit, joint, key) } else { None }
+        // NOTE: a chain that has not led to the joint has left everything from there outwards as it was.
+        let has_older = newer.has(key) && older.has(key);
+        if has_older { self.by_chain(older, joint, rsp, rbp, limit) } else { None }
     }
 
+    /// The stack if this chain leads from these registers to the remembered frame `joint`.
+    ///
+    /// PERF: out of line, and with few arguments, so that all that the loop needs is in registers.
     #[inline(never)]
-    fn by_older_chain(
-        &self,
-        start: Registers,
-        limit: usize,
-        joint: usize,
-        key: Key,
-    ) -> Option<u32> {
-        let [_, older] = self.chains.of_key(key);
-        self.by_chain(start, limit, joint, key, older)
-    }
-
-    /// The stack if this chain leads from `start` to the remembered frame `joint`.
-    #[inline(always)]
     fn by_chain(
         &self,
-        start: Registers,
-        limit: usize,
-        joint: usize,
-        key: Key,
         chain: &Chain,
+        joint: usize,
+        rsp: usize,
+        rbp: usize,
+        limit: usize,
     ) -> Option<u32> {
-        let conditions = self.chains.conditions(chain, key)?;
+        let conditions = self.chains.conditions(chain)?;
         if joint + conditions.len() + 1 >= WORDS {
             return None;
         }
-        let frames = usize::from(self.frame(joint).frames.get()) + chain.frames();
+        let frames = self.frame(joint).frames() + chain.frames();
         // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can only be continued
         // to one that is as deep.
         if frames > limit || self.root.get() == TOO_DEEP && frames != limit {
             return None;
         }
-        let (from, sequence) = (self.place(joint), chain.sequence());
-        let pair = self.pair(sequence, from).get();
-        let is_known = pair.sequence == sequence && pair.from == from;
+        let from = self.place(joint);
+        let key = Pair::key(chain.sequence(), from);
+        let pair = self.pair(key).get();
+        let is_known = pair.key == key;
         let place = if is_known { pair.place } else { TreePosition::UNKNOWN };
-        if !self.follow(start, joint, chain, conditions, frames, place) {
+        let within = place.if_within_edge(chain.frames());
+        if !self.follow(chain, conditions, joint, (rsp, rbp), (frames, within)) {
+            self.set_len(joint + 1);
+            self.number.set(0);
             return None;
         }
         if !is_known {
             return Some(self.look_up_slow(from, chain));
+        }
+        if !within.is_known() {
+            self.set_place(joint + conditions.len(), place);
         }
         self.number.set(pair.number);
         Some(pair.number)
@@ -277,7 +342,7 @@ impl Memory {
     fn frame_before(&self, mut word: usize) -> Option<usize> {
         loop {
             word = word.checked_sub(1)?;
-            if self.frame(word).kind.get().is_return() {
+            if self.frame(word).kind().is_return() {
                 return Some(word);
             }
         }
@@ -295,29 +360,27 @@ impl Memory {
         caller.return_word().now()
     }
 
-    /// Whether a walk from `start` to the frame `joint` would go as this chain does. Its frames then follow
-    /// that one, so that there are `frames`, of which the last is at `place`, if that is known. If not,
-    /// `joint` is the last one.
+    /// Whether a walk from these registers to the frame `joint` would go as this chain does. Its frames are now
+    /// those after that one, so that there are `frames`. The last of them is at `place`, if that is known and all
+    /// are within an edge.
     #[inline(always)]
     fn follow(
         &self,
-        start: Registers,
-        joint: usize,
         chain: &Chain,
         conditions: &[Cell<Condition>],
-        frames: usize,
-        place: TreePosition,
+        joint: usize,
+        (rsp, mut rbp): (usize, usize),
+        (mut frames, place): (usize, TreePosition),
     ) -> bool {
-        let rbp_of_joint = self.frame(joint).rbp.get();
         // PERF: by the kind, and without a branch, which no processor would predict.
-        let bases = [0, 0, start.rsp, rbp_of_joint];
-        let mut changed = start.rbp ^ chain.required_rbp(start, rbp_of_joint);
-        let innermost = start.return_word().address;
+        let bases = [0, 0, rsp, self.remembered(joint).rbp.get()];
+        let (kind, distance) = chain.start();
+        let required = bases[kind as usize].wrapping_add_signed(distance);
+        let mut changed = if kind.is_return() { 0 } else { rbp ^ required };
+        let innermost = Registers { return_address: 0, rsp, rbp }.return_word().address;
         let mut word = joint + conditions.len();
         self.set_len(word + 1);
-        let is_within_edge = place.is_within_edge(chain.frames());
-        let (mut frames, mut place) = (frames, place);
-        let mut rbp = start.rbp;
+        let origin = place.less(frames);
         for condition in conditions {
             let condition = condition.get();
             let address = innermost.wrapping_add(condition.distance());
@@ -325,20 +388,13 @@ impl Memory {
             let kind = condition.kind();
             changed |= value ^ bases[kind as usize].wrapping_add(condition.value());
             self.word(word).set(Word { address, value });
-            let frame = self.frame(word);
-            frame.rbp.set(rbp);
-            frame.place.set(place);
-            frame.frames.set(frames as u8);
-            frame.kind.set(kind);
+            let remembered = self.remembered(word);
+            remembered.rbp.set(rbp);
+            remembered.frame.set(Frame::of(kind, frames, origin));
             word = word.wrapping_sub(1);
             let is_return = kind.is_return();
             rbp = if is_return { rbp } else { value };
             frames -= usize::from(is_return);
-            place = if is_return { place.before(is_within_edge) } else { place };
-        }
-        if changed != 0 {
-            self.set_len(joint + 1);
-            self.number.set(0);
         }
         changed == 0
     }
@@ -360,42 +416,47 @@ impl Memory {
             self.set_len(last.map_or(0, |last| last + 1));
         }
         if let Some(last) = self.len.get().checked_sub(1) {
-            self.frame(last).place.set(place);
+            self.set_place(last, place);
         }
         let is_whole = found == frames.len() && number != tree::OTHER;
         self.number.set(if is_whole { number } else { 0 });
         if is_whole && sequence != 0 {
-            self.pair(sequence, from).set(Pair { sequence, from, place, number });
+            let key = Pair::key(sequence, from);
+            self.pair(key).set(Pair { key, place, number });
         }
         number
     }
 
     #[inline(always)]
-    fn pair(&self, sequence: u32, from: TreePosition) -> &Cell<Pair> {
-        let mixed = (u64::from(sequence) << 32 | u64::from(from.bits())) as usize;
-        let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn pair(&self, key: u64) -> &Cell<Pair> {
+        let hash = (key as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.pairs[(hash >> (usize::BITS - PAIRS.ilog2())) % PAIRS]
     }
 
     /// The place of a remembered frame.
     #[inline(always)]
-    fn place(&self, frame: usize) -> TreePosition {
-        let place = self.frame(frame).place.get();
-        if place.is_known() { place } else { self.find_place(frame) }
+    fn place(&self, word: usize) -> TreePosition {
+        self.frame(word).place().unwrap_or_else(|| self.find_place(word))
     }
 
     /// The same by that of a frame further in.
     #[cold]
     #[inline(never)]
-    fn find_place(&self, frame: usize) -> TreePosition {
-        let frames = self.frame(frame).frames.get();
-        let inner = self.frames.iter().take(self.len.get()).skip(frame);
-        let mut known = inner.filter(|of| of.place.get().is_known() && of.kind.get().is_return());
-        let place = known.next().map_or(TreePosition::root(tree::OTHER), |of| {
-            tree::outwards(of.place.get(), usize::from(of.frames.get() - frames))
-        });
-        self.frame(frame).place.set(place);
+    fn find_place(&self, word: usize) -> TreePosition {
+        let frames = self.frame(word).frames();
+        let inner = self.remembered.iter().take(self.len.get()).skip(word).map(|of| of.frame.get());
+        let mut places = inner
+            .filter(|of| of.kind().is_return())
+            .filter_map(|of| Some(tree::outwards(of.place()?, of.frames() - frames)));
+        let place = places.next().unwrap_or(TreePosition::root(tree::OTHER));
+        self.set_place(word, place);
         place
+    }
+
+    #[inline(always)]
+    fn set_place(&self, word: usize, place: TreePosition) {
+        let frame = self.frame(word);
+        self.remembered(word).frame.set(Frame::new(frame.kind(), frame.frames(), place));
     }
 
     #[inline(always)]
@@ -409,8 +470,13 @@ impl Memory {
     // that, and a mask costs less than a check.
 
     #[inline(always)]
-    fn frame(&self, word: usize) -> &Remembered {
-        &self.frames[word % WORDS]
+    fn remembered(&self, word: usize) -> &Remembered {
+        &self.remembered[word % WORDS]
+    }
+
+    #[inline(always)]
+    fn frame(&self, word: usize) -> Frame {
+        self.remembered(word).frame.get()
     }
 
     #[inline(always)]
@@ -420,16 +486,16 @@ impl Memory {
 
     #[inline(always)]
     fn registers(&self, frame: usize) -> Registers {
-        Registers::returning_to(self.word(frame).get(), self.frame(frame).rbp.get())
+        Registers::returning_to(self.word(frame).get(), self.remembered(frame).rbp.get())
     }
 
     fn frames_up_to(&self, frame: usize) -> usize {
-        self.frame(frame).frames.get().into()
+        self.frame(frame).frames()
     }
 
     #[inline(always)]
     fn uses_rbp(&self, frame: usize) -> bool {
-        self.frame(frame).kind.get() == Kind::ReturnByRbp
+        self.frame(frame).kind() == Kind::ReturnByRbp
     }
 
     #[inline(always)]

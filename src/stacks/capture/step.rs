@@ -70,14 +70,17 @@ impl Word {
 /// read as words of the running thread's own stack, and the last word of all has the address 0.
 #[inline(always)]
 pub(super) fn unchanged<const N: usize>(words: &[Cell<Word>; N], rsp: usize) -> usize {
-    let mut same = 0;
+    let mut at = words.as_ptr();
     loop {
         // SAFETY: the loop ends at the last word, because no stack pointer of a caller is 0.
-        let word = unsafe { words.get_unchecked(same) }.get();
+        let word = unsafe { &*at }.get();
         if word.address < rsp || word.now() != word.value {
-            return same;
+            // PERF: by the pointer, so that the loop counts nothing.
+            // SAFETY: both pointers are within the array.
+            return unsafe { at.offset_from_unsigned(words.as_ptr()) };
         }
-        same += 1;
+        // SAFETY: this was not the last word.
+        at = unsafe { at.add(1) };
     }
 }
 
@@ -136,7 +139,8 @@ impl Step {
         self.module.set(module);
         if code.is_common() {
             // NOTE: `read` stays that of another walk, where this one ends: such a walk is not remembered.
-            let Some((caller, read)) = common(at, code, reader) else { return (at, UNREADABLE) };
+            let common = common(at, code, |address| reader.word(address));
+            let Some((caller, read)) = common else { return (at, UNREADABLE) };
             self.read.set(read);
             return (caller, CONTINUES);
         }
@@ -206,10 +210,15 @@ impl Step {
     }
 }
 
-/// The caller's registers by a common rule, and the `read` of the step. PERF: no branch depends on
-/// the rule, because consecutive frames have different ones.
+/// The caller's registers by a common rule, and the `read` of the step; `word` reads one of the stack.
+///
+/// PERF: no branch depends on the rule, because consecutive frames have different ones.
 #[inline(always)]
-fn common(at: Registers, code: Code, reader: &mut StackReader) -> Option<(Registers, usize)> {
+pub(super) fn common(
+    at: Registers,
+    code: Code,
+    mut word: impl FnMut(usize) -> Option<usize>,
+) -> Option<(Registers, usize)> {
     let base = if code.is_from_rbp() { at.rbp } else { at.rsp };
     let cfa = base.wrapping_add(code.cfa());
     if cfa <= at.rsp {
@@ -219,8 +228,8 @@ fn common(at: Registers, code: Code, reader: &mut StackReader) -> Option<(Regist
     let address = cfa.wrapping_sub(RETURN_ADDRESS);
     // If `rbp` is not saved, this is the return address again.
     let rbp_address = address.wrapping_sub(code.saved_rbp());
-    let return_address = reader.word(address)?;
-    let saved = reader.word(rbp_address)?;
+    let return_address = word(address)?;
+    let saved = word(rbp_address)?;
     let (rbp, read) = if code.saved_rbp() != 0 { (saved, rbp_address) } else { (at.rbp, 0) };
     let read = read | if code.is_from_rbp() { USES_RBP } else { 0 };
     Some((Registers { return_address, rsp: cfa, rbp }, read))
@@ -264,7 +273,7 @@ fn uncommon(
 pub(super) fn caller_of(own: Registers, reader: &mut StackReader) -> Option<Registers> {
     let code = lookup::find(own.return_address as u64).code;
     if code.is_common() {
-        return common(own, code, reader).map(|(caller, _)| caller);
+        return common(own, code, |address| reader.word(address)).map(|(caller, _)| caller);
     }
     let Rule::Call { cfa, rbp } = code.uncommon() else { return None };
     uncommon(own, cfa, rbp, reader).map(|(caller, ..)| caller)

@@ -1,6 +1,6 @@
 //! The walk of a stack that is not found otherwise, and what a thread remembers of it.
 
-use super::{MAX_FRAMES, Memory, WORDS};
+use super::{Frame, MAX_FRAMES, Memory, WORDS};
 use crate::stacks::capture::chains::{Condition, Kind, MAX_LEN};
 use crate::stacks::capture::memory::StackReader;
 use crate::stacks::capture::step::{CONTINUES, Registers, Step, WITHOUT_TABLE, Word, caller_of};
@@ -40,8 +40,11 @@ impl Memory {
         tree::find_or_add(TreePosition::root(root), new, 0).number
     }
 
+    /// The stack from the caller of the function on that has these registers.
     #[inline(never)]
-    pub(super) fn walk(&self, start: Registers, limit: usize, reader: &mut StackReader) -> u32 {
+    pub(super) fn walk(&self, own: &Registers, limit: usize) -> u32 {
+        let mut reader = StackReader::new(&self.own, own.rsp);
+        let Some(start) = caller_of(*own, &mut reader) else { return NO_TABLE };
         if !reader.is_own() {
             // NOTE: the words of a remembered stack are compared without a check, so all of them
             // are on the thread's own stack, and so is the walk that looks for them.
@@ -72,7 +75,7 @@ impl Memory {
             if walked == limit {
                 break (None, TOO_DEEP, Some(at));
             }
-            let (caller, root) = self.step(walked).take(at, reader);
+            let (caller, root) = self.step(walked).take(at, &mut reader);
             walked += 1;
             if root != CONTINUES {
                 break (None, root, None);
@@ -82,7 +85,7 @@ impl Memory {
         let [from, to] =
             [unchanged, joint].map(|frame| frame.map(|frame| self.frames_up_to(frame)));
         self.stale.set(from.zip(to).map_or(0, |(from, to)| from - to));
-        self.remember_walk(start, limit, (joint, walked, root, outer), reader)
+        self.remember_walk(start, limit, (joint, walked, root, outer), &mut reader)
     }
 
     /// Remembers a walk from `start` to the frame `joint`, or to the root and the registers beyond its
@@ -197,8 +200,7 @@ impl Memory {
         let end = self.registers(joint).return_word().address;
         let (mut conditions, mut len) = ([Condition::default(); MAX_LEN], 0);
         for word in joint + 1..self.len.get() {
-            let (Word { address, value }, kind) =
-                (self.word(word).get(), self.frame(word).kind.get());
+            let (Word { address, value }, kind) = (self.word(word).get(), self.frame(word).kind());
             let value = match kind {
                 Kind::Return | Kind::ReturnByRbp => value,
                 Kind::RelativeRbp => value.wrapping_sub(start.rsp),
@@ -244,16 +246,14 @@ impl Memory {
         // What the `rbp` of the frame further out must be, if that matters.
         let mut must = None;
         if let Some(last) = len.checked_sub(1) {
-            (frames, rbp) = (self.frame(last).frames.get(), self.frame(last).rbp.get());
+            (frames, rbp) = (self.frames_up_to(last), self.remembered(last).rbp.get());
             must = self.uses_rbp(last).then_some(Kind::RbpOfJoint);
         }
         let mut add = |word, kind, rbp, frames| {
             self.word(len).set(word);
-            let frame = self.frame(len);
-            frame.rbp.set(rbp);
-            frame.place.set(TreePosition::UNKNOWN);
-            frame.frames.set(frames);
-            frame.kind.set(kind);
+            let remembered = self.remembered(len);
+            remembered.rbp.set(rbp);
+            remembered.frame.set(Frame::new(kind, frames, TreePosition::UNKNOWN));
             len += 1;
         };
         if let Some(outer) = outer.filter(|_| frames == 0) {
@@ -304,12 +304,12 @@ impl Memory {
         }
         // The return address of the last frame that is dropped is still a word.
         for word in dropped..=joint {
-            let (from, to) = (self.frame(word), self.frame(word - dropped));
+            let (from, to) = (self.remembered(word), self.remembered(word - dropped));
             self.word(word - dropped).set(self.word(word).get());
             to.rbp.set(from.rbp.get());
-            to.place.set(TreePosition::UNKNOWN);
-            to.frames.set(from.frames.get() - surplus as u8);
-            to.kind.set(if word == dropped { Kind::RbpOfJoint } else { from.kind.get() });
+            let frame = from.frame.get();
+            let kind = if word == dropped { Kind::RbpOfJoint } else { frame.kind() };
+            to.frame.set(Frame::new(kind, frame.frames() - surplus, TreePosition::UNKNOWN));
         }
         self.set_len(if left > 0 { joint - dropped + 1 } else { 0 });
         self.list_new(left, walked)
