@@ -78,7 +78,7 @@ extern "C" fn _Exit(status: i32) -> ! {
 ///
 /// # Safety
 /// That of C's function, here and below.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn thrd_create(
     thread: *mut c_void,

@@ -30,7 +30,7 @@
 /// fn main() {}
 /// ```
 ///
-/// It also defines `mmap`, `munmap`, `mremap`, `mprotect`, `brk`, `sbrk`, `shmat` and `shmdt` on x86-64:
+/// It also defines `mmap`, `munmap`, `mremap`, `mprotect`, `brk`, `sbrk`, `shmat` and `shmdt` on x86-64 and AArch64:
 /// what the program maps from the system itself is a heap that reports call "Mapped". It has pages that are
 /// not those of a file and that the program may write to, unless it maps them with `MAP_NORESERVE`: what
 /// Linux counts as committed. Parts can be unmapped and moved. What an allocator maps for its blocks is not
@@ -125,7 +125,7 @@ macro_rules! __define_c_malloc {
 ///
 /// It is naked, for the return address: where calls can be [nested](IS_NESTED), it is one more argument. It
 /// says whether the call is a part of another one.
-#[cfg(c_mmap)]
+#[cfg(all(c_mmap, target_arch = "x86_64"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_function {
@@ -148,6 +148,40 @@ macro_rules! __define_c_function {
                 "je {outer}@PLT",
                 $return_address_to_argument,
                 "jmp {nested}@PLT",
+                is_nested = sym $crate::__private::c_malloc::IS_NESTED,
+                outer = sym $crate::__private::c_malloc::outer::$name,
+                nested = sym $crate::__private::c_malloc::nested::$name,
+            )
+        }
+    };
+}
+
+#[cfg(all(c_mmap, target_arch = "aarch64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_function {
+    ($name:ident($first:ident: $type:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov x1, x30" }
+    };
+    ($name:ident($first:ident: $type:ty, $second:ident: $other:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov x2, x30" }
+    };
+    ($name:ident($first:ident: $type:ty, $second:ident: $other:ty, $third:ident: $last:ty) -> $result:ty) => {
+        $crate::__define_c_function! { $name "mov x3, x30" }
+    };
+    ($name:ident $return_address_to_argument:literal) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            ::core::arch::naked_asm!(
+                "adrp x16, :got:{is_nested}",
+                "ldr x16, [x16, :got_lo12:{is_nested}]",
+                "ldrb w16, [x16]",
+                "cbnz w16, 2f",
+                "b {outer}",
+                "2:",
+                $return_address_to_argument,
+                "b {nested}",
                 is_nested = sym $crate::__private::c_malloc::IS_NESTED,
                 outer = sym $crate::__private::c_malloc::outer::$name,
                 nested = sym $crate::__private::c_malloc::nested::$name,

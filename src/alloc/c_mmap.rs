@@ -13,32 +13,63 @@
 
 /// Defines the functions in the program.
 ///
-/// They are naked: the return address, which tells who calls a function, is on top of the stack only at the
-/// function's first instruction.
+/// They are naked: the return address, which tells who calls a function, is where the processor has put it
+/// only at the function's first instruction.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_mmap {
     ($($name:ident)*) => {
-        const _: () = {
-            $(
-                #[unsafe(naked)]
-                #[unsafe(no_mangle)]
-                unsafe extern "C" fn $name() {
-                    ::core::arch::naked_asm!(
-                        "mov rax, [rsp]",
-                        "mov r11, qword ptr [rip + {allocator}@GOTPCREL]",
-                        "sub rax, [r11]",
-                        "cmp rax, [r11 + 8]",
-                        "jb {next}@PLT",
-                        "jmp {recorded}@PLT",
-                        allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
-                        next = sym $crate::__private::c_malloc::mmap::next::$name,
-                        recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
-                    )
-                }
-            )*
-        };
+        const _: () = { $($crate::__define_c_mapping! { $name })* };
+    };
+}
+
+#[cfg(all(c_mmap, target_arch = "x86_64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_mapping {
+    ($name:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            ::core::arch::naked_asm!(
+                "mov rax, [rsp]",
+                "mov r11, qword ptr [rip + {allocator}@GOTPCREL]",
+                "sub rax, [r11]",
+                "cmp rax, [r11 + 8]",
+                "jb {next}@PLT",
+                "jmp {recorded}@PLT",
+                allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
+                next = sym $crate::__private::c_malloc::mmap::next::$name,
+                recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
+            )
+        }
+    };
+}
+
+#[cfg(all(c_mmap, target_arch = "aarch64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_mapping {
+    ($name:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            ::core::arch::naked_asm!(
+                "adrp x16, :got:{allocator}",
+                "ldr x16, [x16, :got_lo12:{allocator}]",
+                "ldp x16, x17, [x16]",
+                "sub x16, x30, x16",
+                "cmp x16, x17",
+                "b.lo 2f",
+                "b {recorded}",
+                "2:",
+                "b {next}",
+                allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
+                next = sym $crate::__private::c_malloc::mmap::next::$name,
+                recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
+            )
+        }
     };
 }
 

@@ -157,6 +157,7 @@ unsafe fn take(start: *mut Start) -> Start {
 /// The first function of a thread of the program.
 ///
 /// It jumps to the program's function, so that call stacks of the thread are those that it has without this.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     naked_asm!(
@@ -168,6 +169,29 @@ unsafe extern "C" fn begin(start: *mut c_void) -> *mut c_void {
         ".cfi_def_cfa_offset 8",
         "mov rdi, rdx",
         "jmp rax",
+        ".cfi_endproc",
+        take_over = sym take_over,
+    )
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "bl {take_over}",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "mov x16, x0",
+        "mov x0, x1",
+        "br x16",
         ".cfi_endproc",
         take_over = sym take_over,
     )

@@ -23,6 +23,7 @@ use crate::stacks::capture::{self, Registers};
 use crate::stacks::tree::NO_STACK;
 use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, shortage, sync};
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{Ordering, fence};
 
 /// What the hook does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,12 @@ pub(crate) fn mode() -> Mode {
         return Mode::Off;
     }
     unlikely();
-    if state & write::state::STACKS == 0 { Mode::Recorded } else { Mode::WithStacks }
+    if state & write::state::STACKS == 0 {
+        return Mode::Recorded;
+    }
+    // The modules and settings that stacks need were stored before the bit was set.
+    fence(Ordering::Acquire);
+    Mode::WithStacks
 }
 
 /// What the hook does with a free.

@@ -13,7 +13,9 @@ const REACH: usize = 16;
 
 /// The addresses and sizes; an address of 0 is a free slot.
 ///
-/// NOTE: only the program's threads use it, and a block is used by one thread at a time.
+/// NOTE: only the program's threads use it, and a block is used by one thread at a time. A slot that is free
+/// again goes from one thread to another: a release store frees it, after the size was read, and an acquire
+/// load takes it.
 static BLOCKS: [[AtomicUsize; 2]; SLOTS] = [const { [const { AtomicUsize::new(0) }; 2] }; SLOTS];
 
 fn slots(block: *mut u8) -> impl Iterator<Item = &'static [AtomicUsize; 2]> {
@@ -30,7 +32,7 @@ pub(super) fn add(block: *mut u8, size: usize) {
         return;
     }
     for [address, bytes] in slots(block) {
-        if address.compare_exchange(0, block.addr(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if address.compare_exchange(0, block.addr(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
             bytes.store(size, Ordering::Relaxed);
             return;
         }
@@ -49,7 +51,7 @@ pub(super) fn of(block: *mut u8) -> Option<usize> {
 /// *Hook.* Removes a block that is about to be freed.
 pub(super) fn remove(block: *mut u8) {
     if let Some([address, _]) = find(block) {
-        address.store(0, Ordering::Relaxed);
+        address.store(0, Ordering::Release);
     }
 }
 

@@ -9,6 +9,8 @@
 //! once. Compilers call this the "initial exec" model, which stable Rust cannot ask for. Where the loader
 //! gives threads such memory only when they use it (with `LD_AUDIT`), there are no values, so nothing is
 //! recorded.
+//!
+//! On AArch64 a library gets the address by a call of the loader, too (a "TLS descriptor").
 #![expect(unsafe_code, reason = "pointers to thread-local values")]
 
 use std::mem::needs_drop;
@@ -27,10 +29,10 @@ pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &ValueOffset) -> Option<&
 }
 
 /// Where a value is, once that is known.
-#[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
+#[cfg(not(by_distance))]
 pub(crate) struct ValueOffset;
 
-#[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
+#[cfg(not(by_distance))]
 impl ValueOffset {
     pub(crate) const fn new() -> Self {
         Self
@@ -42,10 +44,10 @@ impl ValueOffset {
     }
 }
 
-#[cfg(all(feature = "preload", target_arch = "x86_64"))]
+#[cfg(by_distance)]
 pub(crate) use by_distance::ValueOffset;
 
-#[cfg(all(feature = "preload", target_arch = "x86_64"))]
+#[cfg(by_distance)]
 mod by_distance {
     use crate::platform::os;
     use std::sync::atomic::{AtomicIsize, Ordering};
@@ -74,15 +76,22 @@ mod by_distance {
         }
     }
 
-    /// The address of this thread's control block, which is also its first word ("ELF Handling For
-    /// Thread-Local Storage", 3.4.6).
+    /// The address of this thread's control block. On x86-64 it is also the block's first word ("ELF Handling
+    /// For Thread-Local Storage", 3.4.6), on AArch64 it is in a register.
     #[inline(always)]
     fn control_block() -> usize {
         let block: usize;
         // SAFETY: reads a word that every thread has.
+        #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!("mov {}, fs:[0]", out(reg) block,
                 options(pure, readonly, nostack, preserves_flags));
+        }
+        // SAFETY: reads a register that every thread has.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("mrs {}, tpidr_el0", out(reg) block,
+                options(pure, nomem, nostack, preserves_flags));
         }
         block
     }

@@ -212,6 +212,9 @@ impl Node {
 }
 
 /// The number of one group; 0 before its first use.
+///
+/// NOTE: a thread that finds the number reads the node, and its events refer to it. So the number is
+/// published by a release store, which comes after the node is written.
 #[derive(Debug)]
 pub(super) struct GroupNode(AtomicU32);
 
@@ -221,18 +224,19 @@ impl GroupNode {
     }
 
     /// The number, if it is known.
+    #[inline]
     fn known(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Acquire)
     }
 
     fn set(&self, node: u32) {
-        self.0.store(node, Ordering::Relaxed);
+        self.0.store(node, Ordering::Release);
     }
 
     /// The number of `group`, whose field this is.
     #[inline]
     pub(super) fn number(&'static self, group: &'static Group) -> u32 {
-        match self.0.load(Ordering::Relaxed) {
+        match self.known() {
             NONE => self.find(group),
             node => node,
         }

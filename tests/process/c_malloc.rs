@@ -173,11 +173,11 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const PAGE: usize = 4096;
 
 /// New pages of memory, with these permissions and flags.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn map(pages: usize, access: i32, flags: i32) -> *mut c_void {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     // SAFETY: new pages affect no other memory.
@@ -187,7 +187,7 @@ fn map(pages: usize, access: i32, flags: i32) -> *mut c_void {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn what_is_mapped_is_counted_by_the_page() {
     use libc::{
         IPC_PRIVATE, IPC_RMID, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED,

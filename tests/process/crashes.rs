@@ -275,12 +275,21 @@ mod system {
 
     pub(crate) fn no_instruction() {
         // SAFETY: none. This is the crash.
-        unsafe { std::arch::asm!("ud2") };
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!("ud2");
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("udf #0");
+        }
     }
 
+    /// AArch64 divides by zero without a signal.
     pub(crate) fn by_zero() {
         // SAFETY: none. This is the crash.
         unsafe {
+            #[cfg(target_arch = "aarch64")]
+            libc::raise(libc::SIGFPE);
+            #[cfg(target_arch = "x86_64")]
             std::arch::asm!("div {zero:e}", zero = in(reg) 0_u32, inout("eax") 1 => _, inout("edx") 0 => _);
         }
     }

@@ -6,6 +6,7 @@
 use crate::counts::{
     Counts, check, counts_agree, map_counts, note_floor, reported, wait_for_report,
 };
+use crate::crashes::{by_zero, no_instruction};
 use crate::files::check_told;
 use crate::fork::{fork, wait};
 use crate::harness::{
@@ -317,10 +318,8 @@ extern "C" fn end_now(_: c_int) {
             5 => libc::abort(),
             6 => black_box(16 as *mut u8).write_volatile(1),
             7 => CUT.load(Ordering::Relaxed).write_volatile(1),
-            8 => std::arch::asm!("ud2"),
-            9 => std::arch::asm!(
-                "div {zero:e}", zero = in(reg) 0_u32, inout("eax") 1 => _, inout("edx") 0 => _
-            ),
+            8 => no_instruction(),
+            9 => by_zero(),
             10 => overflow(),
             11 => libc::_exit(5),
             _ => {

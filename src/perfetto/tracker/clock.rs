@@ -29,11 +29,18 @@ impl Clock {
 
     /// Compares the clocks again, if that was not done just before.
     pub(super) fn compare_if_due(&mut self) {
-        if self.compared.is_none_or(|compared| compared.elapsed() > COMPARE_EVERY) {
+        if self.is_due() {
             self.compared = Some(Instant::now());
             self.relate(ticks::pair());
             self.asleep = os::since_boot().saturating_sub(os::now());
         }
+    }
+
+    /// NOTE: while the two comparisons are near each other the rate is inexact, so there must be no event
+    /// after the last one.
+    fn is_due(&self) -> bool {
+        let nanos = Duration::from_nanos(self.last.1.saturating_sub(self.first.1));
+        nanos < COMPARE_EVERY || self.compared.is_none_or(|time| time.elapsed() > COMPARE_EVERY)
     }
 
     /// The nanoseconds since the system was started, of a time of the monotonic clock.
@@ -74,5 +81,43 @@ mod tests {
         assert_eq!(clock.nanos(1000 + 4_000_000_400), 50 + 1_000_000_100);
         // Before the system was started there is nothing.
         assert_eq!(clock.nanos(0), 0);
+    }
+
+    /// Counters of AArch64 have ticks of 1 to 52 ns.
+    #[test]
+    fn times_of_a_slow_counter_are_exact_to_a_tick() {
+        for ticks_per_second in [19_200_000, 25_000_000, 62_500_000, 1_000_000_000_u64] {
+            let tick = 1_000_000_000_u64.div_ceil(ticks_per_second);
+            let ticks = |nanos: u64| nanos * (ticks_per_second / 100_000) / 10_000;
+            let start = 7_000_000_123;
+            let first = (ticks(start), start);
+            let mut clock = Clock { first, last: first, rate: 1 << 32, asleep: 0, compared: None };
+            let mut last = start;
+            // The first comparisons can be in one tick.
+            for compared in
+                [start + 3, start + 30, start + 900, start + 40_000, start + 900_000_077]
+            {
+                clock.relate((ticks(compared), compared));
+                for part in 0..=10 {
+                    let time = last + (compared - last) * part / 10;
+                    let found = clock.nanos(ticks(time));
+                    assert!(
+                        found.abs_diff(time) <= 2 * tick,
+                        "{ticks_per_second}: {found}, {time}"
+                    );
+                }
+                last = compared;
+            }
+        }
+    }
+
+    #[test]
+    fn the_clocks_are_compared_until_the_rate_is_exact() {
+        let mut clock = Clock::new();
+        clock.compared = Some(Instant::now() + Duration::from_secs(60));
+        clock.last = (clock.first.0 + 7, clock.first.1 + 999_999);
+        assert!(clock.is_due());
+        clock.last.1 += 1;
+        assert!(!clock.is_due());
     }
 }

@@ -100,7 +100,8 @@ impl Site {
     /// Emits an event with these values.
     #[inline(always)]
     pub fn emit<V: Values>(&'static self, values: V) {
-        let number = self.number.load(Ordering::Relaxed);
+        // Acquire, so that a worker that sees an event of the site also sees the site's entry.
+        let number = self.number.load(Ordering::Acquire);
         if number == 0 || V::TEXTS > 1 || V::COUNT > MAX_SHORT {
             return self.write_long(values);
         }

@@ -4,7 +4,6 @@
 //! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
-#[cfg(target_arch = "x86_64")]
 mod allocators;
 mod before_main;
 mod blocked;
@@ -21,11 +20,9 @@ mod last_thread;
 mod library;
 #[cfg(redirects)]
 pub(crate) mod loaded;
-#[cfg(target_arch = "x86_64")]
 mod loads;
 #[cfg(redirects)]
 pub(crate) mod main_function;
-#[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(c_identity)]
 mod next_functions;
@@ -47,7 +44,6 @@ mod process;
 #[cfg(redirects)]
 pub(crate) mod redirect;
 mod regular_file;
-#[cfg(target_arch = "x86_64")]
 mod resident;
 mod servant;
 mod signals;
@@ -75,7 +71,10 @@ pub(crate) use files::{
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, forget_ends, left_alone};
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(unused_imports, reason = "only call stacks need it")
+)]
 pub(crate) use loads::{is_lasting, loads, unloads};
 #[cfg(redirects)]
 pub(crate) use main_function::run_before_main;
@@ -114,12 +113,12 @@ pub(crate) use watched::{
     start_watcher, unshare_all,
 };
 
-#[cfg(target_arch = "x86_64")]
 pub(crate) use allocators::allocator_statistics;
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(unused_imports, reason = "only call stacks need it")
+)]
 pub(crate) use modules::{
     FileId, LoadedFile, Memory, copy_bytes, is_readable, loaded_files, loader_state, main_stack_end,
 };
-
-#[cfg(target_arch = "x86_64")]
 pub(crate) use resident::{resident_memory, rss_now_and_most};

@@ -6,14 +6,10 @@
 //! it can be checked there.
 
 mod linux;
-#[cfg(not(target_arch = "x86_64"))]
-mod no_resident;
 mod own;
 mod target_file;
 
 pub(crate) use linux::*;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use no_resident::{allocator_statistics, resident_memory, rss_now_and_most};
 pub(crate) use own::OwnDescriptor;
 pub(crate) use target_file::TargetFile;
 

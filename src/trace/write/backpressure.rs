@@ -100,9 +100,13 @@ pub(crate) fn note_progress() {
 }
 
 /// Wakes waiting threads, which check again for free buffers.
+///
+/// NOTE: a thread counts itself in `WAITING`, and sleeps if `FREED` has not changed. Both sides write their
+/// word before they read the other's, which only sequential consistency orders: without it, a processor with
+/// weak ordering could let both read the old words, and the thread would sleep until the next cycle.
 pub(crate) fn wake_waiters() {
-    FREED.fetch_add(1, Ordering::AcqRel);
-    if WAITING.load(Ordering::Acquire) > 0 {
+    FREED.fetch_add(1, Ordering::SeqCst);
+    if WAITING.load(Ordering::SeqCst) > 0 {
         os::wake_all(&FREED);
     }
 }
@@ -131,7 +135,7 @@ pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
     }
     // A waiting thread has nothing uncommitted, so the worker does not wait for this thread.
     slot.guard.store(Guard::WAITING, Ordering::Release);
-    WAITING.fetch_add(1, Ordering::AcqRel);
+    WAITING.fetch_add(1, Ordering::SeqCst);
     os::wait(&FREED, freed, deadline - now);
     WAITING.fetch_sub(1, Ordering::AcqRel);
     slot.guard.store(Guard::IN, Ordering::SeqCst);

@@ -19,8 +19,9 @@
 //! before it freed the block. From then on, the epoch in that clock's word only increases. B reads
 //! the word after A joined the clock, since the allocator handed the address from A to B. So B
 //! finds A's epoch or a later one, and advances to the epoch after it. Relaxed loads and stores are
-//! enough, because no other data is published through these words: each word alone has one order of
-//! changes, and the program's own synchronisation orders the rest.
+//! enough, on processors with weak ordering, too, because no other data is published through these
+//! words: each word alone has one order of changes, and a load that happens after another one, by the
+//! program's own synchronisation, finds the same change of that word or a later one.
 //!
 //! For a block that lies in several regions, the thread joins the clocks of all of them, so no two
 //! blocks overlap in this order. The same argument, applied to the global clock, orders all events

@@ -14,8 +14,10 @@ use std::ptr;
 /// does, and a weak symbol without a definition is 0.
 macro_rules! linked {
     ($name:literal) => {{
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         let address: *mut c_void;
         // SAFETY: reads an address that the linker or the loader has written.
+        #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(
                 concat!(".weak ", $name),
@@ -24,6 +26,20 @@ macro_rules! linked {
                 options(pure, readonly, nostack, preserves_flags),
             );
         }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!(
+                concat!(".weak ", $name),
+                concat!("adrp {address}, :got:", $name),
+                concat!("ldr {address}, [{address}, :got_lo12:", $name, "]"),
+                address = out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        // Elsewhere only what the loader knows is found.
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let address = ptr::null_mut::<c_void>();
         address
     }};
 }

@@ -22,7 +22,6 @@ pub(super) fn is_before_main() -> bool {
 /// What the platform does before `main`.
 pub(crate) fn prepare_before_main() {
     super::library::stay_loaded();
-    #[cfg(target_arch = "x86_64")]
     super::loads::find_counts();
     super::threads::find_minimal_stack();
     #[cfg(feature = "preload")]

@@ -1,4 +1,5 @@
 //! How often the loader has unloaded a library.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only call stacks use it"))]
 
 use super::objects;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -87,8 +88,8 @@ fn counts_in(
     (address, bytes): (usize, usize),
     (loads, unloads): (u64, u64),
 ) -> Option<(*mut AtomicU64, *mut AtomicU32)> {
-    /// Of a `pthread_mutex_t`, in words; the owner is the lower half of the second.
-    const MUTEX: usize = 5;
+    /// Words of a mutex; the owner is the lower half of the second.
+    const MUTEX: usize = size_of::<libc::pthread_mutex_t>() / 8;
     let start = std::ptr::with_exposed_provenance_mut::<AtomicU64>(address);
     // SAFETY: the loader's own variable, at a multiple of 8.
     let words = unsafe { std::slice::from_raw_parts(start, bytes / 8) };

@@ -3,6 +3,7 @@
 //!
 //! NOTE: not by `dl_iterate_phdr`, whose lock a thread in `dlopen` can hold while it waits for the
 //! tracker to make room in its buffers.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "call stacks use the rest"))]
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::{KeepErrno, process_id};

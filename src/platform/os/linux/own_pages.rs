@@ -62,7 +62,6 @@ fn remove(start: usize) {
 }
 
 /// The start and the bytes of each mapping.
-#[cfg(target_arch = "x86_64")]
 pub(super) fn own_pages() -> impl Iterator<Item = (u64, u64)> {
     let count = COUNT.load(Ordering::Relaxed).min(MAX_MAPPINGS);
     let mappings = MAPPINGS.iter().take(count);

@@ -5,7 +5,8 @@
 //! is from a small static area, and is never given back.
 //!
 //! PERF: until then, each pointer is to a function that looks them up, so no call has to ask whether
-//! that was done.
+//! that was done. Relaxed loads and stores are enough: to make a thread, C allocates, so the first call
+//! comes before there is a second thread.
 
 #[cfg(c_mmap)]
 use super::super::objects;
