@@ -2,7 +2,8 @@
 //!
 //! Parses every `.rs` file under the folders it is given with `syn`, on two threads, and builds an
 //! index of the functions and types in them. Without arguments it takes this repository and the
-//! sources of its dependencies, as Cargo has them on this machine.
+//! sources of its dependencies, as Cargo has them on this machine. With `PARSERS=1` in the environment
+//! one thread parses, so each run makes the same allocations.
 //!
 //! ```text
 //! cargo run --release --example parse_sources [FOLDER ...]
@@ -58,7 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (sender, receiver) = mpsc::channel::<PathBuf>();
     let receiver = Arc::new(Mutex::new(receiver));
-    let parsers = (0..THREADS)
+    let threads = std::env::var("PARSERS").ok().and_then(|number| number.parse().ok());
+    let parsers = (0..threads.unwrap_or(THREADS))
         .map(|number| {
             let receiver = Arc::clone(&receiver);
             let name = format!("parser {number}");

@@ -238,14 +238,13 @@ mod functions {
     use crate::platform::os::next_malloc::{self, MIN_ALIGN, usable_size};
     #[cfg(other_allocators)]
     use crate::platform::os::other_allocators;
+    use crate::platform::os::page_bytes;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
     use std::alloc::{GlobalAlloc, Layout};
     use std::cell::Cell;
     use std::ptr;
 
-    /// The bytes of a page, for `valloc`.
-    const PAGE: usize = 4096;
     const EINVAL: i32 = 22;
     const ENOMEM: i32 = 12;
 
@@ -506,14 +505,14 @@ mod functions {
     #[inline(always)]
     unsafe fn valloc<const INNER: bool>(size: usize) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { memalign::<INNER>(PAGE, size) }
+        unsafe { memalign::<INNER>(page_bytes(), size) }
     }
 
     #[inline(always)]
     unsafe fn pvalloc<const INNER: bool>(size: usize) -> *mut u8 {
-        match size.checked_next_multiple_of(PAGE) {
+        match size.checked_next_multiple_of(page_bytes()) {
             // SAFETY: as above.
-            Some(size) => unsafe { memalign::<INNER>(PAGE, size) },
+            Some(size) => unsafe { memalign::<INNER>(page_bytes(), size) },
             None => refuse(ENOMEM),
         }
     }

@@ -95,15 +95,13 @@ pub mod recorded {
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
     use crate::platform::os::next_malloc::is_in_allocator;
-    use crate::platform::os::pages;
+    use crate::platform::os::{page_bytes, pages};
     use crate::scopes;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
     use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
     use memledger_format::schema::mapping;
     use std::ffi::{c_int, c_void};
-
-    const PAGE: usize = 4096;
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
     fn enter() -> Option<SlowEntry> {
@@ -162,7 +160,7 @@ pub mod recorded {
 
     /// The bytes of the pages that `bytes` are in.
     fn whole_pages(bytes: usize) -> usize {
-        bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
+        bytes.saturating_add(page_bytes() - 1) & !(page_bytes() - 1)
     }
 
     pub unsafe extern "C" fn mmap(
@@ -196,7 +194,7 @@ pub mod recorded {
     pub use mmap as mmap64;
 
     pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
-        let is_valid = address.addr().is_multiple_of(PAGE) && bytes > 0;
+        let is_valid = address.addr().is_multiple_of(page_bytes()) && bytes > 0;
         if is_valid {
             record(mapping::FREED, address.addr(), whole_pages(bytes));
         }
@@ -230,7 +228,7 @@ pub mod recorded {
             return pages;
         }
         // Without a size, it is a second mapping of shared memory, of which nothing is known here.
-        if bytes == 0 || !address.addr().is_multiple_of(PAGE) {
+        if bytes == 0 || !address.addr().is_multiple_of(page_bytes()) {
             return remap();
         }
         let Some(entry) = enter() else { return remap() };

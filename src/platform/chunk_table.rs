@@ -28,7 +28,7 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
     const CHUNK_BYTES: usize = PER_CHUNK * size_of::<T>();
 
     pub(crate) const fn new() -> Self {
-        const { assert!(align_of::<T>() <= 4096 && CHUNKS * PER_CHUNK < u32::MAX as usize) };
+        const { assert!(align_of::<T>() <= os::SMALLEST_PAGE && CHUNKS * PER_CHUNK < u32::MAX as usize) };
         Self {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             added: AtomicU32::new(0),

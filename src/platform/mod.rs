@@ -10,6 +10,7 @@ pub(crate) mod own_thread;
 pub(crate) mod static_table;
 #[cfg(feature = "perfetto")]
 pub(crate) mod ticks;
+pub(crate) mod whole_pages;
 
 /// What `bucket.rs` imports; the model of it has other atomics here.
 mod atomic {

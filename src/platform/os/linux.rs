@@ -86,6 +86,7 @@ pub(crate) use own_table::{
     run_in_own_table, run_in_program_table, run_on_keeper, servants, serve, unpack,
     write_to_stderr,
 };
+pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 #[cfg(redirects)]
 pub(crate) use process::in_children;
 pub(crate) use process::{
@@ -109,8 +110,8 @@ pub(crate) use threads::{
 };
 pub(crate) use watched::{
     Started, Watcher, clear_in_children, connection, end_watcher, forget_shared, has_one_thread,
-    has_usual_pages, is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place,
-    start_watcher, unshare_all,
+    is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place, start_watcher,
+    unshare_all,
 };
 
 pub(crate) use allocators::allocator_statistics;

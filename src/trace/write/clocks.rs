@@ -4,21 +4,22 @@
 
 use super::order::{self, STOP};
 use crate::platform::os;
+use crate::platform::whole_pages::{LARGEST_PAGE, WholePages};
 use crossbeam_utils::CachePadded;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// PERF: one static, so that its address is looked up once.
-static CLOCKS: Clocks = Clocks {
+static CLOCKS: WholePages<Clocks> = WholePages::new(Clocks {
     global: CachePadded::new(AtomicU64::new(0)),
     log: CachePadded::new(AtomicU64::new(0)),
     regions: [const { AtomicU64::new(0) }; 1 << 14],
-};
+});
 
 /// NOTE: whole pages, the first of which is cleared in children, as the [state](super::state) is. A clock of
 /// 0 is that of no thread, so each thread then checks the state.
-#[repr(C, align(4096))]
+#[repr(C)]
 struct Clocks {
     global: CachePadded<AtomicU64>,
     /// The clock that threads join when the program logs a synchronised event. It has a STOP bit of
@@ -68,7 +69,7 @@ pub(super) fn regions(
 /// No other thread changes them meanwhile.
 pub(super) unsafe fn clear_in_children() -> io::Result<()> {
     // SAFETY: the page has nothing but clocks; the caller makes the same promise.
-    unsafe { os::clear_in_children(NonNull::from(&CLOCKS).cast(), 4096) }
+    unsafe { os::clear_in_children(NonNull::from(&CLOCKS).cast(), LARGEST_PAGE) }
 }
 
 /// Makes every thread check the state of the recording before its next event.

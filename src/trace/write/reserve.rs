@@ -195,7 +195,7 @@ fn power_of(layout: Layout) -> Option<u32> {
     let size = layout.size().max(layout.align()).max(1 << MIN_POWER);
     let power = size.checked_next_power_of_two()?.trailing_zeros();
     // The reserve itself is aligned only to a page.
-    (power <= MAX_POWER && layout.align() <= 4096).then_some(power)
+    (power <= MAX_POWER && layout.align() <= os::SMALLEST_PAGE).then_some(power)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 use super::clocks;
 use crate::platform::os;
+use crate::platform::whole_pages::WholePages;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -37,12 +38,11 @@ const PAUSED: u32 = 8;
 /// recording, and frees are written in their scopes in case that recording has the channel for that.
 const EARLY_STATE: u32 = ON | FREE_SCOPES;
 
-static PAGE: StatePage =
-    StatePage { state: AtomicU32::new(EARLY_STATE), watched: AtomicU32::new(0) };
+static PAGE: WholePages<StatePage> =
+    WholePages::new(StatePage { state: AtomicU32::new(EARLY_STATE), watched: AtomicU32::new(0) });
 
 /// NOTE: a page of its own. While a watcher shares the buffers, the kernel clears it in the child of each
 /// fork, however that is made. So no hook in a child ever writes to the buffers of its parent.
-#[repr(C, align(4096))]
 struct StatePage {
     state: AtomicU32,
     /// Whether a watcher shares the buffers: 1, or 0.
@@ -226,7 +226,7 @@ pub(crate) unsafe fn set_watched() -> io::Result<()> {
     let page = NonNull::from(&PAGE).cast();
     // SAFETY: the static is whole pages, which have nothing else; the caller makes the same promise.
     unsafe {
-        os::clear_in_children(page, size_of::<StatePage>())?;
+        os::clear_in_children(page, size_of_val(&PAGE))?;
         clocks::clear_in_children()?;
     }
     WATCHED.store(true, Ordering::Relaxed);

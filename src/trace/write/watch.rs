@@ -5,6 +5,7 @@
 use super::{buffer, registry, state};
 use crate::platform::chunk_table::Zeroed;
 use crate::platform::os;
+use crate::platform::whole_pages::LARGEST_PAGE;
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -51,7 +52,7 @@ pub(crate) struct Log<const WORDS: usize, const N: usize> {
 /// # Safety
 /// No other thread of this process runs code of the tracker meanwhile, and each call has the same type.
 pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
-    let logs = size_of::<Logs>().next_multiple_of(4096);
+    let logs = size_of::<Logs>().next_multiple_of(align_of::<T>());
     if let Some(shared) = NonNull::new(START.load(Ordering::Acquire)) {
         // An earlier recording was watched. This one numbers its stacks anew.
         // SAFETY: as below.
@@ -59,11 +60,15 @@ pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
         shared.stacks.clear();
         return Ok(more);
     }
-    if !os::has_usual_pages() {
-        return Err(io::Error::other("the system has pages of another size than 4 KiB"));
+    if os::page_bytes() > LARGEST_PAGE {
+        return Err(io::Error::other(format!(
+            "the system has pages of {} KiB, larger than those of {} KiB that the tracker is built for",
+            os::page_bytes() >> 10,
+            LARGEST_PAGE >> 10
+        )));
     }
     os::forget_shared();
-    let start = os::map_shared(logs + size_of::<T>().next_multiple_of(4096))?;
+    let start = os::map_shared(logs + size_of::<T>())?;
     // SAFETY: both are within the mapping, which is zeroed and is never unmapped, and the caller makes the
     // same promise.
     let more = unsafe {

@@ -235,7 +235,7 @@ impl Header {
                 _ => {}
             }
         }
-        (is_it && base < u64::MAX).then_some(base & !0xfff)
+        (is_it && base < u64::MAX).then_some(base & !(os::page_bytes() as u64 - 1))
     }
 
     /// The table of all symbols, or in a stripped file that of the functions that other files can call.

@@ -13,8 +13,9 @@
 //! The family's process ends when no process is left that could connect: each has a page of a file without a
 //! name mapped, which forks inherit and `exec` drops. A file that is mapped so cannot be sealed.
 
+use super::pages::page_bytes;
 use super::passing::{self, MAX_DESCRIPTORS, Name};
-use super::watched::{PAGE, Watched, fork_away, open_process, unshare_all};
+use super::watched::{Watched, fork_away, open_process, unshare_all};
 use super::{keep_apart, pages};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -121,7 +122,8 @@ fn map_mark(file: &OwnedFd) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let file = file.as_raw_fd();
     // SAFETY: a new mapping does not affect existing memory.
-    let mapped = unsafe { pages::mmap(ptr::null_mut(), PAGE, access, libc::MAP_SHARED, file, 0) };
+    let mapped =
+        unsafe { pages::mmap(ptr::null_mut(), page_bytes(), access, libc::MAP_SHARED, file, 0) };
     match NonNull::new(mapped.cast()) {
         Some(page) if mapped != libc::MAP_FAILED => Ok(page),
         _ => Err(io::Error::last_os_error()),
@@ -174,7 +176,7 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         // SAFETY: the page is the family's, and nothing uses what is in it.
-        unsafe { pages::munmap(self.mark.as_ptr().cast(), PAGE) };
+        unsafe { pages::munmap(self.mark.as_ptr().cast(), page_bytes()) };
     }
 }
 

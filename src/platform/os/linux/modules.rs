@@ -265,7 +265,8 @@ fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<Loa
     let segments = segments.chunks_exact(SEGMENT).map(Segment::read).collect::<Option<Vec<_>>>()?;
     let loaded = || segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
     // The first segment begins at the start of the file, in its page.
-    let linked_base = loaded().map(|segment| segment.address).min()? & !0xfff;
+    let linked_base = loaded().map(|segment| segment.address).min()?;
+    let linked_base = linked_base & !(super::page_bytes() as u64 - 1);
     let end = loaded().map(|segment| segment.address.saturating_add(segment.memory_size)).max()?;
     let code = loaded().find(|segment| segment.is_executable)?;
     let code = first.start.checked_add(code.address - linked_base)?;

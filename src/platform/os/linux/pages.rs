@@ -3,6 +3,23 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The least bytes that a page has on any processor.
+pub(crate) const SMALLEST_PAGE: usize = 4096;
+
+/// *Hook.* The bytes of a page. The system is asked once.
+pub(crate) fn page_bytes() -> usize {
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    let known = BYTES.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: asks for a number that the kernel has given to the process.
+    let bytes = (unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize).max(SMALLEST_PAGE);
+    BYTES.store(bytes, Ordering::Relaxed);
+    bytes
+}
 
 fn pointer(result: i64) -> *mut c_void {
     with_exposed_provenance_mut(result as usize)

@@ -3,6 +3,7 @@
 
 use super::super::{AnonymousRange, ResidentMemory};
 use super::own_pages::own_pages;
+use super::pages::page_bytes;
 use super::watched::shared_ranges;
 use super::{Memory, loaded_files};
 use std::fs::{self, File};
@@ -93,7 +94,8 @@ impl AddressRanges {
         let cut = |kind| {
             move |(start, bytes): (u64, u64)| Cut { start, end: start.saturating_add(bytes), kind }
         };
-        let binaries = files.iter().map(|file| (file.base, file.size.next_multiple_of(PAGE)));
+        let page = page_bytes() as u64;
+        let binaries = files.iter().map(|file| (file.base, file.size.next_multiple_of(page)));
         let mut cuts: Vec<_> = own_pages().map(cut(Kind::Tracker)).collect();
         let shared = shared_ranges().map(|(start, bytes)| (start as u64, bytes as u64));
         // What was shared where it is, is among the pages already.
@@ -154,11 +156,9 @@ fn stack_ends() -> impl Iterator<Item = u64> {
         let failed = unsafe {
             libc::syscall(libc::SYS_get_robust_list, id, &raw mut head, &raw mut size) != 0
         };
-        (!failed && head != 0).then(|| (head + 1).next_multiple_of(PAGE))
+        (!failed && head != 0).then(|| (head + 1).next_multiple_of(page_bytes() as u64))
     })
 }
-
-const PAGE: u64 = 4096;
 
 /// One mapping of `/proc/self/smaps`.
 struct Mapping {
@@ -278,7 +278,8 @@ impl Pages {
         /// `Documentation/admin-guide/mm/pagemap.rst`.
         const PRESENT: u64 = 1 << 63;
         let mut entries = [0; (ENTRY * AT_ONCE) as usize];
-        let (mut page, last) = (start / PAGE, end / PAGE);
+        let page_bytes = page_bytes() as u64;
+        let (mut page, last) = (start / page_bytes, end / page_bytes);
         let mut present = 0;
         while page < last {
             let count = (last - page).min(AT_ONCE);
@@ -290,7 +291,7 @@ impl Pages {
             present += words.filter(|word| word & PRESENT != 0).count() as u64;
             page += count;
         }
-        present * PAGE
+        present * page_bytes
     }
 }
 
@@ -365,14 +366,14 @@ VmFlags: rd ex
     #[test]
     fn what_is_resident_here_is_told_apart() {
         let map = |pages: usize, flags| {
-            let size = pages << 12;
+            let size = pages * page_bytes();
             let access = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: a new mapping; its pages are written, within it.
             unsafe {
                 let at = libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0);
                 assert_ne!(at, libc::MAP_FAILED);
                 let at = at.cast::<u8>();
-                (0..pages / 2).for_each(|page| at.add(page << 12).write(1));
+                (0..pages / 2).for_each(|page| at.add(page * page_bytes()).write(1));
                 at.addr() as u64
             }
         };
@@ -393,12 +394,12 @@ VmFlags: rd ex
             assert!(before.stacks >= 256 << 10, "{before:?}");
             assert!(before.binaries >= 100 << 10, "{before:?}");
             // Other tests run meanwhile, but they map no shared memory.
-            assert_eq!(after.shared - before.shared, 500 << 12);
+            assert_eq!(after.shared - before.shared, 500 * page_bytes() as u64);
             let range = after
                 .anonymous
                 .iter()
                 .find(|range| (range.start..range.start + range.bytes).contains(&own));
-            assert!(range.unwrap().resident_bytes >= 1000 << 12, "{after:?}");
+            assert!(range.unwrap().resident_bytes >= 1000 * page_bytes() as u64, "{after:?}");
         });
         let (now, most) = rss_now_and_most().unwrap();
         assert!(now > 1 << 20 && most >= now);

@@ -147,7 +147,8 @@ pub(super) unsafe fn create_here(
         if detached {
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         }
-        let stack = (stack + system_stack_bytes(&raw const attributes)).next_multiple_of(4096);
+        let stack = (stack + system_stack_bytes(&raw const attributes))
+            .next_multiple_of(super::page_bytes());
         libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);

@@ -14,16 +14,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes of a page, as on x86-64.
-pub(super) const PAGE: usize = 4096;
-
 /// The most ranges of addresses that are shared.
 const MAX_RANGES: usize = 64;
 static RANGES: [(AtomicUsize, AtomicUsize); MAX_RANGES] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX_RANGES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The ranges of addresses that are shared: start and bytes.
+/// The ranges of addresses that are shared: start and bytes, whole pages.
 pub(super) fn shared_ranges() -> impl Iterator<Item = (usize, usize)> {
     let ranges = RANGES.iter().take(COUNT.load(Ordering::Acquire).min(MAX_RANGES));
     ranges.map(|(start, bytes)| (start.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)))
@@ -35,7 +32,7 @@ fn note_range(start: usize, bytes: usize) -> io::Result<()> {
         return Err(io::Error::other("the early recording has too many parts"));
     };
     range.0.store(start, Ordering::Relaxed);
-    range.1.store(bytes, Ordering::Relaxed);
+    range.1.store(bytes.next_multiple_of(pages::page_bytes()), Ordering::Relaxed);
     COUNT.store(number + 1, Ordering::Release);
     Ok(())
 }
@@ -200,12 +197,6 @@ pub(crate) fn has_one_thread() -> bool {
     };
     fs::read_dir("/proc/self/task")
         .is_ok_and(|threads| threads.map(runs).filter(|runs| *runs).count() <= 1)
-}
-
-/// Whether pages have the size that is assumed here.
-pub(crate) fn has_usual_pages() -> bool {
-    // SAFETY: takes a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) == PAGE as libc::c_long }
 }
 
 /// Whether the address is in a file that was loaded when this process, a watcher, was forked.
