@@ -179,8 +179,7 @@ impl LedgerBuilder {
     /// The worker reads it, in its cycles, so 10 ms is the shortest interval; the program's threads do
     /// nothing for it. What the memory is takes longer (`docs/memory.md` says when), and is read only when
     /// there is at least a hundredth more than ever, or when the last reading is a sixteenth of the run ago,
-    /// and then at most for 1/500 of the time (for 1/20 while memory grows fast), and at the end. Works on
-    /// x86-64 Linux.
+    /// and then at most for 1/500 of the time (for 1/20 while memory grows fast), and at the end.
     ///
     /// ```
     /// use memledger::Ledger;

@@ -1,6 +1,7 @@
 //! The program and its libraries, as the loader lists them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 
 const DT_STRTAB: u64 = 5;
@@ -145,44 +146,71 @@ impl Object<'_> {
         rest.chain(self.code()).find_map(find)
     }
 
-    /// What it defines for others under a name. One without a table of GNU's form
-    /// (<https://flapenguin.me/elf-dt-gnu-hash>) is taken to define nothing.
+    /// What it defines for others under a name, by the table of GNU's form. On AArch64, the kernel's object has
+    /// only the older one.
     fn symbol(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
-        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        match self.table(DT_GNU_HASH) {
+            Some(hashes) => self.first_of(numbers_by_hash(hashes, name)?, name),
+            None => self.first_of(self.all_numbers()?, name),
+        }
+    }
+
+    /// The first of the symbols with these numbers that it defines under a name.
+    fn first_of(
+        &self,
+        mut numbers: impl Iterator<Item = usize>,
+        name: &CStr,
+    ) -> Option<&libc::Elf64_Sym> {
         let (names, symbols) = (self.table(DT_STRTAB)?, self.table(DT_SYMTAB)?);
-        let hashes = self.table(DT_GNU_HASH)?;
-        // SAFETY: the loader itself reads these tables, here and below.
-        let word =
-            |at: usize| unsafe { ptr::with_exposed_provenance::<u32>(hashes).add(at).read() };
-        let hash = name
-            .to_bytes()
-            .iter()
-            .fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
-        let [buckets, first, filters] = [0, 1, 2].map(|at| word(at) as usize);
-        // Before the buckets are four words, and filters of two.
-        let buckets_at = 4 + 2 * filters;
-        let in_bucket = word(buckets_at + (hash as usize).checked_rem(buckets)?) as usize;
-        let hashes_at = (buckets_at + buckets).wrapping_sub(first);
-        // A bucket is a row of symbols; the last one's hash is odd. An empty bucket has 0.
-        let mut numbers = (in_bucket..).take_while(|number| *number >= first.max(1));
-        loop {
-            let number = numbers.next()?;
-            let found = word(hashes_at.wrapping_add(number));
-            // SAFETY: as above; names end with a NUL.
+        numbers.find_map(|number| {
+            // SAFETY: the loader itself reads these tables; names end with a NUL.
             let (symbol, its_name) = unsafe {
                 let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols);
                 let symbol = &*symbol.add(number);
                 let at = ptr::with_exposed_provenance(names + symbol.st_name as usize);
                 (symbol, CStr::from_ptr(at))
             };
-            if found | 1 == hash | 1 && its_name == name && symbol.st_shndx != 0 {
-                return Some(symbol);
-            }
-            if found & 1 == 1 {
-                return None;
-            }
-        }
+            (its_name == name && symbol.st_shndx != 0).then_some(symbol)
+        })
     }
+
+    /// The numbers of its symbols, by its older table: the second word is how many there are.
+    fn all_numbers(&self) -> Option<Range<usize>> {
+        const DT_HASH: u64 = 4;
+        let table = ptr::with_exposed_provenance::<u32>(self.table(DT_HASH)?);
+        // SAFETY: the loader itself reads this table.
+        Some(1..unsafe { table.add(1).read() } as usize)
+    }
+}
+
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+
+/// The numbers of the symbols that a table of GNU's form (<https://flapenguin.me/elf-dt-gnu-hash>) has for the
+/// hash of a name.
+fn numbers_by_hash(table: usize, name: &CStr) -> Option<impl Iterator<Item = usize>> {
+    // SAFETY: the loader itself reads this table.
+    let word =
+        move |at: usize| unsafe { ptr::with_exposed_provenance::<u32>(table).add(at).read() };
+    let hash = name
+        .to_bytes()
+        .iter()
+        .fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+    let [buckets, first, filters] = [0, 1, 2].map(|at| word(at) as usize);
+    // Before the buckets are four words, and filters of two.
+    let buckets_at = 4 + 2 * filters;
+    let in_bucket = word(buckets_at + (hash as usize).checked_rem(buckets)?) as usize;
+    let hashes_at = (buckets_at + buckets).wrapping_sub(first);
+    // A bucket is a row of symbols; the last one's hash is odd. An empty bucket has 0.
+    let mut is_over = in_bucket < first.max(1);
+    let row = (in_bucket..).map_while(move |number| {
+        if is_over {
+            return None;
+        }
+        let found = word(hashes_at.wrapping_add(number));
+        is_over = found & 1 == 1;
+        Some((number, found))
+    });
+    Some(row.filter(move |(_, found)| found | 1 == hash | 1).map(|(number, _)| number))
 }
 
 /// What the kernel itself maps into each process, with functions that need no system call ("man 7 vdso");
@@ -260,4 +288,25 @@ pub(super) fn find<R, F: FnMut(&Object<'_>) -> Option<R>>(look: F) -> Option<R> 
     // SAFETY: the function has the required form, and the loader calls it only before it returns.
     unsafe { libc::dl_iterate_phdr(Some(visit::<R, F>), (&raw mut search).cast()) };
     search.found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tables_of_symbols_have_the_same() {
+        let mut both = 0;
+        find(|object| -> Option<()> {
+            let (hashes, all) = (object.table(DT_GNU_HASH)?, object.all_numbers()?);
+            for name in [c"printf", c"getpid", c"memledger_no_such_function"] {
+                let by_hash = numbers_by_hash(hashes, name).unwrap();
+                let found = object.first_of(by_hash, name).map(ptr::from_ref);
+                assert_eq!(object.first_of(all.clone(), name).map(ptr::from_ref), found);
+                both += i32::from(found.is_some());
+            }
+            None
+        });
+        assert_eq!(both, 2, "of the C library, which has both");
+    }
 }
