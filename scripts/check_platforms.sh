@@ -15,6 +15,8 @@ if [ "${1:-}" = --short ]; then
     shift
     crate_only='*'
 fi
+run_on_arm=
+if [ $# -eq 0 ] && [ "$crate_only" != '*' ]; then run_on_arm=yes; fi
 [ $# -gt 0 ] || set -- aarch64-apple-darwin x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-unknown-freebsd \
     wasm32-unknown-unknown
 installed=$(rustc --print sysroot)/lib/rustlib
@@ -57,4 +59,8 @@ fi
 if [ ${#crate[@]} -gt 0 ]; then
     timeout 600 cargo check --quiet --keep-going "${crate[@]}" --all-features -p memledger
     echo "memledger compiles: ${crate[*]}"
+fi
+if [ -n "$run_on_arm" ]; then
+    # Other flags, with which all would be compiled again, and a compiler of C.
+    env -u RUSTFLAGS -u CC_aarch64_unknown_linux_gnu -u AR_aarch64_unknown_linux_gnu scripts/platforms/run_on_arm.sh
 fi

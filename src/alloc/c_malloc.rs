@@ -30,11 +30,12 @@
 /// fn main() {}
 /// ```
 ///
-/// It also defines `mmap`, `munmap`, `mremap`, `mprotect`, `brk`, `sbrk`, `shmat` and `shmdt` on x86-64 and AArch64:
-/// what the program maps from the system itself is a heap that reports call "Mapped". It has pages that are
-/// not those of a file and that the program may write to, unless it maps them with `MAP_NORESERVE`: what
-/// Linux counts as committed. Parts can be unmapped and moved. What an allocator maps for its blocks is not
-/// recorded. `pthread_create` is defined, too: it counts threads, so that the last one can end the process.
+/// On x86-64 and AArch64 it also defines `mmap`, `munmap`, `mremap`, `mprotect`, `brk`, `sbrk`, `shmat` and
+/// `shmdt`: what the program maps from the system itself is a heap that reports call "Mapped". It has pages
+/// that are not those of a file and that the program may write to, unless it maps them with `MAP_NORESERVE`:
+/// what Linux counts as committed. Parts can be unmapped and moved. What an allocator maps for its blocks is
+/// not recorded. `pthread_create` is defined, too: it counts threads, so that the last one can end the
+/// process.
 ///
 /// Last, it defines the functions that change the user, the groups and the namespaces of a process, for
 /// which the tracker's threads end for a moment: see [`without_threads`](crate::without_threads).

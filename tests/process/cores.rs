@@ -145,7 +145,12 @@ fn read_core(data: &[u8], thread: c_int, process: u32) -> End {
         low @ 0..4096 => Address::Low(low),
         _ => Address::Other,
     };
-    End { signal, code, at: place(of_kind(elf::NT_FILE), instruction), address }
+    let mut at = place(of_kind(elf::NT_FILE), instruction);
+    if cfg!(target_arch = "aarch64") && address == Address::SentBy(Sender::Test) {
+        // NOTE: Linux steps back to the system call that the signal interrupts, unless there is a handler.
+        at.1 = 0;
+    }
+    End { signal, code, at, address }
 }
 
 /// The file that was mapped at an address, and where in it the address is.

@@ -61,11 +61,7 @@ pub(crate) unsafe fn share<T: Zeroed>(limit: usize) -> io::Result<&'static T> {
         return Ok(more);
     }
     if os::page_bytes() > LARGEST_PAGE {
-        return Err(io::Error::other(format!(
-            "the system has pages of {} KiB, larger than those of {} KiB that the tracker is built for",
-            os::page_bytes() >> 10,
-            LARGEST_PAGE >> 10
-        )));
+        return Err(io::Error::other("the system has larger pages than the tracker is built for"));
     }
     os::forget_shared();
     let start = os::map_shared(logs + size_of::<T>())?;

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Runs on AArch64, which qemu emulates, the library's unit tests, tests of whole processes and an example, whose report
+# is that of the example on this machine. What qemu cannot do is in not_under_qemu.txt.
+#
+#     scripts/platforms/run_on_arm.sh
+#
+# Needs qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and jq, and says which of them is not installed. The tests
+# of processes start programs of AArch64 directly, which Linux does where binfmt_misc has qemu for them. Root has it have
+# it as long as this runs. Works in target/platforms.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target=aarch64-unknown-linux-gnu
+# The files of tests/process that run here. Those of forks, watchers, core files, RSS, seccomp (private.rs) and limits of
+# memory need what qemu does not have, and the others more time.
+themes=(start exit descriptors choices settings)
+
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
+need qemu-aarch64 qemu-user
+need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+need jq jq
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "SKIPPED: nothing runs on AArch64, since not all is installed (apt-get install ${missing[*]})" >&2
+    exit 0
+fi
+installed=$(rustc --print sysroot)/lib/rustlib/$target
+if ! [ -d "$installed" ] && ! timeout 300 rustup target add "$target"; then
+    echo "SKIPPED: nothing runs on AArch64, since the target $target cannot be installed" >&2
+    exit 0
+fi
+
+export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms
+mkdir -p "$CARGO_TARGET_DIR"
+# The programs name their loader and their libraries by their places here. qemu has an option for these, but opens other
+# files there, too.
+libraries=$(dirname "$(realpath "$(aarch64-linux-gnu-gcc -print-file-name=ld-linux-aarch64.so.1)")")
+linker=$CARGO_TARGET_DIR/aarch64-gcc
+cat >"$linker.new" <<END
+#!/bin/sh
+exec aarch64-linux-gnu-gcc -Wl,--dynamic-linker=$libraries/ld-linux-aarch64.so.1 -Wl,-rpath,$libraries \\
+    -Wl,--disable-new-dtags "\$@"
+END
+chmod +x "$linker.new"
+mv "$linker.new" "$linker"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$linker CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
+
+# Prints the program that cargo has built from a file.
+built() { sed -n "s|^ *Executable .*$1 (\(.*\))\$|\1|p" "$folder/built"; }
+
+folder=$(mktemp -d)
+handlers=/proc/sys/fs/binfmt_misc
+own_handler=
+finish() {
+    if [ -n "$own_handler" ]; then echo -1 >"$own_handler" || true; fi
+    rm -rf "$folder"
+}
+trap finish EXIT
+
+timeout 1800 cargo test --no-run --target "$target" -p memledger -p memledger-process-tests \
+    --lib --test process --test c_malloc --test another_allocator_below 2>"$folder/built" ||
+    { cat "$folder/built" >&2; exit 1; }
+
+skip=()
+while read -r name; do skip+=(--skip "$name"); done < <(grep -v -e '^#' -e '^$' scripts/platforms/not_under_qemu.txt)
+# run PROGRAM ARGUMENT...: runs tests under qemu in their package's folder, and prints what fails.
+run() {
+    if ! timeout 1200 qemu-aarch64 "$@" >"$folder/output" 2>&1; then
+        cat "$folder/output" >&2
+        echo "FAILED on AArch64: $*" >&2
+        exit 1
+    fi
+    grep '^test result' "$folder/output"
+}
+echo "the unit tests of the library, on AArch64:"
+run "$(built src/lib.rs)" --exact "${skip[@]}"
+
+process=$(built main.rs)
+starts() { "$process" --list >/dev/null 2>&1; }
+if ! starts && [ -w /proc/sys/fs ]; then
+    [ -e $handlers/register ] || mount -t binfmt_misc binfmt_misc $handlers || true
+    magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+    mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+    if echo ":memledger-aarch64:M::$magic:$mask:$(command -v qemu-aarch64):P" 2>/dev/null >$handlers/register; then
+        own_handler=$handlers/memledger-aarch64
+    fi
+fi
+cd tests/process
+if starts; then
+    echo "tests of processes, on AArch64:"
+    for theme in "${themes[@]}"; do run "$process" "${skip[@]}" "$theme::"; done
+else
+    echo "SKIPPED: no tests of processes run on AArch64, since binfmt_misc does not have qemu for its programs" >&2
+fi
+run "$(built c_malloc.rs)"
+run "$(built another_allocator_below.rs)"
+cd ../..
+
+# The same work on one thread makes the same allocations on both. How much lives at once depends on when threads run.
+for machine in "" "--target $target"; do
+    # shellcheck disable=SC2086
+    timeout 600 cargo build --quiet --profile test $machine -p memledger-examples --example parse_sources
+done
+figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes'
+cp -r src/events "$folder/sources"
+for machine in "" "$target/"; do
+    own=$folder/of/$machine
+    mkdir -p "$own"
+    cp "$CARGO_TARGET_DIR/${machine}debug/examples/parse_sources" "$own"
+    (
+        cd "$own"
+        # Linux starts it by qemu, too, if it can.
+        command=(./parse_sources "$folder/sources")
+        if [ -n "$machine" ]; then command=(qemu-aarch64 "${command[@]}"); fi
+        PARSERS=1 MEMLEDGER_REPORT=report.json timeout 300 "${command[@]}" >found
+        jq "{totals: (.totals | {$figures}), scopes: [.by_scope[] | {path, entries, $figures}] | sort_by(.path)}" \
+            report.json >compared
+    )
+done
+for file in found compared; do diff "$folder/of/$file" "$folder/of/$target/$file"; done
+echo "parse_sources on AArch64: $(cat "$folder/of/found"); the report is that of $(uname -m)"
