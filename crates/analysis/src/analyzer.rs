@@ -18,7 +18,7 @@ mod rare_events;
 mod stops;
 mod top_live;
 
-use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
+use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue, Place};
 use super::cutoff::{Cutoff, Position, Reached};
 use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
@@ -412,7 +412,7 @@ impl<O: BlockObserver> Analyzer<O> {
         if heap >= HEAPS || address == 0 {
             return self.unusable(kind, stream, heap);
         }
-        self.enqueue(Operation::new(kind, stream, heap as u8, address, size, stack));
+        self.enqueue(Operation::new(kind, Place::new(stream, heap as u8), address, size, stack));
     }
 
     /// An event after the point that the caller has set as the end of counting. Only events about
@@ -477,14 +477,17 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
 
     #[inline]
     fn row(&mut self, row: &mut Row<'_>) {
-        let mut room = self.cutoff.room();
         let mut bytes = row.bytes;
-        while room > 0
-            && let Some(operation) = self.decoding.next(row, &mut bytes)
-        {
-            self.cutoff.count_open_event();
-            self.enqueue(operation);
-            room -= 1;
+        loop {
+            let room = usize::try_from(self.cutoff.room()).unwrap_or(usize::MAX);
+            let free = self.queue.free(self.cutoff.events() + 1);
+            let most = free.len().min(room);
+            let count = self.decoding.decode(row, &mut bytes, &mut free[..most]);
+            self.cutoff.count_open_events(count as u64);
+            if !self.queue.add(count) {
+                break;
+            }
+            self.apply_queue();
         }
         row.bytes = bytes;
     }

@@ -214,10 +214,10 @@ impl Cutoff {
         }
     }
 
-    /// Counts an event; there must be [`room`](Self::room) for it.
+    /// Counts events; there must be [`room`](Self::room) for them.
     #[inline]
-    pub(super) fn count_open_event(&mut self) {
-        self.events += 1;
+    pub(super) fn count_open_events(&mut self, count: u64) {
+        self.events += count;
     }
 
     /// The number of events counted so far, which is also the number of the last one.

@@ -200,7 +200,7 @@ impl Accounts {
         self.apply(key, -1, (bytes as i64).wrapping_neg(), moment, change);
     }
 
-    /// Blocks and bytes become live, or stop being live if they are negative.
+    /// Blocks and bytes become live, or stop being live: then both numbers are negative or 0.
     #[inline(always)]
     fn apply(
         &mut self,
@@ -214,7 +214,7 @@ impl Accounts {
         // once for all of them. With stacks, nearly each is of another bucket.
         let has_stacks = !self.stacks.is_empty();
         let rows = if has_stacks { self.buckets[key.bucket as usize].rows } else { key.bucket };
-        if self.combined.rows != rows || !self.combined.any {
+        if self.combined.rows != rows {
             self.begin_combined(rows);
         }
         let is_peak = self.combined.add(blocks, bytes);
@@ -225,7 +225,9 @@ impl Accounts {
         }
         let class = &mut self.size_classes[key.class % CLASSES];
         class.counts.change(blocks, bytes, generation);
-        class.peak = class.peak.max(class.counts.live_bytes);
+        if blocks > 0 {
+            class.peak = class.peak.max(class.counts.live_bytes);
+        }
         change(&mut class.counts.tally);
         self.count_sampled(key.bucket, bytes.unsigned_abs(), blocks, change);
         if is_peak {
@@ -306,7 +308,7 @@ impl Accounts {
     /// no block has a stack.
     pub(crate) fn flush(&mut self) {
         let combined = std::mem::take(&mut self.combined);
-        if !combined.any {
+        if combined.is_empty() {
             return;
         }
         let total = &mut self.total;
@@ -356,7 +358,7 @@ impl Accounts {
     /// Whether there are no combined events that are not applied yet.
     #[inline]
     pub(crate) fn is_flushed(&self) -> bool {
-        !self.combined.any
+        self.combined.is_empty()
     }
 
     /// A live block of `bytes` moves from one bucket to another of the same thread.

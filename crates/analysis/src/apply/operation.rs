@@ -12,14 +12,23 @@ pub(super) const BATCH: usize = 32;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum OperationKind {
     #[default]
-    Alloc,
-    Free,
-    /// The first half of a reallocation.
-    ReallocFree,
-    /// The second half.
-    ReallocAlloc,
+    Alloc = 0,
+    Free = 1,
+    /// The second half of a reallocation.
+    ReallocAlloc = 2,
+    /// The first half.
+    ReallocFree = 3,
+}
+
+impl OperationKind {
+    /// All ones if the operation makes a block live, 0 otherwise.
+    #[inline]
+    pub(crate) fn size_mask(self) -> u64 {
+        (self as u64 & 1).wrapping_sub(1)
+    }
 }
 
 /// One allocation or free, with all fields of its event.
@@ -31,22 +40,41 @@ pub(crate) struct Operation {
     pub(super) hint: u32,
     /// The id of the stack of an allocation; 0 if it has none.
     pub(crate) stack: u32,
-    pub(crate) stream: u16,
-    pub(crate) heap: u8,
+    pub(crate) place: Place,
     pub(crate) kind: OperationKind,
+}
+
+/// A stream, and a root heap: the lower 16 bits, and the other ones. PERF: one number, for one comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    #[inline]
+    pub(crate) fn new(stream: u16, heap: u8) -> Self {
+        Self(u32::from(stream) | u32::from(heap) << 16)
+    }
+
+    #[inline]
+    pub(crate) fn stream(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline]
+    pub(crate) fn heap(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
 }
 
 impl Operation {
     #[inline]
     pub(crate) fn new(
         kind: OperationKind,
-        stream: u16,
-        heap: u8,
+        place: Place,
         address: u64,
         size: u64,
         stack: u32,
     ) -> Self {
-        Self { address, size, hint: 0, stack, stream, heap, kind }
+        Self { address, size, hint: 0, stack, place, kind }
     }
 }
 
@@ -63,11 +91,24 @@ impl OperationQueue {
     /// Adds the operation of the event with this number; returns whether the queue is full.
     #[inline]
     pub(crate) fn push(&mut self, operation: Operation, event: u64) -> bool {
-        self.operations[self.len % BATCH] = operation;
+        self.free(event)[0] = operation;
+        self.add(1)
+    }
+
+    /// The places for the operations of the next events, the first of which has this number. There is at
+    /// least one.
+    #[inline]
+    pub(crate) fn free(&mut self, event: u64) -> &mut [Operation] {
         if self.len == 0 {
             self.first = event;
         }
-        self.len += 1;
+        &mut self.operations[self.len % BATCH..]
+    }
+
+    /// Adds the first of the [free](Self::free) places, this many; returns whether the queue is full.
+    #[inline]
+    pub(crate) fn add(&mut self, count: usize) -> bool {
+        self.len += count;
         self.len == BATCH
     }
 

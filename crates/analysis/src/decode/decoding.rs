@@ -55,10 +55,15 @@ impl Decoding {
         joined_size(u32_at(fixed, size), u8_at(fixed, low), self.size_shift)
     }
 
-    /// See [`FastPath::next`].
+    /// See [`FastPath::decode`].
     #[inline(always)]
-    pub(crate) fn next(&self, row: &mut Row<'_>, bytes: &mut &[u8]) -> Option<Operation> {
-        self.fast_path.next(row, bytes, self.size_shift)
+    pub(crate) fn decode(
+        &self,
+        row: &mut Row<'_>,
+        bytes: &mut &[u8],
+        operations: &mut [Operation],
+    ) -> usize {
+        self.fast_path.decode(row, bytes, operations, self.size_shift)
     }
 
     /// Sets how many lower bits of a size are in a byte of their own.

@@ -9,25 +9,28 @@
 //! at arbitrary offsets.
 
 use super::roles::{Role, SYSTEM};
-use crate::apply::{Operation, OperationKind};
+use crate::apply::{Operation, OperationKind, Place};
 use crate::read::Row;
-use memledger_format::schema::{EventType, SERIAL_MASK};
+use memledger_format::schema::EventType;
 use std::hint::select_unpredictable;
 
-/// Bytes of a uid, a serial and an address.
-const FREE: usize = 13;
 /// Bytes up to the end of a size.
 const ALLOC: usize = 22;
+/// Bits before the serial, and before the first field.
+const SERIAL_SHIFT: u32 = 16;
+const HEAD_BITS: u32 = 40;
+/// Types with the same lower 8 bits of their uids share an entry: the last one has it.
+const LAYOUTS: usize = 256;
 
 /// The layout of the events of one uid, if they are an allocation or a free with the fields above.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
-    kind: OperationKind,
+    type_index: u32,
+    /// The first two bytes of an event.
+    wire: u16,
     /// Bytes of an event with its header; 0 for any other layout.
     size: u8,
-    type_index: u32,
-    /// All ones for an allocation, 0 for a free.
-    size_mask: u64,
+    kind: OperationKind,
 }
 
 impl Layout {
@@ -51,79 +54,134 @@ impl Layout {
         };
         let size = u8::try_from(event_type.fixed_size() + 5);
         let plain = event_type.is_synced() && !event_type.has_aux();
-        let size_mask = match kind {
-            OperationKind::Alloc | OperationKind::ReallocAlloc => u64::MAX,
-            OperationKind::Free | OperationKind::ReallocFree => 0,
-        };
-        Self { kind, size: size.ok().filter(|_| plain).unwrap_or(0), type_index, size_mask }
+        let size = size.ok().filter(|_| plain).unwrap_or(0);
+        Self { type_index, wire: event_type.uid << 1 | 1, size, kind }
     }
 }
 
 /// The layouts of a trace, and a guess at the layout of the next event by the lower 6 bits of its
 /// uid.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct FastPath {
-    /// By uid.
-    layouts: Vec<Layout>,
+    /// By the lower bits of the uid.
+    layouts: [Layout; LAYOUTS],
     /// A bit for each value of the lower 6 bits of a uid: whether the event is an allocation.
     is_alloc: u64,
     /// Bytes of a free and of an allocation.
     sizes: [usize; 2],
 }
 
+impl Default for FastPath {
+    fn default() -> Self {
+        let layouts = [Layout::default(); LAYOUTS];
+        Self { layouts, is_alloc: 0, sizes: [usize::MAX; 2] }
+    }
+}
+
 impl FastPath {
     /// Notes the layout of the events of a type.
     pub(super) fn add_type(&mut self, event_type: &EventType, role: Role, type_index: usize) {
         let uid = usize::from(event_type.uid);
-        if uid >= self.layouts.len() {
-            self.layouts.resize(uid + 1, Layout::default());
-        }
         let layout = Layout::of(event_type, role, type_index as u32);
-        self.layouts[uid] = layout;
+        let known = &mut self.layouts[uid % LAYOUTS];
         if layout.size > 0 {
-            let allocates = layout.size_mask != 0;
+            *known = layout;
+            let allocates = layout.kind.size_mask() != 0;
             self.sizes[usize::from(allocates)] = layout.size.into();
             let bit = 1 << (uid & 63);
             self.is_alloc = if allocates { self.is_alloc | bit } else { self.is_alloc & !bit };
+        } else if known.wire == event_type.uid << 1 | 1 {
+            *known = layout;
         }
     }
 
-    /// Takes the next event of `row` out of `bytes`, the rest of the row; `None` if the event has
-    /// another layout.
+    /// Takes the next events of `row` out of `bytes`, the rest of the row, and puts their operations into
+    /// `operations`, up to an event that has another layout; returns how many.
     #[inline(always)]
-    pub(super) fn next(
+    pub(super) fn decode(
         &self,
         row: &mut Row<'_>,
         bytes: &mut &[u8],
+        operations: &mut [Operation],
         size_shift: u8,
-    ) -> Option<Operation> {
-        let &[u0, u1, s0, s1, s2, ref address @ ..] = bytes.first_chunk::<FREE>()?;
-        let uid = u16::from_le_bytes([u0, u1]);
+    ) -> usize {
+        let place = Place::new(row.stream, 0);
+        let (mut rest, mut count) = (*bytes, 0);
+        for operation in operations {
+            let Some(window) = rest.first_chunk() else {
+                count += self.last(row, &mut rest, operation, size_shift);
+                break;
+            };
+            let Some((size, type_index)) = self.one(window, place, row.next, size_shift, operation)
+            else {
+                break;
+            };
+            let Some(after) = rest.get(size..) else { break };
+            row.count(type_index);
+            rest = after;
+            count += 1;
+        }
+        *bytes = rest;
+        count
+    }
+
+    /// Does the same with the last bytes of a row, which can be one event at most.
+    #[cold]
+    #[inline(never)]
+    fn last(
+        &self,
+        row: &mut Row<'_>,
+        rest: &mut &[u8],
+        operation: &mut Operation,
+        size_shift: u8,
+    ) -> usize {
+        let mut window = [0; ALLOC];
+        window[..rest.len()].copy_from_slice(rest);
+        let place = Place::new(row.stream, 0);
+        let Some((size, type_index)) = self.one(&window, place, row.next, size_shift, operation)
+        else {
+            return 0;
+        };
+        let Some(after) = rest.get(size..) else { return 0 };
+        row.count(type_index);
+        *rest = after;
+        1
+    }
+
+    /// The operation of the event that `window` begins with, which must have the serial `next`; its bytes, and
+    /// the index of its type. `None` if the event has another layout.
+    #[inline(always)]
+    fn one(
+        &self,
+        window: &[u8; ALLOC],
+        place: Place,
+        next: u64,
+        size_shift: u8,
+        operation: &mut Operation,
+    ) -> Option<(usize, u32)> {
+        let &[ref head @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _] = window;
+        let &[_, _, _, _, _, ref address @ .., _, _, _, _, _, _, _, _, _] = window;
+        let &[.., i, j, k, l, a, b, c, d, low] = window;
+        let head = u64::from_le_bytes(*head);
         // PERF: the size of this event, and so the start of the next one, is predicted from its
         // uid. The processor can read the next event while it looks up the layout of this one.
-        let is_alloc = self.is_alloc >> (uid >> 1 & 63) & 1 != 0;
+        let is_alloc = self.is_alloc >> (head >> 1 & 63) & 1 != 0;
         let size = select_unpredictable(is_alloc, self.sizes[1], self.sizes[0]);
-        let layout = *self.layouts.get(usize::from(uid >> 1))?;
-        let serial = u64::from(u32::from_le_bytes([s0, s1, s2, 0]));
+        let layout = self.layouts[(head >> 1) as usize % LAYOUTS];
+        let other = head ^ u64::from(layout.wire) ^ next << SERIAL_SHIFT;
         let address = u64::from_le_bytes(*address);
-        let is_next = (serial ^ row.next) & SERIAL_MASK == 0;
-        let is_right = size == usize::from(layout.size) && size > 0;
-        if uid & 1 == 0 || !is_next || address == 0 || !is_right || size > bytes.len() {
+        if other << (u64::BITS - HEAD_BITS) != 0 || size != usize::from(layout.size) || address == 0
+        {
             return None;
         }
         // PERF: the bytes at the place of a size are read for a free, too: a branch on the kind of
         // event would be mispredicted.
-        let (block, stack) = match bytes.first_chunk::<ALLOC>() {
-            Some(&[.., i, j, k, l, a, b, c, d, low]) => {
-                let high = u64::from(u32::from_le_bytes([a, b, c, d])) << size_shift;
-                let size = high | u64::from(low) & ((1 << size_shift) - 1);
-                (size & layout.size_mask, u32::from_le_bytes([i, j, k, l]))
-            }
-            None => (0, 0),
-        };
-        row.count(layout.type_index);
-        *bytes = &bytes[size..];
+        let high = u64::from(u32::from_le_bytes([a, b, c, d])) << size_shift;
+        let bytes = high | u64::from(low) & ((1 << size_shift) - 1);
+        let bytes = bytes & layout.kind.size_mask();
         // NOTE: of a free, these are other bytes; a free has no use for a stack.
-        Some(Operation::new(layout.kind, row.stream, 0, address, block, stack))
+        let stack = u32::from_le_bytes([i, j, k, l]);
+        *operation = Operation::new(layout.kind, place, address, bytes, stack);
+        Some((size, layout.type_index))
     }
 }

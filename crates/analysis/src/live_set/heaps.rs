@@ -27,6 +27,12 @@ impl Default for Heaps {
 }
 
 impl Heaps {
+    /// See [`LiveSet::is_large`].
+    #[inline]
+    pub(crate) fn is_large(&self, heap: u8) -> bool {
+        self.sets[usize::from(heap) % HEAPS].is_large()
+    }
+
     /// See [`LiveSet::prefetch`].
     #[inline]
     pub(crate) fn prefetch(&self, heap: u8, address: u64) -> (u32, u64) {

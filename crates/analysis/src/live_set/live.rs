@@ -15,6 +15,7 @@
 use super::block::Block;
 use super::chunks::{self, Chunks, SIZE_BITS, SlabRef, TIME_BITS};
 use super::pages::Pages;
+use super::young::{Young, YoungBlocks};
 use crate::hash::IntMap;
 
 /// The bytes of a page and the bytes between two positions in it, both as powers of two. A block at
@@ -33,11 +34,16 @@ const FAST_GROWTH_BYTES: usize = 32;
 /// took a tenth of the analyzer's time with a small live set.
 const RETAINED_BYTES: usize = 2 << 20;
 
+/// The caches of a core probably have a live set of fewer bytes.
+const CACHED_BYTES: usize = 1 << 20;
+
 /// The live blocks of one root heap, by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveSet {
+    young: YoungBlocks,
     pages: Pages,
     chunks: Chunks,
+    /// The number of blocks in chunks.
     blocks: usize,
     /// Blocks that were not kept because the system had no memory.
     refused: u64,
@@ -56,6 +62,12 @@ fn split(address: u64) -> (u64, u8) {
 }
 
 impl LiveSet {
+    /// Whether operations are faster after a [prefetch](Self::prefetch).
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.pages.bytes() + self.chunks.bytes() > CACHED_BYTES
+    }
+
     /// Fetches the memory that an operation on this address will read. Returns a hint for the
     /// operation, and some fetched bits, which the caller must use so that the compiler keeps the
     /// loads.
@@ -65,12 +77,28 @@ impl LiveSet {
     /// other.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) -> (u32, u64) {
+        match self.young.get(address) {
+            Some(entry) if entry.address == address => (u32::MAX, 0),
+            Some(entry) if entry.has_block() => {
+                let (_, other) = self.prefetch_settled(entry.address);
+                let (hint, some) = self.prefetch_settled(address);
+                (hint, some ^ other)
+            }
+            _ => self.prefetch_settled(address),
+        }
+    }
+
+    #[inline]
+    fn prefetch_settled(&self, address: u64) -> (u32, u64) {
         let Some(index) = self.pages.find(address >> PAGE_SHIFT) else { return (u32::MAX, 0) };
         (index as u32, self.chunks.get(self.pages.get(index).chunk()).prefetch())
     }
 
     pub(crate) fn get(&self, address: u64) -> Option<Block> {
-        self.get_in_chunk(address).or_else(|| self.escaped.get(&address).copied())
+        match self.young.get(address).filter(|entry| entry.address == address) {
+            Some(entry) => entry.block(),
+            None => self.get_in_chunk(address).or_else(|| self.escaped.get(&address).copied()),
+        }
     }
 
     fn get_in_chunk(&self, address: u64) -> Option<Block> {
@@ -89,41 +117,72 @@ impl LiveSet {
 
     /// Adds a block; returns the block that was at this address. `hint` is what
     /// [`LiveSet::prefetch`] returned, or any number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, address: u64, hint: u32, block: Block) -> Option<Block> {
-        if !self.escaped.is_empty() || !fits(&block, address) {
-            return self.insert_escaped(address, block);
+        if let Some(entry) = self.young.get_mut(address)
+            && entry.address == address
+        {
+            return entry.replace(block);
         }
-        self.put(address, hint, &block)
+        self.insert_other(address, hint, block)
     }
 
+    /// Adds a block at an address that has no entry in the table of young blocks.
+    #[inline(never)]
+    fn insert_other(&mut self, address: u64, hint: u32, block: Block) -> Option<Block> {
+        let new = Young::new(address, block);
+        match self.young.get_mut(address).map(|entry| std::mem::replace(entry, new)) {
+            Some(before) => {
+                if let Some(block) = before.block() {
+                    self.settle(before.address, &block);
+                }
+            }
+            None if self.young.make() => return self.insert(address, hint, block),
+            None => {
+                let old = self.remove_settled(address, hint);
+                self.settle(address, &block);
+                return old;
+            }
+        }
+        if self.is_settled(address, hint) { self.remove_settled(address, hint) } else { None }
+    }
+
+    /// Whether a chunk has a block at this address, or it is escaped.
     #[inline]
-    fn put(&mut self, address: u64, hint: u32, block: &Block) -> Option<Block> {
+    fn is_settled(&self, address: u64, hint: u32) -> bool {
         let (number, position) = split(address);
-        let Some(index) = self.pages.find_with_hint(number, hint as usize) else {
+        let page = self.pages.find_with_hint(number, hint as usize).map(|i| self.pages.get(i));
+        page.is_some_and(|page| self.chunks.get(page.chunk()).find(position, page.len()).is_some())
+            || !self.escaped.is_empty()
+    }
+
+    /// Moves a block out of the table of young blocks.
+    #[inline]
+    fn settle(&mut self, address: u64, block: &Block) {
+        if fits(block, address) {
+            self.put(address, block);
+        } else {
+            self.escaped.insert(address, *block);
+        }
+    }
+
+    /// Puts a block into a chunk, which has none at its address.
+    #[inline]
+    fn put(&mut self, address: u64, block: &Block) {
+        let (number, position) = split(address);
+        let Some(index) = self.pages.find(number) else {
             return self.put_first(number, position, block);
         };
         let page = self.pages.get_mut(index);
         let (at, len) = (page.chunk(), page.len());
-        let mut chunk = self.chunks.get_mut(at);
-        if let Some(place) = chunk.find(position, len) {
-            let old = chunk.block(place);
-            chunk.set_block(place, block);
-            return Some(old);
-        }
         self.blocks += 1;
         page.set_len(len + 1);
-        if len == chunks::capacity(at.class) {
-            let larger = self.grow(index, len);
-            self.chunks.get_mut(larger).set(len, position, block);
-        } else {
-            chunk.set(len, position, block);
-        }
-        None
+        let at = if len == chunks::capacity(at.class) { self.grow(index, len) } else { at };
+        self.chunks.get_mut(at).set(len, position, block);
     }
 
     #[inline(never)]
-    fn put_first(&mut self, number: u64, position: u8, block: &Block) -> Option<Block> {
+    fn put_first(&mut self, number: u64, position: u8, block: &Block) {
         let chunk = self.chunks.add(0, number);
         self.chunks.get_mut(chunk).set(0, position, block);
         if self.pages.add(number, chunk) {
@@ -132,25 +191,26 @@ impl LiveSet {
             self.remove_chunk(chunk);
             self.refused += 1;
         }
-        None
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn insert_escaped(&mut self, address: u64, block: Block) -> Option<Block> {
-        let old = self.remove(address, u32::MAX);
-        if fits(&block, address) {
-            self.put(address, u32::MAX, &block);
-        } else {
-            self.escaped.insert(address, block);
-        }
-        old
     }
 
     /// Removes the block at `address`. `hint` is what [`LiveSet::prefetch`] returned, or any
     /// number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, address: u64, hint: u32) -> Option<Block> {
+        if let Some(entry) = self.young.get_mut(address) {
+            if entry.address == address {
+                return entry.take();
+            }
+            if !entry.has_block() {
+                *entry = Young::absent(address);
+            }
+        }
+        self.remove_settled(address, hint)
+    }
+
+    /// Removes a block that is not young.
+    #[inline(never)]
+    fn remove_settled(&mut self, address: u64, hint: u32) -> Option<Block> {
         let (number, position) = split(address);
         let found = self.pages.find_with_hint(number, hint as usize).and_then(|index| {
             let page = self.pages.get_mut(index);
@@ -237,7 +297,8 @@ impl LiveSet {
                 (page.number() << PAGE_SHIFT | position << POSITION_SHIFT, chunk.block(place))
             })
         });
-        in_chunks.chain(self.escaped.iter().map(|(&address, &block)| (address, block)))
+        let escaped = self.escaped.iter().map(|(&address, &block)| (address, block));
+        self.young.iter().chain(in_chunks).chain(escaped)
     }
 
     /// The number of blocks that were not kept because there was no memory.
@@ -249,7 +310,7 @@ impl LiveSet {
     #[cfg(test)]
     fn bytes(&self) -> usize {
         let escaped = self.escaped.capacity() * (size_of::<(u64, Block)>() + 1);
-        self.pages.bytes() + self.chunks.bytes() + escaped
+        self.young.bytes() + self.pages.bytes() + self.chunks.bytes() + escaped
     }
 }
 

@@ -10,13 +10,25 @@ const WORDS: usize = 1 << (CHUNK - WINDOW - 6);
 /// At most this many chunks: 32 MiB.
 const MAX_CHUNKS: usize = 1 << 14;
 
+const RECENT: usize = 64;
+
+#[derive(Clone, Debug)]
+struct Recent([u64; RECENT]);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self([0; RECENT])
+    }
+}
+
 /// In which windows of addresses a block has ever been: this includes freed memory that an allocator keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
     chunks: Vec<[u64; WORDS]>,
     places: BTreeMap<u64, usize>,
-    /// The chunk of the last block, and its place.
-    last: Option<(u64, usize)>,
+    /// Windows of the last blocks, plus one, by the lower bits of their numbers. PERF: most blocks are in one of
+    /// them, and then nothing else is read.
+    recent: Recent,
     /// No more chunks are added.
     is_full: bool,
 }
@@ -26,15 +38,10 @@ impl Windows {
     #[inline]
     pub(crate) fn note(&mut self, address: u64, bytes: u64) {
         let last = address.saturating_add(bytes.saturating_sub(1));
-        if let Some((chunk, place)) = self.last
-            && address >> WINDOW == last >> WINDOW
-            && address >> CHUNK == chunk
-        {
-            let window = (address >> WINDOW) as usize;
-            self.chunks[place][window / 64 % WORDS] |= 1 << (window % 64);
-            return;
+        let window = address >> WINDOW;
+        if last >> WINDOW != window || self.recent.0[window as usize % RECENT] != window + 1 {
+            self.note_slowly(address, last);
         }
-        self.note_slowly(address, last);
     }
 
     #[inline(never)]
@@ -48,11 +55,12 @@ impl Windows {
                 self.chunks.len() - 1
             });
             self.is_full = self.chunks.len() >= MAX_CHUNKS;
-            self.last = Some((chunk, place));
             for (word, mask) in words_within(chunk, address, last) {
                 self.chunks[place][word] |= mask;
             }
         }
+        let window = address >> WINDOW;
+        self.recent.0[window as usize % RECENT] = window + 1;
     }
 
     /// How many bytes of these addresses are in such windows.

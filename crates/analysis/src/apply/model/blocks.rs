@@ -121,8 +121,9 @@ impl Model {
         number: u64,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let Operation { address, size, hint, heap, stack, .. } = *operation;
-        let stream = self.stream(operation.stream);
+        let Operation { address, size, hint, stack, place, .. } = *operation;
+        let (stream_id, heap) = (place.stream(), place.heap());
+        let stream = self.stream(stream_id);
         let by = stream.actor();
         let (mut old, from, begun) = match stream.end_realloc() {
             Some(PendingRealloc::Known { old, from, begun }) => (old, from, begun),
@@ -137,15 +138,14 @@ impl Model {
         let DetachedBlock { block, .. } = old;
         let size = block.size();
         let made_by = MadeBy::Reallocation;
-        self.streams.existing(operation.stream).last =
-            Some(LastBlock { address, block, heap, made_by });
+        self.streams.existing(stream_id).last = Some(LastBlock { address, block, heap, made_by });
         let &Owner { context, thread, .. } = self.accounts.owner(block.bucket);
         self.threads.get_mut(thread).reattach((heap, address), &old);
-        self.count_foreign(operation.stream, context, 1);
+        self.count_foreign(stream_id, context, 1);
         let replaced = self.heaps.insert(heap, address, hint, block);
         if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced((operation.stream, number), (heap, address), &old, env);
+                self.replaced((stream_id, number), (heap, address), &old, env);
             }
             let moment = EventTime { time: env.now, event: number };
             self.accounts.resize(before.size(), size);
@@ -156,7 +156,7 @@ impl Model {
             let bytes_before = before.size();
             let bucket_before = before.bucket;
             let change = BlockChange::Reallocated { begun, from, bytes_before, bucket_before, by };
-            env.observe((operation.stream, number), (heap, address), &block, change);
+            env.observe((stream_id, number), (heap, address), &block, change);
         } else {
             env.cutoff.after_mut().add_bytes(size);
         }
@@ -172,8 +172,7 @@ impl Model {
         number: u64,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let stream_id = operation.stream;
-        let heap = operation.heap;
+        let (stream_id, heap) = (operation.place.stream(), operation.place.heap());
         let stream = self.stream(stream_id);
         let (context, thread, bucket) = (stream.context, stream.thread, stream.bucket_in(heap));
         let made_by = MadeBy::ReallocationOfUnknown;
@@ -205,26 +204,26 @@ impl Model {
         made_by: MadeBy,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let Operation { address, size, hint, heap, stack, .. } = *operation;
-        let stream = self.stream(operation.stream);
+        let Operation { address, size, hint, stack, place, .. } = *operation;
+        let (stream_id, heap) = (place.stream(), place.heap());
+        let stream = self.stream(stream_id);
         let (thread, mut bucket) = (stream.thread, stream.bucket_in(heap));
         if bucket == NO_BUCKET {
-            bucket = self.find_bucket(operation.stream, heap);
+            bucket = self.find_bucket(stream_id, heap);
         }
         bucket = self.stack_bucket(stack, bucket);
         let block = Block::allocated(size, env.now, bucket);
         let size = block.size();
-        self.streams.existing(operation.stream).last =
-            Some(LastBlock { address, block, heap, made_by });
+        self.streams.existing(stream_id).last = Some(LastBlock { address, block, heap, made_by });
         self.threads.get_mut(thread).allocated(1, (heap, address));
         let replaced = self.heaps.insert(heap, address, hint, block);
         if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced((operation.stream, number), (heap, address), &old, env);
+                self.replaced((stream_id, number), (heap, address), &old, env);
             }
             let moment = EventTime { time: env.now, event: number };
             self.accounts.add_block(block.key(), size, moment, |tally| tally.allocated(size));
-            let event = (operation.stream, number);
+            let event = (stream_id, number);
             env.observe(event, (heap, address), &block, BlockChange::Allocated);
         } else {
             let after = env.cutoff.after_mut();
@@ -257,17 +256,18 @@ impl Model {
         number: u64,
         env: &mut ApplyEnv<'_, O>,
     ) {
-        let Operation { address, hint, heap, .. } = *operation;
+        let Operation { address, hint, place, .. } = *operation;
+        let (stream_id, heap) = (place.stream(), place.heap());
         let free_scopes = self.free_scopes;
-        let stream = self.stream(operation.stream);
+        let stream = self.stream(stream_id);
         stream.last = None;
         let thread = stream.thread;
         let by = stream.freer(free_scopes);
-        let event = (operation.stream, number);
+        let event = (stream_id, number);
         let realloc = operation.kind == OperationKind::ReallocFree;
         let Some(block) = self.heaps.remove(heap, address, hint) else {
             if realloc {
-                self.stream(operation.stream).begin_realloc(PendingRealloc::Unknown);
+                self.stream(stream_id).begin_realloc(PendingRealloc::Unknown);
             }
             return self.free_of_unknown(event, by, (heap, address), env);
         };
@@ -275,7 +275,7 @@ impl Model {
         if realloc {
             let old = self.threads.get(owner).detach((heap, address), block);
             let pending = PendingRealloc::Known { old, from: address, begun: number };
-            self.streams.existing(operation.stream).begin_realloc(pending);
+            self.streams.existing(stream_id).begin_realloc(pending);
         }
         if env.cutoff.is_counting() {
             let newest = self.threads.get(thread).newest();

@@ -1,7 +1,7 @@
 //! What the program maps from the system, and gives back in any parts.
 
 use super::{ApplyEnv, Model};
-use crate::apply::operation::{Operation, OperationKind};
+use crate::apply::operation::{Operation, OperationKind, Place};
 use crate::attribution::{HeapAddress, PendingRealloc};
 use crate::live_set::Block;
 use crate::observer::{BlockChange, BlockObserver};
@@ -18,7 +18,7 @@ pub(crate) struct MappedRange {
 impl MappedRange {
     fn operation(&self, kind: OperationKind, stack: u32) -> Operation {
         let Range { start, end } = self.addresses;
-        Operation::new(kind, self.stream, self.heap, start, end - start, stack)
+        Operation::new(kind, Place::new(self.stream, self.heap), start, end - start, stack)
     }
 }
 
@@ -109,7 +109,8 @@ impl Model {
         self.split(range, addresses.end, env);
         while let Some(start) = self.mappings.first_in(heap, addresses) {
             self.mappings.remove_block(heap, start);
-            let operation = Operation::new(OperationKind::Free, stream, heap, start, 0, 0);
+            let place = Place::new(stream, heap);
+            let operation = Operation::new(OperationKind::Free, place, start, 0, 0);
             self.free(&operation, env.cutoff.events(), env);
         }
     }
@@ -129,7 +130,8 @@ impl Model {
         };
         self.mappings.remove_block(heap, start);
         self.release(range, env);
-        let operation = Operation::new(OperationKind::ReallocFree, stream, heap, start, 0, 0);
+        let place = Place::new(stream, heap);
+        let operation = Operation::new(OperationKind::ReallocFree, place, start, 0, 0);
         self.free(&operation, env.cutoff.events(), env);
     }
 
