@@ -148,8 +148,8 @@ impl FastPath {
         1
     }
 
-    /// The operation of the event that `window` begins with, which must have the serial `next`; its bytes, and
-    /// the index of its type. `None` if the event has another layout.
+    /// Stores the operation of the event that `window` begins with. Returns the bytes of the event and the
+    /// index of its type; `None` if the event has another layout, or another serial than `next`.
     #[inline(always)]
     fn one(
         &self,

@@ -10,7 +10,7 @@
 //! address ──► page, by its upper bits ──► chunk ──► position, 8 bits ──► block
 //! ```
 //!
-//! A block takes 22 to 40 bytes where others are near, and up to 100 where it is alone in its page.
+//! A block takes 20 to 28 bytes where others are near, and up to 100 where it is alone in its page.
 
 use super::block::Block;
 use super::chunks::{self, Chunks, SIZE_BITS, SlabRef, TIME_BITS};
@@ -26,8 +26,8 @@ const POSITION_SHIFT: u32 = 3;
 const CHUNK_ADDRESSES: u64 = (1 << 48) - (1 << POSITION_SHIFT);
 
 /// Chunks grow by two size classes as long as a block takes less than this many bytes on average.
-const FAST_GROWTH_BYTES: usize = 32;
-/// Chunks shrink only while all chunks and the table together take more than 39 bytes per block
+const FAST_GROWTH_BYTES: usize = 22;
+/// Chunks shrink only while all chunks and the table together take more than 28 bytes per block
 /// plus this many bytes. So they do not shrink each time that a program drops a structure which it
 /// builds again.
 /// PERF: up to this many bytes in all, pages without blocks are kept, too. Adding and removing them
@@ -233,7 +233,7 @@ impl LiveSet {
                 if before != number {
                     self.remove_if_empty(before);
                 }
-            } else if bytes > 39 * self.blocks + RETAINED_BYTES {
+            } else if bytes > 28 * self.blocks + RETAINED_BYTES {
                 self.shrink(index, len);
             }
         }
@@ -262,7 +262,7 @@ impl LiveSet {
 
     #[inline(never)]
     fn shrink(&mut self, index: usize, len: usize) {
-        let class = chunks::class_for(len);
+        let class = chunks::class_for(len + len / 4);
         if class < self.pages.get(index).chunk().class {
             self.migrate(index, len, class);
         }

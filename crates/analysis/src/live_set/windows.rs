@@ -10,25 +10,17 @@ const WORDS: usize = 1 << (CHUNK - WINDOW - 6);
 /// At most this many chunks: 32 MiB.
 const MAX_CHUNKS: usize = 1 << 14;
 
-const RECENT: usize = 64;
-
-#[derive(Clone, Debug)]
-struct Recent([u64; RECENT]);
-
-impl Default for Recent {
-    fn default() -> Self {
-        Self([0; RECENT])
-    }
-}
+/// The number of windows that are found again without a look-up.
+const RECENT: usize = 32;
 
 /// In which windows of addresses a block has ever been: this includes freed memory that an allocator keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
     chunks: Vec<[u64; WORDS]>,
     places: BTreeMap<u64, usize>,
-    /// Windows of the last blocks, plus one, by the lower bits of their numbers. PERF: most blocks are in one of
-    /// them, and then nothing else is read.
-    recent: Recent,
+    /// Windows that were noted last, plus one, by the lower bits of their numbers. PERF: most blocks are in
+    /// one of them, and then nothing else is read.
+    recent: [u64; RECENT],
     /// No more chunks are added.
     is_full: bool,
 }
@@ -39,7 +31,7 @@ impl Windows {
     pub(crate) fn note(&mut self, address: u64, bytes: u64) {
         let last = address.saturating_add(bytes.saturating_sub(1));
         let window = address >> WINDOW;
-        if last >> WINDOW != window || self.recent.0[window as usize % RECENT] != window + 1 {
+        if last >> WINDOW != window || self.recent[window as usize % RECENT] != window + 1 {
             self.note_slowly(address, last);
         }
     }
@@ -60,7 +52,7 @@ impl Windows {
             }
         }
         let window = address >> WINDOW;
-        self.recent.0[window as usize % RECENT] = window + 1;
+        self.recent[window as usize % RECENT] = window + 1;
     }
 
     /// How many bytes of these addresses are in such windows.

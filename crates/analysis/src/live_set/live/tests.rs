@@ -75,14 +75,14 @@ fn spread(index: u64) -> u64 {
 }
 
 #[test]
-fn a_block_takes_at_most_40_bytes_at_any_size() {
+fn a_block_takes_at_most_28_bytes_at_any_size() {
     let mut set = LiveSet::default();
     assert_eq!(set.bytes(), 0, "nothing for a heap without blocks");
     const BLOCKS: u64 = 500_000;
     /// Bytes of the table of young blocks.
     const TABLE: usize = 128 << 10;
     let check = |set: &LiveSet, blocks: u64, more: usize| {
-        let most = 40 * blocks as usize + more;
+        let most = 28 * blocks as usize + more;
         assert!(set.bytes() <= most, "{} bytes for {blocks} blocks", set.bytes());
         assert_eq!((set.blocks + set.young.iter().count()) as u64, blocks);
     };
@@ -93,7 +93,7 @@ fn a_block_takes_at_most_40_bytes_at_any_size() {
             check(&set, index + 1, TABLE + (192 << 10));
         }
     }
-    assert!(set.bytes() as u64 <= 28 * BLOCKS, "{}", set.bytes());
+    assert!(set.bytes() as u64 <= 24 * BLOCKS, "{}", set.bytes());
     for index in 0..BLOCKS {
         let removed = remove(&mut set, 0x7f00_0000_0000 + index * 48);
         assert_eq!(removed, Some(block(index, 7, 1)));
