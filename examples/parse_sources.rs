@@ -2,8 +2,8 @@
 //!
 //! Parses every `.rs` file under the folders it is given with `syn`, on two threads, and builds an
 //! index of the functions and types in them. Without arguments it takes this repository and the
-//! sources of its dependencies, as Cargo has them on this machine. With `PARSERS=1` in the environment
-//! one thread parses, so each run makes the same allocations.
+//! sources of its dependencies, as Cargo has them on this machine. With `PARSERS=0` in the environment
+//! the first thread does all the work, so each run makes the same allocations.
 //!
 //! ```text
 //! cargo run --release --example parse_sources [FOLDER ...]
@@ -73,6 +73,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(sender);
 
     let mut all = Found::default();
+    if parsers.is_empty() {
+        all.merge(parse_all(&receiver));
+    }
     for parser in parsers {
         let found = parser.join().map_err(|_| "a parser thread panicked")?;
         alloc_scope!("merge", { all.merge(found) });
