@@ -12,9 +12,12 @@
 #   - With musl, ours has one frame more, of the code in which both end.
 #
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
-#                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex
+#                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex;
+#                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers
 #
-# Without arguments: some 900,000 samples, in all builds. With --short, as in CI: 20,000 in a release build. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
+# The builds for ARM run under qemu-aarch64, only if they are named. They need the target aarch64-unknown-linux-gnu,
+# qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+# Without arguments: some 900,000 samples, in all other builds. With --short, as in CI: 20,000 in a release build. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
 # Works in target/stacks. Prints a table:
 #
 #   compared    samples of which both have a stack
@@ -47,9 +50,16 @@ failures=0
 
 # The libraries that `stack-places` loads.
 sources=$root/tests/stacks/libraries
-rustc --edition 2024 --crate-type cdylib -O -o "$run/libraries/rust.so" "$sources/rust.rs"
-cc -O2 -shared -fPIC -o "$run/libraries/one.so" "$sources/c.c"
-cc -O2 -shared -fPIC -DVARIANT -o "$run/libraries/two.so" "$sources/c.c"
+# build_libraries FOLDER COMPILER [ARGUMENT OF RUSTC...]
+build_libraries() {
+    local folder=$1 cc=$2
+    shift 2
+    mkdir -p "$folder"
+    rustc --edition 2024 --crate-type cdylib -O "$@" -o "$folder/rust.so" "$sources/rust.rs"
+    "$cc" -O2 -shared -fPIC -o "$folder/one.so" "$sources/c.c"
+    "$cc" -O2 -shared -fPIC -DVARIANT -o "$folder/two.so" "$sources/c.c"
+}
+build_libraries "$run/libraries" cc
 
 everywhere="calls qsort thread recursion async coroutine assembly"
 
@@ -86,7 +96,10 @@ build() {
     local name=$1 samples=$2 documents=$(($2 / 3)) folder=$work/release places="$everywhere signal library"
     shift 2
     if ! $short; then places="$places reloaded"; fi
-    case "$*" in *musl*) folder=$work/x86_64-unknown-linux-musl/release places=$everywhere ;; esac
+    case "$*" in
+        *musl*) folder=$work/x86_64-unknown-linux-musl/release places=$everywhere ;;
+        *aarch64*) folder=$work/aarch64-unknown-linux-gnu/release ;;
+    esac
     echo "== $name" >&2
     cargo build --quiet --release --manifest-path tests/stacks/Cargo.toml -p stack-places -p stack-documents "$@"
     # The release build's programs: to build them again would give the same code.
@@ -96,13 +109,17 @@ build() {
         folder=$run
     fi
     # In parts whose stacks fit in the tracker's tree.
-    local part arguments=()
+    local part arguments=() emulator=()
     if [[ $places == *library* ]]; then arguments=("$run/libraries"); fi
+    if [[ $folder == *aarch64* ]]; then
+        emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_PRELOAD=$run/under_emulation.so")
+        arguments=("$run/libraries-aarch64")
+    fi
     for ((; samples > 0; samples -= part)); do
         part=$((samples < 30000 ? samples : 30000))
-        compare "places, $name" "$part" "$places" "$folder/stack-places" "${arguments[@]}"
+        compare "places, $name" "$part" "$places" "${emulator[@]}" "$folder/stack-places" "${arguments[@]}"
     done
-    compare "documents, $name" "$documents" anywhere "$folder/stack-documents"
+    compare "documents, $name" "$documents" anywhere "${emulator[@]}" "$folder/stack-documents"
 }
 
 build release 120000
@@ -119,6 +136,19 @@ if [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
 elif is_wanted musl; then
     echo "SKIPPED: the target x86_64-unknown-linux-musl is not installed" >&2
 fi
+
+# build_for_arm NAME SAMPLES: the same for ARM.
+build_for_arm() {
+    [[ $wanted == *" $1 "* ]] || return 0
+    local cc=aarch64-linux-gnu-gcc
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cc
+    build_libraries "$run/libraries-aarch64" "$cc" --target aarch64-unknown-linux-gnu -C "linker=$cc"
+    "$cc" -O2 -shared -fPIC -o "$run/under_emulation.so" "$root/tests/stacks/under_emulation.c"
+    build "$1" "$2" --target aarch64-unknown-linux-gnu
+}
+build_for_arm aarch64 60000
+CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_arm aarch64-opt-level=0 30000
+RUSTFLAGS="-C force-frame-pointers=no" build_for_arm aarch64-no-frame-pointers 60000
 
 # suite NAME VERSION SAMPLES FEATURES ROOT...: compares the stacks of each test binary of a crate, SAMPLES at most in
 # each. ROOTs are the crate roots of its test binaries.

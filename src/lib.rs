@@ -103,7 +103,7 @@ pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::control::server::fuzzing::*;
     pub use crate::ledger::settings::fuzzing::*;
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(takes_stacks)]
     pub use crate::stacks::capture::fuzzing::*;
 }
 #[doc(hidden)]
@@ -113,7 +113,7 @@ pub mod __private;
 mod ledger;
 #[cfg_attr(not(report), path = "disabled/measure/mod.rs")]
 mod measure;
-#[cfg(not(all(report, target_arch = "x86_64")))]
+#[cfg(not(all(report, takes_stacks)))]
 mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;

@@ -252,8 +252,7 @@ impl Call {
 
     /// The registers in the stub, whose caller's frame is the first of a stack.
     fn registers(&self) -> Registers {
-        let rsp = ptr::from_ref(self).addr();
-        Registers { return_address: self.address, rsp, rbp: (&raw const self.rbp).addr() }
+        Registers::at(self.address, ptr::from_ref(self).addr(), (&raw const self.rbp).addr())
     }
 
     /// Records a block that was just allocated, or the failure to do so.

@@ -402,17 +402,17 @@ mod tests {
     #[test]
     fn each_stack_is_written_once_and_again_for_a_stream_that_starts_late() {
         let mut provider = provider();
-        let first = stack(COMPLETE, &[0x6100_0003, 0x6100_0002, 0x6100_0001]);
+        let first = stack(COMPLETE, &[0x6100_000c, 0x6100_0008, 0x6100_0004]);
         let one = as_unreal(|send| {
             provider.announce(&mut Importants::new());
             provider.define(send);
         });
-        let expected = spec(first, &[0x6100_0003, 0x6100_0002, 0x6100_0001], None);
+        let expected = spec(first, &[0x6100_000c, 0x6100_0008, 0x6100_0004], None);
         assert_eq!(has(&one, &expected), 1);
         assert_eq!(one[..7], spec(OTHER, &[], None));
         let cut = [(TOO_DEEP, 1), (NO_TABLE, 2), (UNREADABLE, 3), (LIBRARY_CHANGED, 4)];
         let cut = cut.map(|(end, reason)| {
-            let frames = [0x6200_0000 + u64::from(end)];
+            let frames = [0x6200_0000 + 4 * u64::from(end)];
             let number = stack(end, &frames);
             (
                 number,
@@ -427,9 +427,9 @@ mod tests {
         assert!(two.iter().all(|(id, ..)| *id > first));
         let definitions = provider.definitions().unwrap();
         // Stacks from here on are for the next call of `define`.
-        let later = stack(COMPLETE, &[0x6300_0001]);
+        let later = stack(COMPLETE, &[0x6300_0004]);
         let again = as_unreal(|send| definitions(send));
-        assert_eq!(has(&again, &spec(later, &[0x6300_0001], None)), 0);
+        assert_eq!(has(&again, &spec(later, &[0x6300_0004], None)), 0);
         for expected in cut.iter().map(|(.., spec)| spec).chain([&expected]) {
             assert_eq!(has(&again, expected), 1);
         }
@@ -439,11 +439,11 @@ mod tests {
     #[test]
     fn frames_that_stacks_share_are_written_once() {
         let mut provider = provider();
-        let inner = [0x6600_0004, 0x6600_0003];
-        let [a, b, outer] = [0x6600_0001, 0x6600_0002, 0x6600_0005]
+        let inner = [0x6600_0010, 0x6600_000c];
+        let [a, b, outer] = [0x6600_0004, 0x6600_0008, 0x6600_0014]
             .map(|outermost| stack(COMPLETE, &[&inner[..], &[outermost]].concat()));
         // Of the third stack, all but the innermost frame.
-        let part = stack(COMPLETE, &[0x6600_0003, 0x6600_0005]);
+        let part = stack(COMPLETE, &[0x6600_000c, 0x6600_0014]);
         let stacks = defined(&mut provider);
         let of = |wanted| *stacks.iter().find(|(id, ..)| *id == wanted).unwrap();
         assert_eq!(of(a), (a, Outer::Of { id: COMPLETE, without: 0 }, 3));
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_recording_without_stacks_has_none() {
-        stack(COMPLETE, &[0x6400_0001]);
+        stack(COMPLETE, &[0x6400_0004]);
         let mut provider = StackEvents::new(|error| panic!("{error}"));
         assert_eq!(defined(&mut provider), []);
         assert!(provider.definitions().is_none());
@@ -463,7 +463,7 @@ mod tests {
     fn many_stacks_are_in_packets_of_limited_size() {
         let mut provider = provider();
         for inner in 0..20_000 {
-            stack(COMPLETE, &[0x6500_0000 + inner]);
+            stack(COMPLETE, &[0x6500_0000 + 4 * inner]);
         }
         let mut sizes = Vec::new();
         provider.announce(&mut Importants::new());

@@ -2,15 +2,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `capture/` | takes a stack; for x86-64 Linux |
+//! | `capture/` | takes a stack; for Linux on x86-64 and on ARM (AArch64) |
 //! | `no_capture.rs` | the same functions for other processors |
+//! | `address.rs` | which bits an address of code has |
 //! | `tree.rs` | the number of a stack: a tree of frames that all threads share |
 //! | `state.rs` | whether stacks are taken, and of which allocations |
 //! | `events.rs` | modules and stacks in the stream |
 
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no stacks are taken"))]
+#![cfg_attr(not(takes_stacks), allow(dead_code, reason = "no stacks are taken"))]
 
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_capture.rs")]
+mod address;
+#[cfg_attr(not(takes_stacks), path = "no_capture.rs")]
 pub(crate) mod capture;
 pub(crate) mod events;
 pub(crate) mod state;

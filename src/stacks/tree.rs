@@ -31,6 +31,7 @@ mod walk;
 
 pub(crate) use walk::{Walk, end, visit_left};
 
+use super::address::{ADDRESS_BITS, compact, expand};
 use super::state::{self, MAX_FRAMES};
 use crate::platform::{bucket, os};
 use crate::trace::write::watch;
@@ -68,8 +69,6 @@ const SEQUENCE_BUCKETS: usize = 1 << 16;
 /// The edges from the places of an edge are in 256 buckets.
 const SPREAD_BITS: u32 = 8;
 
-/// The number of bits of an address of a program.
-pub(crate) const ADDRESS_BITS: u32 = 47;
 /// The mark of a frame that was found by a frame pointer, or further out than such a frame.
 const GUESS: u64 = 1 << ADDRESS_BITS;
 const MODULE_SHIFT: u32 = ADDRESS_BITS + 1;
@@ -84,7 +83,7 @@ pub(crate) struct PackedFrame(u64);
 
 impl PackedFrame {
     pub(crate) fn new(address: u64, module: u16) -> Self {
-        Self(address & (GUESS - 1) | u64::from(module) << MODULE_SHIFT)
+        Self(compact(address) & (GUESS - 1) | u64::from(module) << MODULE_SHIFT)
     }
 
     /// The same frame, but marked.
@@ -92,7 +91,7 @@ impl PackedFrame {
         Self(self.0 | GUESS)
     }
 
-    /// The address, the mark, and the number of the module.
+    /// The compact address, the mark, and the number of the module.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
@@ -100,7 +99,7 @@ impl PackedFrame {
     /// The address, with the mark as the stream has it.
     fn marked_address(self) -> u64 {
         let mark = if self.0 & GUESS != 0 { callstacks::GUESS } else { 0 };
-        self.0 & (GUESS - 1) | mark
+        expand(self.0 & (GUESS - 1)) | mark
     }
 }
 
@@ -138,11 +137,11 @@ impl TreePosition {
         if frames <= self.along() { self } else { Self::UNKNOWN }
     }
 
-    /// The place less the number of frames that lead here from the root, which is the same for all places within
-    /// an edge; 0 for none.
+    /// The place less the number of frames that lead here from the root, which is the same for all places
+    /// within an edge; 0 for none.
     ///
-    /// NOTE: it is above 0 for all others. An edge has at most 15 frames, and a higher number than those further
-    /// out.
+    /// NOTE: it is above 0 for all others. An edge has at most 15 frames, and a higher number than those
+    /// further out.
     #[inline(always)]
     pub(crate) fn less(self, frames: usize) -> u64 {
         if self.is_known() { u64::from(self.0.wrapping_sub(frames as u32)) } else { 0 }

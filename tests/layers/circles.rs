@@ -17,7 +17,19 @@ impl Circles {
         let modules: Vec<_> =
             files.iter().map(|(name, _)| module_of(name.trim_start_matches(&root))).collect();
         let numbered = modules.iter().enumerate();
-        let by_module = numbered.map(|(file, module)| (module.join("::"), file)).collect();
+        let mut by_module: BTreeMap<_, _> =
+            numbered.map(|(file, module)| (module.join("::"), file)).collect();
+        for ((name, code), module) in files.iter().zip(&modules) {
+            for (other, file) in modules_by_path(code) {
+                let path =
+                    format!("{}/{file}", name.rsplit_once('/').map_or("", |(folder, _)| folder));
+                let file = files.iter().position(|(name, _)| *name == path);
+                let module = join(module, other);
+                if let Some(file) = file.filter(|_| !by_module.contains_key(&module)) {
+                    by_module.insert(module, file);
+                }
+            }
+        }
         let mut exported = BTreeMap::new();
         let mut named = Vec::new();
         for ((_, code), module) in files.iter().zip(&modules) {
@@ -44,6 +56,24 @@ impl Circles {
         let names = |circle: Vec<usize>| circle.into_iter().map(|file| files[file].0.clone());
         Self(circles.into_iter().map(|circle| names(circle).collect()).collect())
     }
+}
+
+/// The modules of `code` that are in files of other names (`#[path = ".."]`), and these files.
+fn modules_by_path(code: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut paths = Vec::new();
+    for line in code.lines() {
+        if let Some((_, path)) = line.split_once("path = \"") {
+            paths.extend(path.split('"').next());
+        } else if let Some(name) =
+            line.split_once("mod ").map(|(_, name)| name.trim_end_matches(';'))
+        {
+            found.extend(paths.drain(..).map(|path| (name, path)));
+        } else if !line.starts_with('#') {
+            paths.clear();
+        }
+    }
+    found
 }
 
 fn reached_from(file: usize, uses: &[BTreeSet<usize>]) -> BTreeSet<usize> {

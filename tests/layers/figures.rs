@@ -7,13 +7,13 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 55_530),
+    ("src", 56_850),
     ("crates/format/src", 9_000),
     ("crates/analysis/src", 43_230),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_540),
     ("cli/src", 16_860),
-    ("tests", 24_910),
+    ("tests", 25_020),
     ("crates/analysis/tests", 11_860),
     ("crates/export/tests", 620),
     ("cli/tests", 7_620),

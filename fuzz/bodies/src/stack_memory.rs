@@ -24,8 +24,8 @@ fn parse(data: &[u8]) -> Result<([Word; WORDS], bool, Vec<Step>)> {
         steps.push(Step {
             changed: (u8::arbitrary(&mut input)?.into(), word(&mut input)?),
             return_address: word(&mut input)?,
-            rsp: word(&mut input)?,
-            rbp: word(&mut input)?,
+            sp: word(&mut input)?,
+            fp: word(&mut input)?,
             limit: u8::arbitrary(&mut input)?,
         });
     }
@@ -52,7 +52,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 fn seed(is_own: u8) -> Vec<u8> {
     let mut bytes = vec![is_own, 4];
     for step in 0..8 {
-        // One word is code; the return address, the stack pointer and `rbp`; the limit.
+        // One word is code; the return address, the stack pointer and `fp`; the limit.
         bytes.extend([9 * step, 150, 3 * step, 150, 7 + step / 3, 0, 2 * (step / 2), 0, 20, 255]);
     }
     for i in 0..WORDS as u8 {

@@ -71,10 +71,7 @@ pub(crate) use files::{
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
 pub(crate) use last_thread::{end_process, forget_ends, left_alone};
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(unused_imports, reason = "only call stacks need it")
-)]
+#[cfg_attr(not(takes_stacks), allow(unused_imports, reason = "only call stacks need it"))]
 pub(crate) use loads::{is_lasting, loads, unloads};
 #[cfg(redirects)]
 pub(crate) use main_function::run_before_main;
@@ -115,10 +112,7 @@ pub(crate) use watched::{
 };
 
 pub(crate) use allocators::allocator_statistics;
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(unused_imports, reason = "only call stacks need it")
-)]
+#[cfg_attr(not(takes_stacks), allow(unused_imports, reason = "only call stacks need it"))]
 pub(crate) use modules::{
     FileId, LoadedFile, Memory, copy_bytes, is_readable, loaded_files, loader_state, main_stack_end,
 };

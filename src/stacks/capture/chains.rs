@@ -1,7 +1,7 @@
 //! How a thread's recent walks went from the allocator's caller to a frame of the remembered stack, as
 //! *chains*: the words that the walk has read, by their distance from the stack pointer.
 //!
-//! A walk depends on nothing but return addresses, which decide the rules, and on `rbp`. If the words at the
+//! A walk depends on nothing but return addresses, which decide the rules, and on `fp`. If the words at the
 //! same distances say the same, a walk from any other stack pointer goes the same way: so a chain is found
 //! again wherever on the stack the same calls are made.
 //!
@@ -13,6 +13,8 @@
 //! Conditions are in a ring: they are overwritten by later ones, and a chain whose conditions may be
 //! overwritten does not count.
 
+use super::processor::{SpDistance, return_address_in};
+use crate::stacks::address::ALIGNMENT_BITS;
 use std::cell::Cell;
 
 /// The number of keys.
@@ -26,14 +28,14 @@ pub(super) const MAX_LEN: usize = 96;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// This return address, of a frame whose `rbp` decides nothing further out.
+    /// This return address, of a frame whose `fp` decides nothing further out.
     Return = 0,
-    /// This return address, of a frame whose `rbp` does.
-    ReturnByRbp = 1,
-    /// A saved `rbp` at this distance from the stack pointer: a frame in the chain has its CFA from it.
-    RelativeRbp = 2,
-    /// A saved `rbp` that is the joint's.
-    RbpOfJoint = 3,
+    /// This return address, of a frame whose `fp` does.
+    ReturnByFp = 1,
+    /// A saved `fp` at this distance from the stack pointer: a frame in the chain has its CFA from it.
+    RelativeFp = 2,
+    /// A saved `fp` that is the joint's.
+    FpOfJoint = 3,
 }
 
 impl Kind {
@@ -42,9 +44,9 @@ impl Kind {
     pub(super) fn from_bits(bits: u64) -> Self {
         match bits & 3 {
             0 => Self::Return,
-            1 => Self::ReturnByRbp,
-            2 => Self::RelativeRbp,
-            _ => Self::RbpOfJoint,
+            1 => Self::ReturnByFp,
+            2 => Self::RelativeFp,
+            _ => Self::FpOfJoint,
         }
     }
 
@@ -52,17 +54,30 @@ impl Kind {
     pub(super) fn is_return(self) -> bool {
         self as u8 & 2 == 0
     }
+
+    /// What a word of this kind says: of a return address without its signature, which depends on the stack
+    /// pointer.
+    #[inline(always)]
+    pub(super) fn read(self, word: usize) -> usize {
+        let address = return_address_in(word);
+        if self.is_return() { address } else { word }
+    }
 }
 
 /// One word of a chain: its value, [`Kind`], and distance.
 ///
 /// ```text
-/// bits 16..64   the return address, or the distance of the saved `rbp` from the stack pointer
+/// bits 16..64   the return address, or the distance of the saved `fp` from the stack pointer, without the
+///               bits that are 0 in each address of code
 /// bits 14..16   the kind
 /// bits 0..14    the distance of the word from the return address of the innermost frame, in 8 bytes
 /// ```
 #[derive(Clone, Copy, Default)]
-pub(super) struct Condition(u64);
+pub(super) struct Condition {
+    bits: u64,
+    /// If the word is a return address, the distance of the stack pointer of its frame.
+    sp: SpDistance,
+}
 
 const DISTANCE_BITS: u32 = 14;
 const KIND_BITS: u32 = 2;
@@ -70,32 +85,38 @@ const VALUE_SHIFT: u32 = DISTANCE_BITS + KIND_BITS;
 
 impl Condition {
     /// `None` if the value or the distance has no room.
-    pub(super) fn new(kind: Kind, distance: usize, value: usize) -> Option<Self> {
-        let bits =
-            (value as u64) << VALUE_SHIFT | (kind as u64) << DISTANCE_BITS | (distance as u64) >> 3;
-        let is_exact = Self(bits).value() == value && Self(bits).distance() == distance;
-        is_exact.then_some(Self(bits))
+    pub(super) fn new(kind: Kind, distance: usize, value: usize, sp: SpDistance) -> Option<Self> {
+        let compact = (value.cast_signed() >> ALIGNMENT_BITS) as u64;
+        let bits = compact << VALUE_SHIFT | (kind as u64) << DISTANCE_BITS | (distance as u64) >> 3;
+        let condition = Self { bits, sp };
+        let is_exact = condition.value() == value && condition.distance() == distance;
+        is_exact.then_some(condition)
     }
 
     /// NOTE: bits above those of an address are copies of its highest one, as in canonical addresses.
     #[inline(always)]
     pub(super) fn value(self) -> usize {
-        (self.0 as i64 >> VALUE_SHIFT) as usize
+        ((self.bits as i64 >> VALUE_SHIFT) as usize) << ALIGNMENT_BITS
     }
 
     #[inline(always)]
     pub(super) fn distance(self) -> usize {
-        (self.0 as usize & ((1 << DISTANCE_BITS) - 1)) * 8
+        (self.bits as usize & ((1 << DISTANCE_BITS) - 1)) * 8
+    }
+
+    #[inline(always)]
+    pub(super) fn sp(self) -> SpDistance {
+        self.sp
     }
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        Kind::from_bits(self.0 >> DISTANCE_BITS)
+        Kind::from_bits(self.bits >> DISTANCE_BITS)
     }
 }
 
 /// What a chain is found by: the distance from the stack pointer to that of the joint, whether the joint
-/// depends on `rbp`, and a hash of return addresses, which are conditions.
+/// depends on `fp`, and a hash of return addresses, which are conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
@@ -111,10 +132,10 @@ impl Key {
     pub(super) fn new(
         return_address: usize,
         caller: usize,
-        distance: usize,
-        joint_uses_rbp: bool,
+        distance: Option<u32>,
+        joint_uses_fp: bool,
     ) -> Option<Self> {
-        let exact = u64::from(u32::try_from(distance).ok()? | u32::from(joint_uses_rbp));
+        let exact = u64::from(distance? | u32::from(joint_uses_fp));
         let mixed = return_address as u64 ^ (caller as u64).rotate_left(32) ^ exact << 40;
         let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Some(Self(hash & !u64::from(u32::MAX) | exact))
@@ -135,12 +156,12 @@ pub(super) struct Chain {
 struct Content {
     /// The frames, in the tree.
     sequence: u32,
-    /// The distance of the `rbp` at the start from the stack pointer, if it must be at one.
-    rbp: i32,
+    /// The distance of the `fp` at the start from the stack pointer, if it must be at one.
+    fp: i32,
     /// The number of frames, and of conditions.
     frames: u8,
     len: u8,
-    /// What `rbp` must be at the start; a return address: anything.
+    /// What `fp` must be at the start; a return address: anything.
     start: Kind,
 }
 
@@ -162,11 +183,11 @@ impl Chain {
         self.content.get().frames.into()
     }
 
-    /// What `rbp` must be at the start, and its distance from what the kind says.
+    /// What `fp` must be at the start, and its distance from what the kind says.
     #[inline(always)]
     pub(super) fn start(&self) -> (Kind, isize) {
-        let Content { start, rbp, .. } = self.content.get();
-        (start, rbp as isize)
+        let Content { start, fp, .. } = self.content.get();
+        (start, fp as isize)
     }
 
     fn set(&self, key: Key, begin: u64, content: Content) {
@@ -208,14 +229,14 @@ impl Chains {
     }
 
     /// Adds a chain in place of the older one of its key, with the first `frames` frames of a sequence.
-    /// `conditions` are from the outermost frame inwards, at most [`MAX_LEN`]; `rbp` must be as `start` says,
+    /// `conditions` are from the outermost frame inwards, at most [`MAX_LEN`]; `fp` must be as `start` says,
     /// at this distance from the stack pointer if it says so.
     pub(super) fn add(
         &self,
         key: Key,
         (sequence, frames): (u32, usize),
         conditions: &[Condition],
-        (start, rbp): (Kind, i32),
+        (start, fp): (Kind, i32),
     ) {
         let len = conditions.len();
         let mut begin = self.next.get();
@@ -231,7 +252,7 @@ impl Chains {
         let [newer, older] = self.of_key(key);
         older.set(newer.key.get(), newer.begin.get(), newer.content.get());
         let (frames, len) = (frames as u8, len as u8);
-        newer.set(key, begin, Content { sequence, rbp, frames, len, start });
+        newer.set(key, begin, Content { sequence, fp, frames, len, start });
     }
 }
 
@@ -241,33 +262,38 @@ mod tests {
 
     #[test]
     fn a_condition_has_what_it_was_made_of() {
-        let kinds = [Kind::Return, Kind::ReturnByRbp, Kind::RelativeRbp, Kind::RbpOfJoint];
+        let largest = 0x7fff_ffff_ffff << ALIGNMENT_BITS;
+        let kinds = [Kind::Return, Kind::ReturnByFp, Kind::RelativeFp, Kind::FpOfJoint];
         for kind in kinds {
             for distance in [0, 8, 0x1_fff8] {
-                for value in [0, 0x7fff_ffff_ffff, 0_usize.wrapping_sub(1 << 47)] {
-                    let condition = Condition::new(kind, distance, value).unwrap();
+                for value in [0, largest, 0_usize.wrapping_sub(1 << 47)] {
+                    let condition =
+                        Condition::new(kind, distance, value, SpDistance::default()).unwrap();
                     assert_eq!((condition.distance(), condition.value()), (distance, value));
                     assert_eq!(condition.kind(), kind);
                 }
             }
-            for (distance, value) in [(0x2_0000, 0), (4, 0), (0, 1 << 47), (0, 1 << 63)] {
-                assert!(Condition::new(kind, distance, value).is_none());
+            let too_large = largest + (1 << ALIGNMENT_BITS);
+            for (distance, value) in [(0x2_0000, 0), (4, 0), (0, too_large), (0, 1 << 63)] {
+                assert!(Condition::new(kind, distance, value, SpDistance::default()).is_none());
             }
         }
     }
 
     #[test]
     fn chains_whose_conditions_were_overwritten_are_gone() {
-        let content = Content { sequence: 0, rbp: 0, frames: 0, len: 0, start: Kind::Return };
+        let content = Content { sequence: 0, fp: 0, frames: 0, len: 0, start: Kind::Return };
         let none =
             || Chain { key: Cell::new(Key(0)), begin: Cell::new(0), content: Cell::new(content) };
         let chains = Chains {
             chains: std::array::from_fn(|_| [none(), none()]),
-            ring: [const { Cell::new(Condition(0)) }; RING],
+            ring: std::array::from_fn(|_| Cell::default()),
             next: Cell::new(0),
         };
-        let key = |number: usize| Key::new(number, 0, 8, false).unwrap();
-        let condition = |value| Condition::new(Kind::Return, 0, value).unwrap();
+        let key = |number: usize| Key::new(number, 0, Some(8), false).unwrap();
+        let condition = |value: usize| {
+            Condition::new(Kind::Return, 0, 4 * value, SpDistance::default()).unwrap()
+        };
         let find = |number| {
             let both = chains.of_key(key(number)).iter().filter(|chain| chain.has(key(number)));
             let found = both.map(|chain| (chain.sequence(), chains.conditions(chain)));
@@ -283,7 +309,7 @@ mod tests {
                 for (sequence, conditions) in find(of) {
                     assert!(back <= RING / 5 && sequence == of as u32);
                     let values = conditions.iter().map(|condition| condition.get().value());
-                    assert!(values.eq((0..5).rev().map(|at| 10 * of + at)));
+                    assert!(values.eq((0..5).rev().map(|at| 40 * of + 4 * at)));
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Tables and walks over any memory, for the fuzzers.
 
+use super::memory;
+use super::processor::Registers;
 use super::remembered::Memory;
-use super::step::Registers;
 use super::{eh_frame, modules, refresh_modules};
 use crate::platform::os;
 use std::sync::OnceLock;
@@ -46,9 +47,9 @@ pub struct Step {
     /// The return address into the function.
     pub return_address: Word,
     /// The stack pointer.
-    pub rsp: Word,
+    pub sp: Word,
     /// The frame pointer.
-    pub rbp: Word,
+    pub fp: Word,
     /// The maximum number of frames.
     pub limit: u8,
 }
@@ -89,18 +90,15 @@ pub fn walks(words: &[Word; WORDS], is_own: bool, steps: &[Step]) -> Vec<(u32, u
     for (to, word) in stack.iter_mut().zip(words) {
         *to = value(*word);
     }
-    let memory = new_memory();
+    let helped = new_memory();
     let walk = |step: &Step, stack: &mut [usize]| {
         let (index, word) = step.changed;
         stack[index % WORDS] = value(word);
         std::hint::black_box(&mut *stack);
-        let at = Registers {
-            return_address: value(step.return_address),
-            rsp: value(step.rsp),
-            rbp: value(step.rbp),
-        };
+        let return_word = memory::Word { address: 0, value: value(step.return_address) };
+        let at = Registers::new(return_word, value(step.sp), value(step.fp));
         let limit = step.limit.into();
-        (memory.stack_id(&at, 1, limit), new_memory().stack_id(&at, 1, limit))
+        (helped.stack_id(&at, 1, limit), new_memory().stack_id(&at, 1, limit))
     };
     steps.iter().map(|step| walk(step, stack)).collect()
 }

@@ -1,7 +1,7 @@
 //! Which rule holds at an address, for the hook.
 //!
 //! ```text
-//! return address ──► direct-mapped table: 2^16 words, by the lower 16 bits of the address
+//! return address ──► direct-mapped table: 2^16 words, by the lower 16 bits of the compact address
 //!                      │ not there
 //!                      ▼
 //!                    instances of modules ──► rows of the module, by binary search
@@ -10,9 +10,9 @@
 //! are never freed, so it can read them at any time.
 #![expect(unsafe_code, reason = "tables are shared by pointers")]
 
-use super::rule::{Cfa, Code, Rbp, Rule};
+use super::processor::{self, Code};
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
-use crate::stacks::tree::ADDRESS_BITS;
+use crate::stacks::address::{ADDRESS_BITS, compact};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -33,14 +33,12 @@ impl Rows {
         after.checked_sub(1).and_then(|row| self.codes.get(row)).map_or(Code::NONE, |code| *code)
     }
 
-    /// Whether the function that begins here makes a frame pointer at once: its third rule says so.
+    /// Whether the function that begins here makes a frame pointer at once.
     fn makes_frame_pointer(&self, offset: u32) -> bool {
-        const LONGEST_BEGINNING: u32 = 16;
-        let third = self.starts.partition_point(|start| *start <= offset) + 1;
-        let is_near = |start: &u32| start - offset <= LONGEST_BEGINNING;
-        let code = self.codes.get(third).filter(|_| self.starts.get(third).is_some_and(is_near));
-        let made = Rule::Call { cfa: Cfa::Rbp(16), rbp: Rbp::FromCfa(-16) };
-        code.is_some_and(|code| Some(*code) == Code::of_common(made))
+        let second = self.starts.partition_point(|start| *start <= offset);
+        let distances = self.starts.iter().skip(second).map(|start| start - offset);
+        let codes = self.codes.iter().skip(second).copied();
+        processor::makes_frame_pointer(distances.zip(codes))
     }
 }
 
@@ -75,7 +73,7 @@ static LOADS: AtomicU32 = AtomicU32::new(0);
 static NOWHERE: AtomicU16 = AtomicU16::new(u16::MAX);
 static NOWHERE_IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// The direct-mapped table. A word has the upper 32 bits of an address, the number of its module
+/// The direct-mapped table. A word has the upper 32 bits of a compact address, the number of its module
 /// instance or [`NOWHERE`], and the code of its rule.
 static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 
@@ -90,8 +88,9 @@ pub(super) struct Found {
 /// The rule for a *return address*: that of the byte before it, which is part of the call.
 #[inline(always)]
 pub(super) fn find(return_address: u64) -> Found {
-    let known = KNOWN[(return_address & 0xffff) as usize].load(Ordering::Relaxed);
-    if known >> 32 != return_address >> 16 {
+    let place = compact(return_address);
+    let known = KNOWN[(place & 0xffff) as usize].load(Ordering::Relaxed);
+    if known >> 32 != place >> 16 {
         return find_cold(return_address);
     }
     Found { code: Code::from_bits(known as u16), module: (known >> 16) as u16 }
@@ -106,9 +105,10 @@ fn find_cold(return_address: u64) -> Found {
         Found { code: Code::FRAME_POINTER, module: NOWHERE.load(Ordering::Relaxed) }
     });
     // A word has no room for the upper bits of an address that is none of code.
-    if return_address >> ADDRESS_BITS == 0 {
-        let known = &KNOWN[(return_address & 0xffff) as usize];
-        let word = return_address >> 16 << 32 | u64::from(module) << 16 | u64::from(code.bits());
+    let place = compact(return_address);
+    if place >> ADDRESS_BITS == 0 {
+        let known = &KNOWN[(place & 0xffff) as usize];
+        let word = place >> 16 << 32 | u64::from(module) << 16 | u64::from(code.bits());
         known.store(word, Ordering::Relaxed);
         // NOTE: the modules may have changed since they were looked through. Then this sees the new
         // generation, or `forget_known` comes after the store above and overwrites it.
@@ -238,8 +238,9 @@ mod tests {
     }
 
     fn is_known(return_address: u64) -> bool {
-        let known = KNOWN[(return_address & 0xffff) as usize].load(Ordering::Relaxed);
-        known >> 32 == return_address >> 16
+        let place = compact(return_address);
+        let known = KNOWN[(place & 0xffff) as usize].load(Ordering::Relaxed);
+        known >> 32 == place >> 16
     }
 
     fn load(start: u64) -> u16 {

@@ -5,6 +5,7 @@
 //! can be unmapped at any time between two events, so they are checked again each time.
 #![expect(unsafe_code, reason = "reads the stack of the running thread")]
 
+use super::processor::thread_pointer;
 use crate::platform::os;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,16 +28,21 @@ pub(super) fn prepare() {
     MAIN_END.store(os::main_stack_end(), Ordering::Relaxed);
 }
 
-/// The address of the running thread's control block. It is above the stack of every thread but the
-/// main one, in the same mapping: glibc and musl put it there.
-#[inline(always)]
-pub(super) fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: the x86-64 ABI for thread-local storage: the word at `fs:0` has its own address.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+/// A word of the stack that a walk has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) address: usize,
+    pub(super) value: usize,
+}
+
+impl Word {
+    /// What it is now. Must be a word that was read as one of the running thread's own stack, or one that is
+    /// between two such.
+    #[inline(always)]
+    pub(super) fn now(self) -> usize {
+        // SAFETY: the word is aligned, and in the part of the stack that was checked, which stays mapped.
+        unsafe { std::ptr::with_exposed_provenance::<usize>(self.address).read_volatile() }
     }
-    pointer
 }
 
 /// The part of a thread's own stack that has been checked.
@@ -72,6 +78,8 @@ impl OwnStack {
             return (self.barrier.get() + 1..self.low.get()).contains(&page)
                 && self.check_down_to(page);
         }
+        // The thread's control block is above the stack of every thread but the main one, in the same
+        // mapping: glibc and musl put it there, on all processors.
         let ends = [MAIN_END.load(Ordering::Relaxed), thread_pointer() & !7];
         let end = ends
             .into_iter()

@@ -1,4 +1,4 @@
-//! Takes the stack of an allocation, on x86-64 Linux.
+//! Takes the stack of an allocation, on Linux, on x86-64 and ARM.
 //!
 //! ```text
 //! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
@@ -9,6 +9,7 @@
 //! | `modules.rs` | the program and its libraries, and the changes of this list |
 //! | `eh_frame.rs` | the unwind information of one of them |
 //! | `rule.rs` | how a frame leads to its caller |
+//! | `x86_64.rs`, `aarch64.rs` | what differs between processors: `processor` is one of them |
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
 //! | `step.rs` | from a frame to its caller's |
@@ -28,13 +29,16 @@ pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
 mod modules;
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+mod processor;
 mod remembered;
 mod rule;
 mod sampler;
 mod step;
 
 pub(crate) use modules::{Change, changes_after, loader_state};
-pub(crate) use step::Registers;
+pub(crate) use processor::Registers;
 
 use super::{state, tree};
 use crate::trace::write::{ThreadSlot, registry};

@@ -11,7 +11,8 @@
 
 use super::eh_frame;
 use super::lookup::{self, Rows};
-use super::rule::{Code, Packed, Rule};
+use super::processor::{Code, Packed};
+use super::rule::Rule;
 use crate::platform::os::{self, FileId, LoadedFile, Memory, loaded_files};
 use crate::stacks::tree;
 use std::collections::HashMap;

@@ -26,9 +26,10 @@ mod tests;
 mod walk;
 
 use super::chains::{Chain, Chains, Condition, Key, Kind};
-use super::memory::OwnStack;
+use super::memory::{OwnStack, Word};
+use super::processor::{self, Registers, SpDistance};
 use super::sampler::Sampler;
-use super::step::{Registers, Step, Word};
+use super::step::Step;
 use super::{lookup, step};
 use crate::platform::os;
 use crate::stacks::tree::{self, Found, TOO_DEEP, TreePosition};
@@ -38,7 +39,7 @@ use std::sync::atomic::AtomicU64;
 
 /// The maximum number of frames of a stack: Unreal's.
 pub(crate) const MAX_FRAMES: usize = 255;
-/// The maximum number of words: of each frame the return address and the saved `rbp`, and the return address
+/// The maximum number of words: of each frame the return address and the saved `fp`, and the return address
 /// that is beyond the limit of frames. A stack with more, because CFAs are in memory, is not remembered.
 ///
 /// PERF: a power of two, so that an index needs no comparison to be within the array.
@@ -52,8 +53,10 @@ const PAIRS: usize = 2048;
 ///
 /// PERF: each field is a cell, as those of [`Step`].
 struct Remembered {
-    rbp: Cell<usize>,
+    fp: Cell<usize>,
     frame: Cell<Frame>,
+    /// If the word is a return address, the distance of the frame's stack pointer.
+    sp: Cell<SpDistance>,
 }
 
 /// What a remembered word is, and its frame.
@@ -61,10 +64,10 @@ struct Remembered {
 /// ```text
 /// bits 0..8     the number of frames from the outermost one up to this one; for a word that is no return
 ///               address, those before it
-/// bits 8..16    the kind: whether the word is a return address, and the walk from this frame outwards depends
-///               on its `rbp`
-/// bits 32..64   the place in the tree, less the number of frames; 0 if it was not needed yet. That of the last
-///               frame is known
+/// bits 8..16    the kind: whether the word is a return address, and the walk from this frame outwards
+///               depends on its `fp`
+/// bits 32..64   the place in the tree, less the number of frames; 0 if it was not needed yet. That of the
+///               last frame is known
 /// ```
 /// PERF: one word, because most events write several. The frames of one edge have the same bits 32 to 64.
 #[derive(Clone, Copy)]
@@ -116,7 +119,7 @@ impl Pair {
 }
 
 /// What remembered stacks depend on, besides registers and words of memory.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 struct Basis {
     /// The number of the thread, because another thread can take over the memory.
     thread: u32,
@@ -132,6 +135,18 @@ impl Basis {
     #[inline(always)]
     fn now(thread: u32, limit: u32) -> Self {
         Self { thread, generation: lookup::generation(), limit, unloads: os::unloads() }
+    }
+
+    /// PERF: the derived comparison has four branches, or as many bytes of flags.
+    #[inline(always)]
+    fn is(self, other: Self) -> bool {
+        let differences = [
+            self.thread ^ other.thread,
+            self.generation ^ other.generation,
+            self.limit ^ other.limit,
+            self.unloads ^ other.unloads,
+        ];
+        differences.into_iter().fold(0, |all, one| all | one) == 0
     }
 }
 
@@ -201,14 +216,14 @@ impl Memory {
     /// the thread with this number. A stack has at most `limit` frames, 1 to [`MAX_FRAMES`].
     #[inline(always)]
     pub(super) fn stack_id(&self, own: &Registers, thread: u32, limit: u32) -> u32 {
-        let is_same = self.basis.get() == Basis::now(thread, limit);
+        let is_same = self.basis.get().is(Basis::now(thread, limit));
         let is_listed = is_same || self.begin(thread, limit);
         let limit = limit as usize;
         if !is_listed {
             return self.walk_in_lasting(own, limit);
         }
         if let Some(start) = self.own_caller(own)
-            && let Some(number) = self.known_chain(start, limit)
+            && let Some(number) = self.known_chain(own, start)
         {
             return number;
         }
@@ -218,80 +233,72 @@ impl Memory {
     /// The registers of the caller, if its return address is on the checked part of the thread's own stack.
     #[inline(always)]
     fn own_caller(&self, own: &Registers) -> Option<Registers> {
-        let code = lookup::find(own.return_address as u64).code;
+        let code = lookup::find(own.return_address() as u64).code;
         let (caller, _) = code
             .is_common()
-            .then(|| step::common(*own, code, |address| self.own.word(address)))??;
+            .then(|| processor::common(*own, code, |address| self.own.word(address)))??;
         Some(caller)
     }
 
-    /// The stack from these registers on, if a chain leads from there to a frame of the remembered stack.
+    /// The stack from `start`, the caller of `own`, on, if a chain leads from there to a frame of the
+    /// remembered stack.
     #[inline(always)]
-    fn known_chain(&self, start: Registers, limit: usize) -> Option<u32> {
-        let same = step::unchanged(&self.words, start.rsp);
+    fn known_chain(&self, own: &Registers, start: Registers) -> Option<u32> {
+        let same = step::unchanged(&self.words, start.sp);
         if self.is_last(same, start) {
             return Some(self.number.get());
         }
         let joint = self.frame_before(same)?;
-        if let Some(number) = self.known_chain_to(joint, start, limit) {
+        if let Some(number) = self.known_chain_to(joint, start) {
             return Some(number);
         }
-        if self.stale.get() == 0 {
-            return None;
-        }
-        // PERF: each register by itself. A structure would be in memory here, too.
-        let Registers { return_address, rsp, rbp } = start;
-        self.known_chain_further_out(joint, return_address, rsp, rbp, limit)
+        if self.stale.get() == 0 { None } else { self.known_chain_further_out(joint, own) }
     }
 
     /// The same if a chain leads to the frame that is as much further out as the last walk has arrived.
     #[cold]
     #[inline(never)]
-    fn known_chain_further_out(
-        &self,
-        mut joint: usize,
-        return_address: usize,
-        rsp: usize,
-        rbp: usize,
-        limit: usize,
-    ) -> Option<u32> {
+    fn known_chain_further_out(&self, mut joint: usize, own: &Registers) -> Option<u32> {
         for _ in 0..self.stale.get() {
             joint = self.frame_before(joint)?;
         }
-        self.known_chain_to(joint, Registers { return_address, rsp, rbp }, limit)
+        self.known_chain_to(joint, self.own_caller(own)?)
     }
 
     /// The same if a chain leads to the frame `joint`.
     #[inline(always)]
-    fn known_chain_to(&self, joint: usize, start: Registers, limit: usize) -> Option<u32> {
+    fn known_chain_to(&self, joint: usize, start: Registers) -> Option<u32> {
         let key = self.key(start, joint)?;
         let [newer, older] = self.chains.of_key(key);
-        let Registers { rsp, rbp, .. } = start;
         // PERF: selected without a branch, which no processor would predict.
         let chain = if newer.has(key) { newer } else { older };
         if !chain.has(key) {
             return None;
         }
-        if let Some(number) = self.by_chain(chain, joint, rsp, rbp, limit) {
+        let (innermost, sp, fp) = (start.return_word().address, start.sp, start.fp);
+        if let Some(number) = self.by_chain(chain, joint, innermost, sp, fp) {
             return Some(number);
         }
         // NOTE: a chain that has not led to the joint has left everything from there outwards as it was.
         let has_older = newer.has(key) && older.has(key);
-        if has_older { self.by_chain(older, joint, rsp, rbp, limit) } else { None }
+        if has_older { self.by_chain(older, joint, innermost, sp, fp) } else { None }
     }
 
-    /// The stack if this chain leads from these registers to the remembered frame `joint`.
+    /// The stack if this chain leads from these registers to the remembered frame `joint`. `innermost` is the
+    /// address of the first return word.
     ///
-    /// PERF: out of line, and with few arguments, so that all that the loop needs is in registers.
+    /// PERF: out of line, so that all that the loop needs is in registers. Each of the start's registers is
+    /// an argument of its own: as a structure, they would be in memory in the caller, too.
     #[inline(never)]
     fn by_chain(
         &self,
         chain: &Chain,
         joint: usize,
-        rsp: usize,
-        rbp: usize,
-        limit: usize,
+        innermost: usize,
+        sp: usize,
+        fp: usize,
     ) -> Option<u32> {
+        let limit = self.basis.get().limit as usize;
         let conditions = self.chains.conditions(chain)?;
         if joint + conditions.len() + 1 >= WORDS {
             return None;
@@ -308,7 +315,7 @@ impl Memory {
         let is_known = pair.key == key;
         let place = if is_known { pair.place } else { TreePosition::UNKNOWN };
         let within = place.if_within_edge(chain.frames());
-        if !self.follow(chain, conditions, joint, (rsp, rbp), (frames, within)) {
+        if !self.follow(chain, conditions, joint, (innermost, sp, fp), (frames, within)) {
             self.set_len(joint + 1);
             self.number.set(0);
             return None;
@@ -352,32 +359,27 @@ impl Memory {
     /// not the joint's, whose stack pointer is at this distance; else 0.
     #[inline(always)]
     fn caller(&self, start: Registers, distance: usize) -> usize {
-        let code = lookup::find(start.return_address as u64).code;
-        if !code.is_common() || code.is_from_rbp() || code.cfa() >= distance {
-            return 0;
-        }
-        let caller = Registers { rsp: start.rsp.wrapping_add(code.cfa()), ..start };
-        caller.return_word().now()
+        let code = lookup::find(start.return_address() as u64).code;
+        processor::next_return_address(code, start, distance)
     }
 
-    /// Whether a walk from these registers to the frame `joint` would go as this chain does. Its frames are now
-    /// those after that one, so that there are `frames`. The last of them is at `place`, if that is known and all
-    /// are within an edge.
+    /// Whether a walk from these registers to the frame `joint` would go as this chain does. Its frames are
+    /// now those after that one, so that there are `frames`. The last of them is at `place`, if that is known
+    /// and all are within an edge.
     #[inline(always)]
     fn follow(
         &self,
         chain: &Chain,
         conditions: &[Cell<Condition>],
         joint: usize,
-        (rsp, mut rbp): (usize, usize),
+        (innermost, sp, mut fp): (usize, usize, usize),
         (mut frames, place): (usize, TreePosition),
     ) -> bool {
         // PERF: by the kind, and without a branch, which no processor would predict.
-        let bases = [0, 0, rsp, self.remembered(joint).rbp.get()];
+        let bases = [0, 0, sp, self.remembered(joint).fp.get()];
         let (kind, distance) = chain.start();
         let required = bases[kind as usize].wrapping_add_signed(distance);
-        let mut changed = if kind.is_return() { 0 } else { rbp ^ required };
-        let innermost = Registers { return_address: 0, rsp, rbp }.return_word().address;
+        let mut changed = if kind.is_return() { 0 } else { fp ^ required };
         let mut word = joint + conditions.len();
         self.set_len(word + 1);
         let origin = place.less(frames);
@@ -386,14 +388,15 @@ impl Memory {
             let address = innermost.wrapping_add(condition.distance());
             let value = Word { address, value: 0 }.now();
             let kind = condition.kind();
-            changed |= value ^ bases[kind as usize].wrapping_add(condition.value());
+            changed |= kind.read(value) ^ bases[kind as usize].wrapping_add(condition.value());
             self.word(word).set(Word { address, value });
             let remembered = self.remembered(word);
-            remembered.rbp.set(rbp);
+            remembered.fp.set(fp);
             remembered.frame.set(Frame::of(kind, frames, origin));
+            remembered.sp.set(condition.sp());
             word = word.wrapping_sub(1);
             let is_return = kind.is_return();
-            rbp = if is_return { rbp } else { value };
+            fp = if is_return { fp } else { value };
             frames -= usize::from(is_return);
         }
         changed == 0
@@ -461,9 +464,10 @@ impl Memory {
 
     #[inline(always)]
     fn key(&self, start: Registers, joint: usize) -> Option<Key> {
-        let distance = self.registers(joint).rsp.wrapping_sub(start.rsp);
-        let caller = self.caller(start, distance);
-        Key::new(start.return_address, caller, distance, self.uses_rbp(joint))
+        let of_joint = self.registers(joint);
+        let caller = self.caller(start, of_joint.sp.wrapping_sub(start.sp));
+        let distance = processor::distance_to(of_joint, start);
+        Key::new(start.return_address(), caller, distance, self.uses_fp(joint))
     }
 
     // NOTE: the hook must not panic. Numbers are always within the arrays; the compiler does not know
@@ -486,7 +490,18 @@ impl Memory {
 
     #[inline(always)]
     fn registers(&self, frame: usize) -> Registers {
-        Registers::returning_to(self.word(frame).get(), self.remembered(frame).rbp.get())
+        let Remembered { fp, sp, .. } = self.remembered(frame);
+        Registers::returning_to(self.word(frame).get(), sp.get(), fp.get())
+    }
+
+    /// Notes where the return word of the remembered frame with these registers is now: on ARM, each function
+    /// that the frame calls saves it at a place of its own, and chains are found by that place.
+    #[inline(always)]
+    fn move_return_word(&self, frame: usize, at: Registers) {
+        if processor::RETURN_WORDS_MOVE {
+            self.word(frame).set(at.return_word());
+            self.remembered(frame).sp.set(at.sp_distance());
+        }
     }
 
     fn frames_up_to(&self, frame: usize) -> usize {
@@ -494,14 +509,14 @@ impl Memory {
     }
 
     #[inline(always)]
-    fn uses_rbp(&self, frame: usize) -> bool {
-        self.frame(frame).kind() == Kind::ReturnByRbp
+    fn uses_fp(&self, frame: usize) -> bool {
+        self.frame(frame).kind() == Kind::ReturnByFp
     }
 
     #[inline(always)]
     fn is_at(&self, frame: usize, at: Registers) -> bool {
-        let Registers { return_address, rsp, rbp } = self.registers(frame);
-        (return_address, rsp) == (at.return_address, at.rsp)
-            && (!self.uses_rbp(frame) || rbp == at.rbp)
+        let registers = self.registers(frame);
+        (registers.return_address(), registers.sp) == (at.return_address(), at.sp)
+            && (!self.uses_fp(frame) || registers.fp == at.fp)
     }
 }

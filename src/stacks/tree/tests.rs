@@ -20,7 +20,11 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
     let frame = PackedFrame::new;
     let of_thread = || {
         let frames = |i: u64| {
-            [frame(0x10_0000 + i % 7, 1), frame(0x20_0000 + i % 50, 1), frame(0x30_0000 + i, 2)]
+            [
+                frame(0x10_0000 + i % 7 * 4, 1),
+                frame(0x20_0000 + i % 50 * 4, 1),
+                frame(0x30_0000 + i * 4, 2),
+            ]
         };
         (0..5_000).map(|i| add(COMPLETE, frames(i))).collect::<Vec<_>>()
     };
@@ -47,7 +51,7 @@ fn threads_that_add_the_same_stacks_get_the_same_numbers() {
         found.insert(stack.id, (frames, reason));
     });
     for (i, number) in (0..).zip(&numbers[0]) {
-        let frames = vec![0x10_0000 + i % 7, 0x20_0000 + i % 50, 0x30_0000 + i];
+        let frames = vec![0x10_0000 + i % 7 * 4, 0x20_0000 + i % 50 * 4, 0x30_0000 + i * 4];
         assert_eq!(found[number], (frames, 0));
     }
 }
@@ -75,10 +79,11 @@ fn each_stack_has_one_number_and_its_frames() {
         let mut frames = Vec::new();
         for _ in 0..below(4) {
             let piece = below(3);
-            frames.extend((0..below(20)).map(|at| 0x40_0000 + piece * 100 + at));
-            frames.push(0x41_0000 + below(3));
+            frames.extend((0..below(20)).map(|at| 0x40_0000 + piece * 400 + at * 4));
+            frames.push(0x41_0000 + below(3) * 4);
         }
-        let words: Vec<_> = frames.iter().copied().map(AtomicU64::new).collect();
+        let word = |frame: &u64| AtomicU64::new(PackedFrame::new(*frame, 0).bits());
+        let words: Vec<_> = frames.iter().map(word).collect();
         let whole = find_or_add(TreePosition::root(UNREADABLE), &words, 0);
         assert_eq!(whole.frames, frames.len());
         assert_eq!(*numbers.entry(frames.clone()).or_insert(whole.number), whole.number);
@@ -104,7 +109,7 @@ fn a_walk_visits_each_stack_once() {
     let mut walk = Walk::default();
     let mut seen = HashMap::<u32, u32>::new();
     for i in 0..100 {
-        let number = add(NO_TABLE, [PackedFrame::new(0x50_0000 + i, 0)]);
+        let number = add(NO_TABLE, [PackedFrame::new(0x50_0000 + i * 4, 0)]);
         walk.visit_new(end(), |stack| *seen.entry(stack.id).or_default() += 1);
         assert!(seen.contains_key(&number));
     }

@@ -1,5 +1,5 @@
 //! How often the loader has unloaded a library.
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only call stacks use it"))]
+#![cfg_attr(not(takes_stacks), allow(dead_code, reason = "only call stacks use it"))]
 
 use super::objects;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,116 +1,25 @@
+//! Which code is followed by frame pointers, and how far.
+
 use super::*;
-use crate::stacks::capture::memory::OwnStack;
+#[cfg_attr(target_arch = "aarch64", path = "tests/aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "tests/x86_64.rs")]
+mod code;
+
+use crate::stacks::capture::memory::{OwnStack, Word};
 use crate::stacks::capture::refresh_modules;
 use crate::stacks::capture::remembered::Memory;
 use crate::stacks::tree::{self, COMPLETE, NO_TABLE, UNREADABLE};
+use code::{CALL, CALLS, DIRECT, IN_FUNCTION, IN_JIT, INSTRUCTION, JIT, clear_cache};
 use memledger_format::callstacks::GUESS;
 use std::cell::Cell;
 use std::ptr::NonNull;
-
-// Code without unwind information, but for the functions that have `.cfi_startproc`.
-std::arch::global_asm!(
-    ".globl memledger_test_frame_pointer, memledger_test_nested, memledger_test_after_nested",
-    ".globl memledger_test_no_frame_pointer, memledger_test_any_rbp, memledger_test_after_function",
-    ".globl memledger_test_after_jump, memledger_test_forms, memledger_test_calls, memledger_test_no_calls",
-    ".globl memledger_test_with_frame_pointer, memledger_test_forms_end, memledger_test_within_function",
-    // Calls its first argument: with a frame pointer, without one, and with its second argument in `rbp`.
-    "memledger_test_frame_pointer:",
-    "push rbp",
-    "mov rbp, rsp",
-    "call rdi",
-    "pop rbp",
-    "ret",
-    "memledger_test_nested:",
-    "push rbp",
-    "mov rbp, rsp",
-    "call memledger_test_frame_pointer",
-    "memledger_test_after_nested:",
-    "pop rbp",
-    "ret",
-    "memledger_test_no_frame_pointer:",
-    "sub rsp, 24",
-    "call rdi",
-    "add rsp, 24",
-    "ret",
-    "memledger_test_any_rbp:",
-    "push rbp",
-    "mov rbp, rsi",
-    "call rdi",
-    "pop rbp",
-    "ret",
-    // With a table: a function that makes a frame pointer, one that makes none, and calls of both.
-    "memledger_test_with_frame_pointer:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "call rdi",
-    "memledger_test_within_function:",
-    "pop rbp",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    "memledger_test_jump:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    "pop rbp",
-    ".cfi_def_cfa_offset 8",
-    "jmp memledger_test_frame_pointer",
-    ".cfi_endproc",
-    "call memledger_test_with_frame_pointer",
-    "memledger_test_after_function:",
-    "call memledger_test_jump",
-    "memledger_test_after_jump:",
-    "nop",
-    // What is a call, and what is none.
-    ".macro memledger_test_forms_of instruction:vararg",
-    "\\instruction",
-    ".pushsection .rodata",
-    ".long 9f - memledger_test_forms",
-    ".popsection",
-    "9:",
-    ".endm",
-    ".pushsection .rodata",
-    "memledger_test_calls:",
-    ".popsection",
-    "memledger_test_forms:",
-    "memledger_test_forms_of call rax",
-    "memledger_test_forms_of call r12",
-    "memledger_test_forms_of call [rax]",
-    "memledger_test_forms_of call [r12]",
-    "memledger_test_forms_of call [rbp]",
-    "memledger_test_forms_of call [rbx + 8]",
-    "memledger_test_forms_of call [rsp + 8]",
-    "memledger_test_forms_of call [rbx + 0x1000]",
-    "memledger_test_forms_of call [r13 + 0x1000]",
-    "memledger_test_forms_of call [rsp + 0x1000]",
-    "memledger_test_forms_of call [rip + 0x1000]",
-    "memledger_test_forms_of call [rax + rbx * 8]",
-    "memledger_test_forms_of call [rbp + rbx * 8]",
-    "memledger_test_forms_of call [rbx * 8 + 0x1000]",
-    "memledger_test_forms_of call fs:[0x10]",
-    "memledger_test_forms_of call memledger_test_frame_pointer",
-    ".pushsection .rodata",
-    "memledger_test_no_calls:",
-    ".popsection",
-    ".irp instruction, \"jmp rax\", \"push [rip + 0x1000]\", \"inc eax\", \"call fword ptr [rax]\", \"mov rax, rbx\", \"ret\"",
-    ".skip 8, 0x90",
-    "memledger_test_forms_of \\instruction",
-    ".endr",
-    ".pushsection .rodata",
-    "memledger_test_forms_end:",
-    ".popsection",
-);
 
 unsafe extern "C" {
     fn memledger_test_with_frame_pointer(call: extern "C" fn());
     fn memledger_test_frame_pointer(call: extern "C" fn());
     fn memledger_test_nested(call: extern "C" fn());
     fn memledger_test_no_frame_pointer(call: extern "C" fn());
-    fn memledger_test_any_rbp(call: extern "C" fn(), rbp: usize);
+    fn memledger_test_any_fp(call: extern "C" fn(), fp: usize);
     static memledger_test_after_nested: u8;
     static memledger_test_after_function: u8;
     static memledger_test_within_function: u8;
@@ -177,35 +86,35 @@ fn code_with_any_frame_pointer_has_no_wrong_frame_without_a_mark() {
     let loops = Cell::new(0);
     loops.set(loops.as_ptr().addr());
     let at = own.as_ptr().addr();
-    for rbp in [0, 1, 8, at, at + 4, heap.as_ptr().addr(), loops.as_ptr().addr(), usize::MAX - 7] {
+    for fp in [0, 1, 8, at, at + 4, heap.as_ptr().addr(), loops.as_ptr().addr(), usize::MAX - 7] {
         // SAFETY: it calls the function.
-        let (frames, proved, end) = taken(|| unsafe { memledger_test_any_rbp(take, rbp) });
-        assert_eq!((frames.len(), proved, end), (1, 1, NO_TABLE), "{rbp:x}");
+        let (frames, proved, end) = taken(|| unsafe { memledger_test_any_fp(take, fp) });
+        assert_eq!((frames.len(), proved, end), (1, 1, NO_TABLE), "{fp:x}");
     }
     // A frame that is its own caller's.
     let own = [const { Cell::new(0) }; 2];
     own[0].set(own.as_ptr().addr());
     own[1].set((&raw const memledger_test_after_nested).addr());
-    let rbp = own[0].get();
+    let fp = own[0].get();
     // SAFETY: as above.
-    let (frames, proved, end) = taken(|| unsafe { memledger_test_any_rbp(take, rbp) });
+    let (frames, proved, end) = taken(|| unsafe { memledger_test_any_fp(take, fp) });
     assert_eq!((&frames[1..], proved, end), (&[own[1].get() as u64][..], 1, NO_TABLE));
     // SAFETY: as above.
     let (frames, proved, _) = taken(|| unsafe { memledger_test_no_frame_pointer(take) });
     assert!(proved == 1 && !frames.is_empty());
 }
 
-/// What is remembered of a stack that ends in such code depends on `rbp` and on the return address above it.
+/// What is remembered of a stack that ends in such code depends on `fp` and on the return address above it.
 #[test]
 fn a_stack_that_ends_is_not_taken_for_one_that_goes_on() {
     let after = (&raw const memledger_test_after_nested).addr();
     let frame = [const { Cell::new(0) }; 2];
     let at = frame.as_ptr().addr();
     let ends =
-        [(0, after), (at, after), (0, after), (at, 1), (at, after), (at, 1)].map(|(rbp, word)| {
+        [(0, after), (at, after), (0, after), (at, 1), (at, after), (at, 1)].map(|(fp, word)| {
             frame[1].set(word);
             // SAFETY: it calls the function.
-            taken(|| unsafe { memledger_test_any_rbp(take, rbp) }).0.len()
+            taken(|| unsafe { memledger_test_any_fp(take, fp) }).0.len()
         });
     assert_eq!(ends, [1, 2, 1, 1, 2, 1]);
 }
@@ -214,34 +123,43 @@ fn a_stack_that_ends_is_not_taken_for_one_that_goes_on() {
 #[test]
 fn code_in_no_module_may_be_in_a_new_library() {
     refresh_modules().unwrap();
-    let own = lookup::find((memledger_test_frame_pointer as *const ()).addr() as u64 + 6);
-    let none = lookup::find(0x1111_5555_0006);
+    let own =
+        lookup::find(((memledger_test_frame_pointer as *const ()).addr() + IN_FUNCTION) as u64);
+    let none = lookup::find(0x1111_5555_0004);
     let loads = os::loads().wrapping_sub(7);
     assert!(lookup::is_without_table(own, loads) && !lookup::is_without_table(none, loads));
     assert!((0..1000).any(|_| lookup::is_without_table(none, os::loads())));
+}
+
+/// Memory of the main thread's stack, or what is as good: above this thread's stack.
+fn above_this_stack() -> usize {
+    let main = os::main_stack_end() - 64;
+    let here = Registers::here().sp;
+    // Emulators have the main thread's stack at the bottom.
+    let other = if main > here { main } else { std::mem::ManuallyDrop::new(Page::at(0)).0.addr() };
+    assert!(other > here);
+    other
 }
 
 /// A frame that a guess leads to is read only if it is on the thread's own stack.
 #[test]
 fn after_a_guess_no_other_memory_is_read() {
     let within = (&raw const memledger_test_within_function).addr();
-    // The stack of another thread, and above this one.
-    let other = os::main_stack_end() - 64;
+    let other = above_this_stack();
     let frame = [Cell::new(other), Cell::new(within)];
-    let rbp = frame.as_ptr().addr();
+    let fp = frame.as_ptr().addr();
     // SAFETY: it calls the function.
-    let (frames, proved, end) = taken(|| unsafe { memledger_test_any_rbp(take, rbp) });
-    assert!(other > rbp);
+    let (frames, proved, end) = taken(|| unsafe { memledger_test_any_fp(take, fp) });
     assert_eq!((&frames[1..], proved, end), (&[within as u64][..], 1, UNREADABLE));
 }
 
 /// The frame at these words of a stack, for a frame whose stack pointer is that of the word `above`.
-fn frame_at(words: &[usize], rbp: usize, above: usize) -> Result<Registers, Option<Registers>> {
+fn frame_at(words: &[usize], fp: usize, above: usize) -> Result<Registers, Option<Registers>> {
     let own = OwnStack::default();
-    let mut reader = StackReader::new(&own, Registers::here().rsp);
-    let return_address = (memledger_test_frame_pointer as *const ()).addr() + 6;
-    let rsp = words.as_ptr().addr() + 8 * above;
-    caller(Registers { return_address, rsp, rbp }, &mut reader)
+    let mut reader = StackReader::new(&own, Registers::here().sp);
+    let return_address = (memledger_test_frame_pointer as *const ()).addr() + IN_FUNCTION;
+    let sp = words.as_ptr().addr() + 8 * above;
+    caller(Registers::new(Word { address: 0, value: return_address }, sp, fp), &mut reader)
 }
 
 #[test]
@@ -250,42 +168,40 @@ fn a_frame_must_be_proved() {
     let after = (&raw const memledger_test_after_nested).addr();
     let words = std::hint::black_box([7, after, 9, after]);
     let at = words.as_ptr().addr();
-    let found = Registers { return_address: after, rsp: at + 16, rbp: 7 };
-    assert_eq!(frame_at(&words, at, 0), Ok(found));
-    assert_eq!(frame_at(&words, at + 16, 1), Ok(Registers { rsp: at + 32, rbp: 9, ..found }));
+    assert_eq!(frame_at(&words, at, 0), Ok(Registers::of_record(at, after, 7)));
+    assert_eq!(frame_at(&words, at + 16, 1), Ok(Registers::of_record(at + 16, after, 9)));
     assert_eq!(frame_at(&words, at, 1), Err(None), "it is below the stack pointer");
     assert_eq!(frame_at(&words, at + 4, 0), Err(None), "it is no multiple of 8");
-    let other = os::main_stack_end() - 64;
-    assert!(other > at && frame_at(&words, other, 0) == Err(None), "it is another thread's");
+    assert_eq!(frame_at(&words, above_this_stack(), 0), Err(None), "it is another thread's");
     // Code on the stack, data, and code after another instruction.
-    let bytes = std::hint::black_box([0xd0ff_u64 << 48, 0]);
-    let data: &'static [u64; 2] = Box::leak(Box::new([0xd0ff << 48, 0]));
-    static CALL: [u64; 2] = [0xd0ff << 48, 0];
+    let bytes = std::hint::black_box([CALL, 0]);
+    let data: &'static [u64; 2] = Box::leak(Box::new([CALL, 0]));
+    static DATA: [AtomicU64; 2] = [AtomicU64::new(CALL), AtomicU64::new(0)];
     let start = (memledger_test_frame_pointer as *const ()).addr();
     let with_table = (&raw const memledger_test_after_function).addr();
     for return_address in [
         0,
         8,
         bytes.as_ptr().addr() + 8,
-        CALL.as_ptr().addr() + 8,
-        start + 1,
-        start + 4,
+        DATA.as_ptr().addr() + 8,
+        start + INSTRUCTION,
+        start + IN_FUNCTION - 2,
         after + 1,
         with_table,
         1 << 47 | after,
     ] {
         let words = std::hint::black_box([7, return_address, 0, 0]);
         let at = words.as_ptr().addr();
-        let expected = Registers { return_address, rsp: at + 16, rbp: 7 };
+        let expected = Registers::of_record(at, return_address, 7);
         for _ in 0..2 {
             assert_eq!(frame_at(&words, at, 0), Err(Some(expected)), "{return_address:x}");
         }
     }
     assert!(
-        follows_call(data.as_ptr().addr() + 8),
+        follows_call(data.as_ptr().addr() + 8, false),
         "in no module, what can be executed is not known"
     );
-    assert!(follows_call((&raw const memledger_test_after_jump).addr()));
+    assert!(follows_call((&raw const memledger_test_after_jump).addr(), false));
 }
 
 #[test]
@@ -300,12 +216,12 @@ fn all_forms_of_calls_are_known_and_no_other_instruction() {
     let all = unsafe { std::slice::from_raw_parts(calls, end.offset_from_unsigned(calls)) };
     // SAFETY: as above.
     let count = unsafe { others.offset_from_unsigned(calls) };
-    assert_eq!((count, all.len()), (16, 22));
+    assert_eq!((count, all.len()), CALLS);
     for (number, offset) in all.iter().enumerate() {
-        let found = call_before(start + *offset as usize);
+        let found = processor::call_before(start + *offset as usize);
         let target = (memledger_test_frame_pointer as *const ()).addr();
         let expected = match number {
-            15 => Some(Call::Direct(target)),
+            DIRECT => Some(Call::Direct(target)),
             number => (number < count).then_some(Call::Indirect),
         };
         assert_eq!(found, expected, "{number}");
@@ -333,9 +249,13 @@ impl Page {
         unsafe {
             assert_eq!(libc::mprotect(self.0.cast(), 4096, libc::PROT_READ | libc::PROT_WRITE), 0);
             self.0.copy_from_nonoverlapping(code.as_ptr(), code.len());
+            clear_cache(self.0, code.len());
             assert_eq!(libc::mprotect(self.0.cast(), 4096, libc::PROT_READ | libc::PROT_EXEC), 0);
             let call = std::mem::transmute::<*mut u8, extern "C" fn(extern "C" fn())>(self.0);
             call(take);
+            // NOTE: no tail call: the code would return to a call of this function, which makes a frame
+            // pointer.
+            std::hint::black_box(());
         }
     }
 }
@@ -346,14 +266,6 @@ impl Drop for Page {
         unsafe { libc::munmap(self.0.cast(), 4096) };
     }
 }
-
-/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`, a frame that is larger, and code that leaves `rbp`
-/// alone, whose return address is that of the first: `push rax; nop; nop; nop; call rdi; pop rax; ret`.
-const JIT: [&[u8]; 3] = [
-    &[0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3],
-    &[0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xff, 0xd7, 0x58, 0x5b, 0x5d, 0xc3],
-    &[0x50, 0x90, 0x90, 0x90, 0xff, 0xd7, 0x58, 0xc3],
-];
 
 #[test]
 fn code_that_is_made_at_run_time_has_frame_pointers_or_ends_a_stack() {
@@ -367,9 +279,9 @@ fn code_that_is_made_at_run_time_has_frame_pointers_or_ends_a_stack() {
         assert!(proved == 1 && !frames.is_empty());
         drop(page);
         // The code is gone, and its return addresses are still on the stack.
-        let words = std::hint::black_box([7, address + 6, 0, 0]);
+        let words = std::hint::black_box([7, address + IN_JIT[0], 0, 0]);
         let _ = frame_at(&words, words.as_ptr().addr(), 0);
-        let words = std::hint::black_box([7, address + 9, 0, 0]);
+        let words = std::hint::black_box([7, address + IN_JIT[1], 0, 0]);
         assert!(frame_at(&words, words.as_ptr().addr(), 0).is_err());
     }
 }

@@ -86,7 +86,7 @@ fn by_qsort(compare: &mut Compare, depth: usize) {
 }
 
 /// Two functions with frames of different sizes call one that aligns its stack. In both cases, that
-/// one has the same stack pointer, the words of the other case are still in memory, and only `rbp`
+/// one has the same stack pointer, the words of the other case are still in memory, and only `fp`
 /// says where the caller's frame is.
 #[inline(never)]
 fn by_alignment(compare: &mut Compare, depth: usize) {
@@ -164,7 +164,8 @@ fn any_registers_end_a_walk() {
             1 => here + compare.random(1 << 20),
             _ => here + 8 * compare.random(1 << 9),
         };
-        let registers = Registers { return_address, rsp: near(), rbp: near() };
+        let return_word = Word { address: 0, value: return_address };
+        let registers = Registers::new(return_word, near(), near());
         assert_ne!(memory.stack_id(&registers, 1, LIMIT), 0, "{registers:x?}");
     }
 }

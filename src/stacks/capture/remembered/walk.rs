@@ -2,8 +2,9 @@
 
 use super::{Frame, MAX_FRAMES, Memory, WORDS};
 use crate::stacks::capture::chains::{Condition, Kind, MAX_LEN};
-use crate::stacks::capture::memory::StackReader;
-use crate::stacks::capture::step::{CONTINUES, Registers, Step, WITHOUT_TABLE, Word, caller_of};
+use crate::stacks::capture::memory::{StackReader, Word};
+use crate::stacks::capture::processor::{Registers, SpDistance};
+use crate::stacks::capture::step::{CONTINUES, Step, WITHOUT_TABLE, caller_of};
 use crate::stacks::capture::{frame_pointer, lookup, step};
 use crate::stacks::tree::{
     self, COMPLETE, LIBRARY_CHANGED, NO_TABLE, TOO_DEEP, TreePosition, UNREADABLE,
@@ -15,17 +16,17 @@ impl Memory {
     #[cold]
     #[inline(never)]
     pub(super) fn walk_in_lasting(&self, own: &Registers, limit: usize) -> u32 {
-        let mut reader = StackReader::new(&self.own, own.rsp);
+        let mut reader = StackReader::new(&self.own, own.sp);
         let Some(mut at) = caller_of(*own, &mut reader) else { return NO_TABLE };
         let mut walked = 0;
         let root = loop {
-            if at.return_address == 0 {
+            if at.return_address() == 0 {
                 break COMPLETE;
             }
             if walked == limit {
                 break TOO_DEEP;
             }
-            let Some(found) = lookup::find_lasting(at.return_address as u64) else {
+            let Some(found) = lookup::find_lasting(at.return_address() as u64) else {
                 break LIBRARY_CHANGED;
             };
             let (caller, root) = self.step(walked).take_by(found, at, &mut reader);
@@ -43,7 +44,7 @@ impl Memory {
     /// The stack from the caller of the function on that has these registers.
     #[inline(never)]
     pub(super) fn walk(&self, own: &Registers, limit: usize) -> u32 {
-        let mut reader = StackReader::new(&self.own, own.rsp);
+        let mut reader = StackReader::new(&self.own, own.sp);
         let Some(start) = caller_of(*own, &mut reader) else { return NO_TABLE };
         if !reader.is_own() {
             // NOTE: the words of a remembered stack are compared without a check, so all of them
@@ -51,13 +52,13 @@ impl Memory {
             self.set_len(0);
         }
         let mut at = start;
-        let unchanged = self.frame_before(step::unchanged(&self.words, start.rsp));
+        let unchanged = self.frame_before(step::unchanged(&self.words, start.sp));
         let mut candidate = unchanged;
         let mut walked = 0;
         let (joint, root, outer) = loop {
             // A frame further out has a higher stack pointer.
             while let Some(frame) = candidate
-                && self.registers(frame).rsp < at.rsp
+                && self.registers(frame).sp < at.sp
             {
                 candidate = self.frame_before(frame);
             }
@@ -67,9 +68,10 @@ impl Memory {
                 && self.is_at(frame, at)
                 && (self.root.get() != TOO_DEEP || self.frames_up_to(frame) + walked >= limit)
             {
+                self.move_return_word(frame, at);
                 break (candidate, self.root.get(), Some(at));
             }
-            if at.return_address == 0 {
+            if at.return_address() == 0 {
                 break (None, COMPLETE, Some(at));
             }
             if walked == limit {
@@ -141,8 +143,8 @@ impl Memory {
         match frame_pointer::caller(last.registers(), reader) {
             Ok(caller) => self.walk_guess(caller, limit, proved, reader),
             Err(outer) => {
-                // The stack ends here as long as `rbp` and the return address above it are the same.
-                last.set_uses_rbp();
+                // The stack ends here as long as `fp` and the return address above it are the same.
+                last.set_uses_fp();
                 self.remember_walk(start, limit, (None, proved, NO_TABLE, outer), reader)
             }
         }
@@ -161,7 +163,7 @@ impl Memory {
         reader.stay_on_own();
         let mut walked = proved;
         let root = loop {
-            if at.return_address == 0 {
+            if at.return_address() == 0 {
                 break COMPLETE;
             }
             if walked == limit {
@@ -186,7 +188,7 @@ impl Memory {
     }
 
     /// Adds the chain from `start` to the frame `joint`, whose words are the last remembered ones; returns
-    /// the sequence of its frames. At the start, `rbp` must be as `must` says. `None` if a word has no room
+    /// the sequence of its frames. At the start, `fp` must be as `must` says. `None` if a word has no room
     /// in a condition.
     #[inline(never)]
     fn add_chain(
@@ -202,21 +204,22 @@ impl Memory {
         for word in joint + 1..self.len.get() {
             let (Word { address, value }, kind) = (self.word(word).get(), self.frame(word).kind());
             let value = match kind {
-                Kind::Return | Kind::ReturnByRbp => value,
-                Kind::RelativeRbp => value.wrapping_sub(start.rsp),
-                Kind::RbpOfJoint => 0,
+                Kind::Return | Kind::ReturnByFp => kind.read(value),
+                Kind::RelativeFp => value.wrapping_sub(start.sp),
+                Kind::FpOfJoint => 0,
             };
             // NOTE: words beyond the joint are no part of the stack that is known to be there.
-            let condition = Condition::new(kind, address.wrapping_sub(innermost), value)?;
+            let (distance, sp) = (address.wrapping_sub(innermost), self.remembered(word).sp.get());
+            let condition = Condition::new(kind, distance, value, sp)?;
             *conditions.get_mut(len).filter(|_| address < end)? = condition;
             len += 1;
         }
-        let distance = start.rbp.wrapping_sub(start.rsp) as isize;
-        let rbp = if must == Kind::RelativeRbp { i32::try_from(distance).ok()? } else { 0 };
+        let distance = start.fp.wrapping_sub(start.sp) as isize;
+        let fp = if must == Kind::RelativeFp { i32::try_from(distance).ok()? } else { 0 };
         let key = self.key(start, joint)?;
         let sequence = tree::intern(frames)?;
         let conditions = conditions.get(..len).unwrap_or_default();
-        self.chains.add(key, (sequence, frames.len()), conditions, (must, rbp));
+        self.chains.add(key, (sequence, frames.len()), conditions, (must, fp));
         Some(sequence)
     }
 
@@ -235,54 +238,56 @@ impl Memory {
     }
 
     /// Adds the frames that were walked to the remembered ones; `outer` are the registers beyond the
-    /// outermost one, if the walk has read them. Returns what `rbp` must be at the start, so that a walk goes
+    /// outermost one, if the walk has read them. Returns what `fp` must be at the start, so that a walk goes
     /// the same way; a return address: anything. `None` if it depends on more than the words of a chain can
     /// say.
     #[inline(always)]
     fn remember(&self, walked: usize, root: u32, outer: Option<Registers>) -> Option<Kind> {
         self.root.set(root);
         let mut len = self.len.get();
-        let (mut frames, mut rbp) = (0, 0);
-        // What the `rbp` of the frame further out must be, if that matters.
+        let none = (0, SpDistance::default());
+        let (mut frames, mut fp) = (0, 0);
+        // What the `fp` of the frame further out must be, if that matters.
         let mut must = None;
         if let Some(last) = len.checked_sub(1) {
-            (frames, rbp) = (self.frames_up_to(last), self.remembered(last).rbp.get());
-            must = self.uses_rbp(last).then_some(Kind::RbpOfJoint);
+            (frames, fp) = (self.frames_up_to(last), self.remembered(last).fp.get());
+            must = self.uses_fp(last).then_some(Kind::FpOfJoint);
         }
-        let mut add = |word, kind, rbp, frames| {
+        let mut add = |word, kind, (fp, sp), frames| {
             self.word(len).set(word);
             let remembered = self.remembered(len);
-            remembered.rbp.set(rbp);
+            remembered.fp.set(fp);
             remembered.frame.set(Frame::new(kind, frames, TreePosition::UNKNOWN));
+            remembered.sp.set(sp);
             len += 1;
         };
         if let Some(outer) = outer.filter(|_| frames == 0) {
-            add(outer.return_word(), Kind::RbpOfJoint, 0, frames);
+            add(outer.return_word(), Kind::FpOfJoint, none, frames);
         }
         let mut is_chain = true;
         for step in self.walked.iter().take(walked).rev() {
-            let saved = step.rbp_address();
+            let saved = step.fp_address();
             if let (Some(address), Some(kind)) = (saved, must) {
-                add(Word { address, value: rbp }, kind, 0, frames);
+                add(Word { address, value: fp }, kind, none, frames);
             }
             if let Some(word) = step.cfa_word() {
-                add(word, Kind::RbpOfJoint, 0, frames);
+                add(word, Kind::FpOfJoint, none, frames);
                 is_chain = false;
             }
-            let is_base = step.uses_rbp().then_some(Kind::RelativeRbp);
+            let is_base = step.uses_fp().then_some(Kind::RelativeFp);
             must = match (saved, must) {
                 (Some(_), _) => is_base,
                 (None, must) => {
                     // One condition for both would be needed.
-                    is_chain &= must != Some(Kind::RbpOfJoint) || is_base.is_none();
+                    is_chain &= must != Some(Kind::FpOfJoint) || is_base.is_none();
                     must.or(is_base)
                 }
             };
             let registers = step.registers();
-            rbp = registers.rbp;
+            fp = registers.fp;
             frames += 1;
-            let kind = if must.is_some() { Kind::ReturnByRbp } else { Kind::Return };
-            add(registers.return_word(), kind, rbp, frames);
+            let kind = if must.is_some() { Kind::ReturnByFp } else { Kind::Return };
+            add(registers.return_word(), kind, (fp, registers.sp_distance()), frames);
         }
         let has_room = len < WORDS;
         self.set_len(if has_room { len } else { 0 });
@@ -306,9 +311,10 @@ impl Memory {
         for word in dropped..=joint {
             let (from, to) = (self.remembered(word), self.remembered(word - dropped));
             self.word(word - dropped).set(self.word(word).get());
-            to.rbp.set(from.rbp.get());
+            to.fp.set(from.fp.get());
+            to.sp.set(from.sp.get());
             let frame = from.frame.get();
-            let kind = if word == dropped { Kind::RbpOfJoint } else { frame.kind() };
+            let kind = if word == dropped { Kind::FpOfJoint } else { frame.kind() };
             to.frame.set(Frame::new(kind, frame.frames() - surplus, TreePosition::UNKNOWN));
         }
         self.set_len(if left > 0 { joint - dropped + 1 } else { 0 });

@@ -6,14 +6,15 @@
 //! Each sample of the `backtrace` crate and of memledger must have the same frames, from the function
 //! that has taken it outwards, but for the documented differences:
 //! - The frames below that function are those of each tracker, and the same in all samples.
-//! - Where a signal has interrupted code, memledger's frame is 1 higher: a reader takes 1 off each frame.
+//! - Where a signal has interrupted code, memledger's frame is 1 higher, or an instruction of ARM: a reader
+//!   takes 1 off each frame.
 //! - memledger takes 255 frames at most.
 //! - Code of a library that was just loaded ends a stack, and so does code without unwind information
 //!   (assembly, the first frame of a coroutine). The frames up to there are equal, and the stack says so.
 
 mod trace;
 
-use stack_sampler::{HEADER, Head, PLACES, Place, TRAMPOLINE};
+use stack_sampler::{HEADER, Head, INTERRUPTED, PLACES, Place, TRAMPOLINE};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -33,8 +34,9 @@ struct Sample {
     frames: Vec<u64>,
 }
 
-/// Reads the file of samples; returns the trampoline, too.
-fn read_samples(path: &str) -> std::io::Result<(Vec<Sample>, u64)> {
+/// Reads the file of samples; returns the trampoline, too, and how much higher our frame of interrupted code
+/// is.
+fn read_samples(path: &str) -> std::io::Result<(Vec<Sample>, [u64; 2])> {
     let mut file = File::open(path)?;
     let mut word = [0; 8];
     file.read_exact(&mut word)?;
@@ -57,7 +59,7 @@ fn read_samples(path: &str) -> std::io::Result<(Vec<Sample>, u64)> {
         }
         samples.push(Sample { head, frames });
     }
-    Ok((samples, words[TRAMPOLINE]))
+    Ok((samples, [words[TRAMPOLINE], words[INTERRUPTED]]))
 }
 
 /// The number of frames of each tracker below the function that takes samples.
@@ -75,6 +77,7 @@ enum Outcome {
 
 struct Comparison {
     trampoline: u64,
+    interrupted: u64,
     own: HashMap<u8, Own>,
 }
 
@@ -82,7 +85,7 @@ impl Comparison {
     /// Whether both are the same frame; `inner` is the frame that it has called.
     fn is_same(&self, ours: u64, theirs: u64, inner: Option<&u64>) -> bool {
         let is_interrupted = self.trampoline != 0 && inner == Some(&self.trampoline);
-        ours == theirs + u64::from(is_interrupted)
+        ours == theirs + if is_interrupted { self.interrupted } else { 0 }
     }
 
     /// The number of frames of each that are not in both, at the inner end.
@@ -189,7 +192,8 @@ fn may_end_early(place: u8) -> bool {
 
 fn run(name: &str, trace: &str, samples: &str, places: &[String]) -> Result<bool, String> {
     let seen = Seen::read(trace)?;
-    let (samples, trampoline) = read_samples(samples).map_err(|e| format!("{samples}: {e}"))?;
+    let (samples, [trampoline, interrupted]) =
+        read_samples(samples).map_err(|e| format!("{samples}: {e}"))?;
     let mut counts = [Counts::default(); PLACES.len()];
     let mut pairs = Vec::new();
     for sample in &samples {
@@ -201,7 +205,7 @@ fn run(name: &str, trace: &str, samples: &str, places: &[String]) -> Result<bool
             Some(stack) => pairs.push((sample, seen.specs.get(stack).ok_or("a stack is missing")?)),
         }
     }
-    let mut comparison = Comparison { trampoline, own: HashMap::new() };
+    let mut comparison = Comparison { trampoline, interrupted, own: HashMap::new() };
     comparison.learn(&pairs);
     for (sample, stack) in pairs {
         let counts = &mut counts[usize::from(sample.head.place)];

@@ -3,6 +3,19 @@
 use crate::{Random, allocate, calls};
 use std::cell::Cell;
 
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl stack_places_without_tables",
+    "stack_places_without_tables:",
+    "sub sp, sp, #64",
+    "str x30, [sp, #48]",
+    "blr x0",
+    "ldr x30, [sp, #48]",
+    "add sp, sp, #64",
+    "ret",
+);
+
+#[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl stack_places_without_tables",
     "stack_places_without_tables:",

@@ -28,8 +28,11 @@ const WORDS: usize = 1 << 28;
 const USED: usize = 0;
 /// The second: the address of the code to which signal handlers return.
 pub const TRAMPOLINE: usize = 1;
+/// The third: how much higher than `backtrace`'s a frame is that a signal has interrupted: readers take 1 off
+/// each frame, to be in the call or the instruction.
+pub const INTERRUPTED: usize = 2;
 /// The words before the first sample.
-pub const HEADER: usize = 2;
+pub const HEADER: usize = 3;
 
 /// What kind of code a sample was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +131,46 @@ pub fn paused<T>(body: impl FnOnce() -> T) -> T {
 
 /// Notes where handlers of this signal return to.
 pub fn note_trampoline(signal: i32) {
+    let (trampoline, size) = trampoline(signal);
+    word(TRAMPOLINE).inspect(|word| word.store(trampoline as u64, Ordering::Relaxed));
+    word(INTERRUPTED).inspect(|word| word.store(size, Ordering::Relaxed));
+}
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl stack_sampler_handler, stack_sampler_returned_to",
+    "stack_sampler_handler:",
+    "adrp x9, stack_sampler_returned_to",
+    "str x30, [x9, :lo12:stack_sampler_returned_to]",
+    "ret",
+    ".pushsection .bss",
+    ".balign 8",
+    "stack_sampler_returned_to:",
+    ".skip 8",
+    ".popsection",
+);
+
+/// The code is the kernel's, so only a handler sees its address.
+#[cfg(target_arch = "aarch64")]
+fn trampoline(signal: i32) -> (usize, u64) {
+    unsafe extern "C" {
+        fn stack_sampler_handler(signal: i32);
+        static stack_sampler_returned_to: AtomicU64;
+    }
+    // SAFETY: the handler only stores a word. The action is that of before again.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut before: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stack_sampler_handler as *const () as usize;
+        assert_eq!(libc::sigaction(signal, &raw const action, &raw mut before), 0);
+        libc::raise(signal);
+        assert_eq!(libc::sigaction(signal, &raw const before, std::ptr::null_mut()), 0);
+        (stack_sampler_returned_to.load(Ordering::Relaxed) as usize, 4)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn trampoline(signal: i32) -> (usize, u64) {
     #[repr(C)]
     #[derive(Default)]
     struct KernelAction {
@@ -142,7 +185,7 @@ pub fn note_trampoline(signal: i32) {
         libc::syscall(libc::SYS_rt_sigaction, signal, 0_usize, &raw mut action, size_of::<u64>())
     };
     assert_eq!(result, 0);
-    word(TRAMPOLINE).inspect(|word| word.store(action.restorer as u64, Ordering::Relaxed));
+    (action.restorer, 1)
 }
 
 fn word(index: usize) -> Option<&'static AtomicU64> {
