@@ -39,10 +39,10 @@ pub enum OnFull {
 
 /// Which allocations and reallocations have their call stack recorded.
 ///
-/// Stacks are taken on x86-64 Linux, while the channel `callstack` is on. This setting turns it on;
-/// [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server turn
-/// it on and off while the program runs.
-/// [`LedgerBuilder::stacks`](crate::LedgerBuilder::stacks) has an example.
+/// Stacks are taken on x86-64 and AArch64 Linux, while the channel `callstack` is on. This setting turns it
+/// on; [`Channel::set_enabled_by_name`](crate::events::Channel::set_enabled_by_name) and the control server
+/// turn it on and off while the program runs. [`LedgerBuilder::stacks`](crate::LedgerBuilder::stacks) has an
+/// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stacks {
