@@ -17,17 +17,13 @@ use std::ops::Range;
 pub(super) const TIME_BITS: u32 = 61;
 pub(super) const SIZE_BITS: u32 = 35;
 
-/// The capacity of a chunk of each size class, in blocks: 17 to 32 bytes a block in a full chunk. From 8
-/// blocks on, each is at most a fourth larger than the one before, but for the last one.
-const CAPACITIES: [u16; 32] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80,
-    96, 112, 128, 160, 192, 256,
-];
+/// The capacity of a chunk of each size class, in blocks: 17 to 32 bytes a block in a full chunk.
+const CAPACITIES: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 const SIZE_CLASSES: usize = CAPACITIES.len();
 
 /// The approximate number of words of a slab; one slab of each size class may be unused. PERF:
 /// glibc makes a system call whenever the tracker's thread needs more memory, however little.
-const SLAB_WORDS: usize = 1024;
+const SLAB_WORDS: usize = 2048;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = LOW_BITS << 7;
@@ -302,7 +298,7 @@ mod tests {
     #[test]
     fn a_chunk_that_goes_leaves_no_hole() {
         let mut chunks = Chunks::default();
-        let all = (0..1000).map(|page| chunks.add(class_for(8), page)).collect::<Vec<_>>();
+        let all = (0..1000).map(|page| chunks.add(5, page)).collect::<Vec<_>>();
         let full = chunks.bytes();
         assert_eq!(chunks.remove(all[3]), Some(999));
         assert_eq!(chunks.get(all[3]).words[0], 999);

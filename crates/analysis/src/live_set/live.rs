@@ -10,12 +10,11 @@
 //! address ──► page, by its upper bits ──► chunk ──► position, 8 bits ──► block
 //! ```
 //!
-//! A block takes 20 to 28 bytes where others are near, and up to 100 where it is alone in its page.
+//! A block takes 22 to 40 bytes where others are near, and up to 100 where it is alone in its page.
 
 use super::block::Block;
 use super::chunks::{self, Chunks, SIZE_BITS, SlabRef, TIME_BITS};
 use super::pages::Pages;
-use super::young::{Young, YoungBlocks};
 use crate::hash::IntMap;
 
 /// The bytes of a page and the bytes between two positions in it, both as powers of two. A block at
@@ -26,8 +25,8 @@ const POSITION_SHIFT: u32 = 3;
 const CHUNK_ADDRESSES: u64 = (1 << 48) - (1 << POSITION_SHIFT);
 
 /// Chunks grow by two size classes as long as a block takes less than this many bytes on average.
-const FAST_GROWTH_BYTES: usize = 22;
-/// Chunks shrink only while all chunks and the table together take more than 28 bytes per block
+const FAST_GROWTH_BYTES: usize = 32;
+/// Chunks shrink only while all chunks and the table together take more than 39 bytes per block
 /// plus this many bytes. So they do not shrink each time that a program drops a structure which it
 /// builds again.
 /// PERF: up to this many bytes in all, pages without blocks are kept, too. Adding and removing them
@@ -40,10 +39,8 @@ const CACHED_BYTES: usize = 1 << 20;
 /// The live blocks of one root heap, by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveSet {
-    young: YoungBlocks,
     pages: Pages,
     chunks: Chunks,
-    /// The number of blocks in chunks.
     blocks: usize,
     /// Blocks that were not kept because the system had no memory.
     refused: u64,
@@ -77,28 +74,12 @@ impl LiveSet {
     /// other.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) -> (u32, u64) {
-        match self.young.get(address) {
-            Some(entry) if entry.address == address => (u32::MAX, 0),
-            Some(entry) if entry.has_block() => {
-                let (_, other) = self.prefetch_settled(entry.address);
-                let (hint, some) = self.prefetch_settled(address);
-                (hint, some ^ other)
-            }
-            _ => self.prefetch_settled(address),
-        }
-    }
-
-    #[inline]
-    fn prefetch_settled(&self, address: u64) -> (u32, u64) {
         let Some(index) = self.pages.find(address >> PAGE_SHIFT) else { return (u32::MAX, 0) };
         (index as u32, self.chunks.get(self.pages.get(index).chunk()).prefetch())
     }
 
     pub(crate) fn get(&self, address: u64) -> Option<Block> {
-        match self.young.get(address).filter(|entry| entry.address == address) {
-            Some(entry) => entry.block(),
-            None => self.get_in_chunk(address).or_else(|| self.escaped.get(&address).copied()),
-        }
+        self.get_in_chunk(address).or_else(|| self.escaped.get(&address).copied())
     }
 
     fn get_in_chunk(&self, address: u64) -> Option<Block> {
@@ -117,72 +98,41 @@ impl LiveSet {
 
     /// Adds a block; returns the block that was at this address. `hint` is what
     /// [`LiveSet::prefetch`] returned, or any number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert(&mut self, address: u64, hint: u32, block: Block) -> Option<Block> {
-        if let Some(entry) = self.young.get_mut(address)
-            && entry.address == address
-        {
-            return entry.replace(block);
+        if !self.escaped.is_empty() || !fits(&block, address) {
+            return self.insert_escaped(address, block);
         }
-        self.insert_other(address, hint, block)
+        self.put(address, hint, &block)
     }
 
-    /// Adds a block at an address that has no entry in the table of young blocks.
-    #[inline(never)]
-    fn insert_other(&mut self, address: u64, hint: u32, block: Block) -> Option<Block> {
-        let new = Young::new(address, block);
-        match self.young.get_mut(address).map(|entry| std::mem::replace(entry, new)) {
-            Some(before) => {
-                if let Some(block) = before.block() {
-                    self.settle(before.address, &block);
-                }
-            }
-            None if self.young.make() => return self.insert(address, hint, block),
-            None => {
-                let old = self.remove_settled(address, hint);
-                self.settle(address, &block);
-                return old;
-            }
-        }
-        if self.is_settled(address, hint) { self.remove_settled(address, hint) } else { None }
-    }
-
-    /// Whether a chunk has a block at this address, or it is escaped.
     #[inline]
-    fn is_settled(&self, address: u64, hint: u32) -> bool {
+    fn put(&mut self, address: u64, hint: u32, block: &Block) -> Option<Block> {
         let (number, position) = split(address);
-        let page = self.pages.find_with_hint(number, hint as usize).map(|i| self.pages.get(i));
-        page.is_some_and(|page| self.chunks.get(page.chunk()).find(position, page.len()).is_some())
-            || !self.escaped.is_empty()
-    }
-
-    /// Moves a block out of the table of young blocks.
-    #[inline]
-    fn settle(&mut self, address: u64, block: &Block) {
-        if fits(block, address) {
-            self.put(address, block);
-        } else {
-            self.escaped.insert(address, *block);
-        }
-    }
-
-    /// Puts a block into a chunk, which has none at its address.
-    #[inline]
-    fn put(&mut self, address: u64, block: &Block) {
-        let (number, position) = split(address);
-        let Some(index) = self.pages.find(number) else {
+        let Some(index) = self.pages.find_with_hint(number, hint as usize) else {
             return self.put_first(number, position, block);
         };
         let page = self.pages.get_mut(index);
         let (at, len) = (page.chunk(), page.len());
+        let mut chunk = self.chunks.get_mut(at);
+        if let Some(place) = chunk.find(position, len) {
+            let old = chunk.block(place);
+            chunk.set_block(place, block);
+            return Some(old);
+        }
         self.blocks += 1;
         page.set_len(len + 1);
-        let at = if len == chunks::capacity(at.class) { self.grow(index, len) } else { at };
-        self.chunks.get_mut(at).set(len, position, block);
+        if len == chunks::capacity(at.class) {
+            let larger = self.grow(index, len);
+            self.chunks.get_mut(larger).set(len, position, block);
+        } else {
+            chunk.set(len, position, block);
+        }
+        None
     }
 
     #[inline(never)]
-    fn put_first(&mut self, number: u64, position: u8, block: &Block) {
+    fn put_first(&mut self, number: u64, position: u8, block: &Block) -> Option<Block> {
         let chunk = self.chunks.add(0, number);
         self.chunks.get_mut(chunk).set(0, position, block);
         if self.pages.add(number, chunk) {
@@ -191,26 +141,25 @@ impl LiveSet {
             self.remove_chunk(chunk);
             self.refused += 1;
         }
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_escaped(&mut self, address: u64, block: Block) -> Option<Block> {
+        let old = self.remove(address, u32::MAX);
+        if fits(&block, address) {
+            self.put(address, u32::MAX, &block);
+        } else {
+            self.escaped.insert(address, block);
+        }
+        old
     }
 
     /// Removes the block at `address`. `hint` is what [`LiveSet::prefetch`] returned, or any
     /// number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn remove(&mut self, address: u64, hint: u32) -> Option<Block> {
-        if let Some(entry) = self.young.get_mut(address) {
-            if entry.address == address {
-                return entry.take();
-            }
-            if !entry.has_block() {
-                *entry = Young::absent(address);
-            }
-        }
-        self.remove_settled(address, hint)
-    }
-
-    /// Removes a block that is not young.
-    #[inline(never)]
-    fn remove_settled(&mut self, address: u64, hint: u32) -> Option<Block> {
         let (number, position) = split(address);
         let found = self.pages.find_with_hint(number, hint as usize).and_then(|index| {
             let page = self.pages.get_mut(index);
@@ -233,7 +182,7 @@ impl LiveSet {
                 if before != number {
                     self.remove_if_empty(before);
                 }
-            } else if bytes > 28 * self.blocks + RETAINED_BYTES {
+            } else if bytes > 39 * self.blocks + RETAINED_BYTES {
                 self.shrink(index, len);
             }
         }
@@ -262,7 +211,7 @@ impl LiveSet {
 
     #[inline(never)]
     fn shrink(&mut self, index: usize, len: usize) {
-        let class = chunks::class_for(len + len / 4);
+        let class = chunks::class_for(len);
         if class < self.pages.get(index).chunk().class {
             self.migrate(index, len, class);
         }
@@ -297,8 +246,7 @@ impl LiveSet {
                 (page.number() << PAGE_SHIFT | position << POSITION_SHIFT, chunk.block(place))
             })
         });
-        let escaped = self.escaped.iter().map(|(&address, &block)| (address, block));
-        self.young.iter().chain(in_chunks).chain(escaped)
+        in_chunks.chain(self.escaped.iter().map(|(&address, &block)| (address, block)))
     }
 
     /// The number of blocks that were not kept because there was no memory.
@@ -310,7 +258,7 @@ impl LiveSet {
     #[cfg(test)]
     fn bytes(&self) -> usize {
         let escaped = self.escaped.capacity() * (size_of::<(u64, Block)>() + 1);
-        self.young.bytes() + self.pages.bytes() + self.chunks.bytes() + escaped
+        self.pages.bytes() + self.chunks.bytes() + escaped
     }
 }
 

@@ -9,7 +9,6 @@
 //! | `pages.rs` | the table of pages with live blocks |
 //! | `chunks.rs` | the blocks of a page, in slabs |
 //! | `windows.rs` | where blocks have ever been |
-//! | `young.rs` | the blocks that were allocated last, which are in no chunk yet |
 
 mod block;
 mod chunks;
@@ -18,7 +17,6 @@ mod live;
 mod mappings;
 mod pages;
 mod windows;
-mod young;
 
 pub(super) use block::Block;
 pub(super) use heaps::{HEAPS, Heaps};

@@ -26,13 +26,12 @@ pub(super) struct Page {
     number: u64,
     slab: u32,
     start: u16,
-    /// The lower 11 bits: the number of blocks. The upper 5: the size class of the chunk.
+    /// The lower 12 bits: the number of blocks. The upper 4: the size class of the chunk.
     len: u16,
 }
 
-/// The bits of `len` that are the length, and how many they are.
-const LEN: u16 = 0x7ff;
-const CLASS_SHIFT: u32 = 11;
+/// The bits of `len` that are the length.
+const LEN: u16 = 0xfff;
 
 impl Page {
     const FREE: Self = Self { number: FREE, slab: 0, start: 0, len: 0 };
@@ -54,13 +53,13 @@ impl Page {
 
     #[inline]
     pub(super) fn chunk(&self) -> SlabRef {
-        SlabRef { slab: self.slab, start: self.start, class: (self.len >> CLASS_SHIFT) as u8 }
+        SlabRef { slab: self.slab, start: self.start, class: (self.len >> 12) as u8 }
     }
 
     #[inline]
     pub(super) fn set_chunk(&mut self, chunk: SlabRef) {
         (self.slab, self.start) = (chunk.slab, chunk.start);
-        self.len = self.len & LEN | u16::from(chunk.class) << CLASS_SHIFT;
+        self.len = self.len & LEN | u16::from(chunk.class) << 12;
     }
 
     pub(super) fn number(&self) -> u64 {
