@@ -13,8 +13,8 @@
 
 /// Defines the functions in the program.
 ///
-/// They are naked: the return address, which tells who calls a function, is where the processor has put it
-/// only at the function's first instruction.
+/// They are naked. The return address says who calls, and only at the first instruction of a function is it
+/// where the processor has put it.
 #[cfg(c_mmap)]
 #[doc(hidden)]
 #[macro_export]

@@ -18,7 +18,7 @@ mod rare_events;
 mod stops;
 mod top_live;
 
-use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue, Place};
+use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue, StreamHeap};
 use super::cutoff::{Cutoff, Position, Reached};
 use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
@@ -412,7 +412,13 @@ impl<O: BlockObserver> Analyzer<O> {
         if heap >= HEAPS || address == 0 {
             return self.unusable(kind, stream, heap);
         }
-        self.enqueue(Operation::new(kind, Place::new(stream, heap as u8), address, size, stack));
+        self.enqueue(Operation::new(
+            kind,
+            StreamHeap::new(stream, heap as u8),
+            address,
+            size,
+            stack,
+        ));
     }
 
     /// An event after the point that the caller has set as the end of counting. Only events about

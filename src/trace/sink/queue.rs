@@ -8,10 +8,9 @@
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
 //!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
-//! If the queue is full, the stream ends, with a message, because a reader must not mistake a stream with a
-//! hole for a whole one. A sink that can state what is missing goes on instead: packets are dropped until
-//! half of the queue is free, and then each stream begins anew. Only the tracker's own code takes the locks
-//! here.
+//! If the queue is full, the stream ends with a message: a reader must not take a stream with a hole for a
+//! whole one. A sink that can state what is missing goes on instead. Packets are dropped until half of the
+//! queue is free; then each stream begins anew. Only the tracker's own code takes the locks here.
 
 use super::{Shared, Sink};
 use crate::error::{self, Error, ErrorKind};

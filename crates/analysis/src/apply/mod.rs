@@ -13,4 +13,4 @@ mod model;
 mod operation;
 
 pub(super) use model::{ApplyEnv, MappedRange, Model};
-pub(super) use operation::{Operation, OperationKind, OperationQueue, Place};
+pub(super) use operation::{Operation, OperationKind, OperationQueue, StreamHeap};

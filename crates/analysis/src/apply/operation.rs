@@ -40,15 +40,15 @@ pub(crate) struct Operation {
     pub(super) hint: u32,
     /// The id of the stack of an allocation; 0 if it has none.
     pub(crate) stack: u32,
-    pub(crate) place: Place,
+    pub(crate) place: StreamHeap,
     pub(crate) kind: OperationKind,
 }
 
 /// A stream, and a root heap: the lower 16 bits, and the other ones. PERF: one number, for one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct StreamHeap(u32);
 
-impl Place {
+impl StreamHeap {
     #[inline]
     pub(crate) fn new(stream: u16, heap: u8) -> Self {
         Self(u32::from(stream) | u32::from(heap) << 16)
@@ -69,7 +69,7 @@ impl Operation {
     #[inline]
     pub(crate) fn new(
         kind: OperationKind,
-        place: Place,
+        place: StreamHeap,
         address: u64,
         size: u64,
         stack: u32,

@@ -9,7 +9,7 @@
 //! at arbitrary offsets.
 
 use super::roles::{Role, SYSTEM};
-use crate::apply::{Operation, OperationKind, Place};
+use crate::apply::{Operation, OperationKind, StreamHeap};
 use crate::read::Row;
 use memledger_format::schema::EventType;
 use std::hint::select_unpredictable;
@@ -105,7 +105,7 @@ impl FastPath {
         operations: &mut [Operation],
         size_shift: u8,
     ) -> usize {
-        let place = Place::new(row.stream, 0);
+        let place = StreamHeap::new(row.stream, 0);
         let (mut rest, mut count) = (*bytes, 0);
         for operation in operations {
             let Some(window) = rest.first_chunk() else {
@@ -137,7 +137,7 @@ impl FastPath {
     ) -> usize {
         let mut window = [0; ALLOC];
         window[..rest.len()].copy_from_slice(rest);
-        let place = Place::new(row.stream, 0);
+        let place = StreamHeap::new(row.stream, 0);
         let Some((size, type_index)) = self.one(&window, place, row.next, size_shift, operation)
         else {
             return 0;
@@ -154,7 +154,7 @@ impl FastPath {
     fn one(
         &self,
         window: &[u8; ALLOC],
-        place: Place,
+        place: StreamHeap,
         next: u64,
         size_shift: u8,
         operation: &mut Operation,

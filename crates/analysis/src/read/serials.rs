@@ -22,8 +22,8 @@ const MAX_WATERMARK_LEAD: u64 = 1 << 22;
 pub(super) struct Serials {
     /// The number of bits that an event carries.
     bits: u32,
-    /// PERF: these follow from `bits`, and each event needs them. Half of the serials that can be told apart:
-    /// if waiting events span more serials than this, the serial nearest to the highest may be the wrong one.
+    /// Half of the number of serials that `bits` can tell apart. If waiting events span more serials, the one
+    /// nearest to the highest may be the wrong one. PERF: kept, because each event needs it.
     half: u64,
     /// A serial at most this far above the highest one becomes the highest. A serial farther above does so
     /// only when the next serial of its thread is not below it. Otherwise one flipped bit would change all

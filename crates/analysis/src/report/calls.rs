@@ -182,8 +182,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The calls of all stacks of a report. Each call of a frame has a number, and so has each text that stands
-/// for calls which are not known, such as `(no stack)`.
+/// The calls of all stacks of a report. Each has a number. A text such as `(no stack)` has one, too: it
+/// stands for unknown calls.
 #[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Calls<'a> {
     /// The report that they are of.

@@ -1,5 +1,5 @@
 //! What a recording says in the process itself, in a build without the feature `report`: how many events it
-//! has recorded. What a program asks for beyond that is a problem, and the recording goes on.
+//! has recorded. A program that asks for a report gets a problem instead, and the recording goes on.
 
 pub(crate) mod in_process;
 pub(super) mod profile;

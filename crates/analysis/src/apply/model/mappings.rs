@@ -1,7 +1,7 @@
 //! What the program maps from the system, and gives back in any parts.
 
 use super::{ApplyEnv, Model};
-use crate::apply::operation::{Operation, OperationKind, Place};
+use crate::apply::operation::{Operation, OperationKind, StreamHeap};
 use crate::attribution::{HeapAddress, PendingRealloc};
 use crate::live_set::Block;
 use crate::observer::{BlockChange, BlockObserver};
@@ -18,7 +18,7 @@ pub(crate) struct MappedRange {
 impl MappedRange {
     fn operation(&self, kind: OperationKind, stack: u32) -> Operation {
         let Range { start, end } = self.addresses;
-        Operation::new(kind, Place::new(self.stream, self.heap), start, end - start, stack)
+        Operation::new(kind, StreamHeap::new(self.stream, self.heap), start, end - start, stack)
     }
 }
 
@@ -109,7 +109,7 @@ impl Model {
         self.split(range, addresses.end, env);
         while let Some(start) = self.mappings.first_in(heap, addresses) {
             self.mappings.remove_block(heap, start);
-            let place = Place::new(stream, heap);
+            let place = StreamHeap::new(stream, heap);
             let operation = Operation::new(OperationKind::Free, place, start, 0, 0);
             self.free(&operation, env.cutoff.events(), env);
         }
@@ -130,7 +130,7 @@ impl Model {
         };
         self.mappings.remove_block(heap, start);
         self.release(range, env);
-        let place = Place::new(stream, heap);
+        let place = StreamHeap::new(stream, heap);
         let operation = Operation::new(OperationKind::ReallocFree, place, start, 0, 0);
         self.free(&operation, env.cutoff.events(), env);
     }

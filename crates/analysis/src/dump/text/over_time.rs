@@ -27,8 +27,8 @@ enum Shape {
     Other,
 }
 
-/// The line. Below it, if live bytes rose, the command that compares two moments of the rise, if the report
-/// says by whom memory was allocated. `None` if the times of the trace are too few.
+/// The line, and the command that compares two moments of a rise: `None` if live bytes did not rise, or the
+/// report does not say who allocated. Without enough times in the trace, there is no line.
 pub(super) fn lines(report: &Report, options: &Options) -> Option<(String, Option<String>)> {
     let points = &report.timeline.points;
     let mut times: Vec<_> = points.iter().map(|point| point.at_ns).collect();
