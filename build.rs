@@ -32,7 +32,7 @@ fn main() {
     let tracking = set(
         "tracking",
         is_set("CARGO_FEATURE_ENABLE")
-            && is("CARGO_CFG_TARGET_OS", "linux")
+            && (is("CARGO_CFG_TARGET_OS", "linux") || is("CARGO_CFG_TARGET_OS", "windows"))
             && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
             && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE")
             && !is_set("CARGO_CFG_MIRI"),
@@ -41,8 +41,9 @@ fn main() {
     let x86_64 = is("CARGO_CFG_TARGET_ARCH", "x86_64");
     let aarch64 = is("CARGO_CFG_TARGET_ARCH", "aarch64");
     set("by_distance", is_set("CARGO_FEATURE_PRELOAD") && (x86_64 || aarch64));
-    set("takes_stacks", tracking && (x86_64 || aarch64));
-    let gnu = is("CARGO_CFG_TARGET_ENV", "gnu");
+    let linux = is("CARGO_CFG_TARGET_OS", "linux");
+    set("takes_stacks", tracking && linux && (x86_64 || aarch64));
+    let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");
     let c_malloc = set("c_malloc", tracking && gnu && is_set("CARGO_FEATURE_C_MALLOC"));
     set("c_mmap", c_malloc && (x86_64 || aarch64));
     // In a static program there is no next library.

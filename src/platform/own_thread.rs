@@ -11,15 +11,30 @@
 //! recorded.
 //!
 //! On AArch64 a library gets the address by a call of the loader, too (a "TLS descriptor").
-#![expect(unsafe_code, reason = "pointers to thread-local values")]
+//!
+//! On Windows they are in slots of the system (`os/windows/own_values.rs`).
+#![cfg_attr(not(windows), expect(unsafe_code, reason = "pointers to thread-local values"))]
 
-use std::mem::needs_drop;
-use std::ptr;
-use std::thread::LocalKey;
+#[cfg(windows)]
+pub(crate) use crate::platform::os::own_values::{OwnKey, own_values};
+#[cfg(not(windows))]
+pub(crate) use std::thread::LocalKey as OwnKey;
+#[cfg(not(windows))]
+pub(crate) use std::thread_local as own_values;
 
 /// *Hook.* The value of this thread.
+#[cfg(windows)]
 #[inline(always)]
-pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &ValueOffset) -> Option<&'static T> {
+pub(crate) fn get<T>(key: &'static OwnKey<T>, _place: &ValueOffset) -> Option<&'static T> {
+    key.value()
+}
+
+/// *Hook.* The value of this thread.
+#[cfg(not(windows))]
+#[inline(always)]
+pub(crate) fn get<T>(key: &'static OwnKey<T>, place: &ValueOffset) -> Option<&'static T> {
+    use std::mem::needs_drop;
+    use std::ptr;
     const { assert!(!needs_drop::<T>(), "the value exists as long as its thread") };
     // PERF: the closure is inlined only if it is small, so the rest of the code is outside of it.
     let value = place.find(|| key.try_with(ptr::from_ref).ok())?;
@@ -38,6 +53,7 @@ impl ValueOffset {
         Self
     }
 
+    #[cfg(not(windows))]
     #[inline(always)]
     fn find<T>(&self, find: impl FnOnce() -> Option<*const T>) -> Option<*const T> {
         find()

@@ -73,7 +73,7 @@ struct ThreadContext {
     overflow: Overflow,
 }
 
-thread_local! {
+own_thread::own_values! {
     static CURRENT: ThreadContext = const { ThreadContext {
         stack: Cell::new(ROOT),
         tag: Cell::new(NONE),

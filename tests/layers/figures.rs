@@ -7,7 +7,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 56_850),
+    ("src", 58_910),
     ("crates/format/src", 9_000),
     ("crates/analysis/src", 43_041),
     ("crates/export/src", 1_360),

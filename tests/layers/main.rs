@@ -272,6 +272,7 @@ const OURS: &[&str] = &[
     "Definition",
     "EventConstants",
     "FewTexts",
+    "HasNumber",
     "Id",
     "Json",
     "Kind",

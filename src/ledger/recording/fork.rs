@@ -190,13 +190,13 @@ pub(in crate::ledger) fn in_child() -> bool {
     drop((recording, session, problems, queues, importants));
     // NOTE: before anything is in that memory.
     inherited.shared = watching.and_then(watch::share);
-    let in_program = inherited.shared.as_ref().map(SharedChild::take_from_program);
+    // Until the child records.
+    let _in_program = inherited.shared.as_ref().map(SharedChild::take_from_program);
     buffer_pool::reset_after_fork();
     registry::reset_after_fork();
     state::reset_process();
     let started =
         follow.map(|follow| (follow.start)(&own_names(follow.config.clone()), follow, inherited));
-    drop(in_program);
     if let Some(Err(error)) = started {
         problems::add(
             ProblemKind::Tracker,

@@ -149,6 +149,9 @@ pub(in crate::ledger) fn start(
     descriptor: RawFd,
     buffer_limit: usize,
 ) -> io::Result<Watching> {
+    if !os::HAS_WATCHERS {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this system has none"));
+    }
     // NOTE: the one that starts the recording, which waits for this one.
     if !os::has_one_thread() {
         return Err(io::Error::other(
@@ -305,7 +308,7 @@ fn finish(
 ) {
     let _untracked = ReentrancyGuard::enter();
     // NOTE: opened before the end of the stream closes the file. The name may be that of another file by now.
-    let file = File::open(format!("/proc/self/fd/{descriptor}"));
+    let file = File::open(os::path_of_descriptor(descriptor));
     match checkpoints.stage() {
         Stage::Ended => return,
         Stage::Traced => {}

@@ -35,7 +35,7 @@ pub(crate) mod next_signals;
 mod objects;
 #[cfg(other_allocators)]
 pub(crate) mod other_allocators;
-mod own_pages;
+mod own;
 mod own_table;
 mod packed;
 pub(crate) mod pages;
@@ -47,6 +47,7 @@ mod regular_file;
 mod resident;
 mod servant;
 mod signals;
+mod target_file;
 mod thread_exit;
 mod threads;
 mod watched;
@@ -65,8 +66,9 @@ pub(crate) use family::{
     start_family, use_as_stderr,
 };
 pub(crate) use files::{
-    create_in, descriptor, identity, is_terminal, readable, set_mode, stop_listening,
-    terminal_width, watch_connection, write_all, write_file,
+    create_in, descriptor, identity, is_terminal, lock_alone, lock_shared, path_of_descriptor,
+    readable, set_mode, stop_listening, terminal_width, unlock, watch_connection, write_all,
+    write_file,
 };
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};
@@ -77,7 +79,7 @@ pub(crate) use loads::{is_lasting, loads, unloads};
 pub(crate) use main_function::run_before_main;
 #[cfg(feature = "preload")]
 pub(crate) use objects::has_static_thread_memory;
-pub(crate) use own_pages::{map, unmap};
+pub(crate) use own::OwnDescriptor;
 pub(crate) use own_table::{
     InProgramTable, OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack,
     run_in_own_table, run_in_program_table, run_on_keeper, servants, serve, unpack,
@@ -99,6 +101,7 @@ pub(crate) use signals::{
     keep_waiting_thread, wait_for_ending_signal,
 };
 pub(crate) use std::os::fd::RawFd;
+pub(crate) use target_file::TargetFile;
 pub(crate) use thread_exit::on_thread_exit;
 #[cfg(c_mmap)]
 pub(crate) use threads::is_own_start;
@@ -106,9 +109,9 @@ pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
 pub(crate) use watched::{
-    Started, Watcher, clear_in_children, connection, end_watcher, forget_shared, has_one_thread,
-    is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place, start_watcher,
-    unshare_all,
+    HAS_WATCHERS, Started, Watcher, clear_in_children, connection, end_watcher, forget_shared,
+    has_one_thread, is_in_loaded_file, map_shared, map_shared_file, share_again, share_in_place,
+    start_watcher, unshare_all,
 };
 
 pub(crate) use allocators::allocator_statistics;

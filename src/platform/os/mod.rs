@@ -1,17 +1,57 @@
-//! Everything that is specific to a platform.
+//! What the tracker needs of the system, and nothing above names the system itself. A folder for each has the
+//! functions of this page.
 //!
-//! The tracker works, and is tested, on Linux on 64-bit machines. Elsewhere none of this is compiled
-//! (`build.rs` does not set `tracking`), nothing is recorded, and starting a ledger returns
-//! `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on Linux, so that
-//! it can be checked there.
+//! | group | functions | promise |
+//! |---|---|---|
+//! | pages | `map`, `unmap`, `page_bytes` | *Hook*; zeroed pages, or `None` |
+//! | order | `register_barrier`, `barrier_on_all_threads` | a full barrier on every thread that runs; where `register_barrier` returns `false`, the hook has a fence of its own |
+//! | waiting | `wait`, `wake_all` | *Hook*; wait at most the given time, and may return early |
+//! | time | `now`, `since_boot`, `clocks`, `counter` | *Hook*; nanoseconds that never depend on the time of day |
+//! | this thread | `thread_id`, `thread_name`, `on_thread_exit`, `KeepErrno` | *Hook*; what runs at a thread's end runs after its destructors, or the worker finds that the thread has ended |
+//! | other threads | `is_thread_alive`, `thread_name_of`, `processor_time_of` | answer for threads that may end at any time |
+//! | own threads | `spawn`, `run_on_new_thread`, `name_thread` | a stack of `STACK` bytes, whatever the program's default is |
+//! | start and end | `keep_before_main`, `at_exit`, `handle_ending_signals`, `wait_for_ending_signal` | what runs at exit has the program's other threads still running; an end from outside or a crash waits for the report, at most 30 s |
+//! | forks | `at_fork`, `forget_threads`, `forget_ends` | nothing, where no process is the copy of another |
+//! | watchers | `start_watcher`, `map_shared`, `Family` and what they need | refused, where `HAS_WATCHERS` is `false` |
+//! | descriptors | `OwnTable`, `run_in_own_table`, `run_in_program_table`, `OwnDescriptor` | what the tracker has open is not among the program's, where the system allows that |
+//! | files | `TargetFile`, `create_in`, `lock_alone`, `write_file` | a file is never emptied before it is locked; others can read it meanwhile |
+//! | memory | `rss_now_and_most`, `resident_memory`, `memory_limit` | the system's own figures, in bytes |
+//! | loaded files | `loaded_files`, `Memory`, `loads`, `unloads` | only where call stacks are taken |
+//!
+//! *Hook*: runs inside an `alloc` or `free` of the program, so it neither allocates from the global allocator
+//! nor locks nor panics, and restores the error number of the thread.
+//!
+//! Where `build.rs` does not set `tracking`, none of this is compiled, nothing is recorded, and starting a
+//! ledger returns `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on
+//! any system, so that it can be checked there.
 
+#[cfg(target_os = "linux")]
 mod linux;
-mod own;
-mod target_file;
+#[cfg(not(target_os = "linux"))]
+mod one_table;
+mod own_pages;
+#[cfg(not(target_os = "linux"))]
+mod unwatched;
+#[cfg(windows)]
+mod windows;
 
+#[cfg(target_os = "linux")]
 pub(crate) use linux::*;
-pub(crate) use own::OwnDescriptor;
-pub(crate) use target_file::TargetFile;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use one_table::{
+    InProgramTable, OwnTable, Packed, close_gate, leave_streams, open_gate, pack, run_in_own_table,
+    run_in_program_table, run_on_keeper, servants, serve, take_unanswered, unpack, write_to_stderr,
+};
+pub(crate) use own_pages::{map, unmap};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use unwatched::{
+    Family, HAS_WATCHERS, Request, Started, StartedFamily, Watcher, clear_in_children, connection,
+    duplicate, end_watcher, forget_shared, has_no_name, has_one_thread, is_in_loaded_file,
+    lock_for_watcher, map_shared, map_shared_file, path_of, path_of_descriptor, share_again,
+    share_in_place, start_family, start_watcher, unshare_all, use_as_stderr,
+};
+#[cfg(windows)]
+pub(crate) use windows::*;
 
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];

@@ -99,7 +99,7 @@ impl FileSink {
     /// In a watcher: the file of another process, which has sent its descriptor.
     pub(crate) fn received(file: File, transport: Transport) -> io::Result<Self> {
         let file = OwnFile::new(file)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.number()));
+        let path = os::path_of_descriptor(file.0.number());
         Ok(Self { watched: true, ..Self::new(file, path, transport) })
     }
 
@@ -279,7 +279,7 @@ impl OwnFile {
     /// A file that has just been created, at `path`.
     fn created(file: File, path: &Path) -> Result<Self, Error> {
         // On a file system without locks, another process that writes the file goes unnoticed.
-        let _ = file.try_lock();
+        let _ = os::lock_alone(&file);
         os::set_mode(&file, MODE.load(Ordering::Relaxed));
         let failed = |source| error::file("open", path, source);
         Self::new(file).map_err(failed)
@@ -323,7 +323,7 @@ impl OwnFile {
     fn close(&mut self) {
         if let Some(file) = self.0.take().get() {
             // NOTE: the child of a fork has the file open too: closing it here does not unlock it.
-            let _ = file.unlock();
+            os::unlock(file);
         }
     }
 }
@@ -383,7 +383,7 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
         return Ok((file, path.to_owned()));
     }
     let opened = file.0.opened().map_err(failed)?;
-    match opened.try_lock() {
+    match os::lock_alone(opened) {
         // On a file system without locks, another process that writes the file goes unnoticed.
         Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
         Err(TryLockError::WouldBlock) => match take_name(opened, path) {
@@ -401,7 +401,7 @@ fn take_beside(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     loop {
         let failed = |action, source| error::file(action, &path, source);
         let file = open(&path).map_err(|error| failed("create", error))?;
-        match file.try_lock() {
+        match os::lock_alone(&file) {
             Ok(()) => {
                 let file = OwnFile::new(file).map_err(|error| failed("open", error))?;
                 return Ok((file, path));
@@ -424,13 +424,13 @@ fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
     let name = path.file_name()?.to_string_lossy();
     let is_own = name.contains(&os::process_id().to_string());
     // A lock of any other process is exclusive, so this one would be refused.
-    if !is_own || locked.try_lock_shared().is_err() {
+    if !is_own || os::lock_shared(locked).is_err() {
         return None;
     }
     let target = TargetFile::find(path).ok()?;
     target.remove().ok()?;
     let file = target.open(MODE.load(Ordering::Relaxed)).ok()?;
-    file.try_lock().ok()?;
+    os::lock_alone(&file).ok()?;
     OwnFile::new(file).ok()
 }
 

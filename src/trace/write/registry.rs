@@ -55,7 +55,7 @@ pub(crate) struct ThreadState {
     at_end: [Cell<Option<extern "C" fn()>>; 2],
 }
 
-thread_local! {
+own_thread::own_values! {
     static THREAD: ThreadState = const { ThreadState {
         slot: Cell::new(&NO_SLOT),
         untracked: Cell::new(0),

@@ -1,12 +1,12 @@
 //! Open files and sockets.
 
 use std::ffi::{CString, OsStr, c_int};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a write waits for the reader of a full pipe. The end of a recording waits longer than
@@ -57,6 +57,25 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
 /// The number by which the system knows an open file.
 pub(crate) fn descriptor(file: &File) -> RawFd {
     file.as_raw_fd()
+}
+
+/// A path that leads to an open file of this process, whatever its name has become.
+pub(crate) fn path_of_descriptor(fd: RawFd) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}
+
+/// Locks a file for this process alone, if no other lock is in the way.
+pub(crate) fn lock_alone(file: &File) -> Result<(), TryLockError> {
+    file.try_lock()
+}
+
+/// Locks a file for those that only need it to stay, if no other lock is in the way.
+pub(crate) fn lock_shared(file: &File) -> Result<(), TryLockError> {
+    file.try_lock_shared()
+}
+
+pub(crate) fn unlock(file: &File) {
+    let _ = file.unlock();
 }
 
 /// The identity of an open file: device and inode. `None` if it is not open.

@@ -2,7 +2,7 @@
 //! ([`track_c_malloc!`](crate::track_c_malloc)).
 
 use std::ffi::{c_int, c_void};
-use std::ptr::with_exposed_provenance_mut;
+use std::ptr::{self, NonNull, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The least bytes that a page has on any processor.
@@ -19,6 +19,21 @@ pub(crate) fn page_bytes() -> usize {
     let bytes = (unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize).max(SMALLEST_PAGE);
     BYTES.store(bytes, Ordering::Relaxed);
     bytes
+}
+
+/// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none.
+pub(in crate::platform::os) fn map_pages(bytes: usize) -> Option<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new private anonymous mapping does not affect existing memory.
+    let mapped = unsafe { mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED)
+}
+
+/// *Hook.* Unmaps pages of [`map_pages`] that nothing uses.
+pub(in crate::platform::os) fn unmap_pages(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller mapped exactly these pages and has not published them.
+    unsafe { munmap(start.as_ptr().cast(), bytes) };
 }
 
 fn pointer(result: i64) -> *mut c_void {

@@ -1,8 +1,8 @@
 //! Which memory of this process is resident (RSS), and what it is.
 #![expect(unsafe_code, reason = "system calls")]
 
+use super::super::own_pages::own_pages;
 use super::super::{AnonymousRange, ResidentMemory};
-use super::own_pages::own_pages;
 use super::pages::page_bytes;
 use super::watched::shared_ranges;
 use super::{Memory, loaded_files};

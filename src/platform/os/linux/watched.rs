@@ -14,6 +14,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Whether a recording can have a watcher.
+pub(crate) const HAS_WATCHERS: bool = true;
+
 /// The most ranges of addresses that are shared.
 const MAX_RANGES: usize = 64;
 static RANGES: [(AtomicUsize, AtomicUsize); MAX_RANGES] =

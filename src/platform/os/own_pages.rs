@@ -1,7 +1,7 @@
 //! The pages that the tracker has mapped, to tell them from those of the program.
 
 use super::{KeepErrno, pages};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of mappings that are kept. A program with 500 threads at once has some 2,000.
@@ -16,30 +16,16 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     let _errno = KeepErrno::new();
-    // SAFETY: a new private anonymous mapping does not affect existing memory.
-    let mapped = unsafe {
-        pages::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED {
-        return None;
-    }
-    add(mapped.addr(), bytes);
-    NonNull::new(mapped.cast())
+    let mapped = pages::map_pages(bytes)?;
+    add(mapped.as_ptr().addr(), bytes);
+    Some(mapped)
 }
 
 /// *Hook.* Unmaps pages of [`map`] that no other thread has seen.
 pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
     let _errno = KeepErrno::new();
     remove(start.as_ptr().addr());
-    // SAFETY: the caller mapped exactly these pages and has not published them.
-    unsafe { pages::munmap(start.as_ptr().cast(), bytes) };
+    pages::unmap_pages(start, bytes);
 }
 
 /// *Hook.* Adds a mapping.

@@ -1,0 +1,97 @@
+//! `std::process::exit` calls the system's `ExitProcess`, which ends all other threads before it calls
+//! anything of the program. So the program's import of that function leads here first.
+
+use std::ffi::CStr;
+use std::mem::transmute;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use windows_sys::Win32::System::Diagnostics::Debug::{
+    IMAGE_DIRECTORY_ENTRY_IMPORT, IMAGE_NT_HEADERS64,
+};
+use windows_sys::Win32::System::LibraryLoader::GetModuleHandleW;
+use windows_sys::Win32::System::Memory::{PAGE_READWRITE, VirtualProtect};
+use windows_sys::Win32::System::SystemServices::{IMAGE_DOS_HEADER, IMAGE_IMPORT_DESCRIPTOR};
+
+const NAME: &CStr = c"ExitProcess";
+
+type ExitProcess = unsafe extern "system" fn(u32) -> !;
+
+/// The system's function, once the import is redirected.
+static SYSTEM: AtomicUsize = AtomicUsize::new(0);
+/// What runs before it.
+static AT_EXIT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Runs `function` before the program ends by a call of `ExitProcess` of its own. Libraries, such as C's,
+/// call it as before.
+pub(super) fn redirect(function: extern "C" fn()) {
+    AT_EXIT.store(function as *mut (), Ordering::Release);
+    // SAFETY: the program itself is loaded, and its headers are those of a valid program.
+    let Some(entry) = (unsafe { import_of(GetModuleHandleW(ptr::null()).cast(), NAME) }) else {
+        return;
+    };
+    // SAFETY: the entry is an address that the loader has written, aligned, and in pages of the program.
+    unsafe {
+        let system = entry.read();
+        if system == exit_process as ExitProcess as usize {
+            return;
+        }
+        SYSTEM.store(system, Ordering::Release);
+        let mut before = 0;
+        let bytes = size_of::<usize>();
+        if VirtualProtect(entry.cast(), bytes, PAGE_READWRITE, &raw mut before) != 0 {
+            (*entry.cast::<AtomicUsize>())
+                .store(exit_process as ExitProcess as usize, Ordering::Release);
+            VirtualProtect(entry.cast(), bytes, before, &raw mut before);
+        }
+    }
+}
+
+unsafe extern "system" fn exit_process(status: u32) -> ! {
+    let function = AT_EXIT.load(Ordering::Acquire);
+    // SAFETY: `redirect` has stored functions of these types before the import led here.
+    unsafe {
+        transmute::<*mut (), extern "C" fn()>(function)();
+        transmute::<usize, ExitProcess>(SYSTEM.load(Ordering::Acquire))(status)
+    }
+}
+
+/// Where a module that is loaded keeps the address of the function `name` of another one; `None` if it does
+/// not import it by that name.
+///
+/// # Safety
+/// `module` is a loaded module of this processor's kind.
+unsafe fn import_of(module: *mut u8, name: &CStr) -> Option<*mut usize> {
+    // SAFETY: the caller's promise: all that is read here is in the module ("PE Format", "The .idata
+    // Section").
+    unsafe {
+        let header = &*module.cast::<IMAGE_DOS_HEADER>();
+        let header = &*module.offset(header.e_lfanew as isize).cast::<IMAGE_NT_HEADERS64>();
+        let imports =
+            header.OptionalHeader.DataDirectory[usize::from(IMAGE_DIRECTORY_ENTRY_IMPORT)];
+        if imports.Size == 0 {
+            return None;
+        }
+        let mut library =
+            module.add(imports.VirtualAddress as usize).cast::<IMAGE_IMPORT_DESCRIPTOR>();
+        while (*library).FirstThunk != 0 {
+            let names = match (*library).Anonymous.OriginalFirstThunk {
+                0 => (*library).FirstThunk,
+                names => names,
+            };
+            let names = module.add(names as usize).cast::<u64>();
+            let addresses = module.add((*library).FirstThunk as usize).cast::<usize>();
+            let mut at = 0;
+            while *names.add(at) != 0 {
+                let found = *names.add(at);
+                // The highest bit: a number instead of a name. Two bytes precede a name.
+                if found >> 63 == 0 && CStr::from_ptr(module.add(found as usize + 2).cast()) == name
+                {
+                    return Some(addresses.add(at));
+                }
+                at += 1;
+            }
+            library = library.add(1);
+        }
+    }
+    None
+}
