@@ -5,7 +5,8 @@
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
 //! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, but not in Miri |
-//! | `takes_stacks` | the tracker takes call stacks: it is compiled, for x86-64 or AArch64 |
+//! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
+//! | `pdata` | files of the target have their unwind information as Windows has it (`.pdata`), not as DWARF |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
 //! | `by_distance` | thread-local values are found by their distance from the thread's control block: only in the library of `preload/` |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
@@ -13,7 +14,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, report, by_distance, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, by_distance, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -42,7 +43,8 @@ fn main() {
     let aarch64 = is("CARGO_CFG_TARGET_ARCH", "aarch64");
     set("by_distance", is_set("CARGO_FEATURE_PRELOAD") && (x86_64 || aarch64));
     let linux = is("CARGO_CFG_TARGET_OS", "linux");
-    set("takes_stacks", tracking && linux && (x86_64 || aarch64));
+    let pdata = set("pdata", is("CARGO_CFG_TARGET_OS", "windows"));
+    set("takes_stacks", tracking && (linux && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");
     let c_malloc = set("c_malloc", tracking && gnu && is_set("CARGO_FEATURE_C_MALLOC"));
     set("c_mmap", c_malloc && (x86_64 || aarch64));

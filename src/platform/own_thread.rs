@@ -84,31 +84,13 @@ mod by_distance {
                     return None;
                 }
                 let found = find()?;
-                let distance = found.addr().wrapping_sub(control_block()) as isize;
+                let distance = found.addr().wrapping_sub(os::control_block()) as isize;
                 self.0.store(distance, Ordering::Relaxed);
                 return Some(found);
             }
-            Some(std::ptr::with_exposed_provenance(control_block().wrapping_add_signed(distance)))
+            Some(std::ptr::with_exposed_provenance(
+                os::control_block().wrapping_add_signed(distance),
+            ))
         }
-    }
-
-    /// The address of this thread's control block. On x86-64 it is also the block's first word ("ELF Handling
-    /// For Thread-Local Storage", 3.4.6), on AArch64 it is in a register.
-    #[inline(always)]
-    fn control_block() -> usize {
-        let block: usize;
-        // SAFETY: reads a word that every thread has.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            std::arch::asm!("mov {}, fs:[0]", out(reg) block,
-                options(pure, readonly, nostack, preserves_flags));
-        }
-        // SAFETY: reads a register that every thread has.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            std::arch::asm!("mrs {}, tpidr_el0", out(reg) block,
-                options(pure, nomem, nostack, preserves_flags));
-        }
-        block
     }
 }

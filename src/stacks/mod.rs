@@ -2,8 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `capture/` | takes a stack; for Linux on x86-64 and on ARM (AArch64) |
-//! | `no_capture.rs` | the same functions for other processors |
+//! | `capture/` | takes a stack; for Linux on x86-64 and on ARM (AArch64), for Windows on x86-64 |
+//! | `no_capture.rs` | the same functions where none are taken |
 //! | `address.rs` | which bits an address of code has |
 //! | `tree.rs` | the number of a stack: a tree of frames that all threads share |
 //! | `state.rs` | whether stacks are taken, and of which allocations |

@@ -7,9 +7,9 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 58_910),
+    ("src", 59_640),
     ("crates/format/src", 9_000),
-    ("crates/analysis/src", 43_041),
+    ("crates/analysis/src", 43_110),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_540),
     ("cli/src", 16_860),

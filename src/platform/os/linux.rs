@@ -9,6 +9,7 @@ mod before_main;
 mod blocked;
 mod cgroup;
 mod clocks;
+mod control_block;
 #[cfg(feature = "perfetto")]
 mod counter;
 mod descriptors;
@@ -58,6 +59,10 @@ pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use clocks::now;
+#[cfg(by_distance)]
+pub(crate) use control_block::control_block;
+#[cfg(takes_stacks)]
+pub(crate) use control_block::own_stack_end;
 #[cfg(feature = "perfetto")]
 pub(crate) use counter::{clocks, counter, has_steady_counter, since_boot};
 pub(crate) use descriptors::{keep_apart, send_to_socket};

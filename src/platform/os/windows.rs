@@ -10,6 +10,8 @@ mod ends;
 mod exit_process;
 mod files;
 mod memory_limit;
+#[cfg(takes_stacks)]
+mod modules;
 pub(crate) mod own_values;
 pub(crate) mod pages;
 mod process;
@@ -33,6 +35,11 @@ pub(crate) use files::{
     unlock, watch_connection, write_all, write_file,
 };
 pub(crate) use memory_limit::memory_limit;
+#[cfg(takes_stacks)]
+pub(crate) use modules::{
+    FileId, LoadedFile, Memory, copy_bytes, is_lasting, is_readable, loaded_files, loader_state,
+    loads, main_stack_end, own_stack_end, unloads,
+};
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 pub(crate) use process::{
     AllBlocked, BlockedSignals, KeepErrno, at_exit, at_fork, at_quick_exit, barrier_on_all_threads,

@@ -201,18 +201,6 @@ pub(super) fn distance_to(joint: Registers, start: Registers) -> Option<u32> {
     has_room.then_some((words as u32) << 17 | u32::from(of_joint) << 7 | u32::from(of_start) << 1)
 }
 
-/// The address of the running thread's control block.
-#[inline(always)]
-pub(super) fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: reads a register that the ABI for thread-local storage keeps for this.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
-            options(nomem, nostack, preserves_flags));
-    }
-    pointer
-}
-
 /// The caller's registers by a common rule, and the address from which its `fp` was read, 0 if that is this
 /// frame's; `word` reads one of the stack.
 ///

@@ -3,7 +3,7 @@
 use super::memory;
 use super::processor::Registers;
 use super::remembered::Memory;
-use super::{eh_frame, modules, refresh_modules};
+use super::{eh_frame, refresh_modules};
 use crate::platform::os;
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ pub fn section_address(header: &[u8], address: u64) -> Option<u64> {
 pub fn unwind_sections() -> Vec<Vec<u8>> {
     let Ok(memory) = os::Memory::open() else { return Vec::new() };
     let Ok((files, _)) = os::loaded_files(&memory, |_, _| false) else { return Vec::new() };
-    let sections = files.iter().filter_map(|file| modules::unwind_section(&memory, file));
+    let sections = files.iter().filter_map(|file| eh_frame::section_of(&memory, file));
     sections.map(|(bytes, _)| bytes).collect()
 }
 

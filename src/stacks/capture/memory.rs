@@ -5,7 +5,6 @@
 //! can be unmapped at any time between two events, so they are checked again each time.
 #![expect(unsafe_code, reason = "reads the stack of the running thread")]
 
-use super::processor::thread_pointer;
 use crate::platform::os;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,9 +77,7 @@ impl OwnStack {
             return (self.barrier.get() + 1..self.low.get()).contains(&page)
                 && self.check_down_to(page);
         }
-        // The thread's control block is above the stack of every thread but the main one, in the same
-        // mapping: glibc and musl put it there, on all processors.
-        let ends = [MAIN_END.load(Ordering::Relaxed), thread_pointer() & !7];
+        let ends = [MAIN_END.load(Ordering::Relaxed), os::own_stack_end()];
         let end = ends
             .into_iter()
             .find(|end| *end > sp && *end - sp < MAX_STACK && are_readable(page, *end));

@@ -1,13 +1,13 @@
-//! Takes the stack of an allocation, on Linux, on x86-64 and ARM.
+//! Takes the stack of an allocation, on x86-64 and ARM.
 //!
 //! ```text
-//! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
+//! outside the hook   modules ──► eh_frame, pdata ──► rule          tables, made in advance
 //! in the hook        lookup ──► step, frame_pointer (memory) ──► remembered (chains) ──► tree   a number
 //! ```
 //! | file | what |
 //! |---|---|
 //! | `modules.rs` | the program and its libraries, and the changes of this list |
-//! | `eh_frame.rs` | the unwind information of one of them |
+//! | `eh_frame.rs`, `pdata.rs` | the unwind information of one of them, in either form: `unwind_information` is one of them |
 //! | `rule.rs` | how a frame leads to its caller |
 //! | `x86_64.rs`, `aarch64.rs` | what differs between processors: `processor` is one of them |
 //! | `lookup.rs` | which rule holds at an address |
@@ -22,6 +22,7 @@
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
 mod chains;
+#[cfg(not(pdata))]
 mod eh_frame;
 mod frame_pointer;
 #[cfg(feature = "fuzzing")]
@@ -29,6 +30,8 @@ pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
 mod modules;
+#[cfg(any(pdata, all(test, target_arch = "x86_64")))]
+mod pdata;
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 mod processor;
@@ -36,6 +39,11 @@ mod remembered;
 mod rule;
 mod sampler;
 mod step;
+
+#[cfg(not(pdata))]
+use eh_frame as unwind_information;
+#[cfg(pdata)]
+use pdata as unwind_information;
 
 pub(crate) use modules::{Change, changes_after, loader_state};
 pub(crate) use processor::Registers;
@@ -53,7 +61,7 @@ pub(crate) const SUPPORTED: bool = true;
 /// before the first stack is taken, and not from the hook.
 ///
 /// # Errors
-/// `/proc` cannot be read.
+/// The system does not say which modules there are.
 pub(crate) fn refresh_modules() -> std::io::Result<()> {
     memory::prepare();
     modules::refresh()

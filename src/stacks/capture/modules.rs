@@ -9,10 +9,10 @@
 //! If they differ, any address can belong to another library, so a stack ends at the first frame in a
 //! library that can be unloaded.
 
-use super::eh_frame;
 use super::lookup::{self, Rows};
 use super::processor::{Code, Packed};
 use super::rule::Rule;
+use super::unwind_information;
 use crate::platform::os::{self, FileId, LoadedFile, Memory, loaded_files};
 use crate::stacks::tree;
 use std::collections::HashMap;
@@ -108,7 +108,7 @@ pub(crate) fn loader_state() -> Option<u64> {
 /// Reads the list of modules again; makes tables for those that are new.
 ///
 /// # Errors
-/// `/proc` cannot be read. Then the modules that are known already stay.
+/// The system does not say. Then the modules that are known already stay.
 pub(crate) fn refresh() -> io::Result<()> {
     let memory = Memory::open()?;
     let mut modules = lock();
@@ -196,7 +196,7 @@ impl Modules {
             return rows;
         }
         let (mut starts, mut codes) = (Vec::new(), Vec::new());
-        for (address, rule) in unwind_rows(memory, file) {
+        for (address, rule) in unwind_information::of_file(memory, file) {
             let Ok(offset) = u32::try_from(address.wrapping_sub(file.linked_base)) else {
                 continue;
             };
@@ -219,29 +219,4 @@ impl Modules {
                 .or_insert_with(|| Code::of_uncommon(rule, index).unwrap_or(Code::NONE))
         })
     }
-}
-
-/// The rules of a file, by addresses in the file's own terms.
-fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Vec<(u64, Packed)> {
-    let (section, address) = unwind_section(memory, file).unwrap_or_default();
-    let code = file.code.iter().map(|part| {
-        let start = file.linked_base.saturating_add(part.offset);
-        start..start.saturating_add(part.size)
-    });
-    eh_frame::rows(&section, address, &code.collect::<Vec<_>>())
-}
-
-/// The bytes of `.eh_frame`, and its address in the file's own terms.
-pub(super) fn unwind_section(memory: &Memory, file: &LoadedFile) -> Option<(Vec<u8>, u64)> {
-    let header = file.eh_frame_hdr.as_ref()?;
-    let in_memory = |offset: u64| file.base.checked_add(offset);
-    let bytes = memory.read(in_memory(header.offset)?, header.size).ok()?;
-    let address = eh_frame::section_address(&bytes, file.linked_base.checked_add(header.offset)?)?;
-    // The section ends with a zero, at the latest with its segment.
-    let offset = address.checked_sub(file.linked_base)?;
-    let segment = file.segments.iter().find(|segment| {
-        (segment.offset..segment.offset.saturating_add(segment.size)).contains(&offset)
-    })?;
-    let size = segment.offset + segment.size - offset;
-    Some((memory.read(in_memory(offset)?, size).ok()?, address))
 }

@@ -8,14 +8,18 @@
 use super::memory::{StackReader, Word};
 use super::rule::{Call, Cfa, Fp, Resumer, Rule, USES_FP};
 use crate::platform::os;
-use gimli::{Operation, Reader, Register, RegisterRule, Vendor, X86_64};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) const VENDOR: Vendor = Vendor::Default;
-pub(super) const SP: Register = X86_64::RSP;
-pub(super) const FP: Register = X86_64::RBP;
-pub(super) const RETURN_ADDRESS: Register = X86_64::RA;
+#[cfg(not(pdata))]
+#[path = "x86_64/dwarf.rs"]
+mod dwarf;
+
+#[cfg(not(pdata))]
+pub(super) use dwarf::{
+    FP, LINKAGE_ENTRY, RETURN_ADDRESS, SP, VENDOR, is_saved_by_kernel, linkage_table,
+    return_address,
+};
 
 /// How far a return address is below the stack pointer of the frame that it leads to, in bytes.
 const DISTANCE: usize = 8;
@@ -160,17 +164,6 @@ pub(super) fn distance_to(joint: Registers, start: Registers) -> Option<u32> {
     u32::try_from(joint.sp.wrapping_sub(start.sp)).ok()
 }
 
-/// The address of the running thread's control block.
-#[inline(always)]
-pub(super) fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: the x86-64 ABI for thread-local storage: the word at `fs:0` has its own address.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    pointer
-}
-
 /// The caller's registers by a common rule, and the address from which its `fp` was read, 0 if that is this
 /// frame's; `word` reads one of the stack.
 ///
@@ -227,38 +220,6 @@ pub(super) fn step_over_signal(at: Registers, reader: &mut StackReader) -> Optio
     let sp = reader.word(at.sp.wrapping_add(SP))?;
     // Not a return address: the rule of the instruction itself holds.
     Some(Registers { return_address: rip.wrapping_add(1), sp, fp })
-}
-
-/// Whether unwind information that begins with this operation, for the return address, is that of the code to
-/// which signal handlers return: the instruction pointer is then 168 bytes above the stack pointer.
-pub(super) fn is_saved_by_kernel<R: Reader>(operation: &Operation<R>) -> bool {
-    matches!(operation, Operation::RegisterOffset { register: X86_64::RSP, offset: 168, .. })
-}
-
-/// Where the return address is, by the unwind information.
-pub(super) fn return_address(rule: Option<RegisterRule<usize>>) -> Result<Ra, Rule> {
-    match rule {
-        Some(RegisterRule::Offset(-8)) => Ok(Ra),
-        None | Some(RegisterRule::Undefined) => Err(Rule::Outermost),
-        Some(_) => Err(Rule::None),
-    }
-}
-
-/// The bytes of an entry of a procedure linkage table.
-pub(super) const LINKAGE_ENTRY: u64 = 16;
-
-/// If this is the CFA of a procedure linkage table: where in an entry which rule begins.
-/// Linkers say for the whole table: the CFA is `rsp + 8`, and 8 more in the part of each 16
-/// bytes that is after the push. A signal can interrupt it.
-pub(super) fn linkage_table(expression: &[u8]) -> Option<[(u64, Rule); 2]> {
-    let rule = |distance| Rule::Call { cfa: Cfa::Sp(distance), ra: Ra, fp: Fp::Kept };
-    // breg7 (rsp) 8, breg16 (rip) 0, lit15, and, litN, ge, lit3, shl, plus
-    match *expression {
-        [0x77, 8, 0x80, 0, 0x3f, 0x1a, push_end @ 0x30..=0x3f, 0x2a, 0x33, 0x24, 0x22] => {
-            Some([(0, rule(8)), (u64::from(push_end - 0x30), rule(16))])
-        }
-        _ => None,
-    }
 }
 
 /// Whether a function makes a frame pointer at once, by its rules after the first one, each with its distance

@@ -32,6 +32,10 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "__clone3",
     "__rust_try",
     "rust_panic",
+    "mainCRTStartup",
+    "__tmainCRTStartup",
+    "BaseThreadInitThunk",
+    "RtlUserThreadStart",
 ];
 
 /// What the names of functions in no crate have, in upper or lower case, that allocate for others: `xmalloc`,

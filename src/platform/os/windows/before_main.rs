@@ -29,7 +29,10 @@ fn stay_loaded() -> bool {
 }
 
 /// What the platform does before `main`.
-pub(crate) fn prepare_before_main() {}
+pub(crate) fn prepare_before_main() {
+    #[cfg(takes_stacks)]
+    super::modules::watch();
+}
 
 // SAFETY: the C library calls the functions in this section, of this form, once each before `main`.
 #[unsafe(link_section = ".CRT$XCU")]

@@ -1,5 +1,6 @@
 //! Open files and sockets.
 
+use memledger_format::words::{bytes_of, system_text};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -184,9 +185,9 @@ pub(crate) fn unlock(file: &File) {
     unsafe { UnlockFileEx(file.as_raw_handle(), 0, 1, 0, &raw mut place) };
 }
 
-/// Opens a regular file for reading; `None` if there is none, or if it cannot be read.
+/// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read.
 pub(crate) fn open_regular(path: &str) -> Option<File> {
-    let file = File::open(path).ok()?;
+    let file = File::open(system_text(bytes_of(path).collect())).ok()?;
     file.metadata().ok().filter(|data| data.is_file()).map(|_| file)
 }
 

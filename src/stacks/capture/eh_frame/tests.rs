@@ -5,15 +5,15 @@ use super::*;
 #[cfg_attr(target_arch = "x86_64", path = "tests/x86_64.rs")]
 mod code;
 
+use super::section_of;
 use crate::platform::os::{Memory, loaded_files};
-use crate::stacks::capture::modules::unwind_section;
 
 /// The rules of the module with this path, each at the address where it begins in memory.
 fn rows_of(is_wanted: impl Fn(&str) -> bool) -> Vec<(u64, Rule)> {
     let memory = Memory::open().unwrap();
     let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
     let file = files.iter().find(|file| is_wanted(&file.path)).unwrap();
-    let (section, address) = unwind_section(&memory, file).unwrap();
+    let (section, address) = section_of(&memory, file).unwrap();
     let rows = rows(&section, address, &[]).into_iter();
     let in_memory = |address: u64| address.wrapping_sub(file.linked_base) + file.base;
     rows.map(|(address, rule)| (in_memory(address), rule.rule())).collect()
@@ -29,7 +29,7 @@ fn damaged_unwind_information_gives_rows_in_order() {
     let memory = Memory::open().unwrap();
     let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
     let libc = files.iter().find(|file| file.path.contains("libc.so")).unwrap();
-    let (section, address) = unwind_section(&memory, libc).unwrap();
+    let (section, address) = section_of(&memory, libc).unwrap();
     let whole = rows(&section, address, &[]);
     assert!(whole.len() > 1_000 && whole.is_sorted_by_key(|(address, _)| *address));
     let mut random = 1_u64;

@@ -24,6 +24,8 @@ pub(super) struct Dwarf {
     context: Context<Reader>,
     /// All parts of split debug information, in one file.
     package: Option<DwarfPackage<Reader>>,
+    /// Whether paths in it can have the separators of Windows, which are shown as all others.
+    is_of_windows: bool,
 }
 
 impl Dwarf {
@@ -53,7 +55,7 @@ impl Dwarf {
             DwarfPackage::load(read, empty)
         });
         let package = package.transpose().map_err(|Failed(sentence)| sentence)?;
-        Ok(Self { context, package })
+        Ok(Self { context, package, is_of_windows: file.is_of_windows })
     }
 
     /// The functions at an address, innermost first. `part` finds the file of a part of split debug
@@ -81,11 +83,15 @@ impl Dwarf {
             frames.push(DwarfFrame {
                 function: function
                     .map(|name| demangled(&text_of(name.name.bytes()), name.language)),
-                file: frame.location.as_ref().and_then(|at| Some(at.file?.to_owned())),
+                file: frame.location.as_ref().and_then(|at| Some(self.path(at.file?))),
                 line: frame.location.and_then(|at| at.line).filter(|line| *line > 0),
             });
         }
         Ok(frames)
+    }
+
+    fn path(&self, written: &str) -> String {
+        if self.is_of_windows { written.replace('\\', "/") } else { written.to_owned() }
     }
 
     /// One part of split debug information: from the package, or from a file of its own.

@@ -1,13 +1,15 @@
-//! An ELF file that may have debug information or symbols.
+//! An ELF file, or one of Windows (PE), that may have debug information or symbols.
 
 use crate::{CodeRange, FileStamp, Module};
 use memledger_format::words::{bytes_of, system_text};
 use object::elf::{PF_X, PT_LOAD};
+use object::pe::IMAGE_SCN_MEM_EXECUTE;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::read::pe::PeFile64;
 use object::{
     CompressedData, CompressedFileRange, CompressionFormat, FileKind, ReadCache, ReadRef,
 };
-use object::{Endianness, Object, ObjectSection};
+use object::{Endianness, LittleEndian, Object, ObjectSection};
 use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -41,6 +43,7 @@ pub(super) struct ObjectFile {
     /// The path of the file with what its debug information shares with others, and the build id.
     pub(super) alt_link: Option<(PathBuf, Vec<u8>)>,
     pub(super) endian: gimli::RunTimeEndian,
+    pub(super) is_of_windows: bool,
     /// The address that the linker gave to its first byte.
     linked_base: u64,
     /// Its size in memory: from the first to the last byte, and without gaps.
@@ -55,7 +58,7 @@ impl ObjectFile {
     /// Reads the headers.
     ///
     /// # Errors
-    /// One sentence with the path, if the file cannot be read, or is not an ELF file.
+    /// One sentence with the path, if the file cannot be read, or is of another kind.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed =
             |what: &dyn Display| format!("{} has no usable symbols: {what}", path.display());
@@ -65,10 +68,12 @@ impl ObjectFile {
         }
         let file = File::open(path).map_err(|error| failed(&error))?;
         let cache = ReadCache::new(&file);
-        let parsed = match FileKind::parse(&cache) {
+        let kind = FileKind::parse(&cache);
+        let parsed = match kind {
             Ok(FileKind::Elf64) => Headers::read::<object::elf::FileHeader64<Endianness>>(&cache),
             Ok(FileKind::Elf32) => Headers::read::<object::elf::FileHeader32<Endianness>>(&cache),
-            _ => return Err(failed(&"it is not an ELF file")),
+            Ok(FileKind::Pe64) => Headers::read_pe(&cache),
+            _ => return Err(failed(&"it is not an ELF file, nor a PE file of 64 bits")),
         };
         drop(cache);
         let headers = parsed.map_err(|error| failed(&error))?;
@@ -81,6 +86,7 @@ impl ObjectFile {
             debug_link,
             alt_link,
             endian,
+            is_of_windows: matches!(kind, Ok(FileKind::Pe64)),
             linked_base,
             sizes,
             code,
@@ -359,6 +365,43 @@ impl Headers {
             sizes: [last.saturating_sub(first & !(PAGE - 1)), sum],
         })
     }
+
+    /// Addresses are those that the linker gave.
+    fn read_pe<'data>(data: impl ReadRef<'data>) -> object::Result<Self> {
+        let file = PeFile64::parse(data)?;
+        let headers = file.nt_headers();
+        let size = headers.optional_header.size_of_image.get(LittleEndian);
+        let code = file.section_table().iter().filter(|section| {
+            section.characteristics.get(LittleEndian).contains(IMAGE_SCN_MEM_EXECUTE)
+        });
+        let code = code.map(|section| CodeRange {
+            offset: section.virtual_address.get(LittleEndian).into(),
+            size: section.virtual_size.get(LittleEndian).into(),
+            file_offset: section.pointer_to_raw_data.get(LittleEndian).into(),
+        });
+        let sections = file.sections().filter_map(|section| {
+            Some((section.name().ok()?.to_owned(), section.compressed_file_range().ok()?))
+        });
+        // As the program that has loaded it writes it: the id of its file with debug information, or else
+        // what its headers say.
+        let time = headers.file_header.time_date_stamp.get(LittleEndian);
+        let checksum = headers.optional_header.check_sum.get(LittleEndian);
+        let build_id = match file.pdb_info()? {
+            Some(pdb) => [&pdb.guid()[..], &pdb.age().to_le_bytes()].concat(),
+            None => [time, size, checksum].map(u32::to_le_bytes).concat(),
+        };
+        Ok(Self {
+            code: code.collect(),
+            sections: sections.collect(),
+            build_id,
+            debug_link: (file.gnu_debuglink().ok().flatten())
+                .map(|(name, crc)| (path_of(name), crc)),
+            alt_link: None,
+            endian: gimli::RunTimeEndian::Little,
+            linked_base: file.relative_address_base(),
+            sizes: [size.into(); 2],
+        })
+    }
 }
 
 /// The path that these bytes of a file stand for.
@@ -366,8 +409,14 @@ pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     system_text(bytes.to_vec()).into()
 }
 
+/// The path of a module. One of Windows has its parts, but is not absolute, where the trace is read
+/// elsewhere.
 pub(super) fn path_of_module(module: &Module) -> PathBuf {
-    path_of(&bytes_of(&module.path).collect::<Vec<_>>())
+    let mut path: Vec<_> = bytes_of(&module.path).collect();
+    if cfg!(not(windows)) && path.get(1..3) == Some(b":\\") {
+        path.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+    }
+    path_of(&path)
 }
 
 pub(super) fn hex(build_id: &[u8]) -> String {
