@@ -8,13 +8,14 @@
 //! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
 //! | `pdata` | files of the target have their unwind information as Windows has it (`.pdata`), not as DWARF |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
+//! | `preload` | the tracker is the library of `preload/`, which only Linux has |
 //! | `by_distance` | thread-local values are found by their distance from the thread's control block: only in the library of `preload/` |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, by_distance, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, preload, by_distance, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -41,8 +42,9 @@ fn main() {
     set("report", tracking && is_set("CARGO_FEATURE_REPORT"));
     let x86_64 = is("CARGO_CFG_TARGET_ARCH", "x86_64");
     let aarch64 = is("CARGO_CFG_TARGET_ARCH", "aarch64");
-    set("by_distance", is_set("CARGO_FEATURE_PRELOAD") && (x86_64 || aarch64));
     let linux = is("CARGO_CFG_TARGET_OS", "linux");
+    let preload = set("preload", tracking && linux && is_set("CARGO_FEATURE_PRELOAD"));
+    set("by_distance", preload && (x86_64 || aarch64));
     let pdata = set("pdata", is("CARGO_CFG_TARGET_OS", "windows"));
     set("takes_stacks", tracking && (linux && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");
@@ -51,5 +53,5 @@ fn main() {
     // In a static program there is no next library.
     let c_identity = set("c_identity", c_malloc && !has("CARGO_CFG_TARGET_FEATURE", "crt-static"));
     let other_allocators = set("other_allocators", c_identity && x86_64);
-    set("redirects", other_allocators && is_set("CARGO_FEATURE_PRELOAD"));
+    set("redirects", other_allocators && preload);
 }

@@ -103,7 +103,7 @@ pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::control::server::fuzzing::*;
     pub use crate::ledger::settings::fuzzing::*;
-    #[cfg(takes_stacks)]
+    #[cfg(all(takes_stacks, not(pdata)))]
     pub use crate::stacks::capture::fuzzing::*;
 }
 #[doc(hidden)]

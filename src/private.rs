@@ -27,5 +27,5 @@ pub mod start {
     pub use crate::platform::os::exec::*;
     pub use crate::platform::os::main_function::start_main;
 }
-#[cfg(all(feature = "preload", c_malloc))]
+#[cfg(all(preload, c_malloc))]
 pub use crate::platform::os::next_signals::{exit_after_report, shown as signals};

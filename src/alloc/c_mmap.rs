@@ -89,7 +89,7 @@ pub use crate::platform::os::next_malloc::{ALLOCATOR, mapped as next};
 pub mod recorded {
     use super::next;
     pub use crate::alloc::c_threads::pthread_create;
-    #[cfg(feature = "preload")]
+    #[cfg(preload)]
     pub use crate::alloc::c_threads::thrd_create;
     use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};

@@ -3,7 +3,7 @@
 
 use super::c_mmap::next;
 use crate::platform::os::{self, next_malloc};
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 use crate::trace::write::untracked;
 use std::arch::naked_asm;
 use std::cell::UnsafeCell;
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pthread_create(
 ///
 /// # Safety
 /// That of C's function.
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub unsafe extern "C" fn thrd_create(
     thread: *mut c_void,
     function: Function,

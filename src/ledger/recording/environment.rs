@@ -25,7 +25,7 @@ fn list_own_channels() {
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
     list_own_channels();
-    #[cfg(feature = "preload")]
+    #[cfg(preload)]
     if os::program_has_tracker() || !os::has_static_thread_memory() {
         // The program's own tracker records what the environment asks for, or nothing can.
         return;

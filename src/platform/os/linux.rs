@@ -31,7 +31,7 @@ mod next_functions;
 pub(crate) mod next_identity;
 #[cfg(c_malloc)]
 pub(crate) mod next_malloc;
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub(crate) mod next_signals;
 mod objects;
 #[cfg(other_allocators)]
@@ -53,7 +53,7 @@ mod thread_exit;
 mod threads;
 mod watched;
 
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
@@ -82,7 +82,7 @@ pub(crate) use last_thread::{end_process, forget_ends, left_alone};
 pub(crate) use loads::{is_lasting, loads, unloads};
 #[cfg(redirects)]
 pub(crate) use main_function::run_before_main;
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub(crate) use objects::has_static_thread_memory;
 pub(crate) use own::OwnDescriptor;
 pub(crate) use own_table::{

@@ -25,7 +25,7 @@ mod chains;
 #[cfg(not(pdata))]
 mod eh_frame;
 mod frame_pointer;
-#[cfg(feature = "fuzzing")]
+#[cfg(all(feature = "fuzzing", not(pdata)))]
 pub(crate) mod fuzzing;
 mod lookup;
 mod memory;

@@ -24,7 +24,7 @@ pub(crate) fn prepare_before_main() {
     super::library::stay_loaded();
     super::loads::find_counts();
     super::threads::find_minimal_stack();
-    #[cfg(feature = "preload")]
+    #[cfg(preload)]
     super::next_signals::find_all();
     #[cfg(redirects)]
     super::exec::prepare();
@@ -83,7 +83,7 @@ pub(crate) fn keep_before_main() {
 }
 
 /// Whether the program that this library is loaded into has a tracker of its own: the [`NOTE`].
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub(crate) fn program_has_tracker() -> bool {
     let is_in = |(start, bytes): (usize, usize)| {
         let start = std::ptr::with_exposed_provenance::<u8>(start);

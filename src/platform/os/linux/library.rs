@@ -10,7 +10,7 @@
 /// the library is being loaded: from then on `dlopen` finds it instead of loading it again.
 pub(super) fn stay_loaded() {
     // Elsewhere nothing unloads the library, as the module's documentation says.
-    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(feature = "preload")))]
+    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(preload)))]
     {
         let code = stay_loaded as *const () as usize;
         let Some(name) = super::objects::find(|object| object.has(code).then_some(object.name))

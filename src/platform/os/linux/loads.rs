@@ -60,7 +60,7 @@ pub(crate) fn is_lasting(moved: u64) -> bool {
 /// `dl_iterate_phdr` says, and follow the lock that this thread holds meanwhile.
 pub(super) fn find_counts() {
     let own = find_counts as *const () as usize;
-    let (mut seen, mut is_with_program, mut tables) = (0, cfg!(feature = "preload"), None);
+    let (mut seen, mut is_with_program, mut tables) = (0, cfg!(preload), None);
     let mut counts = (0, 0);
     objects::find(|object| -> Option<()> {
         is_with_program |= seen == 0 && object.has(own);

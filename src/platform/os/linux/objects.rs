@@ -236,7 +236,7 @@ pub(super) fn of_kernel() -> Option<Object<'static>> {
 }
 
 /// *Hook, once.* Whether every thread has the thread-local memory of this library from its start.
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 pub(crate) fn has_static_thread_memory() -> bool {
     use std::sync::atomic::{AtomicU8, Ordering};
     const UNKNOWN: u8 = 0;

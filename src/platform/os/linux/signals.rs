@@ -7,11 +7,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{mem, ptr};
 
-#[cfg(feature = "preload")]
+#[cfg(preload)]
 use super::next_signals::sigaction as kernel_action;
 /// C's function, as the kernel answers it. The library of `preload/` defines one that shows the program
 /// another answer.
-#[cfg(not(feature = "preload"))]
+#[cfg(not(preload))]
 use libc::sigaction as kernel_action;
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
@@ -94,7 +94,7 @@ pub(crate) fn handle_ending_signals() {
             set_action(signal, &own_action(signal));
         }
     }
-    let has_runtime_later = cfg!(not(feature = "preload")) && super::before_main::is_before_main();
+    let has_runtime_later = cfg!(not(preload)) && super::before_main::is_before_main();
     for signal in CRASHES {
         let place = Box::into_raw(Box::new(default_action()));
         if has_runtime_later && OF_RUNTIME.contains(&signal) && handler_of(signal) == libc::SIG_DFL
