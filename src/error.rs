@@ -52,7 +52,7 @@ pub enum ErrorKind {
     /// The control server would listen on an address that other machines can reach, without a token.
     TokenRequired,
 
-    /// Memory can be tracked on 64-bit Linux only.
+    /// Memory cannot be tracked on this system, or by this processor.
     UnsupportedPlatform,
     /// memledger was compiled without its feature `enable`, or without `report` where that is needed.
     FeatureOff,

@@ -68,19 +68,20 @@
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
 //! application decides whether they are tracked.
 //!
-//! Tracking works on 64-bit Linux. Elsewhere everything compiles (checked for macOS, Windows, FreeBSD and
-//! WebAssembly), and nothing is recorded: the allocator only calls the inner one, starting a ledger returns
-//! [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*` variables start nothing. What reads traces has
-//! nothing that is specific to a platform. It is the same under Miri, so `cargo miri test` of a program with
-//! the tracker passes; mark tests with budgets, which have no figures there, with
-//! `#[cfg_attr(miri, ignore)]`.
+//! Tracking works on 64-bit Linux and Windows; for macOS it is written, and was never run. Elsewhere
+//! everything compiles (checked for FreeBSD and WebAssembly), and nothing is recorded: the allocator only
+//! calls the inner one, starting a ledger returns [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*`
+//! variables start nothing. What reads traces has nothing that is specific to a platform. It is the same
+//! under Miri, so `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have
+//! no figures there, with `#[cfg_attr(miri, ignore)]`.
 
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(report, tracking))))]
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 // Without it, helpers of what it brings have no user.
 #![cfg_attr(all(tracking, not(report)), allow(dead_code, unused_imports))]
 
-/// Whether this build can record: it has the feature `enable`, and is for 64-bit Linux and not for Miri.
+/// Whether this build can record: it has the feature `enable`, and is for a system that is recorded, not for
+/// Miri.
 ///
 /// ```
 /// if !memledger::ENABLED {

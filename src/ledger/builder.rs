@@ -492,7 +492,7 @@ impl LedgerBuilder {
     /// be created; [`ErrorKind::InvalidSetting`], [`ErrorKind::InvalidChannels`],
     /// [`ErrorKind::TokenRequired`] and [`ErrorKind::StacksUnsupported`] for settings that are not allowed;
     /// [`ErrorKind::Listen`] and [`ErrorKind::ThreadNotStarted`] if the system refuses;
-    /// [`ErrorKind::UnsupportedPlatform`] elsewhere than on 64-bit Linux; [`ErrorKind::ForkedChild`] in the
+    /// [`ErrorKind::UnsupportedPlatform`] where nothing is recorded; [`ErrorKind::ForkedChild`] in the
     /// child of a `fork`; [`ErrorKind::TimedOut`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         match self.refused {

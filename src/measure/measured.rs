@@ -47,7 +47,7 @@ use crate::ledger::Figures;
 ///
 /// # Errors
 /// [`Unmeasured`] if the figures would not be exact: if [`TrackingAllocator`](crate::TrackingAllocator) is
-/// not the global allocator; without the features `enable` and `report`; elsewhere than on 64-bit Linux; if
+/// not the global allocator; without the features `enable` and `report`; where nothing is recorded; if
 /// an event was lost meanwhile; if a ledger is running that does not record the channels `memory` and
 /// `scope`, or that ends meanwhile; in the child of a fork of a tracked process; if the table is full. `body`
 /// is run once in any case.

@@ -11,7 +11,7 @@ use std::sync::Once;
 /// Why nothing is recorded.
 pub(crate) fn refusal() -> Error {
     if cfg!(feature = "enable") {
-        Error::new(ErrorKind::UnsupportedPlatform, "memory can be tracked on 64-bit Linux only")
+        Error::new(ErrorKind::UnsupportedPlatform, "memory cannot be tracked on this system")
     } else {
         let sentence = "nothing is recorded: memledger was compiled without its feature `enable`";
         Error::new(ErrorKind::FeatureOff, sentence)
