@@ -17,6 +17,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// In place of a block: there is none.
+    pub(super) const NONE: Self = Self { size: u64::MAX, allocated_at: 0, bucket: 0 };
+
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.size == Self::NONE.size
+    }
+
     #[inline]
     pub(crate) fn new(size: u64) -> Self {
         Self { size: size.min(MAX_SIZE), ..Self::default() }

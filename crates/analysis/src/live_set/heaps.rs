@@ -27,10 +27,10 @@ impl Default for Heaps {
 }
 
 impl Heaps {
-    /// See [`LiveSet::is_large`].
+    /// See [`LiveSet::prepare`].
     #[inline]
-    pub(crate) fn is_large(&self, heap: u8) -> bool {
-        self.sets[usize::from(heap) % HEAPS].is_large()
+    pub(crate) fn prepare(&mut self, heap: u8) -> bool {
+        self.sets[usize::from(heap) % HEAPS].prepare()
     }
 
     /// See [`LiveSet::prefetch`].

@@ -9,6 +9,7 @@
 //! | `pages.rs` | the table of pages with live blocks |
 //! | `chunks.rs` | the blocks of a page, in slabs |
 //! | `windows.rs` | where blocks have ever been |
+//! | `young.rs` | the blocks of a small live set that were allocated last, which are in no chunk yet |
 
 mod block;
 mod chunks;
@@ -17,6 +18,7 @@ mod live;
 mod mappings;
 mod pages;
 mod windows;
+mod young;
 
 pub(super) use block::Block;
 pub(super) use heaps::{HEAPS, Heaps};

@@ -49,10 +49,11 @@ impl Model {
         }
     }
 
-    /// Fetches the memory that the operations will read, unless the caches probably have it.
+    /// Prepares the live set, and fetches the memory that the operations will read, unless the caches probably
+    /// have it.
     #[inline]
-    fn prefetch(&self, operations: &mut [Operation]) {
-        if !operations.first().is_some_and(|first| self.heaps.is_large(first.place.heap())) {
+    fn prefetch(&mut self, operations: &mut [Operation]) {
+        if !operations.first().is_some_and(|first| self.heaps.prepare(first.place.heap())) {
             return;
         }
         let mut fetched = 0;

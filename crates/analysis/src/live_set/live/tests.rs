@@ -4,6 +4,7 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::ops::Range;
 
 fn block(size: u64, time: u64, bucket: u32) -> Block {
     let mut block = Block::new(size);
@@ -44,10 +45,13 @@ fn any_block() -> impl Strategy<Value = Block> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn it_is_a_map(ops in vec((address(), any_block(), 0u8..8), 0..3000)) {
+    fn it_is_a_map(ops in vec((address(), any_block(), 0u8..8, 0u8..100), 0..3000)) {
         let mut set = LiveSet::default();
         let mut model = HashMap::new();
-        for (address, block, op) in ops {
+        for (address, block, op, switches) in ops {
+            if switches == 0 {
+                set.switch();
+            }
             match op {
                 0..4 => {
                     prop_assert_eq!(insert(&mut set, address, block), model.insert(address, block));
@@ -118,4 +122,33 @@ fn a_block_takes_at_most_40_bytes_at_any_size() {
     }
     assert_eq!(set.iter().count(), 0);
     assert!(set.bytes() < RETAINED_BYTES + (320 << 10), "{}", set.bytes());
+}
+
+#[test]
+fn only_a_small_live_set_has_young_blocks() {
+    let mut set = LiveSet::default();
+    let fill = |set: &mut LiveSet, blocks: Range<u64>| {
+        for index in blocks {
+            set.prepare();
+            insert(set, spread(index), block(index, 7, 1));
+        }
+    };
+    assert!(!set.prepare());
+    for index in 0..100_000 {
+        assert_eq!(insert(&mut set, spread(index % 7), block(index, 7, 1)), None);
+        assert_eq!(remove(&mut set, spread(index % 7)), Some(block(index, 7, 1)));
+    }
+    assert_eq!(set.bytes(), set.young.bytes(), "neither pages nor chunks");
+    let most = MANY as u64;
+    fill(&mut set, 0..most);
+    assert!(set.young.is_used(), "some of them are not in chunks");
+    fill(&mut set, most..2 * most);
+    assert!(set.prepare() && !set.young.is_used());
+    assert_eq!(set.blocks, 2 * MANY);
+    for index in FEW as u64..2 * most {
+        assert_eq!(remove(&mut set, spread(index)), Some(block(index, 7, 1)));
+        assert!(set.prepare());
+    }
+    assert_eq!(remove(&mut set, spread(0)), Some(block(0, 7, 1)));
+    assert!(!set.prepare());
 }
