@@ -36,8 +36,8 @@ const FAST_GROWTH_BYTES: usize = 32;
 /// took a tenth of the analyzer's time with a small live set.
 const RETAINED_BYTES: usize = 2 << 20;
 
-/// [Young blocks](super::young) are kept apart until chunks have `MANY` blocks, and again when they have fewer
-/// than `FEW`.
+/// [Young blocks](super::young) are kept apart until chunks have `MANY` blocks, and again when they have
+/// fewer than `FEW`.
 ///
 /// PERF: the caches of a core probably have chunks of that many blocks, about 1 MiB. Operations on more of
 /// them are faster after a prefetch, which look-ups in a second table would hinder: with millions of blocks,

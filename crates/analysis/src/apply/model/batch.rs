@@ -49,8 +49,8 @@ impl Model {
         }
     }
 
-    /// Prepares the live set, and fetches the memory that the operations will read, unless the caches probably
-    /// have it.
+    /// Prepares the live set, and fetches the memory that the operations will read, unless the caches
+    /// probably have it.
     #[inline]
     fn prefetch(&mut self, operations: &mut [Operation]) {
         if !operations.first().is_some_and(|first| self.heaps.prepare(first.place.heap())) {
