@@ -68,12 +68,34 @@ pub fn bytes_of(text: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Bytes as the system's text, of which a path is made. Windows has UTF-8 only.
+/// Bytes as the system's text, of which a path is made: those of `OsStr::as_encoded_bytes`.
 pub fn system_text(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    return std::os::windows::ffi::OsStringExt::from_wide(&utf16_of(&bytes));
+    #[cfg(not(any(unix, windows)))]
     return String::from_utf8_lossy(&bytes).into_owned().into();
+}
+
+/// UTF-16 of a name on Windows, whose bytes are UTF-8, but for three bytes for each surrogate that is not one
+/// of a pair (WTF-8). What is neither becomes U+FFFD.
+#[cfg(any(windows, test))]
+fn utf16_of(bytes: &[u8]) -> Vec<u16> {
+    let mut units = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(chunk) = rest.utf8_chunks().next() {
+        units.extend(chunk.valid().encode_utf16());
+        rest = &rest[chunk.valid().len()..];
+        if let [0xed, second @ 0xa0..=0xbf, third @ 0x80..=0xbf, after @ ..] = rest {
+            units.push(0xd000 | u16::from(second & 0x3f) << 6 | u16::from(third & 0x3f));
+            rest = after;
+        } else if !rest.is_empty() {
+            units.push(0xfffd);
+            rest = &rest[chunk.invalid().len()..];
+        }
+    }
+    units
 }
 
 /// The name in `known` that `name` most likely means: it differs from `name` in at most a third of
@@ -208,6 +230,20 @@ mod tests {
         // Of a trace from elsewhere.
         for text in ["C:\\x64\\a.exe", "\\x", "\\xé", "\\x4"] {
             assert_eq!(bytes_of(text).collect::<Vec<_>>(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_name_of_windows_keeps_its_surrogates() {
+        let cases: [(&[u8], &[u16]); 5] = [
+            (b"C:\\a", &[0x43, 0x3a, 0x5c, 0x61]),
+            ("ö😀".as_bytes(), &[0xf6, 0xd83d, 0xde00]),
+            (b"a\xed\xa0\x80\xed\xbf\xbfb", &[0x61, 0xd800, 0xdfff, 0x62]),
+            (b"\xff\xed\xa0", &[0xfffd, 0xfffd, 0xfffd]),
+            (b"", &[]),
+        ];
+        for (bytes, units) in cases {
+            assert_eq!(utf16_of(bytes), units, "{bytes:x?}");
         }
     }
 
