@@ -58,7 +58,7 @@ impl Directory {
             Err(error) => return Err(failed(error.to_string())),
         }
         // NOTE: the canonical path has no links in it that could be changed later.
-        let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
+        let path = dunce::canonicalize(path).map_err(|error| failed(error.to_string()))?;
         if !path.is_dir() {
             return Err(failed("it is a file, not a folder".to_owned()));
         }
@@ -74,8 +74,11 @@ impl Directory {
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 let _ = (&mut lock).take(20).read_to_string(&mut owner);
-                let owner = owner.trim();
-                return Err(failed(format!("memledger serve, process {owner}, is using it")));
+                return Err(failed(match owner.trim() {
+                    // NOTE: Windows lets nobody else read what is locked.
+                    "" => "another memledger serve is using it".to_owned(),
+                    owner => format!("memledger serve, process {owner}, is using it"),
+                }));
             }
             // The file system has no locks, so another server cannot be detected.
             Err(TryLockError::Error(_)) => {}
@@ -205,8 +208,16 @@ fn folder_builder() -> fs::DirBuilder {
 
 /// Opens files that only their user can read. Links are not followed, and a pipe does not block.
 fn options() -> OpenOptions {
-    #[cfg_attr(not(unix), expect(unused_mut))]
+    #[cfg_attr(not(any(unix, windows)), expect(unused_mut))]
     let mut options = OpenOptions::new();
+    #[cfg(windows)]
+    {
+        const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x20_0000;
+        std::os::windows::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            FILE_FLAG_OPEN_REPARSE_POINT,
+        );
+    }
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
