@@ -142,6 +142,8 @@ fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
     let ip = address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let found = match ip {
         Ok(ip) => return Ok(vec![SocketAddr::new(ip, PORT)]),
+        // Windows takes it for this machine.
+        Err(_) if address.is_empty() => Err(std::io::ErrorKind::InvalidInput.into()),
         Err(_) if address.contains(':') => address.to_socket_addrs(),
         Err(_) => (address, PORT).to_socket_addrs(),
     };
