@@ -15,8 +15,8 @@ pub enum Outcome {
     Incomplete(String),
     /// A `--fail-if` held; the sentence says which.
     Held(String),
-    /// Another program's work is done; the exit status is its.
-    Status(u8),
+    /// Another program's work is done; the exit status is its. On Windows it has 32 bits.
+    Status(i32),
 }
 
 /// Why a command could not do its work. Each is one sentence.

@@ -42,7 +42,7 @@ Exit status:
 
 /// Tracks the memory of programs: who holds it, what is still live, what happened when.
 #[derive(Parser)]
-#[command(name = "memledger", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "memledger", bin_name = "memledger", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -127,17 +127,25 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Whether the reader of the output has closed it.
+fn is_closed(error: &io::Error) -> bool {
+    /// What Windows says of a named pipe, which some shells have in the place of `|`.
+    const PIPE_NOT_CONNECTED: i32 = 233;
+    let is_named_pipe = cfg!(windows) && error.raw_os_error() == Some(PIPE_NOT_CONNECTED);
+    is_named_pipe || error.kind() == io::ErrorKind::BrokenPipe
+}
+
 /// Reports on stderr what went wrong, if anything, and returns the exit status.
 fn finish(result: Result<Outcome, CliError>) -> ExitCode {
     let (status, sentence) = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::Incomplete(sentence)) => (1, sentence),
         Ok(Outcome::Held(sentence)) => (3, sentence),
-        Ok(Outcome::Status(status)) => return ExitCode::from(status),
-        // The reader of the output has closed it.
-        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            return ExitCode::SUCCESS;
-        }
+        Ok(Outcome::Status(status)) => match u8::try_from(status) {
+            Ok(status) => return ExitCode::from(status),
+            Err(_) => std::process::exit(status),
+        },
+        Err(CliError::Output(error)) if is_closed(&error) => return ExitCode::SUCCESS,
         Err(error @ CliError::Usage(_)) => (2, error.to_string()),
         Err(error) => (1, error.to_string()),
     };

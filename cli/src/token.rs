@@ -51,13 +51,15 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
         }
+        let _ = mode;
         file
     }
 
     #[test]
     fn a_token_that_is_none_is_named_and_not_shown() {
         let cases = [(file("short\n", 0o600), "this one has 5"), (file(TOKEN, 0o644), "mode 644")];
-        for (file, says) in cases {
+        // On Windows, files of other users cannot be read, unless someone has changed that.
+        for (file, says) in cases.into_iter().take(if cfg!(unix) { 2 } else { 1 }) {
             let error = read_token(file.path(), check_token).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains(TOKEN), "{error}");
         }

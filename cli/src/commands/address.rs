@@ -23,7 +23,13 @@ pub fn address_of(text: &str) -> Result<String, CliError> {
     if !process.exists() {
         return match u16::try_from(number) {
             Ok(_) => Ok(text.to_owned()),
-            Err(_) => Err(CliError::Failed(format!("there is no process {number}"))),
+            Err(_) if cfg!(target_os = "linux") => {
+                Err(CliError::Failed(format!("there is no process {number}")))
+            }
+            Err(_) => Err(CliError::Failed(format!(
+                "{number} is no port, and processes are found by their ids on Linux only; give the port of \
+                 the program"
+            ))),
         };
     }
     let ports = ports_of(&process).map_err(|error| {

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+const IS_FOLDER: &str = "it is a directory, not a trace";
+
 /// The name of a trace in sentences: `-` is standard input.
 pub fn display_name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
@@ -39,11 +41,13 @@ fn open_sized(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), CliError> {
     };
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => failed(&"there is no such file"),
+        // NOTE: Windows does not open it.
+        _ if path.is_dir() => failed(&IS_FOLDER),
         io::ErrorKind::PermissionDenied => failed(&"you are not allowed to read it"),
         _ => failed(&error),
     })?;
     match file.metadata() {
-        Ok(metadata) if metadata.is_dir() => Err(failed(&"it is a directory, not a trace")),
+        Ok(metadata) if metadata.is_dir() => Err(failed(&IS_FOLDER)),
         Ok(metadata) if metadata.is_file() => Ok((Box::new(file), Some(metadata.len()))),
         _ => Ok((Box::new(file), None)),
     }

@@ -5,7 +5,7 @@ use crate::error::CliError;
 use memledger_analysis::Frames;
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf, Prefix};
 use tempfile::NamedTempFile;
 
 /// What `--all-frames` means.
@@ -38,9 +38,11 @@ pub fn write_file<T>(
 ) -> Result<T, CliError> {
     let failed = |error| unwritable(path, error);
     // Through a link, to the file itself.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_device = is_device(path);
+    let target = fs::canonicalize(path).ok().filter(|_| !is_device);
+    let target = target.unwrap_or_else(|| path.to_owned());
     let before = fs::metadata(&target).ok();
-    if before.as_ref().is_some_and(|before| !before.is_file()) {
+    if is_device || before.as_ref().is_some_and(|before| !before.is_file()) {
         let file = fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
         let mut file = BufWriter::new(file);
         let value = body(&mut file)?;
@@ -55,6 +57,15 @@ pub fn write_file<T>(
     }
     file.persist(&target).map_err(|error| failed(error.error))?;
     Ok(value)
+}
+
+/// Whether the path is that of a device of Windows, such as `NUL`, which says nothing else about itself.
+fn is_device(path: &Path) -> bool {
+    let whole = std::path::absolute(path).unwrap_or_default();
+    match whole.components().next() {
+        Some(Component::Prefix(prefix)) => matches!(prefix.kind(), Prefix::DeviceNS(_)),
+        _ => false,
+    }
 }
 
 /// How a file that only its owner may read is opened.
@@ -158,8 +169,8 @@ mod tests {
         let write = |file: &mut dyn Write| file.write_all(b"data").map_err(CliError::Output);
         write_to(Path::new("-"), &mut out, write).unwrap();
         assert_eq!(out, b"data");
-        #[cfg(unix)]
-        write_to(Path::new("/dev/null"), &mut io::sink(), write).unwrap();
+        let nothing = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        write_to(Path::new(nothing), &mut io::sink(), write).unwrap();
         let CliError::Failed(sentence) =
             write_to(Path::new("/no/such/folder/x"), &mut io::sink(), write).unwrap_err()
         else {

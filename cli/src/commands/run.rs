@@ -68,7 +68,7 @@ const WATCH: &str = "MEMLEDGER_WATCH";
 const AUDIT: &str = "LD_AUDIT";
 /// The exit status for a program that was not started, because it cannot be tracked: that of `env` and
 /// `timeout`.
-const NOT_STARTED: u8 = 125;
+const NOT_STARTED: i32 = 125;
 /// With these, a program has threads before it could have a watcher.
 const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
 
@@ -247,7 +247,8 @@ fn report_to(args: &RunArgs) -> Result<ReportTo, CliError> {
 /// Whether the program gets a watcher, which completes the trace if nothing in the program can do so any
 /// more.
 fn is_watched() -> bool {
-    variable(WATCH).is_none_or(|value| value != "0")
+    cfg!(target_os = "linux")
+        && variable(WATCH).is_none_or(|value| value != "0")
         && UNWATCHED.into_iter().all(|name| variable(name).is_none())
 }
 

@@ -9,9 +9,11 @@
 //! session: only the leader gets it.
 //!
 //! The program starts with the descriptors and the ignored signals that this process got (`inherited.rs`).
+//!
+//! Windows has no signals. Its consoles send Ctrl-C to all their programs, too (`child/windows.rs`).
 #![cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "programs are tracked on Linux only")
+    not(any(target_os = "linux", windows)),
+    expect(dead_code, reason = "programs are tracked on Linux and Windows only")
 )]
 
 #[cfg(target_os = "linux")]
@@ -35,7 +37,7 @@ pub struct Program<'a> {
 pub struct ProgramEnd {
     pub pid: u32,
     /// Its exit status, or 128 + N if signal N ended it.
-    pub status: u8,
+    pub status: i32,
     /// The name of the signal that ended it.
     pub signal: Option<String>,
     /// What the tracker has reported.
@@ -77,6 +79,11 @@ impl From<CliError> for NotRun {
 
 #[cfg(target_os = "linux")]
 pub use linux::{interrupt, run};
+#[cfg(windows)]
+pub use windows::{interrupt, run};
+
+#[cfg(windows)]
+mod windows;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -139,7 +146,7 @@ mod linux {
             // An exit status has 8 bits.
             Ok(ProgramEnd {
                 pid: pid.as_raw() as u32,
-                status: status as u8,
+                status: status & 0xff,
                 signal: name,
                 problems,
             })
@@ -261,12 +268,12 @@ mod linux {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
-    Err(CliError::Failed("programs are tracked on Linux only".to_owned()).into())
+    Err(CliError::Failed("programs are tracked on Linux and Windows only".to_owned()).into())
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn interrupt(_: u32) {}
 
 #[cfg(not(target_os = "linux"))]

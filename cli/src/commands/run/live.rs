@@ -103,7 +103,8 @@ impl TerminalStandIn {
             |error| CliError::Failed(format!("the program's output cannot be kept: {error}"));
         let output =
             tempfile::Builder::new().prefix("memledger-run-").tempfile().map_err(failed)?;
-        Ok(Self { output, input: File::open("/dev/null").map_err(failed)? })
+        let nothing = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        Ok(Self { output, input: File::open(nothing).map_err(failed)? })
     }
 
     /// The files in the place of streams that are the terminal. What is redirected stays so.
@@ -174,10 +175,12 @@ impl LiveScreen {
     }
 
     /// The program has ended with this status: waits until the user has closed the screen.
-    pub fn close(self, status: u8) {
+    pub fn close(self, status: i32) {
         let how = match status {
-            0..=128 => format!("the program has ended with status {status}"),
-            _ => format!("signal {} has ended the program", status - 128),
+            129.. if cfg!(unix) => format!("signal {} has ended the program", status - 128),
+            // Such as an exception on Windows.
+            ..0 => format!("the program has ended with status {status:#x}"),
+            _ => format!("the program has ended with status {status}"),
         };
         let _ = self.ended.set(how);
         // What has asked this command to end has reached the program.

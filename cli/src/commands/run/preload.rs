@@ -1,10 +1,13 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
 use super::embedded;
+use memledger_format::words::system_text;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
 use object::read::StringTable;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::pe::PeFile64;
 use object::{Endianness, ReadCache};
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{BufRead, BufReader};
@@ -26,6 +29,9 @@ const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
 
 /// The name in the ELF note of a program with the tracker.
 const NOTE: &[u8] = b"memledger";
+
+/// The section of such a program on Windows. A name has 8 bytes there.
+const SECTION: [u8; 8] = *b".memledg";
 
 /// What programs with a sanitizer call before `main`, and why nothing is loaded into them.
 const SANITIZERS: [(&[u8], &str); 5] = [
@@ -142,13 +148,19 @@ fn beside_this_command() -> Option<PathBuf> {
 
 /// The file of a program, as the system looks for it.
 fn find(name: &OsStr) -> Option<PathBuf> {
+    // On Windows `program` means `program.exe`, if there is one.
+    let whole = |path: PathBuf| {
+        let mut whole = path.clone().into_os_string();
+        whole.push(EXE_SUFFIX);
+        Some(PathBuf::from(whole)).filter(|whole| whole.is_file()).unwrap_or(path)
+    };
     if Path::new(name).components().count() > 1 {
-        return Some(name.into());
+        return Some(whole(name.into()));
     }
     let path = std::env::var_os("PATH")?;
     let is_program =
         |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.is_file() && mode(&it) & 0o111 != 0);
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+    std::env::split_paths(&path).map(|folder| whole(folder.join(name))).find(is_program)
 }
 
 /// The mode of a file, as Unix has it.
@@ -166,7 +178,7 @@ fn kind(path: &Path) -> Kind {
     let Ok(file) = File::open(path) else { return Kind::Other };
     // Set-user-id, set-group-id: the loader ignores its variables.
     let is_privileged = file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0);
-    match of_elf(file) {
+    match if cfg!(windows) { of_pe(file) } else { of_elf(file) } {
         Some(Kind::Dynamic) if is_privileged => {
             Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
         }
@@ -184,10 +196,24 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
         .ok()?;
     let rest = line.strip_prefix(b"#!")?.trim_ascii();
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
-    #[cfg(unix)]
-    return Some(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into());
-    #[cfg(not(unix))]
-    return Some(String::from_utf8_lossy(name).into_owned().into());
+    Some(system_text(name.to_vec()).into())
+}
+
+/// What a program of Windows is; `None` if it is none.
+fn of_pe(file: File) -> Option<Kind> {
+    let data = &ReadCache::new(file);
+    let has_tracker = match object::FileKind::parse(data).ok()? {
+        object::FileKind::Pe64 => {
+            let program = PeFile64::parse(data).ok()?;
+            program.section_table().iter().any(|section| *section.raw_name() == SECTION)
+        }
+        object::FileKind::Pe32 => false,
+        _ => return None,
+    };
+    Some(match has_tracker {
+        true => Kind::HasTracker,
+        false => Kind::Closed("programs without it are tracked on Linux only"),
+    })
 }
 
 /// What an ELF file is; `None` if it is none that this machine runs.
@@ -233,4 +259,42 @@ fn of_elf(file: File) -> Option<Kind> {
         }
         Some(_) => Kind::Dynamic,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// What a file of Windows with one section is.
+    fn kind_of_pe(magic: u16, section: &[u8; 8]) -> Option<Kind> {
+        const HEADERS: usize = 0x40;
+        const OPTIONAL_HEADER: (usize, u16) = (HEADERS + 24, 240);
+        let mut bytes = vec![0; 0x400];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, b"MZ");
+        put(0x3c, &(HEADERS as u32).to_le_bytes());
+        put(HEADERS, b"PE\0\0");
+        put(HEADERS + 4, &0x8664_u16.to_le_bytes());
+        put(HEADERS + 6, &1_u16.to_le_bytes());
+        put(HEADERS + 20, &OPTIONAL_HEADER.1.to_le_bytes());
+        put(OPTIONAL_HEADER.0, &magic.to_le_bytes());
+        put(OPTIONAL_HEADER.0 + 108, &16_u32.to_le_bytes());
+        put(OPTIONAL_HEADER.0 + usize::from(OPTIONAL_HEADER.1), section);
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&bytes).expect("written");
+        of_pe(file)
+    }
+
+    #[test]
+    fn a_program_of_windows_has_the_tracker_in_a_section() {
+        const PE64: u16 = 0x20b;
+        let without = Some(Kind::Closed("programs without it are tracked on Linux only"));
+        assert_eq!(kind_of_pe(PE64, &SECTION), Some(Kind::HasTracker));
+        assert_eq!(kind_of_pe(PE64, b".text\0\0\0"), without);
+        assert_eq!(kind_of_pe(0x10b, &SECTION), without, "of 32 bits");
+        let this = std::env::current_exe().expect("a path");
+        let of_this = of_pe(File::open(this).expect("this program"));
+        assert_eq!(of_this, if cfg!(windows) { without } else { None });
+    }
 }

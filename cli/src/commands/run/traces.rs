@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use memledger_analysis::Report;
+use memledger_format::words::system_text;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -28,7 +29,7 @@ pub struct Traces {
     before: HashMap<PathBuf, Stamp>,
 }
 
-/// A folder that is removed with this value. While this process has it, it is locked.
+/// A folder that is removed with this value. While this process has it, a file in it is locked.
 struct Temporary {
     _lock: File,
     _folder: TempDir,
@@ -84,7 +85,8 @@ impl Traces {
                 remove_left_behind(&std::env::temp_dir());
                 let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir();
                 let folder = folder.map_err(failed)?;
-                let lock = File::open(folder.path()).map_err(failed)?;
+                // NOTE: of a file in it, since Windows has no locks of folders.
+                let lock = File::create(folder.path().join("lock")).map_err(failed)?;
                 // On a file system without locks, the next command may remove it after `UNUSED_FOR`.
                 let _ = lock.try_lock();
                 let pattern = escaped(folder.path()).join("%p.memledger");
@@ -304,10 +306,7 @@ fn filled(pattern: &[u8], pid: &str) -> Vec<u8> {
 }
 
 fn path_of(bytes: Vec<u8>) -> PathBuf {
-    #[cfg(unix)]
-    return <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into();
-    #[cfg(not(unix))]
-    return String::from_utf8_lossy(&bytes).into_owned().into();
+    system_text(bytes).into()
 }
 
 /// `path` with the process id in it, for a program of a process: `NAME.PID.EXT` and so on, as

@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::stop_signal::stop_signal;
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
+use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl ProgramPage {
             stop_signal()?
         };
         let has_ended = Arc::new(AtomicBool::new(false));
+        let stop = after_program(stop, Arc::clone(&has_ended));
         let ended = Arc::clone(&has_ended);
         let body = move || {
             let trace = loop {
@@ -71,6 +73,17 @@ impl ProgramPage {
         }
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Completes at a signal that is not the program's any more. Windows cannot block those that are.
+async fn after_program(stop: impl Future<Output = ()>, has_ended: Arc<AtomicBool>) {
+    stop.await;
+    while cfg!(windows) && !has_ended.load(Ordering::Acquire) {
+        match stop_signal() {
+            Ok(stop) => stop.await,
+            Err(_) => return,
         }
     }
 }

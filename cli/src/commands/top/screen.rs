@@ -112,7 +112,7 @@ pub fn duplicate_stdout() -> io::Result<File> {
 }
 
 /// Sets a flag when a signal asks this process to end, so that the terminal is restored first. The second
-/// signal of the same kind ends it at once.
+/// signal of the same kind ends it at once. On Windows, Ctrl-Break and the end of the console are such signals.
 pub fn ending_signals() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]
@@ -122,6 +122,17 @@ pub fn ending_signals() -> io::Result<Arc<AtomicBool>> {
         // In this order: the first signal finds the flag as it was.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    #[cfg(windows)]
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let stop = crate::stop_signal::stop_signal().map_err(io::Error::other)?;
+        let flag = Arc::clone(&flag);
+        let wait = move || {
+            runtime.block_on(stop);
+            flag.store(true, Ordering::Relaxed);
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     }
     Ok(flag)
 }
