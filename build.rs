@@ -4,18 +4,19 @@
 //! |---|---|
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
-//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, but not in Miri |
+//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, macOS and Windows, but not in Miri |
 //! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
 //! | `pdata` | files of the target have their unwind information as Windows has it (`.pdata`), not as DWARF |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
 //! | `preload` | the tracker is the library of `preload/`, which only Linux has |
+//! | `own_values` | the system's thread-local values are no good for the hook, so the tracker has its own |
 //! | `by_distance` | thread-local values are found by their distance from the thread's control block: only in the library of `preload/` |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, preload, by_distance, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -34,7 +35,7 @@ fn main() {
     let tracking = set(
         "tracking",
         is_set("CARGO_FEATURE_ENABLE")
-            && (is("CARGO_CFG_TARGET_OS", "linux") || is("CARGO_CFG_TARGET_OS", "windows"))
+            && ["linux", "macos", "windows"].iter().any(|name| is("CARGO_CFG_TARGET_OS", name))
             && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
             && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE")
             && !is_set("CARGO_CFG_MIRI"),
@@ -45,6 +46,7 @@ fn main() {
     let linux = is("CARGO_CFG_TARGET_OS", "linux");
     let preload = set("preload", tracking && linux && is_set("CARGO_FEATURE_PRELOAD"));
     set("by_distance", preload && (x86_64 || aarch64));
+    set("own_values", tracking && !linux);
     let pdata = set("pdata", is("CARGO_CFG_TARGET_OS", "windows"));
     set("takes_stacks", tracking && (linux && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");

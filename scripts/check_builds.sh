@@ -19,7 +19,7 @@ for copy in older same; do
     cp -r Cargo.toml build.rs src "$folder/$copy/"
     sed -i "s/^version.workspace = true/version = \"0.0.9\"/; s#path = \"#&$root/#; /^\[dev-dependencies\]/,\$d" "$folder/$copy/Cargo.toml"
 done
-sed -i "s/env!(\"CARGO_PKG_VERSION\")/\"$version\"/" "$folder/same/src/scopes/version.rs"
+sed -i "s/env!(\"CARGO_PKG_VERSION\")/\"$version\"/" "$folder/same/src/platform/os/version.rs"
 # Nothing calls into this one; its channel must be known all the same.
 cat >"$folder/quiet/Cargo.toml" <<TOML
 [package]

@@ -3,9 +3,9 @@
 
 #[cfg(redirects)]
 use super::redirected;
+use crate::platform::os::copies;
 #[cfg(other_allocators)]
 use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
-use crate::scopes::copies;
 use crate::trace::worker::{EventProvider, Importants};
 use memledger_format::encode::Declaration;
 use memledger_format::schema::{

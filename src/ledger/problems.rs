@@ -6,7 +6,6 @@ use super::entry::for_caller;
 use super::problem::{Problem, ProblemKind};
 use crate::error::{Error, ErrorKind, NOT_LINKED};
 use crate::platform::os::{self, BlockedSignals};
-use crate::scopes;
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
 use memledger_format::words::escape;
@@ -83,7 +82,7 @@ pub(super) fn add(kind: ProblemKind, sentence: String) {
 
 /// Reports that there was nothing to record.
 pub(super) fn add_unlinked() {
-    let why = match scopes::copies::others().is_empty() {
+    let why = match os::copies::others().is_empty() {
         true => NOT_LINKED,
         false => "the program's global allocator is not that of this copy of memledger",
     };

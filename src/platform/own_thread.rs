@@ -12,25 +12,26 @@
 //!
 //! On AArch64 a library gets the address by a call of the loader, too (a "TLS descriptor").
 //!
-//! On Windows they are in slots of the system (`os/windows/own_values.rs`).
-#![cfg_attr(not(windows), expect(unsafe_code, reason = "pointers to thread-local values"))]
+//! On systems whose values of this kind are of no use to the hook, they are in slots of the system
+//! (`os/own_values.rs`).
+#![cfg_attr(not(own_values), expect(unsafe_code, reason = "pointers to thread-local values"))]
 
-#[cfg(windows)]
+#[cfg(own_values)]
 pub(crate) use crate::platform::os::own_values::{OwnKey, own_values};
-#[cfg(not(windows))]
+#[cfg(not(own_values))]
 pub(crate) use std::thread::LocalKey as OwnKey;
-#[cfg(not(windows))]
+#[cfg(not(own_values))]
 pub(crate) use std::thread_local as own_values;
 
 /// *Hook.* The value of this thread.
-#[cfg(windows)]
+#[cfg(own_values)]
 #[inline(always)]
 pub(crate) fn get<T>(key: &'static OwnKey<T>, _place: &ValueOffset) -> Option<&'static T> {
     key.value()
 }
 
 /// *Hook.* The value of this thread.
-#[cfg(not(windows))]
+#[cfg(not(own_values))]
 #[inline(always)]
 pub(crate) fn get<T>(key: &'static OwnKey<T>, place: &ValueOffset) -> Option<&'static T> {
     use std::mem::needs_drop;
@@ -53,7 +54,7 @@ impl ValueOffset {
         Self
     }
 
-    #[cfg(not(windows))]
+    #[cfg(not(own_values))]
     #[inline(always)]
     fn find<T>(&self, find: impl FnOnce() -> Option<*const T>) -> Option<*const T> {
         find()

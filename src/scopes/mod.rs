@@ -10,7 +10,6 @@
 //! the event.
 
 mod context;
-pub(crate) mod copies;
 pub(crate) mod current;
 mod entries;
 pub(crate) mod events;
@@ -26,7 +25,6 @@ mod spans;
 mod switch;
 mod tag;
 pub(crate) mod tree;
-mod version;
 
 pub use context::{ScopeContext, spawn};
 pub use future::{AllocScope, Scoped};

@@ -147,7 +147,7 @@ impl StackEvents {
     fn refresh_modules(&mut self) {
         self.refreshed_at = Some(Instant::now());
         if let Err(error) = capture::refresh_modules() {
-            let path = std::path::Path::new("/proc/thread-self/maps");
+            let path = std::path::Path::new(capture::LIST_OF_MODULES);
             (self.on_problem)(error::file("read", path, error));
         }
     }

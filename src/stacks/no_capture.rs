@@ -7,6 +7,9 @@ use crate::trace::write::ThreadSlot;
 /// Whether stacks can be taken.
 pub(crate) const SUPPORTED: bool = false;
 
+/// There is none.
+pub(crate) const LIST_OF_MODULES: &str = "";
+
 pub(crate) type Registers = Nothing;
 
 impl Registers {

@@ -19,8 +19,7 @@ mod spans;
 #[path = "../../scopes/tag.rs"]
 mod tag;
 mod tree;
-#[cfg(target_os = "linux")]
-#[path = "../../scopes/version.rs"]
+#[path = "../../platform/os/version.rs"]
 mod version;
 
 #[cfg(feature = "tracing")]

@@ -51,25 +51,6 @@ impl Entry {
     }
 }
 
-/// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
-// SAFETY: the section holds pointers to functions of this form, called once each when the program or the
-// library is loaded. The number puts them before the function that starts a recording. An attribute has no
-// effect on code that forbids `unsafe`: the compiler does not apply that lint to macros of other crates.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __before_main {
-    ($body:expr) => {
-        #[used]
-        #[unsafe(link_section = ".init_array.00098")]
-        static BEFORE_MAIN: extern "C" fn() = {
-            extern "C" fn before_main() {
-                $body
-            }
-            before_main
-        };
-    };
-}
-
 impl Channel {
     /// Makes it known before its first use. Costs a few loads for each channel that is known already.
     #[doc(hidden)]

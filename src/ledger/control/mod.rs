@@ -9,6 +9,7 @@ use super::problem::ProblemKind;
 use super::problems;
 use crate::control::{Listener, Rules, Server};
 use crate::error::{self, Error, ErrorKind};
+use crate::platform::os;
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;
@@ -79,14 +80,10 @@ pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
     if !metadata.is_file() {
         return Err("it is not a file".into());
     }
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(format!(
-                "other users can read or write that file (mode {mode:03o}); run chmod 600 on it first"
-            ));
-        }
+    if let Some(mode) = os::mode_for_others(&metadata) {
+        return Err(format!(
+            "other users can read or write that file (mode {mode:03o}); run chmod 600 on it first"
+        ));
     }
     let mut text = String::new();
     let most = MAX_TOKEN_BYTES as u64 + 2;

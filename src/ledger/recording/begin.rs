@@ -104,9 +104,9 @@ pub(in crate::ledger) fn begin(
     recording.table = (!measures).then(os::OwnTable::share);
     run(config, &channels, &mut recording, outputs.control);
     if !measures && !is_inherited {
-        let copies = scopes::copies::others();
+        let copies = os::copies::others();
         copies.iter().for_each(|it| {
-            problems::add(ProblemKind::Incomplete, scopes_of_copy(it, scopes::copies::OWN))
+            problems::add(ProblemKind::Incomplete, scopes_of_copy(it, os::copies::OWN))
         });
     }
     let is_environments = matches!(started_by, StartedBy::Environment(_));

@@ -21,7 +21,7 @@ use crate::ledger::settings::{
     STACK_MEMORY, STACKS, Settings, applied,
 };
 use crate::ledger::{control, problems, reports};
-use crate::platform::os::BlockedSignals;
+use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
 use crate::stacks;
 use crate::trace::sink::{FIRST_FILE, file};
@@ -163,7 +163,12 @@ fn open_and_begin(
 
 /// How the children of forks continue, if they do.
 fn to_follow(config: &Config) -> Option<Follow> {
-    config.follow_forks.then(|| Follow { config: config.clone(), start: in_child })
+    if config.follow_forks && !os::FOLLOWS_FORKS {
+        let text = "the children of forks are not recorded: this system does not allow that";
+        problems::add(ProblemKind::Tracker, text.into());
+    }
+    let follows = config.follow_forks && os::FOLLOWS_FORKS;
+    follows.then(|| Follow { config: config.clone(), start: in_child })
 }
 
 /// Sets the permissions of files created from here on.

@@ -9,6 +9,7 @@
 //! | time | `now`, `since_boot`, `clocks`, `counter` | *Hook*; nanoseconds that never depend on the time of day |
 //! | this thread | `thread_id`, `thread_name`, `on_thread_exit`, `KeepErrno` | *Hook*; what runs at a thread's end runs after its destructors, or the worker finds that the thread has ended |
 //! | other threads | `is_thread_alive`, `thread_name_of`, `processor_time_of` | answer for threads that may end at any time |
+//! | thread-local values | `slots` | *Hook*; only where std's values are no good for it (`own_values.rs`): a slot keeps its value until the thread has ended |
 //! | own threads | `spawn`, `run_on_new_thread`, `name_thread` | a stack of `STACK` bytes, whatever the program's default is |
 //! | start and end | `keep_before_main`, `at_exit`, `handle_ending_signals`, `wait_for_ending_signal` | what runs at exit has the program's other threads still running; an end from outside or a crash waits for the report, at most 30 s |
 //! | forks | `at_fork`, `forget_threads`, `forget_ends` | nothing, where no process is the copy of another |
@@ -21,22 +22,47 @@
 //! *Hook*: runs inside an `alloc` or `free` of the program, so it neither allocates from the global allocator
 //! nor locks nor panics, and restores the error number of the thread.
 //!
+//! | folder | state |
+//! |---|---|
+//! | `linux`, `windows` | tested |
+//! | `macos` | checked: compiled, and reviewed against the system's documentation; never run |
+//! | `unix` | what `linux` and `macos` have in common |
+//!
 //! Where `build.rs` does not set `tracking`, none of this is compiled, nothing is recorded, and starting a
 //! ledger returns `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on
 //! any system, so that it can be checked there.
 
+mod before_main;
+pub(crate) mod copies;
+#[cfg(not(target_os = "linux"))]
+mod counted_threads;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
 #[cfg(not(target_os = "linux"))]
 mod one_table;
 mod own_pages;
+#[cfg(own_values)]
+pub(crate) mod own_values;
+#[cfg(test)]
+mod tests;
+#[cfg(unix)]
+mod unix;
 #[cfg(not(target_os = "linux"))]
 mod unwatched;
+mod version;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(not(target_os = "linux"))]
+pub(crate) use counted_threads::{
+    Body, STACK, forget_threads, has_own_threads, run_on_new_thread, spawn, wait_for_ends,
+};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::*;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use one_table::{
     InProgramTable, OwnTable, Packed, close_gate, leave_streams, open_gate, pack, run_in_own_table,
@@ -45,10 +71,11 @@ pub(crate) use one_table::{
 pub(crate) use own_pages::{map, unmap};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use unwatched::{
-    Family, HAS_WATCHERS, Request, Started, StartedFamily, Watcher, clear_in_children, connection,
-    duplicate, end_watcher, forget_shared, has_no_name, has_one_thread, is_in_loaded_file,
-    lock_for_watcher, map_shared, map_shared_file, path_of, path_of_descriptor, share_again,
-    share_in_place, start_family, start_watcher, unshare_all, use_as_stderr,
+    FOLLOWS_FORKS, Family, HAS_WATCHERS, Request, Started, StartedFamily, Watcher,
+    clear_in_children, connection, duplicate, end_watcher, forget_shared, has_no_name,
+    has_one_thread, is_in_loaded_file, lock_for_watcher, map_shared, map_shared_file, path_of,
+    path_of_descriptor, share_again, share_in_place, start_family, start_watcher, unshare_all,
+    use_as_stderr,
 };
 #[cfg(windows)]
 pub(crate) use windows::*;

@@ -55,3 +55,11 @@ pub(super) fn own_pages() -> impl Iterator<Item = (u64, u64)> {
         .map(|(start, bytes)| (bytes.load(Ordering::Acquire), start.load(Ordering::Relaxed)));
     mappings.filter(|(bytes, _)| *bytes > 0).map(|(bytes, start)| (start as u64, bytes as u64))
 }
+
+/// Whether an address is in one of these ranges, which are sorted.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_in(ranges: &[(u64, u64)], address: u64) -> bool {
+    let next = ranges.partition_point(|(start, _)| *start <= address);
+    let last = next.checked_sub(1).and_then(|last| ranges.get(last));
+    last.is_some_and(|(start, bytes)| address - start < *bytes)
+}

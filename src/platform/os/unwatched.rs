@@ -14,6 +14,10 @@ use std::ptr::NonNull;
 /// the system allows that.
 pub(crate) const HAS_WATCHERS: bool = false;
 
+/// Whether a recording can continue in the child of a fork. The child has no thread of the tracker, so that
+/// needs new ones, which such a child may not make everywhere.
+pub(crate) const FOLLOWS_FORKS: bool = false;
+
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this system has none"))
 }

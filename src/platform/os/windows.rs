@@ -12,10 +12,10 @@ mod files;
 mod memory_limit;
 #[cfg(takes_stacks)]
 mod modules;
-pub(crate) mod own_values;
 pub(crate) mod pages;
 mod process;
 mod resident;
+pub(in crate::platform::os) mod slots;
 mod target_file;
 mod thread_end;
 mod threads;
@@ -31,14 +31,14 @@ pub(crate) use ends::{
 };
 pub(crate) use files::{
     OwnDescriptor, RawFd, create_in, descriptor, is_terminal, lock_alone, lock_shared,
-    open_regular, read_at, readable, send_to_socket, set_mode, stop_listening, terminal_width,
-    unlock, watch_connection, write_all, write_file,
+    mode_for_others, open_regular, read_at, readable, send_to_socket, set_mode, stop_listening,
+    terminal_width, unlock, watch_connection, write_all, write_file,
 };
 pub(crate) use memory_limit::memory_limit;
 #[cfg(takes_stacks)]
 pub(crate) use modules::{
-    FileId, LoadedFile, Memory, copy_bytes, is_lasting, is_readable, loaded_files, loader_state,
-    loads, main_stack_end, own_stack_end, unloads,
+    FileId, LIST_OF_MODULES, LoadedFile, Memory, copy_bytes, is_lasting, is_readable, loaded_files,
+    loader_state, loads, main_stack_end, own_stack_end, unloads,
 };
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 pub(crate) use process::{
@@ -48,8 +48,11 @@ pub(crate) use process::{
 };
 pub(crate) use resident::{allocator_statistics, resident_memory, rss_now_and_most};
 pub(crate) use target_file::TargetFile;
+pub(in crate::platform::os) use thread_end::await_thread_end;
 pub(crate) use thread_end::on_thread_exit;
+pub(in crate::platform::os) use threads::{
+    StartedThread, give_memory_back, start_thread, take_memory,
+};
 pub(crate) use threads::{
-    Body, STACK, forget_threads, has_own_threads, is_thread_alive, name_thread, processor_time_of,
-    run_on_new_thread, spawn, thread_id, thread_name, thread_name_of, wait_for_ends,
+    is_thread_alive, name_thread, processor_time_of, thread_id, thread_name, thread_name_of,
 };

@@ -9,7 +9,7 @@ use crate::platform::os;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const PAGE: usize = 4096;
+const PAGE: usize = os::SMALLEST_PAGE;
 /// The address of no page.
 const NO_PAGE: usize = 1;
 /// In place of a page: none may be read but those of the thread's own stack.

@@ -48,6 +48,8 @@ use pdata as unwind_information;
 pub(crate) use modules::{Change, changes_after, loader_state};
 pub(crate) use processor::Registers;
 
+pub(crate) use crate::platform::os::LIST_OF_MODULES;
+
 use super::{state, tree};
 use crate::trace::write::{ThreadSlot, registry};
 use remembered::Memory;

@@ -1,6 +1,6 @@
 //! The modules: the program, its libraries and the vDSO. Outside the hook.
 //!
-//! The list is read from `/proc/self/maps`, not by `dl_iterate_phdr`: a thread in `dlopen` can hold the
+//! The list is the system's, not that of the loader (`dl_iterate_phdr`): a thread in `dlopen` can hold the
 //! loader's lock while it waits for room in its buffers, which only the worker makes. It is read again
 //! each second, and in the first cycle after the loader has changed its own. A change gives the list a
 //! new generation, and all that threads remember is forgotten.

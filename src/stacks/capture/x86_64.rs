@@ -234,7 +234,7 @@ pub(super) fn makes_frame_pointer(mut rules: impl Iterator<Item = (u32, Code)>) 
 
 /// The call that ends before an address.
 pub(super) fn call_before(address: usize) -> Option<Call> {
-    const PAGE: usize = 4096;
+    const PAGE: usize = os::SMALLEST_PAGE;
     let mut bytes = [0; LONGEST];
     // Code can begin with the last page of the bytes.
     let in_page = address % PAGE;

@@ -4,19 +4,9 @@ use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_main() {
-    IS_BEFORE_MAIN.store(true, Ordering::Release);
-    crate::ledger::recording::environment::start_before_main();
-    IS_BEFORE_MAIN.store(false, Ordering::Release);
-}
-
-/// Whether a recording that starts now starts before `main`.
-pub(super) fn is_before_main() -> bool {
-    IS_BEFORE_MAIN.load(Ordering::Acquire)
+    super::super::unix::before_main::start();
 }
 
 /// What the platform does before `main`.
@@ -30,7 +20,7 @@ pub(crate) fn prepare_before_main() {
     super::exec::prepare();
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
-    super::thread_exit::exit_key();
+    super::super::unix::thread_exit::exit_key();
     #[cfg(c_identity)]
     super::next_identity::find_all();
 }

@@ -13,10 +13,11 @@
 //! The family's process ends when no process is left that could connect: each has a page of a file without a
 //! name mapped, which forks inherit and `exec` drops. A file that is mapped so cannot be sealed.
 
+use super::super::unix::descriptors::keep_apart;
+use super::pages;
 use super::pages::page_bytes;
 use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::watched::{Watched, fork_away, open_process, unshare_all};
-use super::{keep_apart, pages};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;

@@ -56,7 +56,7 @@ pub(crate) fn begin_counted_thread() {
     if let Some(is_counted) = own_thread::get(&IS_COUNTED, &PLACE) {
         is_counted.set(true);
     }
-    super::thread_exit::await_thread_exit();
+    super::super::unix::thread_exit::await_thread_exit();
 }
 
 /// In the child of a fork: it has one thread, of the program.
@@ -70,7 +70,7 @@ pub(crate) fn forget_ends() {
 ///
 /// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one
 /// does.
-pub(super) extern "C" fn thread_ends() {
+pub(in crate::platform::os) extern "C" fn thread_ends() {
     let own = thread_id();
     if is_own_thread(own) {
         return;

@@ -199,7 +199,7 @@ pub(crate) fn loaded_files(
     memory: &Memory,
     mut is_known: impl FnMut(u64, &FileId) -> bool,
 ) -> io::Result<(Vec<LoadedFile>, HashMap<u64, FileId>)> {
-    let text = std::fs::read("/proc/thread-self/maps")?;
+    let text = std::fs::read(LIST_OF_MODULES)?;
     let text = text_of(&text);
     let mappings = text.lines().filter_map(parse).collect::<Vec<_>>();
     let (mut new, mut all) = (Vec::new(), HashMap::new());
@@ -241,6 +241,9 @@ fn parse(line: &str) -> Option<Mapping> {
 }
 
 /// What the kernel appends to the path of a file that is no longer there.
+/// Where the kernel lists what a process has loaded.
+pub(crate) const LIST_OF_MODULES: &str = "/proc/thread-self/maps";
+
 const DELETED: &str = " (deleted)";
 
 const HEADER: u64 = size_of::<libc::Elf64_Ehdr>() as u64;

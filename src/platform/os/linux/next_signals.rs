@@ -5,7 +5,7 @@
 //! without the tracker. Where the program sets the default action, the tracker's handler comes back. There is
 //! no table of what is shown: the child of a `vfork` would share it.
 
-use super::signals::{
+use super::super::unix::signals::{
     CRASHES, ENDING, IS_DONE, action_before, before, has_waiting_thread, is_own, own_action,
     set_action, wait_for_report,
 };
@@ -52,7 +52,7 @@ fn next(place: &AtomicPtr<c_void>) -> *mut c_void {
 ///
 /// # Safety
 /// That of C's function.
-pub(super) unsafe fn sigaction(
+pub(in crate::platform::os) unsafe fn sigaction(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -99,9 +99,9 @@ pub fn exit_after_report(status: c_int) -> ! {
 
 /// What the program calls.
 pub mod shown {
-    use super::super::signals::default_action;
     use super::*;
     use super::{as_shown, take_again};
+    use crate::platform::os::unix::signals::default_action;
 
     /// # Safety
     /// That of C's function, here and below.

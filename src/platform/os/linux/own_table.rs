@@ -11,9 +11,10 @@
 //!
 //! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or
 //! where a sandbox allows no thread or no table, the tracker's threads have the program's table, and its
-//! descriptors are [kept apart](super::keep_apart).
+//! descriptors are [kept apart](super::super::unix::descriptors::keep_apart).
 
-use super::descriptors::{STREAMS, grow_table};
+use super::super::unix::descriptors::STREAMS;
+use super::descriptors::grow_table;
 use super::packed;
 use super::servant::{Answer, Lock, Servant, Work};
 use super::threads::{self, Body, STACK};

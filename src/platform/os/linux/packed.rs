@@ -11,7 +11,7 @@
 //!          receives the descriptors, and gives each the number that it had
 //! ```
 
-use super::descriptors::{END, STREAMS, is_open};
+use super::super::unix::descriptors::{END, STREAMS, is_open};
 use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::process_id;
 use super::servant::Servant;

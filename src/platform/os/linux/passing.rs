@@ -1,6 +1,6 @@
 //! Sockets through which descriptors pass from one table to another.
 
-use super::keep_apart;
+use super::super::unix::descriptors::keep_apart;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,26 +1,11 @@
-//! This process: how its threads wait for each other and who they are, its end, its forks and its
-//! environment.
+//! This process: how its threads wait for each other and who they are, and its environment.
 
 use super::super::ThreadName;
+use super::super::unix::process::errno;
+use super::{KeepErrno, process_id};
 use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
 use std::sync::atomic::AtomicU32;
-
-/// Restores `errno` when dropped.
-pub(crate) struct KeepErrno(c_int);
-
-impl KeepErrno {
-    pub(crate) fn new() -> Self {
-        // SAFETY: the location is valid for the calling thread.
-        Self(unsafe { *libc::__errno_location() })
-    }
-}
-
-impl Drop for KeepErrno {
-    fn drop(&mut self) {
-        // SAFETY: the location is valid for the calling thread.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
 
 /// *Hook.* Sleeps until woken, at most `nanos` nanoseconds; returns at once if `*word != expected`.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
@@ -77,19 +62,6 @@ pub(crate) fn thread_id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// *Hook.* The process id.
-///
-/// NOTE: not by std: what calls its function from C gets a path that panics, in case it does.
-pub(crate) fn process_id() -> u32 {
-    // SAFETY: always allowed.
-    unsafe { libc::getpid() }.cast_unsigned()
-}
-
-/// The process that has started this one, or that has inherited it.
-pub(crate) fn parent_process_id() -> u32 {
-    std::os::unix::process::parent_id()
-}
-
 /// *Hook.* The name of the calling thread.
 pub(crate) fn thread_name() -> ThreadName {
     let _errno = KeepErrno::new();
@@ -109,6 +81,25 @@ pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
     Some(name)
 }
 
+/// In the handler of a signal: sends it to this thread again, if it was sent.
+///
+/// NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until the
+/// handler returns, so the core file has the registers from before it, too.
+pub(in crate::platform::os) fn send_again(signal: c_int, info: &libc::siginfo_t) {
+    if info.si_code <= 0 {
+        let (process, thread, info) = (process_id(), thread_id(), ptr::from_ref(info));
+        // SAFETY: the information is only read.
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info) };
+    }
+}
+
+/// Takes away a signal of `set`, all of which the calling thread blocks, if one has arrived.
+pub(in crate::platform::os) fn discard_pending(set: &libc::sigset_t) {
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set and the timeout are only read; the timeout is zero.
+    unsafe { libc::sigtimedwait(ptr::from_ref(set), ptr::null_mut(), &raw const none) };
+}
+
 /// Registers a function that the system calls when the process exits by `quick_exit`.
 pub(crate) fn at_quick_exit(function: extern "C" fn()) {
     unsafe extern "C" {
@@ -125,17 +116,8 @@ pub(crate) fn is_thread_alive(id: u32) -> bool {
     // NOTE: not by `io::Error`, which has a destructor that may panic: the end of a thread asks, too.
     unsafe {
         let sent = libc::syscall(libc::SYS_tgkill, process_id(), id, 0);
-        sent == 0 || *libc::__errno_location() != libc::ESRCH
+        sent == 0 || *errno() != libc::ESRCH
     }
-}
-
-/// Registers functions that the system calls at every fork: before it, and after it in the parent
-/// and in the child.
-pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-    let [before, parent, child] =
-        [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
-    // SAFETY: the functions live as long as the program.
-    unsafe { libc::pthread_atfork(before, parent, child) };
 }
 
 /// Registers a function that the system calls in the child of every fork.
@@ -145,35 +127,8 @@ pub(crate) fn in_children(child: extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
-/// Registers a function that the system calls when the process exits by return from `main` or by
-/// `exit`.
-pub(crate) fn at_exit(function: extern "C" fn()) {
-    // SAFETY: the function lives as long as the program.
-    unsafe { libc::atexit(function) };
-}
-
 unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
-}
-
-/// Whether a variable of the environment begins with `prefix`. Allocates nothing. Must be called
-/// only before `main`, because the program may change its environment later.
-pub(crate) fn has_env(prefix: &[u8]) -> bool {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: the system ends the list with a null, and each entry with a NUL; before `main` no
-    // thread changes it.
-    unsafe {
-        let mut entry = environ;
-        while !entry.is_null() && !(*entry).is_null() {
-            if CStr::from_ptr(*entry).to_bytes().starts_with(prefix) {
-                return true;
-            }
-            entry = entry.add(1);
-        }
-    }
-    false
 }
 
 /// An environment variable, unless the program runs with more rights than its user.

@@ -3,9 +3,9 @@
 //! The watcher is forked when the process has no thread of the program but one. It has the shared memory at
 //! the same addresses, so pointers into it and to statics are valid there.
 
-use super::descriptors::is_open;
+use super::super::unix::descriptors::{is_open, keep_apart};
 use super::pages;
-use super::{keep_apart, process_id};
+use super::process_id;
 use crate::platform::os::OwnDescriptor;
 use std::ffi::{CStr, c_int};
 use std::fs::{self, File};
@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whether a recording can have a watcher.
 pub(crate) const HAS_WATCHERS: bool = true;
+
+/// Whether a recording can continue in the child of a fork.
+pub(crate) const FOLLOWS_FORKS: bool = true;
 
 /// The most ranges of addresses that are shared.
 const MAX_RANGES: usize = 64;

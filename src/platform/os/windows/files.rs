@@ -2,7 +2,7 @@
 
 use memledger_format::words::{bytes_of, system_text};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::windows::fs::FileExt;
@@ -136,6 +136,11 @@ pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
 
 /// Files have the rights that their folder gives them here.
 pub(crate) fn set_mode(_file: &File, _mode: u32) {}
+
+/// Who can use a file is not in numbers here.
+pub(crate) fn mode_for_others(_metadata: &Metadata) -> Option<u32> {
+    None
+}
 
 /// Creates the file `name` in `folder`. Fails if the name exists. `name` must have no separator.
 pub(crate) fn create_in(folder: &Path, name: impl AsRef<OsStr>) -> io::Result<File> {

@@ -19,6 +19,9 @@ use windows_sys::Win32::System::ProcessStatus::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
+/// How a sentence names what the list of modules is read from.
+pub(crate) const LIST_OF_MODULES: &str = "the list of modules";
+
 /// What tells a file from another one: its path, and the time and the size in its header.
 pub(crate) type FileId = (String, u64);
 

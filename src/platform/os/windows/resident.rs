@@ -1,6 +1,6 @@
 //! Which memory of this process is resident (its working set), and what it is.
 
-use super::super::own_pages::own_pages;
+use super::super::own_pages::{is_in, own_pages};
 use super::super::{AllocatorStatistics, AnonymousRange, ResidentMemory};
 use std::io;
 use std::ptr;
@@ -91,12 +91,6 @@ impl Reserved {
     }
 }
 
-fn is_in(ranges: &[(u64, u64)], address: u64) -> bool {
-    let next = ranges.partition_point(|(start, _)| *start <= address);
-    let last = next.checked_sub(1).and_then(|last| ranges.get(last));
-    last.is_some_and(|(start, bytes)| address - start < *bytes)
-}
-
 /// What the system says of the pages from an address on that are alike; `None` behind the last ones.
 fn region_at(address: u64) -> Option<MEMORY_BASIC_INFORMATION> {
     // SAFETY: all zeros are a valid value, and the call writes at most its size.
@@ -139,22 +133,4 @@ fn resident_bytes(start: u64, end: u64) -> io::Result<u64> {
         at += count as u64 * PAGE;
     }
     Ok(resident)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_that_are_written_are_resident_and_anonymous() {
-        let block = vec![1_u8; 8 << 20];
-        let memory = resident_memory().unwrap();
-        let at = block.as_ptr().addr() as u64;
-        let has = |range: &&AnonymousRange| (range.start..range.start + range.bytes).contains(&at);
-        let range = memory.anonymous.iter().find(has).unwrap();
-        assert!(range.resident_bytes >= 8 << 20, "{range:?}");
-        let (now, most) = rss_now_and_most().unwrap();
-        assert!(most >= now && now >= 8 << 20, "{now} {most}");
-        assert!(memory.stacks > 0 && memory.binaries > 0, "{memory:?}");
-    }
 }

@@ -32,12 +32,15 @@ pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) -> bool {
     true
 }
 
+/// The system calls [`thread_changes`] at the end of every thread.
+pub(in crate::platform::os) fn await_thread_end() {}
+
 unsafe extern "system" fn thread_changes(_: *mut c_void, reason: u32, _: *mut c_void) {
-    if reason != DLL_THREAD_DETACH || !super::own_values::has_any() {
+    if reason != DLL_THREAD_DETACH || !super::super::own_values::has_any() {
         return;
     }
     // SAFETY: only references to statics are stored there.
     let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };
     run.inspect(|run| run());
-    super::own_values::give_back_all();
+    super::super::own_values::give_back_all();
 }

@@ -1,9 +1,9 @@
 //! Threads: the tracker's own, and what the system says of others.
 
 use super::super::ThreadName;
+use super::super::counted_threads::run_task;
 use super::KeepErrno;
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{io, ptr};
 use windows_sys::Wdk::System::Threading::{
@@ -17,98 +17,52 @@ use windows_sys::Win32::System::Threading::{
     THREAD_SYNCHRONIZE, WaitForSingleObject,
 };
 
-/// Bytes of stack for the tracker's own code on a thread. Pages that are not touched cost only addresses.
-pub(crate) const STACK: usize = 1 << 20;
+/// A thread that has just been started.
+pub(in crate::platform::os) struct StartedThread(HANDLE);
 
-pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
-
-/// How many threads of the tracker have not ended.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
-/// What a new thread is to do.
-struct Task {
-    body: Body,
-    argument: *mut c_void,
-}
-
-/// Starts `body` on a new thread, with `argument`. The thread [names](name_thread) itself.
-pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
-    let thread = create(Task { body, argument: ptr::without_provenance_mut(argument) }, STACK)?;
-    // SAFETY: the handle was just made, and nothing else has it. The thread runs on without it.
-    unsafe { CloseHandle(thread) };
-    Ok(())
-}
-
-/// NOTE: what the thread is to do is passed in the system's heap: its memory is given back on the new thread,
-/// which does not yet hold the guard of the tracker's own code.
-fn create(task: Task, stack: usize) -> io::Result<HANDLE> {
-    let options = STACK_SIZE_PARAM_IS_A_RESERVATION;
-    // SAFETY: the memory has the size of what is written, and is the thread's if it can be made.
-    unsafe {
-        let heap = GetProcessHeap();
-        let passed = HeapAlloc(heap, 0, size_of::<Task>()).cast::<Task>();
-        if passed.is_null() {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        passed.write(task);
-        RUNNING.fetch_add(1, Ordering::AcqRel);
-        let (begin, none) = (Some(begin as _), ptr::null_mut());
-        let thread = CreateThread(ptr::null(), stack, begin, passed.cast(), options, none);
-        if thread.is_null() {
-            let error = io::Error::last_os_error();
-            RUNNING.fetch_sub(1, Ordering::AcqRel);
-            HeapFree(heap, 0, passed.cast());
-            return Err(error);
-        }
-        Ok(thread)
+impl StartedThread {
+    /// Waits for its end.
+    pub(in crate::platform::os) fn join(self) {
+        // SAFETY: the handle is open.
+        unsafe { WaitForSingleObject(self.0, INFINITE) };
+        self.detach();
     }
+
+    /// The thread runs on without it.
+    pub(in crate::platform::os) fn detach(self) {
+        // SAFETY: the handle is open, and nothing else has it.
+        unsafe { CloseHandle(self.0) };
+    }
+}
+
+/// Starts a thread that runs [`run_task`] with `passed`.
+pub(in crate::platform::os) fn start_thread(
+    passed: *mut c_void,
+    stack: usize,
+) -> io::Result<StartedThread> {
+    let options = STACK_SIZE_PARAM_IS_A_RESERVATION;
+    let (begin, none) = (Some(begin as _), ptr::null_mut());
+    // SAFETY: the function has the required form.
+    let thread = unsafe { CreateThread(ptr::null(), stack, begin, passed, options, none) };
+    if thread.is_null() { Err(io::Error::last_os_error()) } else { Ok(StartedThread(thread)) }
 }
 
 /// The first function of each thread.
 unsafe extern "system" fn begin(passed: *mut c_void) -> u32 {
-    // SAFETY: `create` passes such a task to this thread alone.
-    let Task { body, argument } = unsafe {
-        let task = passed.cast::<Task>().read();
-        HeapFree(GetProcessHeap(), 0, passed);
-        task
-    };
-    body(argument);
-    RUNNING.fetch_sub(1, Ordering::AcqRel);
+    // SAFETY: `start_thread` passes this on.
+    unsafe { run_task(passed) };
     0
 }
 
-/// Runs `body` on a new thread with this many bytes of stack for it, and waits; runs it on this thread if
-/// none can be created.
-///
-/// The allocations of `body` then do not change where the program's blocks are placed.
-pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, body: F) -> R {
-    struct Work<F, R> {
-        body: Option<F>,
-        result: Option<R>,
-    }
-    impl<R, F: FnOnce() -> R> Work<F, R> {
-        fn run(&mut self) {
-            if let Some(body) = self.body.take() {
-                self.result = Some(body());
-            }
-        }
-    }
-    extern "C" fn run<R, F: FnOnce() -> R>(work: *mut c_void) -> *mut c_void {
-        // SAFETY: it is in the frame below, which waits for this thread and does not use it meanwhile.
-        unsafe { (*work.cast::<Work<F, R>>()).run() };
-        ptr::null_mut()
-    }
-    let mut work = Work { body: Some(body), result: None };
-    let task = Task { body: run::<R, F>, argument: (&raw mut work).cast() };
-    match create(task, stack) {
-        // SAFETY: the handle was just made, and is closed once, after the thread's end.
-        Ok(thread) => unsafe {
-            WaitForSingleObject(thread, INFINITE);
-            CloseHandle(thread);
-        },
-        Err(_) => work.run(),
-    }
-    work.result.unwrap_or_else(|| unreachable!("it has run"))
+/// Memory of the system's heap; null if it has none.
+pub(in crate::platform::os) fn take_memory(bytes: usize) -> *mut c_void {
+    // SAFETY: takes numbers.
+    unsafe { HeapAlloc(GetProcessHeap(), 0, bytes) }
+}
+
+pub(in crate::platform::os) fn give_memory_back(memory: *mut c_void) {
+    // SAFETY: it is that of `take_memory`, and nothing uses it.
+    unsafe { HeapFree(GetProcessHeap(), 0, memory) };
 }
 
 /// *Hook.* The system's id of the calling thread.
@@ -116,26 +70,6 @@ pub(crate) fn thread_id() -> u32 {
     // SAFETY: always succeeds.
     unsafe { GetCurrentThreadId() }
 }
-
-/// Whether the tracker has threads in this process.
-pub(crate) fn has_own_threads() -> bool {
-    RUNNING.load(Ordering::Acquire) > 0
-}
-
-/// Waits until no more than `most` of the tracker's threads run; `false` if more still do after `timeout`.
-pub(crate) fn wait_for_ends(most: usize, timeout: Duration) -> bool {
-    let begin = super::now();
-    while RUNNING.load(Ordering::Acquire) > most {
-        if super::now().saturating_sub(begin) > timeout.as_nanos() as u64 {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
-/// No process begins as the copy of one that has threads.
-pub(crate) fn forget_threads() {}
 
 /// A handle of a thread of this process, by its id.
 struct OpenedThread(HANDLE);
@@ -255,33 +189,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_alive_as_long_as_it_runs_and_has_its_name() {
-        let (to_thread, wait) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("a ä b".to_owned()).spawn(move || {
-            tell.send((thread_id(), thread_name())).unwrap();
-            wait.recv().unwrap_err();
-        });
-        let (id, name) = told.recv().unwrap();
-        let mut expected = ThreadName::default();
-        expected[..6].copy_from_slice("a ä b".as_bytes());
-        assert_eq!((name, thread_name_of(id), is_thread_alive(id)), (expected, Some(name), true));
-        drop(to_thread);
-        thread.unwrap().join().unwrap();
-        assert!(!is_thread_alive(id));
-    }
-
-    #[test]
     fn a_name_is_cut_between_characters() {
         let cut = |text: &str| cut(&text.encode_utf16().collect::<Vec<_>>());
         assert_eq!(&cut("0123456789abcdef")[..], b"0123456789abcde\0");
         assert_eq!(&cut("0123456789abcd\u{e4}")[..], b"0123456789abcd\0\0");
         assert_eq!(cut(""), ThreadName::default());
-    }
-
-    #[test]
-    fn work_on_a_new_thread_has_run_when_the_call_returns() {
-        let own = thread_id();
-        assert_ne!(run_on_new_thread(STACK, thread_id), own);
     }
 }

@@ -1,12 +1,16 @@
 //! The version of this copy of the crate, where other copies in the same program find it.
+//!
+//! NOTE: also without a tracker, because its scopes are not those of another copy either.
+#![cfg(any(tracking, target_os = "linux", target_os = "macos"))]
 
 /// A version, padded with NULs. All versions of this crate have this form in the section.
 pub(super) type Version = [u8; 32];
 
-/// NOTE: with or without a tracker, because the scopes of both are not those of another copy.
+// SAFETY: only values of this form are in the section.
 #[expect(unsafe_code, reason = "only values of this form are in the section")]
 #[used]
-#[unsafe(link_section = "memledger_versions")]
+#[cfg_attr(not(target_os = "macos"), unsafe(link_section = "memledger_versions"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__memledger_ver"))]
 pub(super) static VERSION: Version = {
     let (mut padded, version) = ([0; 32], env!("CARGO_PKG_VERSION").as_bytes());
     let mut at = 0;

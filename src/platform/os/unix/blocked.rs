@@ -1,6 +1,6 @@
 //! Signals that are blocked while the tracker's code runs on a thread.
 
-use super::KeepErrno;
+use super::process::KeepErrno;
 use std::ffi::c_int;
 use std::ptr;
 
@@ -60,7 +60,7 @@ impl BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the sets are local; waiting has a zero timeout.
+        // SAFETY: the sets are local, and the signals are blocked.
         unsafe {
             for signal in OF_WRITES {
                 if libc::sigismember(&raw const self.pending, signal) == 1 {
@@ -69,8 +69,7 @@ impl Drop for BlockedSignals {
                 let mut set = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
                 libc::sigaddset(&raw mut set, signal);
-                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const none);
+                super::super::discard_pending(&set);
             }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
         }

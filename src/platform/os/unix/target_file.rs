@@ -7,9 +7,9 @@
 //!
 //! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects only the last
 //! part of a path, and only folders with the sticky bit.
-#![expect(unsafe_code, reason = "system calls")]
 
-use super::OwnDescriptor;
+use super::super::{FOLDER, names_descriptor, release, reserve};
+use super::own::OwnDescriptor;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -18,14 +18,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// The number of links that Linux follows in one path.
+/// The number of links that are followed in one path, as on Linux. macOS follows 32.
 const MAX_LINKS: usize = 40;
 
 /// The folder of a file, held open, and the file's name in it, which is not a link.
 pub(crate) struct TargetFile {
     folder: OwnDescriptor<File>,
     name: CString,
-    /// The name is a link in `/proc` to an open file, which only the system can follow.
+    /// The name is that of an open descriptor: on Linux a link in `/proc`, which only the system can follow.
     is_descriptor: bool,
 }
 
@@ -53,7 +53,7 @@ impl TargetFile {
                     return Err(io::Error::from_raw_os_error(libc::ELOOP));
                 }
             }
-            let is_descriptor = target.is_some() && is_proc(&folder);
+            let is_descriptor = names_descriptor(&folder, target.is_some());
             match target {
                 Some(target) if !is_descriptor => {
                     if target.is_absolute() {
@@ -64,7 +64,7 @@ impl TargetFile {
                 _ if left.is_empty() => return Self::new(folder, name, is_descriptor),
                 _ => {
                     let last = if is_descriptor { 0 } else { libc::O_NOFOLLOW };
-                    let flags = libc::O_PATH | libc::O_DIRECTORY | last;
+                    let flags = FOLDER | last;
                     folder = open_at(Some(&folder), &name, flags, 0)?;
                 }
             }
@@ -130,22 +130,10 @@ impl TargetFile {
     /// Reserves the name for this process until `self` is dropped; `false` if another process has
     /// it.
     ///
-    /// NOTE: takes a lock on one byte of the folder, at an offset that the name determines, because
-    /// the file to lock may not exist yet. Linux grants only shared locks on folders, but reports
-    /// the locks of other processes. If two processes ask at the same time, both may be refused.
-    ///
     /// # Errors
-    /// If the folder cannot be locked: it is not readable, or its file system has no locks.
+    /// The name cannot be reserved: the folder is not readable, or its file system has no such locks.
     pub(crate) fn reserve(&self) -> io::Result<bool> {
-        if self.is_taken()? {
-            return Ok(false);
-        }
-        self.lock(libc::F_OFD_SETLK, libc::F_RDLCK)?;
-        let is_alone = !self.is_taken()?;
-        if !is_alone {
-            let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
-        }
-        Ok(is_alone)
+        reserve(self.folder.opened()?, &self.name)
     }
 
     pub(crate) fn descriptor(&self) -> RawFd {
@@ -169,31 +157,6 @@ impl TargetFile {
     /// Whether the descriptor of the folder is still open.
     pub(crate) fn is_ours(&self) -> bool {
         self.folder.get().is_some()
-    }
-
-    fn is_taken(&self) -> io::Result<bool> {
-        let found = self.lock(libc::F_OFD_GETLK, libc::F_WRLCK)?;
-        Ok(c_int_of(found.l_type) != libc::F_UNLCK)
-    }
-
-    fn lock(&self, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
-        // FNV-1a: the same result in every program.
-        let number = self.name.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let folder = self.folder.opened()?.as_raw_fd();
-        // SAFETY: all zeros are a valid lock; the call reads and writes the local.
-        unsafe {
-            let mut lock = std::mem::zeroed::<libc::flock>();
-            lock.l_type = kind as libc::c_short;
-            lock.l_whence = libc::SEEK_SET as libc::c_short;
-            lock.l_start = (number >> 2) as libc::off_t;
-            lock.l_len = 1;
-            match libc::fcntl(folder, command, &raw mut lock) {
-                0 => Ok(lock),
-                _ => Err(io::Error::last_os_error()),
-            }
-        }
     }
 
     fn open_with(&self, flags: libc::c_int, mode: u32) -> io::Result<File> {
@@ -244,13 +207,13 @@ impl TargetFile {
 impl Drop for TargetFile {
     fn drop(&mut self) {
         // NOTE: the child of a fork has the folder open as well, so closing it would not unlock it.
-        let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
+        let _ = self.folder.opened().map(|folder| release(folder, &self.name));
     }
 }
 
 fn start_of(path: &Path) -> io::Result<File> {
     let start = if path.is_absolute() { c"/" } else { c"." };
-    open_at(None, start, libc::O_PATH | libc::O_DIRECTORY, 0)
+    open_at(None, start, FOLDER, 0)
 }
 
 /// The names in a path, the last one first.
@@ -274,15 +237,6 @@ fn is_shared(folder: &Metadata) -> bool {
 fn user() -> u32 {
     // SAFETY: takes no arguments and returns a number.
     unsafe { libc::geteuid() }
-}
-
-fn is_proc(folder: &File) -> bool {
-    // SAFETY: the structure is valid for writing, the descriptor is open.
-    unsafe {
-        let mut found = std::mem::zeroed::<libc::statfs>();
-        libc::fstatfs(folder.as_raw_fd(), &raw mut found) == 0
-            && found.f_type as u64 == libc::PROC_SUPER_MAGIC as u64
-    }
 }
 
 /// The target of a link; `None` if the name is not a link.
@@ -311,8 +265,4 @@ fn open_at(folder: Option<&File>, name: &CStr, flags: libc::c_int, mode: u32) ->
             return Err(error);
         }
     }
-}
-
-fn c_int_of(number: libc::c_short) -> libc::c_int {
-    number.into()
 }

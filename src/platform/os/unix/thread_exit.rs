@@ -1,12 +1,11 @@
 //! What runs at the end of a thread.
 
-use super::last_thread;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The round of a thread's destructors in which the function of [`on_thread_exit`] runs: the last
-/// of the four rounds in which glibc calls a destructor that sets its key again. Under the thread
+/// of the four rounds in which glibc and macOS call a destructor that sets its key again. Under the thread
 /// sanitizer it is the third: in the fourth, the sanitizer forgets the thread before our function
 /// runs, and instrumented code would crash.
 const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
@@ -29,7 +28,7 @@ pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) -> bool {
 }
 
 /// *Hook.* As [`on_thread_exit`], with the function that was registered last, if any was.
-pub(super) fn await_thread_exit() -> bool {
+pub(in crate::platform::os) fn await_thread_exit() -> bool {
     let Some(key) = exit_key() else { return false };
     // NOTE: in a thread that ends, the rounds are counted already.
     // SAFETY: the key exists.
@@ -40,7 +39,7 @@ pub(super) fn await_thread_exit() -> bool {
 }
 
 /// The key of the function that runs at a thread's end. The first call creates the key.
-pub(super) fn exit_key() -> Option<usize> {
+pub(in crate::platform::os) fn exit_key() -> Option<usize> {
     let key = KEY.load(Ordering::Acquire);
     if key != NO_KEY {
         return Some(key);
@@ -75,6 +74,6 @@ extern "C" fn thread_exits(round: *mut c_void) {
         // SAFETY: only references to statics are stored there.
         let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };
         run.inspect(|run| run());
-        last_thread::thread_ends();
+        super::super::thread_ends();
     }
 }

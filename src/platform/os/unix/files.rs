@@ -1,12 +1,12 @@
 //! Open files and sockets.
 
 use std::ffi::{CString, OsStr, c_int};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a write waits for the reader of a full pipe. The end of a recording waits longer than
@@ -59,11 +59,6 @@ pub(crate) fn descriptor(file: &File) -> RawFd {
     file.as_raw_fd()
 }
 
-/// A path that leads to an open file of this process, whatever its name has become.
-pub(crate) fn path_of_descriptor(fd: RawFd) -> PathBuf {
-    format!("/proc/self/fd/{fd}").into()
-}
-
 /// Locks a file for this process alone, if no other lock is in the way.
 pub(crate) fn lock_alone(file: &File) -> Result<(), TryLockError> {
     file.try_lock()
@@ -78,8 +73,11 @@ pub(crate) fn unlock(file: &File) {
     let _ = file.unlock();
 }
 
-/// The identity of an open file: device and inode. `None` if it is not open.
-pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
+/// What tells open files apart: device and inode.
+pub(in crate::platform::os) type Identity = (libc::dev_t, libc::ino_t);
+
+/// The identity of an open file; `None` if it is not open.
+pub(in crate::platform::os) fn identity(file: &impl AsRawFd) -> Option<Identity> {
     // SAFETY: the structure is valid for writing; a number that is not open is an error.
     unsafe {
         let mut status = std::mem::zeroed::<libc::stat>();
@@ -109,6 +107,12 @@ pub(crate) fn set_mode(file: &File, mode: u32) {
     let _ = file.set_permissions(PermissionsExt::from_mode(mode));
 }
 
+/// The permissions of a file, if others than its owner have any.
+pub(crate) fn mode_for_others(metadata: &Metadata) -> Option<u32> {
+    let mode = metadata.mode() & 0o777;
+    (mode & 0o077 != 0).then_some(mode)
+}
+
 /// Creates the file `name` in `folder`; only its owner can read and write it. Fails if the name
 /// exists, as a file, a pipe or a link. `name` must have no slash, so that it does not leave the
 /// folder.
@@ -129,13 +133,18 @@ pub(crate) fn create_in(folder: &Path, name: impl AsRef<OsStr>) -> io::Result<Fi
 }
 
 /// Makes the system detect a lost connection: after 10 s of silence, it sends three probes, 5 s
-/// apart. It also closes the connection if sent bytes are not acknowledged for 30 s.
+/// apart. On Linux it also closes the connection if sent bytes are not acknowledged for 30 s.
 pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "macos")]
+    use libc::TCP_KEEPALIVE as TCP_KEEPIDLE;
+    #[cfg(target_os = "linux")]
+    use libc::TCP_KEEPIDLE;
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10),
+        (libc::IPPROTO_TCP, TCP_KEEPIDLE, 10),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        #[cfg(target_os = "linux")]
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000),
     ];
     for (level, option, value) in options {

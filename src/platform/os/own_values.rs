@@ -1,29 +1,27 @@
-//! The thread-local values that the hook uses.
+//! The thread-local values that the hook uses, where std's are no good for it.
 //!
-//! NOTE: not std's. On the target `x86_64-pc-windows-gnu` its values are boxes, which the first use takes
-//! from the global allocator: that of the hook.
+//! NOTE: on the target `x86_64-pc-windows-gnu`, std's values are boxes, which the first use takes from the
+//! global allocator: that of the hook. On macOS the first use of one takes memory from C's `malloc`, and the
+//! loader gives it back in the first of a thread's rounds of destructors: what the thread allocates after
+//! that would find new values (dyld's `ThreadLocalVariables.cpp`).
 //!
 //! Here a value is in pages of the tracker, and its address in one of the slots that the system keeps for
-//! each thread. The first 64 slots are in the thread's own block (the "TEB", `TlsSlots` of `winternl.h`), so
-//! to find a value takes a few instructions.
+//! each thread (`slots.rs` of its folder).
+#![expect(unsafe_code, reason = "pointers to thread-local values")]
 
-use super::KeepErrno;
+use super::slots::{self, NONE};
+use super::{KeepErrno, await_thread_end};
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::platform::free_stack::FreeStack;
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::mem::{MaybeUninit, needs_drop};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use windows_sys::Win32::System::Threading::{
-    TLS_OUT_OF_INDEXES, TlsAlloc, TlsFree, TlsGetValue, TlsSetValue,
-};
 
 /// Values of one kind; as many threads can record at once (`registry::MAX_THREADS`).
 const PER_CHUNK: usize = 64;
 const CHUNKS: usize = 256;
-
-/// No slot has been taken.
-const NONE: u32 = u32::MAX;
 
 /// Declares such values, as std's `thread_local` does.
 macro_rules! own_values {
@@ -46,6 +44,7 @@ pub(crate) struct OwnKey<T: 'static> {
 struct Place<T> {
     value: UnsafeCell<MaybeUninit<T>>,
     number: AtomicU32,
+    slot: AtomicU32,
     next_free: AtomicU32,
 }
 
@@ -63,7 +62,7 @@ impl<T: 'static> OwnKey<T> {
     /// *Hook.* The value of this thread; `None` if the system has no slot or no memory left.
     #[inline(always)]
     pub(crate) fn value(&'static self) -> Option<&'static T> {
-        let place = in_block(self.slot.load(Ordering::Relaxed));
+        let place = slots::find(self.slot.load(Ordering::Relaxed));
         if place.is_null() {
             return self.find_or_make();
         }
@@ -78,17 +77,19 @@ impl<T: 'static> OwnKey<T> {
         let slot = self.take_slot()?;
         // SAFETY: as above; the slot exists.
         unsafe {
-            let mut place = TlsGetValue(slot).cast::<Place<T>>().cast_const();
+            let mut place = slots::value(slot).cast::<Place<T>>().cast_const();
             if place.is_null() {
                 let free = self.free.pop(|number| Some(&self.places.get(number)?.next_free));
                 let number = free.or_else(|| self.places.add())?;
                 let new = self.places.get(number)?;
                 new.number.store(number, Ordering::Relaxed);
+                new.slot.store(slot, Ordering::Relaxed);
                 (*new.value.get()).write((self.make)());
-                if TlsSetValue(slot, ptr::from_ref(new).cast()) == 0 {
+                if !slots::set_value(slot, ptr::from_ref(new).cast()) {
                     self.free.push(number, &new.next_free);
                     return None;
                 }
+                await_thread_end();
                 place = new;
             }
             Some((*(*place).value.get()).assume_init_ref())
@@ -101,49 +102,27 @@ impl<T: 'static> OwnKey<T> {
         if slot != NONE {
             return Some(slot);
         }
-        // SAFETY: takes and gives back a number.
-        let new = unsafe { TlsAlloc() };
-        if new == TLS_OUT_OF_INDEXES {
-            return None;
-        }
+        let new = slots::take(keep::<T>)?;
         match self.slot.compare_exchange(NONE, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 note(ptr::from_ref(self).cast(), look::<T>);
                 Some(new)
             }
             Err(slot) => {
-                // SAFETY: as above; another thread was faster, and nothing uses this slot.
-                unsafe { TlsFree(new) };
+                // Another thread was faster, and nothing uses this slot.
+                slots::give_back(new);
                 Some(slot)
             }
         }
     }
 }
 
-/// The address in a slot, if it is one of the first 64 and has one.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn in_block(slot: u32) -> *const u8 {
-    /// Where a thread's block has its slots, and how many.
-    const SLOTS: usize = 0x1480;
-    const COUNT: u32 = 64;
-    if slot >= COUNT {
-        return ptr::null();
-    }
-    let found: *const u8;
-    // SAFETY: reads a word of the block that every thread has.
-    unsafe {
-        std::arch::asm!("mov {}, gs:[{} + 8 * {}]", out(reg) found, const SLOTS, in(reg) u64::from(slot),
-            options(pure, readonly, nostack, preserves_flags));
-    }
-    found
-}
-
-/// Elsewhere the system's function is asked each time.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn in_block(_slot: u32) -> *const u8 {
-    ptr::null()
+/// Called at the end of a thread, where the system takes a value out of its slot: puts it back, since what
+/// runs later can need it.
+extern "C" fn keep<T>(place: *mut c_void) {
+    // SAFETY: only places of this type are stored in slots with this function.
+    let slot = unsafe { (*place.cast::<Place<T>>()).slot.load(Ordering::Relaxed) };
+    slots::set_value(slot, place.cast_const().cast());
 }
 
 /// The keys that are in use, and how the value of a thread is found.
@@ -179,6 +158,7 @@ fn look_at_all(take: bool) -> bool {
 }
 
 /// Whether this thread has any value.
+#[cfg(windows)]
 pub(super) fn has_any() -> bool {
     look_at_all(false)
 }
@@ -195,9 +175,9 @@ unsafe fn look<T: 'static>(key: *const u8, take: bool) -> bool {
     unsafe {
         let key = &*key.cast::<OwnKey<T>>();
         let slot = key.slot.load(Ordering::Acquire);
-        let place = TlsGetValue(slot).cast::<Place<T>>();
+        let place = slots::value(slot).cast::<Place<T>>();
         if take && !place.is_null() {
-            TlsSetValue(slot, ptr::null());
+            slots::set_value(slot, ptr::null());
             key.free.push((*place).number.load(Ordering::Relaxed), &(*place).next_free);
         }
         !place.is_null()

@@ -9,11 +9,14 @@ use std::ptr;
 /// The version of this copy.
 pub(crate) const OWN: &str = env!("CARGO_PKG_VERSION");
 
-// A linker defines these where the section begins and ends in the program or library that it makes.
+// A linker defines these where the section begins and ends in the program or library that it makes: for names
+// of this form, that of macOS, too (`ld64`).
 unsafe extern "C" {
-    #[link_name = "__start_memledger_versions"]
+    #[cfg_attr(not(target_os = "macos"), link_name = "__start_memledger_versions")]
+    #[cfg_attr(target_os = "macos", link_name = "\u{1}section$start$__DATA$__memledger_ver")]
     static START: Version;
-    #[link_name = "__stop_memledger_versions"]
+    #[cfg_attr(not(target_os = "macos"), link_name = "__stop_memledger_versions")]
+    #[cfg_attr(target_os = "macos", link_name = "\u{1}section$end$__DATA$__memledger_ver")]
     static END: Version;
 }
 

@@ -1,15 +1,16 @@
 //! Descriptors that the program can close without the tracker's knowledge.
 
-use super::{RawFd, identity, keep_apart};
+use super::descriptors::keep_apart;
+use super::files::{Identity, identity};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// A file or a socket of the tracker in the program's table: a program that becomes a daemon closes every
 /// descriptor, and the next file that it opens gets the same number. So it is used, and closed, only while
 /// its descriptor still refers to what was opened.
 pub(crate) struct OwnDescriptor<T: AsRawFd> {
     opened: Option<T>,
-    identity: Option<(u64, u64)>,
+    identity: Option<Identity>,
 }
 
 impl<T: AsRawFd + Into<OwnedFd> + From<OwnedFd>> OwnDescriptor<T> {
@@ -19,6 +20,8 @@ impl<T: AsRawFd + Into<OwnedFd> + From<OwnedFd>> OwnDescriptor<T> {
     /// Those of [`keep_apart`].
     pub(crate) fn new(opened: T) -> io::Result<Self> {
         let opened = keep_apart(opened)?;
+        #[cfg(target_os = "macos")]
+        super::super::macos::descriptors::raise_no_signals(&opened);
         Ok(Self { identity: identity(&opened), opened: Some(opened) })
     }
 }

@@ -1,6 +1,7 @@
 //! The signals that end a process: the tracker can have a thread told of one before it ends the process.
 
-use super::{KeepErrno, now, process_id, wait, wake_all};
+use super::super::{now, send_again, wait, wake_all};
+use super::process::{KeepErrno, process_id};
 use crate::platform::own_thread::{self, ValueOffset};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -8,17 +9,17 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{mem, ptr};
 
 #[cfg(preload)]
-use super::next_signals::sigaction as kernel_action;
+use super::super::linux::next_signals::sigaction as kernel_action;
 /// C's function, as the kernel answers it. The library of `preload/` defines one that shows the program
 /// another answer.
 #[cfg(not(preload))]
 use libc::sigaction as kernel_action;
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
-pub(super) const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+pub(in crate::platform::os) const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// What the kernel ends a program with that has crashed, and `abort`.
-pub(super) const CRASHES: [c_int; 5] =
+pub(in crate::platform::os) const CRASHES: [c_int; 5] =
     [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
 /// The longest time for which a thread waits for the report in a handler. It can hold a lock that the report
@@ -44,7 +45,7 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the threads that wait in a handler need not wait any more.
-pub(super) static IS_DONE: AtomicU32 = AtomicU32::new(0);
+pub(in crate::platform::os) static IS_DONE: AtomicU32 = AtomicU32::new(0);
 
 /// How many events of the first thread [`handle_late_crashes`] waits for Rust's runtime; 0 if it does not.
 static EVENTS_TO_WAIT: AtomicU32 = AtomicU32::new(0);
@@ -58,7 +59,7 @@ static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
 /// such thread.
 static WAITING_PROCESS: AtomicU32 = AtomicU32::new(0);
 
-thread_local! {
+own_thread::own_values! {
     /// Whether this thread waits in the handler of [`ENDING`].
     static WAITS: Cell<bool> = const { Cell::new(false) };
 }
@@ -149,14 +150,14 @@ fn handle_crash(signal: c_int, place: *mut libc::sigaction) {
 }
 
 /// Where the action of a crash before the tracker's is.
-pub(super) fn before(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
+pub(in crate::platform::os) fn before(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
     static NONE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
     let found = CRASHES.iter().zip(&BEFORE).find(|(crash, _)| **crash == signal);
     found.map_or(&NONE, |(_, before)| before)
 }
 
 /// The action of a crash before the tracker's; the default for other signals.
-pub(super) fn action_before(signal: c_int) -> libc::sigaction {
+pub(in crate::platform::os) fn action_before(signal: c_int) -> libc::sigaction {
     let before = before(signal).load(Ordering::Acquire);
     // SAFETY: null, or an action that was stored before the handler was installed, and is never freed.
     unsafe { before.as_ref() }.map_or_else(default_action, |before| *before)
@@ -170,11 +171,11 @@ fn ending_handler() -> libc::sighandler_t {
     arrived as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
 }
 
-pub(super) fn is_own(handler: libc::sighandler_t) -> bool {
+pub(in crate::platform::os) fn is_own(handler: libc::sighandler_t) -> bool {
     handler == crash_handler() || handler == ending_handler()
 }
 
-pub(super) fn own_action(signal: c_int) -> libc::sigaction {
+pub(in crate::platform::os) fn own_action(signal: c_int) -> libc::sigaction {
     let mut action = default_action();
     action.sa_sigaction = crash_handler();
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -192,7 +193,7 @@ pub(super) fn own_action(signal: c_int) -> libc::sigaction {
     action
 }
 
-pub(super) fn default_action() -> libc::sigaction {
+pub(in crate::platform::os) fn default_action() -> libc::sigaction {
     // SAFETY: zeros are valid: the default action is 0.
     unsafe { mem::zeroed() }
 }
@@ -210,15 +211,8 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         return;
     }
     set_action(signal, &action_before(signal));
-    // NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until
-    // this handler returns, so the core file has the registers from before it, too.
     // SAFETY: the kernel passes an information that is valid during the call.
-    unsafe {
-        if (*info).si_code <= 0 {
-            let (process, thread) = (process_id(), super::thread_id());
-            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
-        }
-    }
+    send_again(signal, unsafe { &*info });
 }
 
 /// The handler of [`ENDING`]. It runs on any thread, perhaps inside the hook, and calls only what POSIX
@@ -255,7 +249,7 @@ extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
 
 /// Lets another thread make the report, unless one already does, and waits until it is made, but no longer
 /// than [`HANDLER_TIMEOUT`].
-pub(super) fn wait_for_report(signal: c_int) {
+pub(in crate::platform::os) fn wait_for_report(signal: c_int) {
     let begin = now();
     let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
     if FIRST.fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_free).is_ok() {
@@ -333,7 +327,7 @@ fn handler_of(signal: c_int) -> libc::sighandler_t {
     current.sa_sigaction
 }
 
-pub(super) fn set_action(signal: c_int, action: &libc::sigaction) {
+pub(in crate::platform::os) fn set_action(signal: c_int, action: &libc::sigaction) {
     // SAFETY: the action has a function of the required form, one of the system's values, or is what the
     // program has set.
     unsafe { kernel_action(signal, ptr::from_ref(action), ptr::null_mut()) };

@@ -1,0 +1,66 @@
+//! What runs before `main`, and what says in a program's file that it has the tracker.
+
+use std::ffi::{OsString, c_void};
+use std::ptr;
+
+/// NOTE: in a library, other threads may run, and the loader calls this while it loads. So there only code
+/// starts a recording.
+extern "C" fn before_main() {
+    super::waiting::find_functions();
+    if stay_loaded() {
+        super::super::unix::before_main::start();
+    }
+}
+
+/// Keeps the library that contains this code loaded until the process ends: the tracker's code runs on its
+/// own threads and at the ends of others. Returns whether it is the program itself.
+fn stay_loaded() -> bool {
+    /// Of `mach-o/loader.h`: the kind of a program's file, and where its header has that.
+    const MH_EXECUTE: u32 = 2;
+    const KIND_AT: usize = 12;
+    let code = stay_loaded as fn() -> bool as *const c_void;
+    // SAFETY: the call writes to a local. The loader's answer is the header of the file that has this code,
+    // and its name, which ends with a NUL.
+    unsafe {
+        let mut found = std::mem::zeroed::<libc::Dl_info>();
+        if libc::dladdr(code, &raw mut found) == 0 || found.dli_fbase.is_null() {
+            return false;
+        }
+        if found.dli_fbase.cast_const().byte_add(KIND_AT).cast::<u32>().read() == MH_EXECUTE {
+            return true;
+        }
+        // NOTE: the handle is never closed, which alone would keep the library loaded (`man 3 dlopen`).
+        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        if !ptr::eq(found.dli_fname, ptr::null()) {
+            libc::dlopen(found.dli_fname, flags);
+        }
+    }
+    false
+}
+
+/// What the platform does before `main`.
+pub(crate) fn prepare_before_main() {
+    // This early, since the system holds a lock while it makes a key.
+    super::super::unix::thread_exit::exit_key();
+}
+
+// SAFETY: the section holds pointers to functions of this form, called once each before `main`.
+#[unsafe(link_section = "__DATA,__mod_init_func")]
+#[used]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+/// Says in the file of a program that it has the tracker: a section of this name. `memledger run` looks for
+/// it.
+#[unsafe(link_section = "__DATA,__memledger")]
+#[used]
+static NOTE: [u8; 9] = *b"memledger";
+
+/// Makes the linker keep what it would leave out of a program that calls this: nothing else refers to it.
+pub(crate) fn keep_before_main() {
+    std::hint::black_box((&raw const BEFORE_MAIN, &raw const NOTE));
+}
+
+pub(crate) fn program_name() -> OsString {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.file_name().unwrap_or_default().to_owned()
+}
