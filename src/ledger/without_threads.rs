@@ -17,7 +17,7 @@ use super::operations::Paused;
 ///
 /// ```
 /// let user = memledger::without_threads(|| {
-///     // unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER) }
+///     // Here the program leaves its user namespace, by a system call of its own.
 ///     0
 /// });
 /// assert_eq!(user, 0);

@@ -11,6 +11,7 @@ mod growth;
 mod map;
 mod pages;
 mod sources;
+mod systems;
 
 use sources::{module_of, named_paths, sources};
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,6 +14,7 @@
 
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::platform::free_stack::FreeStack;
+use crate::platform::whole_pages::PageAligned;
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Deref;
@@ -130,8 +131,8 @@ impl AtomicBuffer {
 }
 
 /// Memory for one large buffer, or for [`SMALL_PER_LARGE`] small ones.
-#[repr(C, align(4096))]
-struct Memory(UnsafeCell<[u8; LARGE]>);
+#[repr(C)]
+struct Memory(UnsafeCell<[u8; LARGE]>, [PageAligned; 0]);
 
 // SAFETY: it consists of bytes, and the header of each buffer synchronises access to them.
 unsafe impl Sync for Memory {}
