@@ -30,8 +30,8 @@ const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
 /// The name in the ELF note of a program with the tracker.
 const NOTE: &[u8] = b"memledger";
 
-/// The section of such a program on Windows. A name has 8 bytes there.
-const SECTION: [u8; 8] = *b".memledg";
+/// The section of such a program on Windows.
+const SECTION: &[u8] = b".memlgr";
 
 /// What programs with a sanitizer call before `main`, and why nothing is loaded into them.
 const SANITIZERS: [(&[u8], &str); 5] = [
@@ -205,7 +205,7 @@ fn of_pe(file: File) -> Option<Kind> {
     let has_tracker = match object::FileKind::parse(data).ok()? {
         object::FileKind::Pe64 => {
             let program = PeFile64::parse(data).ok()?;
-            program.section_table().iter().any(|section| *section.raw_name() == SECTION)
+            program.section_table().iter().any(|section| section.raw_name() == SECTION)
         }
         object::FileKind::Pe32 => false,
         _ => return None,
@@ -290,9 +290,9 @@ mod tests {
     fn a_program_of_windows_has_the_tracker_in_a_section() {
         const PE64: u16 = 0x20b;
         let without = Some(Kind::Closed("programs without it are tracked on Linux only"));
-        assert_eq!(kind_of_pe(PE64, &SECTION), Some(Kind::HasTracker));
+        assert_eq!(kind_of_pe(PE64, b".memlgr\0"), Some(Kind::HasTracker));
         assert_eq!(kind_of_pe(PE64, b".text\0\0\0"), without);
-        assert_eq!(kind_of_pe(0x10b, &SECTION), without, "of 32 bits");
+        assert_eq!(kind_of_pe(0x10b, b".memlgr\0"), without, "of 32 bits");
         let this = std::env::current_exe().expect("a path");
         let of_this = of_pe(File::open(this).expect("this program"));
         assert_eq!(of_this, if cfg!(windows) { without } else { None });
