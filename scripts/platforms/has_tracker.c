@@ -7,7 +7,7 @@
 #include <string.h>
 #include <windows.h>
 
-__attribute__((section(".memledg"), used)) static const char note[16] = "memledger";
+__attribute__((section(".memlgr"), used)) static const char note[16] = "memledger";
 
 int main(int argc, char **argv) {
     char pattern[1024] = "", path[1024];

@@ -47,7 +47,8 @@ linux=$CARGO_TARGET_DIR/debug/memledger
 windows=$CARGO_TARGET_DIR/$target/debug/memledger.exe
 # What wine lacks. It is found beside the programs.
 for place in "$CARGO_TARGET_DIR/$target/debug" "$CARGO_TARGET_DIR/$target/debug/deps"; do
-    x86_64-w64-mingw32-gcc -O2 -shared -o "$place/bcryptprimitives.dll" scripts/platforms/bcryptprimitives.c -ladvapi32
+    x86_64-w64-mingw32-gcc -O2 -shared -nostdlib -Wl,--entry=0 -o "$place/bcryptprimitives.dll" \
+        scripts/platforms/bcryptprimitives.c -ladvapi32
 done
 # Makes its folder, which takes some seconds, and says so.
 timeout 120 "$wine" "$windows" --version >/dev/null 2>&1
@@ -132,7 +133,8 @@ both report $small --bye thread
 both reprot
 both report $small --fail-if 'peak > 1'
 both export $small --to utrace -o $small
-both export $small --to csv -o .
+for system in linux windows; do mkdir "$folder/$system/other" && cp tests/samples/$small "$folder/$system/other"; done
+both export $small --to csv -o other
 both export $small --to csv -o "$small.csv"
 both view -
 both top $small

@@ -112,8 +112,7 @@ pub fn duplicate_stdout() -> io::Result<File> {
 }
 
 /// Sets a flag when a signal asks this process to end, so that the terminal is restored first. The second
-/// signal of the same kind ends it at once. On Windows, Ctrl-Break and the end of the console are such
-/// signals.
+/// signal of the same kind ends it at once. On Windows, these are Ctrl-Break and the end of the console.
 pub fn ending_signals() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]
