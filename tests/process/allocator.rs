@@ -6,6 +6,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+#[cfg(windows)]
+use windows_sys::Win32::System::Memory::{MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc};
 
 /// Counts what passes through it, each thread for itself, so that the tracker's own thread and its
 /// own work on other threads can be told apart from the program's.
@@ -74,6 +76,13 @@ pub(crate) fn counted(without: u32) -> Sum {
     sum
 }
 
+/// The system's ids of all threads that have been counted.
+#[cfg(windows)]
+pub(crate) fn counted_threads() -> impl Iterator<Item = u32> {
+    let ids = THREAD_COUNTS.iter().map(|counts| counts.system_id.load(Relaxed));
+    ids.take_while(|&id| id != 0)
+}
+
 /// Bytes that this thread has allocated and not freed in `body`; below 0 if it freed more.
 pub(crate) fn gained(body: impl FnOnce()) -> i64 {
     let held = || {
@@ -108,8 +117,7 @@ fn mine() -> Option<&'static Counts> {
     }
     MINE.get().or_else(|| {
         let counts = THREAD_COUNTS.get(NEXT.fetch_add(1, Relaxed))?;
-        // SAFETY: the call always succeeds.
-        counts.system_id.store(unsafe { libc::gettid() } as u32, Relaxed);
+        counts.system_id.store(crate::harness::thread_id(), Relaxed);
         MINE.set(Some(counts));
         Some(counts)
     })
@@ -304,6 +312,7 @@ static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
 /// Reserves the arena's addresses (16 TiB, none of it in memory until it is touched).
 pub(crate) fn reserve_arena() {
     // SAFETY: a fresh private mapping touches no memory of anyone.
+    #[cfg(unix)]
     let start = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -314,7 +323,13 @@ pub(crate) fn reserve_arena() {
             0,
         )
     };
+    #[cfg(unix)]
     assert_ne!(start, libc::MAP_FAILED, "no address space for the arena");
+    // NOTE: a touch of these is a crash.
+    // SAFETY: new addresses do not affect existing memory.
+    #[cfg(windows)]
+    let start = unsafe { VirtualAlloc(ptr::null(), ARENA_BYTES, MEM_RESERVE, PAGE_NOACCESS) };
+    assert!(!start.is_null(), "no address space for the arena");
     ARENA_START.store(start.cast(), Relaxed);
 }
 

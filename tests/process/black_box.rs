@@ -3,7 +3,7 @@
 
 use crate::allocator::trackers_fail_after;
 use crate::files::check_told;
-use crate::harness::{Case, Outcome, REPORT, Run, builder, case, churn, leave};
+use crate::harness::{Case, Outcome, REPORT, Run, builder, case, churn, end_at_once, leave};
 use memledger::{Ledger, LedgerBuilder, Stacks, alloc_scope};
 use std::alloc::{Layout, alloc};
 use std::hint::black_box;
@@ -40,6 +40,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
         assert!(boxes[0].contains("the limit is 1.0 MiB"), "{}", boxes[0]);
     }),
+    #[cfg(unix)]
     case("stacks begin with the functions of the program", named, |run| {
         let at_limit = |run: Run| {
             let run = run.env("MEMLEDGER_BLACK_BOX", "1MiB").env("MEMLEDGER_REPORT", REPORT);
@@ -179,8 +180,7 @@ fn too_much() {
 fn null() {
     let _ledger = limited_to_null(builder());
     too_much();
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(3) };
+    end_at_once(3);
 }
 
 fn limited_to_null(builder: LedgerBuilder) -> Ledger {
@@ -193,8 +193,7 @@ fn limited_to_null(builder: LedgerBuilder) -> Ledger {
 fn null_without_memory() {
     let _ledger = limited_to_null(builder().stacks(Stacks::On));
     trackers_fail_after(0, u64::MAX, too_much);
-    // SAFETY: as above.
-    unsafe { libc::_exit(3) };
+    end_at_once(3);
 }
 
 fn many_nulls() {

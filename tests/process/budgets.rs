@@ -1,6 +1,7 @@
 //! Budgets and measurements: what they do to the process, and every way of being unable to measure.
 
 use crate::allocator::held_up;
+#[cfg(unix)]
 use crate::fork::{exit_now, fork, fork_through, wait};
 use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
 use memledger::control::{Client, Command};
@@ -68,9 +69,11 @@ pub(crate) const CASES: &[Case] = &[
         let problem = "memledger: the table of names is full: all 262142 entries are used up";
         assert!(outcome.exited(0).stderr.starts_with(problem), "{}", outcome.stderr);
     }),
+    #[cfg(unix)]
     case("a forked child fails the measurement", forked, |run| {
         run.run().quiet();
     }),
+    #[cfg(unix)]
     case("a forked child that follows fails the measurement it was born in", following, |run| {
         run.run().exited(0);
     }),
@@ -299,6 +302,7 @@ fn full() {
     measure(|| churn(100)).1.unwrap();
 }
 
+#[cfg(unix)]
 fn forked() {
     let child = fork(|| {
         measure(|| churn(100)).1.unwrap();
@@ -323,6 +327,7 @@ fn forked() {
     assert_eq!(wait(child), 0);
 }
 
+#[cfg(unix)]
 fn following() {
     let _ledger = builder().follow_forks(true).start().unwrap();
     let mut child = 0;

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=longjmp.c");
     cc::Build::new().file("longjmp.c").compile("longjmp");
+    if std::env::var("CARGO_CFG_UNIX").is_err() {
+        // The others are for call stacks, and libraries in the form of Unix.
+        return Ok(());
+    }
     println!("cargo::rerun-if-changed=frame_pointers.c");
     for (name, frame_pointer) in [
         ("with_frame_pointer", "-fno-omit-frame-pointer"),

@@ -5,11 +5,11 @@
 use crate::harness::{Outcome, REPORT, Running, scope};
 use memledger_analysis::Report;
 use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
 use std::fs::{self, File};
 use std::hint::black_box;
-use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const COUNTS: &str = "counts";
@@ -40,12 +40,36 @@ pub(crate) fn map_counts_in(name: &str) -> &'static [Counts; THREADS] {
     let file = file.unwrap();
     file.set_len(size as u64).unwrap();
     // SAFETY: a mapping of this size, which stays; zeros are valid.
+    unsafe { &*map(&file, size).cast() }
+}
+
+/// Maps a file of this size, for as long as the process runs.
+#[cfg(unix)]
+fn map(file: &File, size: usize) -> *mut c_void {
+    // SAFETY: a new mapping affects no memory.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let fd = file.as_raw_fd();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(file);
         let at = libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, fd, 0);
         assert_ne!(at, libc::MAP_FAILED);
-        &*at.cast()
+        at
+    }
+}
+
+/// Maps a file of this size, for as long as the process runs.
+#[cfg(windows)]
+fn map(file: &File, size: usize) -> *mut c_void {
+    use windows_sys::Win32::System::Memory::{
+        CreateFileMappingW, FILE_MAP_WRITE, MapViewOfFile, PAGE_READWRITE,
+    };
+    // SAFETY: a new mapping affects no memory.
+    unsafe {
+        let handle = std::os::windows::io::AsRawHandle::as_raw_handle(file);
+        let object =
+            CreateFileMappingW(handle, ptr::null(), PAGE_READWRITE, 0, size as u32, ptr::null());
+        let at = MapViewOfFile(object, FILE_MAP_WRITE, 0, 0, size).Value;
+        assert!(!at.is_null());
+        at
     }
 }
 
@@ -79,6 +103,30 @@ impl Counts {
         add(&self.allocated, 1, 8);
         // SAFETY: the block has this layout, and the function is called once.
         move || unsafe { dealloc(ptr::with_exposed_provenance_mut(block), layout) }
+    }
+
+    /// Allocates a block of this many bytes, at least 8, and frees the one that is in its place.
+    pub(crate) fn exchange(&self, place: &AtomicPtr<u8>, bytes: usize) {
+        let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
+        let size = bytes as u64;
+        add(&self.allocated, 0, size);
+        add(&self.allocations, 0, 1);
+        // SAFETY: the size is not 0; a block begins with its size, and who takes it out of its place owns it.
+        unsafe {
+            let block = black_box(alloc(black_box(layout(bytes))));
+            add(&self.allocations, 1, 1);
+            add(&self.allocated, 1, size);
+            block.cast::<u64>().write(size);
+            let before = place.swap(block, Ordering::AcqRel);
+            if !before.is_null() {
+                let size = before.cast::<u64>().read();
+                add(&self.freed, 0, size);
+                add(&self.frees, 0, 1);
+                dealloc(before, layout(size as usize));
+                add(&self.frees, 1, 1);
+                add(&self.freed, 1, size);
+            }
+        }
     }
 
     fn allocate(&self, bytes: usize, is_freed: bool) {

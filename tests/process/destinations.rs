@@ -384,8 +384,10 @@ fn absent() {
     late.stop();
 }
 
+/// As programs do that want to end with their reader. Windows has no such signal.
 fn default_sigpipe() {
     // SAFETY: as programs do that want to end with their reader.
+    #[cfg(unix)]
     #[expect(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL)

@@ -1,6 +1,8 @@
 //! How a recording ends: once, whole, and without changing how the program does.
 
-use crate::harness::{Case, REPORT, TRACE, case, churn, kill, leave, left, start};
+#[cfg(unix)]
+use crate::harness::kill;
+use crate::harness::{Case, REPORT, TRACE, case, churn, end_at_once, leave, left, start};
 use crate::start::{AFTER_LEDGER, IN_MAIN};
 use memledger::{Ledger, Worker};
 use memledger_analysis::read::{Event, Hole, Value, Visitor};
@@ -69,18 +71,21 @@ pub(crate) const CASES: &[Case] = &[
         || cut_short(|| std::process::abort()),
         |run| {
             let outcome = run.run();
+            #[cfg(unix)]
             assert_eq!(signal(&outcome), Some(libc::SIGABRT));
+            assert!(!outcome.status.success());
             check_cut_short(&outcome);
         },
     ),
     case(
         "_exit leaves the trace readable",
-        || cut_short(exit_at_once),
+        || cut_short(|| end_at_once(5)),
         |run| {
             let outcome = run.run();
             check_cut_short(outcome.exited(5));
         },
     ),
+    #[cfg(unix)]
     case(
         "SIGKILL leaves the trace readable",
         || cut_short(|| kill_me(libc::SIGKILL)),
@@ -90,6 +95,7 @@ pub(crate) const CASES: &[Case] = &[
             check_cut_short(&outcome);
         },
     ),
+    #[cfg(unix)]
     case(
         "SIGTERM keeps its default action",
         || cut_short(|| kill_me(libc::SIGTERM)),
@@ -99,6 +105,7 @@ pub(crate) const CASES: &[Case] = &[
             check_cut_short(&outcome);
         },
     ),
+    #[cfg(unix)]
     case(
         "SIGINT keeps its default action",
         || cut_short(|| kill_me(libc::SIGINT)),
@@ -113,10 +120,14 @@ pub(crate) const CASES: &[Case] = &[
         || cut_short(crash),
         |run| {
             let outcome = run.run();
+            #[cfg(unix)]
             assert_eq!(signal(&outcome), Some(libc::SIGSEGV));
+            #[cfg(windows)]
+            assert!(!outcome.status.success(), "Wine has a code of its own for it");
             check_cut_short(&outcome);
         },
     ),
+    #[cfg(unix)]
     case("killed at any moment the trace is readable", killed_any_time, |run| {
         let mut outcome = run.env("TEST_EVENTS", "1").run();
         for round in 1..30 {
@@ -135,6 +146,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 2_000_003), 20, "one for each thread");
     }),
+    #[cfg(unix)]
     case("allocations in pthread keys' destructors are recorded", pthread_keys, |run| {
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 2_000_003), 20 * 3, "one for each thread and round");
@@ -188,6 +200,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
 ];
 
+#[cfg(unix)]
 fn signal(outcome: &crate::harness::Outcome) -> Option<i32> {
     std::os::unix::process::ExitStatusExt::signal(&outcome.status)
 }
@@ -340,17 +353,12 @@ fn check_holes(outcome: &crate::harness::Outcome) {
 }
 
 #[expect(unsafe_code, reason = "ends the process")]
-fn exit_at_once() {
-    // SAFETY: nothing runs after this.
-    unsafe { libc::_exit(5) };
-}
-
-#[expect(unsafe_code, reason = "ends the process")]
-fn crash() {
+pub(crate) fn crash() {
     // SAFETY: none; the process ends here.
     unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
 }
 
+#[cfg(unix)]
 fn kill_me(number: i32) {
     // Who runs the tests may ignore a signal, as shells do for what runs in the background.
     if number != libc::SIGKILL {
@@ -367,6 +375,7 @@ fn kill_me(number: i32) {
 }
 
 /// Ends after a number of events, while another thread allocates, wherever the worker is.
+#[cfg(unix)]
 fn killed_any_time() {
     let events = std::env::var("TEST_EVENTS").unwrap().parse().unwrap();
     let _ledger = start();
@@ -408,6 +417,7 @@ fn tls() {
     }
 }
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn pthread_keys() {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -444,6 +454,9 @@ fn pthread_keys() {
 
 #[expect(unsafe_code, reason = "system calls")]
 fn at_exit() {
+    unsafe extern "C" {
+        fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
+    }
     extern "C" fn late() {
         leave(2_000_039);
         churn(1000);
@@ -453,10 +466,10 @@ fn at_exit() {
         churn(1000);
     }
     // SAFETY: the functions live as long as the program.
-    unsafe { libc::atexit(late) };
+    unsafe { atexit(late) };
     std::mem::forget(start());
     // SAFETY: as above.
-    unsafe { libc::atexit(early) };
+    unsafe { atexit(early) };
     churn(1000);
 }
 

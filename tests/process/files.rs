@@ -4,6 +4,7 @@ use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, leave, left
 use memledger::ErrorKind;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
@@ -42,17 +43,20 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert_eq!(report.trace.from_process_start, Some(true));
     }),
+    #[cfg(unix)]
     case("a device that is full is told at once", plain, |run| {
         let outcome = run.env("MEMLEDGER_TRACE", "/dev/full").env("MEMLEDGER_REPORT", REPORT).run();
         check_told(&outcome, &["/dev/full"]);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
     }),
+    #[cfg(unix)]
     case("a device can be shared by processes", shared_device, |run| {
         std::os::unix::fs::symlink("/dev/null", run.path(TRACE)).unwrap();
         let outcome = run.env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         outcome.quiet();
         assert_eq!(outcome.files(), [TRACE]);
     }),
+    #[cfg(unix)]
     case("a file that may not grow is cut at a packet and the program goes on", limited, |run| {
         let outcome = run.run();
         check_told(&outcome, &[TRACE]);
@@ -66,17 +70,20 @@ pub(crate) const CASES: &[Case] = &[
         let own = outcome.report(REPORT);
         assert!(own.contains("\"lost_events\": 0") && own.contains("\"complete\": true"));
     }),
+    #[cfg(unix)]
     case("a trace that is deleted meanwhile does no harm", deleted, |run| {
         let outcome = run.run();
         outcome.quiet();
         assert_eq!(outcome.files(), [REPORT]);
     }),
+    #[cfg(unix)]
     case("a pipe without a reader is told and not waited for", plain, |run| {
         make_pipe(&run);
         let outcome = run.tracked().run();
         check_told(&outcome, &[TRACE]);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
     }),
+    #[cfg(unix)]
     case("a pipe that is read carries the whole trace", plain, |run| {
         make_pipe(&run);
         let mut pipe = open_to_read(&run);
@@ -106,6 +113,7 @@ pub(crate) const CASES: &[Case] = &[
         fs::write(outcome.path("copy.utrace"), reader.join().unwrap()).unwrap();
         outcome.whole_as("copy.utrace", REPORT);
     }),
+    #[cfg(unix)]
     case("a reader that goes away ends the trace and not the program", broken_pipe, |run| {
         make_pipe(&run);
         let mut pipe = open_to_read(&run);
@@ -124,6 +132,7 @@ pub(crate) const CASES: &[Case] = &[
         check_told(&outcome, &[TRACE]);
         assert!(outcome.report(REPORT).contains("\"lost_events\": 0"));
     }),
+    #[cfg(unix)]
     case("a reader that never reads costs the trace and not the report", stuck_pipe, |run| {
         make_pipe(&run);
         let pipe = open_to_read(&run);
@@ -133,6 +142,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(outcome.report(REPORT).contains("memledger.report/1"));
         drop(pipe);
     }),
+    #[cfg(unix)]
     case("a closed stderr is no reason to die", closed_stderr, |run| {
         let outcome = run.env("MEMLEDGER_REPORT", "x.pdf").env("MEMLEDGER_TRACE", TRACE).run();
         assert_eq!(outcome.status.code(), Some(0));
@@ -140,6 +150,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
+#[cfg(unix)]
 const LIMIT: u64 = 300_000;
 
 #[track_caller]
@@ -152,10 +163,12 @@ pub(crate) fn check_told(outcome: &crate::harness::Outcome, parts: &[&str]) {
     outcome.exited(0);
 }
 
+#[cfg(unix)]
 pub(crate) fn make_pipe(run: &Run) {
     assert!(Command::new("mkfifo").arg(run.path(TRACE)).status().unwrap().success());
 }
 
+#[cfg(unix)]
 pub(crate) fn open_to_read(run: &Run) -> File {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(run.path(TRACE)).unwrap()
 }
@@ -173,6 +186,7 @@ fn bad_path() {
     churn(1000);
 }
 
+#[cfg(unix)]
 fn shared_device() {
     churn(100);
     if std::env::var_os("TEST_INHERITED").is_none() {
@@ -181,6 +195,7 @@ fn shared_device() {
     }
 }
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn limited() {
     let ledger = start();
@@ -199,6 +214,7 @@ fn limited() {
     assert_eq!(ledger.problems().len(), 1);
 }
 
+#[cfg(unix)]
 fn deleted() {
     let ledger = start();
     fs::remove_file(TRACE).unwrap();
@@ -207,6 +223,7 @@ fn deleted() {
     churn(10_000);
 }
 
+#[cfg(unix)]
 fn default_sigpipe() {
     // SAFETY: as programs do that want to end with their reader.
     #[expect(unsafe_code)]
@@ -215,6 +232,7 @@ fn default_sigpipe() {
     };
 }
 
+#[cfg(unix)]
 fn broken_pipe() {
     default_sigpipe();
     let ledger = start();
@@ -224,11 +242,13 @@ fn broken_pipe() {
     drop(ledger);
 }
 
+#[cfg(unix)]
 fn stuck_pipe() {
     let _ledger = start();
     churn(200_000);
 }
 
+#[cfg(unix)]
 fn closed_stderr() {
     // The problem was reported before `main`, on a stderr that was open. From here on stderr is a
     // pipe without a reader, and the report has to be written to it.

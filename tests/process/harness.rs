@@ -1,5 +1,8 @@
 //! Runs one scenario in a child, and reads what it left behind.
 
+use crate::system::scratch;
+#[cfg(unix)]
+use crate::system::wait_for_stop;
 use libtest_mimic::{Arguments, Trial};
 use memledger::Ledger;
 use memledger_analysis::convert::{ChannelList, convert, convert_channels};
@@ -8,7 +11,9 @@ use memledger_analysis::read::{self, Damage, Event, Hole, Summary, Visitor};
 use memledger_analysis::{Analyzer, Binaries, Report, ScopeRow};
 use memledger_format::handshake::Transport;
 use memledger_format::schema::EventType;
-use memledger_test_support::command::{DEADLINE, ignore_no_signal, status_within};
+#[cfg(unix)]
+use memledger_test_support::command::ignore_no_signal;
+use memledger_test_support::command::{DEADLINE, status_within};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -43,6 +48,8 @@ pub(crate) const fn heavy_case(name: &'static str, child: fn(), test: fn(Run)) -
 pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
     let cases = themes.iter().flat_map(|&(theme, cases)| cases.iter().map(move |c| (theme, c)));
     if let Ok(scenario) = std::env::var(SCENARIO) {
+        #[cfg(windows)]
+        crate::system::crash_without_dialog();
         for (_, case) in cases {
             if case.name == scenario {
                 return (case.child)();
@@ -50,6 +57,7 @@ pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
         }
         panic!("there is no scenario {scenario:?}");
     }
+    #[cfg(unix)]
     ignore_no_signal();
     let trials = cases.map(|(theme, case)| {
         Trial::test(format!("{theme}::{}", case.name.replace(' ', "_")), move || {
@@ -59,22 +67,6 @@ pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
         .with_ignored_flag(case.heavy && cfg!(debug_assertions))
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
-}
-
-/// Where the folders of children are: in memory, if there is room and programs may be run there. A disk that
-/// is busy, as after a build, can hold a write for longer than the end of a recording waits.
-#[expect(unsafe_code, reason = "asks the system")]
-fn scratch() -> PathBuf {
-    const ROOM: u64 = 4 << 30;
-    // SAFETY: the path ends with a null byte, and the structure of numbers is valid if it is zero.
-    let memory: libc::statvfs = unsafe {
-        let mut found = std::mem::zeroed();
-        libc::statvfs(c"/dev/shm".as_ptr(), &raw mut found);
-        found
-    };
-    let has_room = memory.f_bavail * memory.f_frsize >= ROOM;
-    let is_wanted = has_room && memory.f_flag & libc::ST_NOEXEC == 0;
-    if is_wanted { PathBuf::from("/dev/shm") } else { std::env::temp_dir() }
 }
 
 /// A child about to be started.
@@ -171,6 +163,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    #[cfg(unix)]
     pub(crate) fn pid(&self) -> libc::pid_t {
         self.child.id() as libc::pid_t
     }
@@ -201,6 +194,7 @@ impl Running {
     }
 
     /// Stops the child, and waits until it has stopped.
+    #[cfg(unix)]
     pub(crate) fn stop(&self) {
         kill(self.pid(), libc::SIGSTOP);
         wait_for_stop(self.pid());
@@ -226,26 +220,11 @@ impl Running {
     }
 }
 
-#[expect(unsafe_code, reason = "system calls")]
-mod system {
-    pub(crate) fn kill(pid: libc::pid_t, signal: libc::c_int) {
-        // SAFETY: sends a signal.
-        unsafe { libc::kill(pid, signal) };
-    }
-
-    pub(super) fn wait_for_stop(pid: libc::pid_t) {
-        // SAFETY: the result is written to a local of the right type.
-        unsafe {
-            let mut info = std::mem::zeroed();
-            while libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, libc::WSTOPPED) != 0 {
-                let error = std::io::Error::last_os_error();
-                assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
-            }
-        }
-    }
-}
-pub(crate) use system::kill;
-use system::wait_for_stop;
+#[cfg(unix)]
+pub(crate) use crate::system::kill;
+#[cfg(windows)]
+pub(crate) use crate::system::name_of_thread;
+pub(crate) use crate::system::{end_at_once, resident_bytes, thread_id};
 
 /// What a child has left behind.
 pub(crate) struct Outcome {

@@ -4,6 +4,7 @@ use crate::allocator::{in_arena, reserve_arena};
 use crate::exactness::{self, Exact};
 use crate::harness::{Case, REPORT, TRACE, case, leave, scope, start};
 use crate::losses::memory_events;
+#[cfg(unix)]
 use crate::signals::set_timer;
 use memledger::{Ledger, ScopeGuard, alloc_scope, group};
 use std::alloc::{Layout, alloc, dealloc};
@@ -42,6 +43,7 @@ pub(crate) const CASES: &[Case] = &[
         let after = scope(&report, &["GlobalScope", "job", "after"]).unwrap();
         assert_eq!(after.figures.live_blocks, 1);
     }),
+    #[cfg(unix)]
     case("a jump out of a handler that interrupted the hook is counted", out_of_handlers, |run| {
         let outcome = run.deadline(60).run();
         let report = outcome.exited(0).same(TRACE, REPORT);
@@ -103,11 +105,14 @@ fn in_a_scope() {
 }
 
 /// Enough jumps that at least one leaves the hook, if any can.
+#[cfg(unix)]
 const JUMPS: u32 = 300;
 
 /// Whether the next signal jumps.
+#[cfg(unix)]
 static MAY_JUMP: AtomicBool = AtomicBool::new(false);
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "longjmp")]
 extern "C" fn jump_from_handler(_: libc::c_int) {
     if MAY_JUMP.swap(false, SeqCst) {
@@ -118,6 +123,7 @@ extern "C" fn jump_from_handler(_: libc::c_int) {
 
 /// Allocates and frees until it is jumped out of. The allocator below has no lock that a jump would leave
 /// taken.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "a frame without anything to drop")]
 extern "C" fn allocates_until_it_jumps() {
     let layout = Layout::new::<[u64; 4]>();
@@ -128,6 +134,7 @@ extern "C" fn allocates_until_it_jumps() {
     }
 }
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn out_of_handlers() {
     reserve_arena();

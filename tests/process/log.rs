@@ -4,7 +4,9 @@ mod channels;
 mod texts;
 
 use crate::counts::reported;
-use crate::harness::{Case, Outcome, TRACE, builder, case, kill, leave, left};
+#[cfg(unix)]
+use crate::harness::kill;
+use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
 use memledger::events::{channel, channel_presets, event, log, log_scope};
 use memledger::{Ledger, alloc_scope, bookmark};
 use memledger_analysis::read::{self, Event, Value, Visitor};
@@ -193,6 +195,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(log.open, 0);
         assert!(log.is_complete);
     }),
+    #[cfg(unix)]
     case("a type that was first logged a moment before a kill is known", killed, |run| {
         let run =
             run.tracked().env("MEMLEDGER_CHANNELS", "memory,game").env("MEMLEDGER_WATCH", "1");
@@ -399,6 +402,7 @@ fn start() -> Ledger {
     builder().channels(["memory", "scope", "game"]).start().unwrap()
 }
 
+#[cfg(unix)]
 fn killed() {
     log!(GAME, Small { Id: 7 });
     kill(std::process::id() as libc::pid_t, libc::SIGKILL);

@@ -1,7 +1,9 @@
 //! `log!` at awkward moments: in values of other events, in signal handlers, in children of forks.
 
+#[cfg(unix)]
 use crate::fork::{fork, wait};
 use crate::harness::{Case, Outcome, TRACE, builder, case};
+#[cfg(unix)]
 use crate::signals::set_timer;
 use memledger::events::{channel, event, log, log_scope};
 use memledger::{Ledger, bookmark};
@@ -48,6 +50,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(seen.around[&9], [8]);
         assert_eq!(outcome.whole().losses.lost_events, 0);
     }),
+    #[cfg(unix)]
     case(
         "a handler that logs at any moment loses whole events and each is counted",
         handlers,
@@ -77,6 +80,7 @@ pub(crate) const CASES: &[Case] = &[
             assert!(report.losses.lost_events > 0, "no handler has come in the midst of anything");
         },
     ),
+    #[cfg(unix)]
     case("a forked child that logs is silent and harms nobody", silent, |run| {
         let outcome = run.deadline(120).run();
         let seen = Seen::of(outcome.quiet());
@@ -87,6 +91,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(!seen.steps.contains_key(&CHILD) && !seen.notes.contains_key(&CHILD));
         assert_eq!((seen.count("Test.Kept"), seen.count("Misc.Bookmark")), (1, 0));
     }),
+    #[cfg(unix)]
     case("a forked child that follows logs to a file of its own", follows, |run| {
         let outcome = run.deadline(120).run();
         let parent = Seen::of(outcome.quiet());
@@ -227,8 +232,10 @@ fn nested() {
     });
 }
 
+#[cfg(unix)]
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
+#[cfg(unix)]
 extern "C" fn handler(_: libc::c_int) {
     let number = HANDLED.fetch_add(1, Relaxed);
     let caught = || log!(MOMENTS, Caught { Number: number, Check: !number });
@@ -251,6 +258,7 @@ fn log_until(mut enough: impl FnMut(u64) -> bool, thread: u64) -> u64 {
     number
 }
 
+#[cfg(unix)]
 fn handlers() {
     let ledger = builder().channels(["moments"]).start().unwrap();
     set_timer(200, handler);
@@ -287,6 +295,7 @@ fn handlers() {
 }
 
 /// Four threads that log while `body` runs; prints how much each of them has.
+#[cfg(unix)]
 fn beside_threads(print: bool, body: impl FnOnce()) {
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..4)
@@ -314,6 +323,7 @@ fn beside_threads(print: bool, body: impl FnOnce()) {
     }
 }
 
+#[cfg(unix)]
 fn log_as_child(kept: u64) {
     log!(MOMENTS, Kept { Number: kept });
     let mut left = 1000;
@@ -327,11 +337,13 @@ fn log_as_child(kept: u64) {
 }
 
 /// A scope that can be dropped where the test wants it.
+#[cfg(unix)]
 fn span(round: u64) -> memledger::events::LogScope {
     memledger::__log_site! { MOMENTS, Span {} }
     __MEMLEDGER_LOG_SITE.enter(memledger::__event!(Span { Number: round }), true)
 }
 
+#[cfg(unix)]
 fn silent() {
     let ledger = start();
     log!(MOMENTS, Kept { Number: 1 });
@@ -353,6 +365,7 @@ fn silent() {
     drop(ledger);
 }
 
+#[cfg(unix)]
 fn follows() {
     let ledger =
         builder().channels(["memory", "scope", "moments"]).follow_forks(true).start().unwrap();

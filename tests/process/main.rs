@@ -3,62 +3,88 @@
 //! Each test runs this very program again, as a child, to which an environment variable says
 //! which scenario to play, in a folder of its own and against a deadline. Then it looks at what
 //! the child left behind: exit status, output, report and trace.
+//!
+//! What is for Unix only is not on Windows for a reason that `scripts/platforms/not_on_windows.txt` gives.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+#![cfg_attr(windows, allow(dead_code, unused_imports, reason = "what only tests of Unix use"))]
 
 mod allocator;
 mod harness;
+mod system;
 
 mod black_box;
 mod budgets;
 mod choices;
+#[cfg(unix)]
 mod code;
 mod containers;
 mod control;
+#[cfg(unix)]
 mod cores;
 mod counts;
+#[cfg(unix)]
 mod crashes;
+#[cfg(unix)]
 mod descriptors;
 mod destinations;
+#[cfg(unix)]
 mod ending_signals;
 mod entries;
 mod exactness;
 mod exit;
+#[cfg(unix)]
 mod faults;
 mod files;
 mod findings;
+#[cfg(unix)]
 mod fork;
+#[cfg(unix)]
 mod fork_starts;
+#[cfg(unix)]
 mod fork_watchers;
+#[cfg(unix)]
 mod frame_pointers;
 mod free_scopes;
+#[cfg(unix)]
 mod functions;
 mod jumps;
+#[cfg(unix)]
 mod limits;
 mod log;
 mod log_moments;
 mod losses;
 mod memory;
+mod millions;
 mod no_memory;
+#[cfg(unix)]
 mod oom;
 mod own_memory;
 mod pages;
 mod panics;
+#[cfg(unix)]
 mod private;
 mod profiles;
 mod recorders;
 mod rss;
 mod scopes;
 mod settings;
+#[cfg(unix)]
 mod shim;
+#[cfg(unix)]
 mod signals;
 mod spans;
+#[cfg(unix)]
 mod stack_sums;
+#[cfg(unix)]
 mod stacks;
 mod start;
 mod threads;
 mod track_events;
 mod travel;
+#[cfg(unix)]
 mod watcher;
+#[cfg(windows)]
+mod windows;
 mod wire;
 
 use allocator::{Counting, Faulty};
@@ -68,27 +94,38 @@ use memledger::TrackingAllocator;
 static ALLOC: Counting<TrackingAllocator<Faulty>> = Counting(TrackingAllocator::new(Faulty));
 
 fn main() {
+    #[cfg(unix)]
     crashes::at_once();
     harness::main(&[
         ("start", start::CASES),
         ("exit", exit::CASES),
         ("files", files::CASES),
+        #[cfg(unix)]
         ("private", private::CASES),
         ("settings", settings::CASES),
         ("destinations", destinations::CASES),
         ("recorders", recorders::CASES),
+        #[cfg(unix)]
         ("descriptors", descriptors::CASES),
+        #[cfg(unix)]
         ("limits", limits::CASES),
         ("choices", choices::CASES),
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("track_events", track_events::CASES),
         ("memory", memory::CASES),
+        ("millions", millions::CASES),
+        #[cfg(windows)]
+        ("windows", windows::CASES),
         ("black_box", black_box::CASES),
+        #[cfg(unix)]
         ("watcher", watcher::CASES),
+        #[cfg(unix)]
         ("fork_watchers", fork_watchers::CASES),
+        #[cfg(unix)]
         ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
+        #[cfg(unix)]
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
         ("free_scopes", free_scopes::CASES),
@@ -97,23 +134,34 @@ fn main() {
         ("containers", containers::CASES),
         ("travel", travel::CASES),
         ("spans", spans::CASES),
+        #[cfg(unix)]
         ("stacks", stacks::CASES),
+        #[cfg(unix)]
         ("frame_pointers", frame_pointers::CASES),
+        #[cfg(unix)]
         ("functions", functions::CASES),
         ("findings", findings::CASES),
         ("profiles", profiles::CASES),
         ("pages", pages::CASES),
         ("panics", panics::CASES),
+        #[cfg(unix)]
         ("stack_sums", stack_sums::CASES),
+        #[cfg(unix)]
         ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
+        #[cfg(unix)]
         ("fork", fork::CASES),
+        #[cfg(unix)]
         ("fork_starts", fork_starts::CASES),
+        #[cfg(unix)]
         ("signals", signals::CASES),
+        #[cfg(unix)]
         ("ending_signals", ending_signals::CASES),
+        #[cfg(unix)]
         ("crashes", crashes::CASES),
+        #[cfg(unix)]
         ("cores", cores::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),

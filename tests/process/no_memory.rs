@@ -1,8 +1,9 @@
 //! The system has no memory left, for the program or for the tracker's own threads.
-#![expect(unsafe_code, reason = "calls the allocator directly")]
+#![cfg_attr(unix, expect(unsafe_code, reason = "calls the allocator directly"))]
 
 use crate::allocator::{trackers_fail_after, uncounted};
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left};
+#[cfg(unix)]
 use crate::limits::limit_addresses;
 use memledger_analysis::Analyzer;
 use memledger_analysis::read;
@@ -11,6 +12,7 @@ use std::fs::File;
 use std::hint::black_box;
 
 pub(crate) const CASES: &[Case] = &[
+    #[cfg(unix)]
     case("half a million nulls with a file are survived", nulls, |run| {
         let outcome = limited(run).env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = outcome.run();
@@ -18,12 +20,14 @@ pub(crate) const CASES: &[Case] = &[
         let (read, _) = outcome.trace(TRACE);
         assert_eq!(read.trace.complete, outcome.stderr.is_empty());
     }),
+    #[cfg(unix)]
     case("half a million nulls with a report are survived", nulls, |run| {
         let outcome = limited(run).env("MEMLEDGER_REPORT", REPORT).run();
         check_nulls(&outcome);
         let complete = outcome.report(REPORT).contains("\"complete\": true");
         assert_eq!(complete, outcome.stderr.is_empty());
     }),
+    #[cfg(unix)]
     case("half a million nulls with both are survived", nulls, |run| {
         let outcome = limited(run).tracked().run();
         check_nulls(&outcome);
@@ -40,10 +44,12 @@ pub(crate) const CASES: &[Case] = &[
 /// The message when the tracker has no memory.
 const SENTENCE: &str = "the system has no memory left for the tracker";
 
+#[cfg(unix)]
 fn limited(run: Run) -> Run {
     run.env("MALLOC_ARENA_MAX", "1")
 }
 
+#[cfg(unix)]
 #[track_caller]
 fn check_nulls(outcome: &Outcome) {
     outcome.exited(0);
@@ -54,6 +60,7 @@ fn check_nulls(outcome: &Outcome) {
 }
 
 /// Allocates until no memory is left, again and again.
+#[cfg(unix)]
 fn nulls() {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     leave(1_000_003);

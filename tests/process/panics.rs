@@ -1,6 +1,8 @@
 //! A program that panics: nothing is lost, and it continues as without a tracker.
 
-use crate::files::{check_told, make_pipe, open_to_read};
+use crate::files::check_told;
+#[cfg(unix)]
+use crate::files::{make_pipe, open_to_read};
 use crate::harness::{Case, REPORT, builder, case, churn, leave, left};
 use corosensei::{Coroutine, CoroutineResult};
 use memledger::Ledger;
@@ -24,6 +26,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 2_000_003), PANICS);
     }),
+    #[cfg(unix)]
     case("a panic while the worker is stuck in a write waits for a second at most", stuck, |run| {
         make_pipe(&run);
         // It never reads: the worker is stuck for 3 s, then the trace ends.
@@ -115,6 +118,7 @@ fn coroutine() {
     let _ = take_hook();
 }
 
+#[cfg(unix)]
 fn stuck() {
     let ledger = builder().buffer_limit(128 << 10).start().unwrap();
     set_hook(Box::new(|_| churn(50_000)));

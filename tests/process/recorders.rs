@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
+    #[cfg(unix)]
     case("a recorder that never answers delays nothing and is told", unanswered, |run| {
         let (address, _held) = black_hole();
         let outcome = run.env("TEST_PEER", address).run();
@@ -18,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(late.trace.complete);
         assert_eq!(left(&late, 1_000_003), 1);
     }),
+    #[cfg(unix)]
     case("a recorder that never answers delays neither start nor end for long", brief, |run| {
         let (address, _held) = black_hole();
         let outcome = run.tracked().env("MEMLEDGER_HOST", &address).run();
@@ -72,6 +74,7 @@ fn check_told(outcome: &Outcome, what: &str) {
 
 /// An address at which the system answers no connection, because the listener's queue is full. It
 /// stays full until the second value is dropped.
+#[cfg(unix)]
 fn black_hole() -> (String, (TcpListener, Vec<TcpStream>)) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: plain call on an open socket.
@@ -91,6 +94,7 @@ fn peer_address() -> String {
     std::env::var("TEST_PEER").unwrap()
 }
 
+#[cfg(unix)]
 fn unanswered() {
     let ledger = start();
     let host = ledger.trace_to_host(peer_address()).unwrap();
@@ -112,6 +116,7 @@ fn unanswered() {
 }
 
 /// A program that is over before the connection is given up.
+#[cfg(unix)]
 fn brief() {
     let ledger = Ledger::from_env();
     let all = ledger.destinations();

@@ -6,6 +6,7 @@ use memledger::{Ledger, LedgerBuilder, Worker};
 use memledger_analysis::{AllocatorStatistics, ResidentMemory};
 use std::fs;
 use std::hint::black_box;
+#[cfg(unix)]
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
+    #[cfg(unix)]
     case("each kind of resident memory is told apart", every_kind, |run| {
         let outcome = run.run();
         outcome.exited(0);
@@ -54,6 +56,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(outcome.files(), [REPORT, TRACE]);
         }
     }),
+    #[cfg(unix)]
     case("each allocator says what it has", plain, |run| {
         let outcome = run.tracked().run();
         let rss = outcome.quiet().whole().rss.unwrap();
@@ -76,6 +79,7 @@ pub(crate) const CASES: &[Case] = &[
             assert!(figure(found, whole) >= rss.end.unwrap().tracker_block_bytes, "{found:?}");
         }
     }),
+    #[cfg(unix)]
     case("a jemalloc whose functions have a prefix says what it has", plain, |run| {
         let Some(jemalloc) = installed("libjemalloc.so.2") else {
             eprintln!("NOT TESTED: jemalloc is not installed");
@@ -93,12 +97,14 @@ pub(crate) const CASES: &[Case] = &[
         let tracker = rss.end.as_ref().unwrap().tracker_block_bytes;
         assert!(figure(found, "allocated") >= tracker && tracker > 0, "{found:?}");
     }),
+    #[cfg(unix)]
     case("an end does not wait until glibc has walked millions of blocks", frees_millions, |run| {
         let outcome = run.run();
         outcome.exited(0);
         let rss = outcome.whole().rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
     }),
+    #[cfg(unix)]
     case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
         let outcome = run.run();
         outcome.exited(0);
@@ -107,6 +113,7 @@ pub(crate) const CASES: &[Case] = &[
         let rss = report.rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
     }),
+    #[cfg(unix)]
     case("after a crash in malloc no allocator is asked", crashes_in_malloc, |run| {
         let outcome = run.run();
         assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{}", outcome.stderr);
@@ -116,25 +123,33 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// A figure of an allocator.
+#[cfg(unix)]
 #[track_caller]
 fn figure(of: &AllocatorStatistics, name: &str) -> u64 {
     of.figures.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{of:?}")).1
 }
 
 /// Where a library is installed.
+#[cfg(unix)]
 fn installed(library: &str) -> Option<PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
     folders.iter().map(|folder| Path::new(folder).join(library)).find(|path| path.exists())
 }
 
+#[cfg(unix)]
 const OWN: &str = "own";
 const MIB: u64 = 1 << 20;
 const TOUCHED: u64 = 64 * MIB;
+#[cfg(unix)]
 const UNTOUCHED: u64 = 256 * MIB;
+#[cfg(unix)]
 const MAPPED: u64 = 32 * MIB;
+#[cfg(unix)]
 const SHARED: u64 = 8 * MIB;
+#[cfg(unix)]
 const FILE: u64 = 2 * MIB;
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn map(bytes: u64, flags: libc::c_int, file: libc::c_int) {
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -146,6 +161,7 @@ fn map(bytes: u64, flags: libc::c_int, file: libc::c_int) {
     }
 }
 
+#[cfg(unix)]
 fn every_kind() {
     use std::os::fd::AsRawFd;
     let ledger = builder().start().unwrap();
@@ -188,6 +204,7 @@ fn plain() {
 }
 
 /// Leaves two million blocks in glibc's lists of free ones, neighbours far from each other.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "C's allocator")]
 fn frees_millions() {
     const BLOCKS: usize = 1 << 21;
@@ -206,6 +223,7 @@ fn frees_millions() {
 ///
 /// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the
 /// tracker would have blocks.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "damages the heap")]
 fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     const BYTES: usize = 100_000;
@@ -230,12 +248,14 @@ fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     (ledger, thread)
 }
 
+#[cfg(unix)]
 fn crashes_in_malloc() {
     let (_ledger, thread) = damage_heap(builder().report_on_signals(true));
     thread.join().unwrap();
 }
 
 /// Ends while another thread is in `malloc`, which it never leaves.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "a signal handler")]
 fn ends_beside_malloc() {
     static IS_IN_MALLOC: AtomicBool = AtomicBool::new(false);

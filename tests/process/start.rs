@@ -1,11 +1,12 @@
 //! How a recording starts: by the environment, in code, or both.
-#![expect(unsafe_code, reason = "a terminal is made by calls of libc")]
+#![cfg_attr(unix, expect(unsafe_code, reason = "a terminal is made by calls of libc"))]
 
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
 use memledger::{ErrorKind, Ledger, ReportTo};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
+#[cfg(unix)]
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,6 +19,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(left(&report, IN_MAIN as u64), 1);
         assert_eq!(report.trace.pid, Some(outcome.pid));
         assert_eq!(report.by_thread[0].name, "main");
+        // On Windows the first thread has a number of its own.
+        #[cfg(unix)]
         assert_eq!(report.by_thread[0].system_id, Some(outcome.pid));
     }),
     case("the environment asks for a report only", nothing, |run| {
@@ -138,6 +141,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(outcome.quiet().report(REPORT).matches("\"address\": \"0x").count(), 3);
         },
     ),
+    #[cfg(unix)]
     case("a report on a terminal is as wide as that", on_a_terminal, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -271,7 +275,8 @@ extern "C" fn before_main() {
 #[used]
 #[expect(unsafe_code, reason = "a named section")]
 // SAFETY: the section holds pointers to functions of this form.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(unix, unsafe(link_section = ".init_array"))]
+#[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static BEFORE_MAIN_ENTRY: extern "C" fn() = before_main;
 
 #[track_caller]
@@ -292,6 +297,7 @@ const LONG_NAME: &str =
     "the name of a scope that is too long for eighty columns together with all the figures";
 
 fn analyzer_in_stats() {
+    (1..4).for_each(|number| leave(10 * number));
     let report = memledger::ReportTo::file(REPORT).largest_live(3);
     let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
     let before = ledger.stats();
@@ -332,6 +338,7 @@ fn analyzer_in_stats() {
 
 /// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
 /// input.
+#[cfg(unix)]
 fn on_a_terminal() {
     let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start().unwrap();
     drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));

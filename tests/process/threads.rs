@@ -1,9 +1,10 @@
 //! Threads: many, short, at once, and one that starts and stops recording all the time.
 
 use crate::allocator::{Request, held_up_at};
-use crate::harness::{Case, builder, case, churn, leave, left, scope, start};
+use crate::harness::{Case, builder, case, churn, leave, left, resident_bytes, scope, start};
 use memledger::{Ledger, ReportTo, alloc_scope};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +24,8 @@ pub(crate) const CASES: &[Case] = &[
             (1_000_003, "main"),
             (1_000_033, "Ünïcode"),
             (1_000_037, "exactly 15 byte"),
+            // Names of Windows are UTF-16.
+            #[cfg(unix)]
             (1_000_039, r"no\xffutf8"),
         ] {
             let block = report.largest_live.iter().find(|block| block.bytes == bytes).unwrap();
@@ -30,13 +33,13 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
     case("thousands of short threads have ids of their own and bounded memory", short, |run| {
-        let outcome = run.env("TEST_THREADS", "20000").deadline(60).run();
+        let outcome = run.env("TEST_THREADS", SHORT.to_string()).deadline(60).run();
         let report = outcome.quiet().whole();
         let ids: HashSet<_> = report.by_thread.iter().map(|row| row.id).collect();
         assert_eq!(ids.len(), report.by_thread.len());
-        assert!(report.by_thread.len() >= 20_000, "{}", report.by_thread.len());
+        assert!(report.by_thread.len() >= SHORT, "{}", report.by_thread.len());
         let each = report.by_thread.iter().filter(|row| row.name == "short").count();
-        assert_eq!(each, 20_000);
+        assert_eq!(each, SHORT);
         let grown = outcome.stdout.trim().parse::<u64>().unwrap();
         assert!(grown < 40_000, "grew by {grown} KiB");
     }),
@@ -51,13 +54,27 @@ pub(crate) const CASES: &[Case] = &[
     case("ledgers start and finish while eight threads allocate", start_stop, |run| {
         // Each start waits until every thread was outside the hook: on a machine that is very busy
         // with other things, a minute for all of them.
-        let outcome = run.env("TEST_ROUNDS", "300").deadline(300).run();
+        let outcome =
+            run.env("TEST_ROUNDS", if cfg!(windows) { "30" } else { "300" }).deadline(300).run();
         outcome.quiet();
         for name in ["first", "middle", "last"] {
             let report = outcome.whole_as(&format!("{name}.utrace"), &format!("{name}.json"));
             assert_eq!(report.losses.unmatched_frees, 0);
         }
     }),
+    case(
+        "blocks that destructors of thread-locals free are freed by their thread",
+        destructors,
+        |run| {
+            let report = run.run().quiet().whole();
+            let row = scope(&report, &["GlobalScope", "kept by a thread"]).unwrap().figures;
+            assert_eq!((row.allocations, row.frees, row.live_blocks), (2 * 50, 2 * 50, 0));
+            let threads = report.by_thread.iter().filter(|row| row.name == "has values");
+            let figures: Vec<_> = threads.map(|row| row.figures).collect();
+            assert_eq!(figures.len(), 50);
+            assert!(figures.iter().all(|row| row.frees >= 2), "{figures:?}");
+        },
+    ),
     case("threads that take turns reach the peak that they reach together", turns, |run| {
         // Their events share no memory, so only the turns say in which order they happened.
         let report = run.run().quiet().whole();
@@ -68,6 +85,7 @@ pub(crate) const CASES: &[Case] = &[
         let alone = rows.map(|row| row.figures.peak_bytes).collect::<Vec<_>>();
         assert_eq!(alone, [10 * 1000], "one after the other, never together");
     }),
+    #[cfg(unix)]
     case("a thread whose first allocation is in its last moments is retired", late_first, |run| {
         // Otherwise their buffers are never given back, and the child waits in vain.
         let report = run.run().quiet().whole();
@@ -87,6 +105,33 @@ pub(crate) const CASES: &[Case] = &[
         }
     }),
 ];
+
+/// Short threads. Under Wine each takes some milliseconds.
+const SHORT: usize = if cfg!(windows) { 2_000 } else { 20_000 };
+
+/// Threads that leave blocks to the destructors of their values, of which one begins only then.
+fn destructors() {
+    struct Frees(Option<Box<[u8]>>);
+    impl Drop for Frees {
+        fn drop(&mut self) {
+            let _ = LATE.try_with(|late| drop(black_box(late.replace(None))));
+            drop(self.0.take());
+        }
+    }
+    thread_local! {
+        static VALUE: RefCell<Frees> = const { RefCell::new(Frees(None)) };
+        static LATE: RefCell<Option<Box<[u8]>>> = const { RefCell::new(None) };
+    }
+    let _ledger = start();
+    for _ in 0..50 {
+        let body = || {
+            alloc_scope!("kept by a thread");
+            VALUE.with_borrow_mut(|value| value.0 = Some(black_box([1_u8; 1003].into())));
+            LATE.set(Some(black_box([1_u8; 1005].into())));
+        };
+        std::thread::Builder::new().name("has values".into()).spawn(body).unwrap().join().unwrap();
+    }
+}
 
 /// `parking_lot` keeps waiting threads in a table. When a thread waits for the first time and the
 /// table is too small, the thread locks every bucket and allocates a larger table. Meanwhile
@@ -205,17 +250,13 @@ fn names() {
         let builder = std::thread::Builder::new().name(name.into());
         builder.spawn(move || leave(bytes)).unwrap().join().unwrap();
     }
+    #[cfg(unix)]
     let body = || {
         std::fs::write("/proc/thread-self/comm", b"no\xffutf8").unwrap();
         leave(1_000_039);
     };
+    #[cfg(unix)]
     std::thread::spawn(body).join().unwrap();
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 pub(crate) fn short() {
@@ -231,14 +272,14 @@ pub(crate) fn short() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     };
     batch(16);
-    let before = resident_kib();
+    let before = resident_bytes() >> 10;
     let mut left = count - 16;
     while left > 0 {
         let size = left.min(16);
         batch(size);
         left -= size;
     }
-    println!("{}", resident_kib().saturating_sub(before));
+    println!("{}", (resident_bytes() >> 10).saturating_sub(before));
 }
 
 fn alive_at_once() {
@@ -294,6 +335,7 @@ fn start_stop() {
 }
 
 /// Threads of C that allocate nothing but in the destructor of a key.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn late_first() {
     static SET: AtomicBool = AtomicBool::new(false);

@@ -68,6 +68,7 @@ pub(crate) const CASES: &[Case] = &[
     case("a late session has the heap that exists", memory::late, memory::late_test),
     case("commands start, flush, dump and stop sessions", sessions::commands, ends_well),
     case("a session ends after its time", sessions::duration, sessions::duration_test),
+    #[cfg(unix)]
     case("a session whose output is not read drops events", sessions::blocked, ends_well),
     case("losses are in the sequence of their thread", sessions::losses, sessions::losses_test),
     case(
@@ -533,6 +534,23 @@ fn proto_fields_test(run: Run) {
 }
 
 /// Nanoseconds since the system was started.
+#[cfg(windows)]
+fn since_boot() -> u64 {
+    use windows_sys::Win32::System::Performance::{
+        QueryPerformanceCounter, QueryPerformanceFrequency,
+    };
+    let (mut ticks, mut per_second) = (0, 0);
+    // SAFETY: both are valid for writing.
+    #[expect(unsafe_code, reason = "system calls")]
+    unsafe {
+        QueryPerformanceCounter(&raw mut ticks);
+        QueryPerformanceFrequency(&raw mut per_second);
+    }
+    (i128::from(ticks) * 1_000_000_000 / i128::from(per_second)) as u64
+}
+
+/// Nanoseconds since the system was started.
+#[cfg(unix)]
 fn since_boot() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writing.

@@ -2,7 +2,7 @@
 //! counted. See `linux/threads.rs` for the other way.
 #![expect(unsafe_code, reason = "what a thread is to do is passed through a pointer")]
 
-use super::{StartedThread, give_memory_back, process_id, start_thread, take_memory};
+use super::{StartedThread, give_memory_back, is_ending, process_id, start_thread, take_memory};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub(super) unsafe fn run_task(passed: *mut c_void) {
 /// none can be created.
 ///
 /// The allocations of `body` then do not change where the program's blocks are placed.
+///
+/// NOTE: where no thread begins while this one ends, `body` runs here: a wait for it would last for ever.
 pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, body: F) -> R {
     struct Work<F, R> {
         body: Option<F>,
@@ -81,6 +83,9 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, 
             (*work).is_done.store(true, Ordering::Release);
         }
         ptr::null_mut()
+    }
+    if is_ending() {
+        return body();
     }
     let mut work = Work { body: Some(body), result: None, is_done: AtomicBool::new(false) };
     let argument = (&raw mut work).cast();

@@ -51,7 +51,7 @@ use super::unix::files::identity;
 pub(crate) use super::unix::*;
 #[cfg(preload)]
 pub(crate) use before_main::program_has_tracker;
-pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
+pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use clocks::now;
 #[cfg(by_distance)]

@@ -25,7 +25,7 @@ mod threads;
 mod waiting;
 
 pub(crate) use super::unix::*;
-pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
+pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};
@@ -39,7 +39,8 @@ pub(crate) use process::{
 pub(super) use process::{discard_pending, send_again};
 pub(crate) use resident::{allocator_statistics, resident_memory, rss_now_and_most};
 pub(super) use threads::{
-    StartedThread, await_thread_end, give_memory_back, start_thread, take_memory, thread_ends,
+    StartedThread, await_thread_end, give_memory_back, is_ending, start_thread, take_memory,
+    thread_ends,
 };
 pub(crate) use threads::{
     is_thread_alive, name_thread, processor_time_of, thread_id, thread_name, thread_name_of,

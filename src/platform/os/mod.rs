@@ -7,7 +7,7 @@
 //! | order | `register_barrier`, `barrier_on_all_threads` | a full barrier on every thread that runs; where `register_barrier` returns `false`, the hook has a fence of its own |
 //! | waiting | `wait`, `wake_all` | *Hook*; wait at most the given time, and may return early |
 //! | time | `now`, `since_boot`, `clocks`, `counter` | *Hook*; nanoseconds that never depend on the time of day |
-//! | this thread | `thread_id`, `thread_name`, `on_thread_exit`, `KeepErrno` | *Hook*; what runs at a thread's end runs after its destructors, or the worker finds that the thread has ended |
+//! | this thread | `thread_id`, `main_thread_of`, `thread_name`, `on_thread_exit`, `KeepErrno` | *Hook*; what runs at a thread's end runs after its destructors, or the worker finds that the thread has ended |
 //! | other threads | `is_thread_alive`, `thread_name_of`, `processor_time_of` | answer for threads that may end at any time |
 //! | thread-local values | `slots` | *Hook*; only where std's values are no good for it (`own_values.rs`): a slot keeps its value until the thread has ended |
 //! | own threads | `spawn`, `run_on_new_thread`, `name_thread` | a stack of `STACK` bytes, whatever the program's default is |
@@ -15,6 +15,7 @@
 //! | forks | `at_fork`, `forget_threads`, `forget_ends` | nothing, where no process is the copy of another |
 //! | watchers | `start_watcher`, `map_shared`, `Family` and what they need | refused, where `HAS_WATCHERS` is `false` |
 //! | descriptors | `OwnTable`, `run_in_own_table`, `run_in_program_table`, `OwnDescriptor` | what the tracker has open is not among the program's, where the system allows that |
+//! | sockets | `send_some`, `readable` | wait no longer than the given time |
 //! | files | `TargetFile`, `create_in`, `lock_alone`, `write_file` | a file is never emptied before it is locked; others can read it meanwhile |
 //! | memory | `rss_now_and_most`, `resident_memory`, `memory_limit` | the system's own figures, in bytes |
 //! | loaded files | `loaded_files`, `Memory`, `loads`, `unloads` | only where call stacks are taken |

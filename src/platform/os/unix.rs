@@ -18,7 +18,8 @@ pub(super) mod thread_exit;
 pub(crate) use blocked::{AllBlocked, BlockedSignals};
 pub(crate) use files::{
     create_in, descriptor, is_terminal, lock_alone, lock_shared, mode_for_others, readable,
-    set_mode, stop_listening, terminal_width, unlock, watch_connection, write_all, write_file,
+    send_some, set_mode, stop_listening, terminal_width, unlock, watch_connection, write_all,
+    write_file,
 };
 pub(crate) use own::OwnDescriptor;
 pub(crate) use process::{KeepErrno, at_exit, at_fork, has_env, parent_process_id, process_id};

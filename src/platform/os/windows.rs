@@ -20,7 +20,7 @@ mod target_file;
 mod thread_end;
 mod threads;
 
-pub(crate) use before_main::{keep_before_main, prepare_before_main, program_name};
+pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};
@@ -31,8 +31,8 @@ pub(crate) use ends::{
 };
 pub(crate) use files::{
     OwnDescriptor, RawFd, create_in, descriptor, is_terminal, lock_alone, lock_shared,
-    mode_for_others, open_regular, read_at, readable, send_to_socket, set_mode, stop_listening,
-    terminal_width, unlock, watch_connection, write_all, write_file,
+    mode_for_others, open_regular, read_at, readable, send_some, send_to_socket, set_mode,
+    stop_listening, terminal_width, unlock, watch_connection, write_all, write_file,
 };
 pub(crate) use memory_limit::memory_limit;
 #[cfg(takes_stacks)]
@@ -49,6 +49,7 @@ pub(crate) use process::{
 pub(crate) use resident::{allocator_statistics, resident_memory, rss_now_and_most};
 pub(crate) use target_file::TargetFile;
 pub(in crate::platform::os) use thread_end::await_thread_end;
+pub(super) use thread_end::is_ending;
 pub(crate) use thread_end::on_thread_exit;
 pub(in crate::platform::os) use threads::{
     StartedThread, give_memory_back, start_thread, take_memory,

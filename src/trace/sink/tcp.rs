@@ -11,7 +11,7 @@ use memledger_format::handshake::PROTOCOL;
 use memledger_format::handshake::Transport;
 use memledger_format::packet::PacketWriter;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -150,8 +150,7 @@ impl TcpSink {
     }
 
     fn send_some(&self, from: usize) -> io::Result<usize> {
-        // NOTE: std sends with MSG_NOSIGNAL, so a peer that is gone raises no SIGPIPE.
-        self.stream.opened()?.write(&self.pending[from..])
+        os::send_some(self.stream.opened()?, &self.pending[from..], SEND_TIMEOUT)
     }
 
     fn fail(&mut self, error: io::Error) {

@@ -6,7 +6,7 @@ use super::importants::Importants;
 use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::StreamIds;
-use crate::platform::os;
+use crate::platform::os::{self, ThreadName};
 use crate::trace::write::buffer::Buffer;
 use crate::trace::write::slot::{FINISHED, LIVE, ThreadSlot};
 use crate::trace::write::{backpressure, buffer_pool, registry};
@@ -28,7 +28,12 @@ struct CollectorState {
     start: Vec<u8>,
     /// The id of the thread.
     thread: u32,
+    /// How often its name is still looked for; 0 once it has one. At 1, only when the thread has ended.
+    looks_left: u8,
 }
+
+/// The cycles in which the name of a thread without one is looked for.
+const LOOKS: u8 = 20;
 
 /// How far the events of a thread are in the file.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +101,32 @@ impl OpenThread<'_> {
         let buffer = self.slot.first.load(Ordering::Acquire)?;
         self.drained.as_ref()?.before(buffer)
     }
+}
+
+/// The name of a thread. It can record its first events before it has its name: a system may even take memory
+/// to name it.
+fn name_of(range: &CommittedRange) -> ThreadName {
+    let system_id = range.slot.system_id.load(Ordering::Relaxed);
+    let current = if range.finished { None } else { os::thread_name_of(system_id) };
+    current.unwrap_or_else(|| range.slot.name())
+}
+
+/// Adds the name of a thread to the important events; returns what its stream starts with, or goes on with.
+fn describe(
+    stream: u16,
+    (id, system_id): (u32, u32),
+    name: &ThreadName,
+    importants: &mut Importants,
+) -> Vec<u8> {
+    let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    let name = text_of(&name[..size]);
+    importants.add(
+        &stream_events::THREAD_INFO,
+        &[u32::from(stream).into(), system_id.into(), id.into(), (&*name).into()],
+    );
+    let mut start = Vec::new();
+    stream_events::THREAD_START.append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
+    start
 }
 
 /// The state of all threads, by the number of their slot.
@@ -186,7 +217,7 @@ impl Threads {
                 slot.first.store(Some(drained.buffer), Ordering::Release);
             }
             self.states[index] =
-                CollectorState { stream, drained, depth, start: Vec::new(), thread };
+                CollectorState { stream, drained, depth, start: Vec::new(), thread, looks_left: 0 };
         }
     }
 
@@ -230,34 +261,52 @@ impl Threads {
     ) -> Option<(u16, Vec<u8>)> {
         let state = self.states.get_mut(range.number)?;
         if state.stream != 0 {
-            return None;
+            return self.name_again(range, importants);
         }
         let stream = self.streams.take()?;
         backpressure::note_progress();
         let slot = range.slot;
         let id = slot.thread_id.load(Ordering::Relaxed);
         let system_id = slot.system_id.load(Ordering::Relaxed);
-        let name = if system_id == self.process {
+        let name = if system_id == os::main_thread_of(self.process) {
             *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
         } else {
-            // A thread can record its first events before it has its name, so the name is read
-            // again.
-            let current = if range.finished { None } else { os::thread_name_of(system_id) };
-            current.unwrap_or_else(|| slot.name())
+            name_of(range)
         };
-        let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        let name = text_of(&name[..size]);
-        let hint = id.into();
-        importants.add(
-            &stream_events::THREAD_INFO,
-            &[u32::from(stream).into(), system_id.into(), hint, (&*name).into()],
-        );
-        let mut start = Vec::new();
-        stream_events::THREAD_START
-            .append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
-        *state =
-            CollectorState { stream, drained: None, depth: 0, start: start.clone(), thread: id };
+        let start = describe(stream, (id, system_id), &name, importants);
+        *state = CollectorState {
+            stream,
+            drained: None,
+            depth: 0,
+            start: start.clone(),
+            thread: id,
+            looks_left: if name[0] == 0 { LOOKS } else { 0 },
+        };
         Some((stream, start))
+    }
+
+    /// The same for a thread that had no name then, and has one now.
+    fn name_again(
+        &mut self,
+        range: &CommittedRange,
+        importants: &mut Importants,
+    ) -> Option<(u16, Vec<u8>)> {
+        let state = self.states.get_mut(range.number)?;
+        if state.looks_left == 0 {
+            return None;
+        }
+        if state.looks_left == 1 && !range.finished {
+            return None;
+        }
+        let name = name_of(range);
+        if name[0] == 0 {
+            state.looks_left -= u8::from(state.looks_left > 1);
+            return None;
+        }
+        state.looks_left = 0;
+        let system_id = range.slot.system_id.load(Ordering::Relaxed);
+        state.start = describe(state.stream, (state.thread, system_id), &name, importants);
+        Some((state.stream, state.start.clone()))
     }
 
     /// The stream of a thread, and a cursor at its first event that is not drained.

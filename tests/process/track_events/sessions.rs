@@ -126,12 +126,16 @@ pub(super) fn duration_test(run: Run) {
     assert!(numbers.eq((0..written).map(Field::Number)), "{} events", trace.events.len());
 }
 
+#[cfg(unix)]
 const PIPE: &str = "pipe.pftrace";
+#[cfg(unix)]
 const TEXT: usize = 60_000;
 /// More than wait for a session, and than a pipe holds.
+#[cfg(unix)]
 const EVENTS: u64 = 2_000;
 
 /// `DropCount`: nobody reads the output until much more was emitted than waits for a session.
+#[cfg(unix)]
 pub(super) fn blocked() {
     let path = std::ffi::CString::new(PIPE).unwrap();
     // SAFETY: the path ends with a NUL.

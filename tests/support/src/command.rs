@@ -1,8 +1,13 @@
 //! Commands that must end.
 
+#[cfg(unix)]
 use rustix::io::Errno;
+#[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ExitStatus, Output};
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+#[cfg(unix)]
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -22,6 +27,7 @@ macro_rules! memledger {
 }
 
 /// Runs a command to its end.
+#[cfg(unix)]
 #[track_caller]
 pub fn ran(mut command: Command) -> Output {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -29,6 +35,7 @@ pub fn ran(mut command: Command) -> Output {
 }
 
 /// The output of a child, whose end must come.
+#[cfg(unix)]
 #[track_caller]
 pub fn output(child: Child) -> Output {
     let output = before(DEADLINE, Pid::from_child(&child), || child.wait_with_output());
@@ -36,6 +43,7 @@ pub fn output(child: Child) -> Output {
 }
 
 /// How a child ends; `None` if it has to be killed after `deadline`.
+#[cfg(unix)]
 pub fn status_within(deadline: Duration, child: &mut Child) -> Option<ExitStatus> {
     let pid = Pid::from_child(child);
     // NOTE: it is not reaped meanwhile, so the number that is killed is still its own.
@@ -46,7 +54,27 @@ pub fn status_within(deadline: Duration, child: &mut Child) -> Option<ExitStatus
     ended.map(|()| status)
 }
 
+/// How a child ends; `None` if it has to be killed after `deadline`.
+#[cfg(windows)]
+pub fn status_within(deadline: Duration, child: &mut Child) -> Option<ExitStatus> {
+    let until = std::time::Instant::now() + deadline;
+    loop {
+        match child.try_wait().unwrap() {
+            None if std::time::Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            None => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return None;
+            }
+            status => return status,
+        }
+    }
+}
+
 /// What `wait` returns, which waits for a process; `None` if that has to be killed after `deadline`.
+#[cfg(unix)]
 fn before<T>(deadline: Duration, process: Pid, wait: impl FnOnce() -> T) -> Option<T> {
     let (ended, watch) = channel::<()>();
     let watchdog = std::thread::spawn(move || {
@@ -72,6 +100,7 @@ pub fn told_bytes(output: Output) -> (i32, Vec<u8>, String) {
 
 /// Children inherit which signals are ignored. These are, if the tests run under `nohup` or in the background
 /// of a script.
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "the dispositions of signals")]
 pub fn ignore_no_signal() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {

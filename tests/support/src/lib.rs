@@ -4,7 +4,7 @@
 #![allow(clippy::new_without_default, reason = "a test says what it makes")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 pub mod command;
 pub mod feed;
 pub mod packets;

@@ -9,6 +9,11 @@ extern "C" fn before_main() {
     super::super::unix::before_main::start();
 }
 
+/// The thread that runs the `main` of a process: its id is that of the process.
+pub(crate) fn main_thread_of(process: u32) -> u32 {
+    process
+}
+
 /// What the platform does before `main`.
 pub(crate) fn prepare_before_main() {
     super::library::stay_loaded();

@@ -2,14 +2,24 @@
 
 use std::ffi::{OsString, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// NOTE: in a library, other threads may run, and the loader calls this while it loads. So there only code
 /// starts a recording.
 extern "C" fn before_main() {
     super::waiting::find_functions();
     if stay_loaded() {
+        MAIN_THREAD.store(super::thread_id(), Ordering::Relaxed);
         super::super::unix::before_main::start();
     }
+}
+
+/// The thread that runs `main`; 0 in a library.
+static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// The thread that runs the `main` of this process.
+pub(crate) fn main_thread_of(_process: u32) -> u32 {
+    MAIN_THREAD.load(Ordering::Relaxed)
 }
 
 /// Keeps the library that contains this code loaded until the process ends: the tracker's code runs on its

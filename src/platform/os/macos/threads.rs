@@ -87,6 +87,11 @@ fn own_number() -> u64 {
     number
 }
 
+/// Other threads can begin while this one ends.
+pub(in crate::platform::os) fn is_ending() -> bool {
+    false
+}
+
 /// *Hook.* The lower half of the system's number of the calling thread, which tells threads apart until the
 /// system has started 4 billion others.
 pub(crate) fn thread_id() -> u32 {

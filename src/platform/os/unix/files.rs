@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr, c_int};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -157,6 +157,13 @@ pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sends some of `bytes`; [`io::ErrorKind::WouldBlock`] if the system takes none for the stream's own
+/// timeout, which is `_timeout`.
+pub(crate) fn send_some(mut to: &TcpStream, bytes: &[u8], _timeout: Duration) -> io::Result<usize> {
+    // NOTE: std sends with MSG_NOSIGNAL, so a peer that is gone raises no SIGPIPE.
+    to.write(bytes)
 }
 
 /// Waits at most `timeout` until `listener` has a new client, or one of `clients` has bytes or has

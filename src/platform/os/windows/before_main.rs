@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
     GetModuleHandleW,
@@ -11,6 +12,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 /// code starts a recording.
 extern "C" fn before_main() {
     if stay_loaded() {
+        MAIN_THREAD.store(super::thread_id(), Ordering::Relaxed);
         crate::ledger::recording::environment::start_before_main();
     }
 }
@@ -26,6 +28,14 @@ fn stay_loaded() -> bool {
         GetModuleHandleExW(flags, code, &raw mut own);
         own == GetModuleHandleW(ptr::null())
     }
+}
+
+/// The thread that runs `main`; 0 in a library.
+static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// The thread that runs the `main` of this process.
+pub(crate) fn main_thread_of(_process: u32) -> u32 {
+    MAIN_THREAD.load(Ordering::Relaxed)
 }
 
 /// What the platform does before `main`.
@@ -47,7 +57,7 @@ static NOTE: [u8; 9] = *b"memledger";
 
 /// Makes the linker keep what it would leave out of a program that calls this: nothing else refers to it.
 pub(crate) fn keep_before_main() {
-    std::hint::black_box((&raw const BEFORE_MAIN, &raw const NOTE, super::thread_end::callback()));
+    std::hint::black_box((&raw const BEFORE_MAIN, &raw const NOTE, super::thread_end::callbacks()));
 }
 
 pub(crate) fn program_name() -> OsString {

@@ -8,18 +8,19 @@ use std::net::{TcpListener, TcpStream};
 use std::os::windows::fs::FileExt;
 use std::os::windows::io::{AsRawHandle, AsRawSocket};
 use std::path::Path;
+use std::ptr;
 use std::time::Duration;
 use windows_sys::Win32::Foundation::{ERROR_IO_PENDING, ERROR_LOCK_VIOLATION, HANDLE};
 use windows_sys::Win32::Networking::WinSock::{
-    IPPROTO_TCP, POLLIN, SO_KEEPALIVE, SOCKET, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE,
+    IPPROTO_TCP, POLLIN, POLLOUT, SO_KEEPALIVE, SOCKET, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE,
     TCP_KEEPINTVL, WSAPOLLFD, WSAPoll, setsockopt,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, UnlockFileEx,
+    LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, UnlockFileEx, WriteFile,
 };
 use windows_sys::Win32::System::Console::{
     CONSOLE_SCREEN_BUFFER_INFO, GetConsoleMode, GetConsoleScreenBufferInfo, GetStdHandle,
-    STD_ERROR_HANDLE, STD_OUTPUT_HANDLE,
+    STD_ERROR_HANDLE, STD_OUTPUT_HANDLE, WriteConsoleW,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -100,11 +101,55 @@ pub(crate) fn write_file(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Writes all of `bytes` to standard error, or to standard output if `fd` is 1: to a console as text.
+///
+/// NOTE: not by std's functions. A thread of the program may hold the lock of such a stream for ever.
 pub(crate) fn write_all(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
-    match fd {
-        1 => io::stdout().lock().write_all(bytes),
-        _ => io::stderr().lock().write_all(bytes),
+    let handle = standard_handle(fd);
+    if is_terminal(fd) {
+        return write_to_console(handle, bytes);
     }
+    let mut left = bytes;
+    while !left.is_empty() {
+        let (mut written, most) = (0, left.len().min(1 << 20) as u32);
+        let none = ptr::null_mut();
+        // SAFETY: the bytes are there, and the call writes to a local; a handle that is none is an error.
+        if unsafe { WriteFile(handle, left.as_ptr(), most, &raw mut written, none) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        left = left.get(written.max(1) as usize..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Writes text to a console, a part after the other.
+fn write_to_console(console: HANDLE, text: &[u8]) -> io::Result<()> {
+    let text = String::from_utf8_lossy(text);
+    let mut units = text.encode_utf16().peekable();
+    while units.peek().is_some() {
+        let mut part = [0_u16; 1024];
+        // A character of two units is not divided.
+        let mut length = 0;
+        while length < part.len() - 1
+            && let Some(unit) = units.next()
+        {
+            part[length] = unit;
+            length += 1;
+        }
+        if matches!(part[length - 1], 0xd800..0xdc00)
+            && let Some(unit) = units.next()
+        {
+            part[length] = unit;
+            length += 1;
+        }
+        let (mut written, none) = (0, ptr::null());
+        // SAFETY: the units are there, and the call writes to a local.
+        if unsafe { WriteConsoleW(console, part.as_ptr(), length as u32, &raw mut written, none) }
+            == 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 fn standard_handle(fd: RawFd) -> HANDLE {
@@ -199,6 +244,20 @@ pub(crate) fn open_regular(path: &str) -> Option<File> {
 /// Reads bytes of a regular file: fewer than asked for only at its end.
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     file.seek_read(bytes, offset)
+}
+
+/// Sends some of `bytes`; [`io::ErrorKind::WouldBlock`] if the system takes none for `timeout`.
+///
+/// NOTE: this system says of a send that it has ended after a timeout neither how much it has sent nor that
+/// the connection can still be used. So sends never wait, and this function does.
+pub(crate) fn send_some(mut to: &TcpStream, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
+    to.set_nonblocking(true)?;
+    let mut watched = WSAPOLLFD { fd: to.number(), events: POLLOUT, revents: 0 };
+    // SAFETY: there is one entry.
+    if unsafe { WSAPoll(&raw mut watched, 1, timeout.as_millis() as i32) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    to.write(bytes)
 }
 
 /// Makes the system detect a lost connection: after 10 s of silence, it sends three probes, 5 s apart.

@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
 use windows_sys::Win32::Foundation::{GetLastError, SetLastError};
-use windows_sys::Win32::System::Environment::{FreeEnvironmentStringsW, GetEnvironmentStringsW};
+use windows_sys::Win32::System::Environment::{
+    FreeEnvironmentStringsW, GetEnvironmentStringsW, GetEnvironmentVariableW,
+};
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
 use windows_sys::Win32::System::Threading::{
     FlushProcessWriteBuffers, GetCurrentProcess, GetCurrentProcessId, INFINITE,
@@ -161,6 +163,14 @@ pub(crate) fn has_env(prefix: &[u8]) -> bool {
 }
 
 /// An environment variable. No program runs with more rights than the one that starts it.
+///
+/// NOTE: std's function takes blocks from the program's heap for each name, even of a variable that is not
+/// set.
 pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
-    std::env::var_os(name.to_str().ok()?)
+    let mut units = [0_u16; 64];
+    let (units, name) = (units.get_mut(..=name.to_bytes().len())?, name.to_str().ok()?);
+    units.iter_mut().zip(name.encode_utf16()).for_each(|(to, unit)| *to = unit);
+    // SAFETY: the name ends with a 0. Without room for the value, the call only says how long that is.
+    let length = unsafe { GetEnvironmentVariableW(units.as_ptr(), std::ptr::null_mut(), 0) };
+    if length == 0 { None } else { std::env::var_os(name) }
 }
