@@ -15,7 +15,17 @@ std::arch::global_asm!(
     "ret",
 );
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(windows)]
+std::arch::global_asm!(
+    ".globl stack_places_without_tables",
+    "stack_places_without_tables:",
+    "sub rsp, 40",
+    "call rcx",
+    "add rsp, 40",
+    "ret",
+);
+
+#[cfg(all(target_arch = "x86_64", not(windows)))]
 std::arch::global_asm!(
     ".globl stack_places_without_tables",
     "stack_places_without_tables:",

@@ -3,9 +3,10 @@
 use crate::{Random, allocate, calls, fill};
 use stack_sampler::Place;
 use std::ffi::{CString, c_void};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+const ENDING: &str = if cfg!(windows) { "dll" } else { "so" };
 
 type Callback = extern "C" fn(*mut c_void);
 /// Calls back from a stack of `depth` frames.
@@ -26,15 +27,11 @@ struct Library {
 
 impl Library {
     fn load(path: &Path) -> Self {
-        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let (handle, work) = system::load(&name, c"stack_library_work");
+        assert!(!work.is_null(), "{path:?} cannot be loaded");
         // SAFETY: the library has this function.
-        unsafe {
-            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-            assert!(!handle.is_null(), "{path:?} cannot be loaded");
-            let work = libc::dlsym(handle, c"stack_library_work".as_ptr());
-            assert!(!work.is_null());
-            Self { handle, work: std::mem::transmute::<*mut c_void, Work>(work) }
-        }
+        Self { handle, work: unsafe { std::mem::transmute::<*mut c_void, Work>(work) } }
     }
 
     fn work(&self, random: &mut Random) {
@@ -47,7 +44,48 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         // SAFETY: nothing of the library is in use.
-        unsafe { libc::dlclose(self.handle) };
+        unsafe { system::unload(self.handle) };
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::ffi::{CStr, c_void};
+
+    /// A library, and a function of it, which is null if the library cannot be loaded.
+    pub(super) fn load(path: &CStr, function: &CStr) -> (*mut c_void, *mut c_void) {
+        // SAFETY: the names end with a NUL, and the library's own code can be run.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            (handle, libc::dlsym(handle, function.as_ptr()))
+        }
+    }
+
+    pub(super) unsafe fn unload(handle: *mut c_void) {
+        // SAFETY: the caller guarantees that nothing of it is in use.
+        unsafe { libc::dlclose(handle) };
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::ffi::{CStr, c_void};
+    use windows_sys::Win32::Foundation::FreeLibrary;
+    use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryA};
+
+    /// The same as above.
+    pub(super) fn load(path: &CStr, function: &CStr) -> (*mut c_void, *mut c_void) {
+        // SAFETY: as above.
+        unsafe {
+            let handle = LoadLibraryA(path.as_ptr().cast());
+            let found = GetProcAddress(handle, function.as_ptr().cast());
+            (handle, found.map_or(std::ptr::null_mut(), |found| found as *mut c_void))
+        }
+    }
+
+    pub(super) unsafe fn unload(handle: *mut c_void) {
+        // SAFETY: the caller guarantees that nothing of it is in use.
+        unsafe { FreeLibrary(handle) };
     }
 }
 
@@ -66,7 +104,7 @@ fn until_known(random: &mut Random, library: &Library) {
 }
 
 pub(crate) fn call(folder: &Path, share: u32) {
-    let paths = ["rust.so", "one.so", "two.so"].map(|name| folder.join(name));
+    let paths = ["rust", "one", "two"].map(|name| folder.join(name).with_extension(ENDING));
     let kept = paths.each_ref().map(|path| Library::load(path));
     until_known(&mut Random(1), &kept[0]);
     fill(Place::Library, share, |random| {

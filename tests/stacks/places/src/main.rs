@@ -7,6 +7,7 @@
 mod assembly;
 mod calls;
 mod libraries;
+#[cfg(unix)]
 mod signals;
 mod tasks;
 mod threads;
@@ -85,9 +86,12 @@ fn main() {
     fill(Place::Task, share, tasks::run_some);
     fill(Place::Coroutine, share, tasks::switch_stacks);
     fill(Place::Assembly, share / 4, assembly::call);
-    signals::start();
-    fill(Place::Signal, share, signals::work);
-    signals::stop();
+    #[cfg(unix)]
+    {
+        signals::start();
+        fill(Place::Signal, share, signals::work);
+        signals::stop();
+    }
     if let Some(folder) = libraries {
         libraries::call(&folder, share);
     }

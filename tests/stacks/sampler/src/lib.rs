@@ -10,6 +10,13 @@
 //! | `STACK_SAMPLES_LIMIT` | the maximum number of samples |
 //! | `STACK_SAMPLES_EVERY` | one in this many allocations is sampled |
 
+#[cfg_attr(unix, path = "unix.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod system;
+
+#[cfg(unix)]
+pub use system::note_trampoline;
+
 use memledger::TrackingAllocator;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -22,8 +29,8 @@ pub const PROBE: usize = 1 << 31;
 const ADDRESS: usize = 1 << 45;
 /// The maximum number of frames of a sample: more than memledger takes.
 pub const MAX_FRAMES: usize = 320;
-/// The size of the file of samples in words. It is sparse.
-const WORDS: usize = 1 << 28;
+/// The size of the file of samples in words. It is sparse, but perhaps not on Windows.
+const WORDS: usize = if cfg!(windows) { 1 << 24 } else { 1 << 28 };
 /// The first word of the file: the number of words that are used.
 const USED: usize = 0;
 /// The second: the address of the code to which signal handlers return.
@@ -129,65 +136,6 @@ pub fn paused<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Notes where handlers of this signal return to.
-pub fn note_trampoline(signal: i32) {
-    let (trampoline, size) = trampoline(signal);
-    word(TRAMPOLINE).inspect(|word| word.store(trampoline as u64, Ordering::Relaxed));
-    word(INTERRUPTED).inspect(|word| word.store(size, Ordering::Relaxed));
-}
-
-#[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl stack_sampler_handler, stack_sampler_returned_to",
-    "stack_sampler_handler:",
-    "adrp x9, stack_sampler_returned_to",
-    "str x30, [x9, :lo12:stack_sampler_returned_to]",
-    "ret",
-    ".pushsection .bss",
-    ".balign 8",
-    "stack_sampler_returned_to:",
-    ".skip 8",
-    ".popsection",
-);
-
-/// The code is the kernel's, so only a handler sees its address.
-#[cfg(target_arch = "aarch64")]
-fn trampoline(signal: i32) -> (usize, u64) {
-    unsafe extern "C" {
-        fn stack_sampler_handler(signal: i32);
-        static stack_sampler_returned_to: AtomicU64;
-    }
-    // SAFETY: the handler only stores a word. The action is that of before again.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let mut before: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = stack_sampler_handler as *const () as usize;
-        assert_eq!(libc::sigaction(signal, &raw const action, &raw mut before), 0);
-        libc::raise(signal);
-        assert_eq!(libc::sigaction(signal, &raw const before, std::ptr::null_mut()), 0);
-        (stack_sampler_returned_to.load(Ordering::Relaxed) as usize, 4)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn trampoline(signal: i32) -> (usize, u64) {
-    #[repr(C)]
-    #[derive(Default)]
-    struct KernelAction {
-        handler: usize,
-        flags: u64,
-        restorer: usize,
-        mask: u64,
-    }
-    let mut action = KernelAction::default();
-    // SAFETY: the kernel writes its own form of the action.
-    let result = unsafe {
-        libc::syscall(libc::SYS_rt_sigaction, signal, 0_usize, &raw mut action, size_of::<u64>())
-    };
-    assert_eq!(result, 0);
-    (action.restorer, 1)
-}
-
 fn word(index: usize) -> Option<&'static AtomicU64> {
     let file = FILE.load(Ordering::Acquire);
     if file.is_null() || index >= WORDS {
@@ -202,27 +150,19 @@ fn open() {
     if STATE.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         return;
     }
-    // SAFETY: system calls with valid arguments. The environment is not changed.
-    unsafe {
-        let variable = |name: &CStr| {
-            let value = libc::getenv(name.as_ptr());
-            (!value.is_null()).then(|| CStr::from_ptr(value))
-        };
-        let number = |name| variable(name)?.to_str().ok()?.parse().ok();
-        let Some(path) = variable(c"STACK_SAMPLES") else { return };
-        let file = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC, 0o644);
-        libc::ftruncate(file, (WORDS * 8) as libc::off_t);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let pages = libc::mmap(std::ptr::null_mut(), WORDS * 8, access, libc::MAP_SHARED, file, 0);
-        if pages == libc::MAP_FAILED {
-            libc::abort();
-        }
-        libc::close(file);
-        EVERY.store(number(c"STACK_SAMPLES_EVERY").unwrap_or(1), Ordering::Relaxed);
-        LIMIT.store(number(c"STACK_SAMPLES_LIMIT").unwrap_or(65_536), Ordering::Relaxed);
-        (*pages.cast::<AtomicU64>()).store(HEADER as u64, Ordering::Relaxed);
-        FILE.store(pages.cast(), Ordering::Release);
-    }
+    // SAFETY: the environment is not changed.
+    let variable = |name: &CStr| unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    };
+    let number = |name| variable(name)?.to_str().ok()?.parse().ok();
+    let Some(path) = variable(c"STACK_SAMPLES") else { return };
+    EVERY.store(number(c"STACK_SAMPLES_EVERY").unwrap_or(1), Ordering::Relaxed);
+    LIMIT.store(number(c"STACK_SAMPLES_LIMIT").unwrap_or(65_536), Ordering::Relaxed);
+    let words = system::map_file(path, WORDS * 8).cast::<AtomicU64>();
+    // SAFETY: the file has `WORDS` words, and stays mapped.
+    unsafe { (*words).store(HEADER as u64, Ordering::Relaxed) };
+    FILE.store(words, Ordering::Release);
 }
 
 /// The global allocator.
@@ -270,7 +210,7 @@ impl Sampling {
         if STATE.load(Ordering::Relaxed) == 0 {
             open();
         }
-        if NEXT.load(Ordering::Relaxed) >= limit() || is_trackers_thread() {
+        if NEXT.load(Ordering::Relaxed) >= limit() || system::is_trackers_thread() {
             return;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -306,14 +246,6 @@ impl Sampling {
         }
         THREAD.with(|thread| thread.is_probing.set(false));
     }
-}
-
-/// Whether this is a thread of the tracker, whose allocations are not recorded.
-fn is_trackers_thread() -> bool {
-    let mut name = [0_u8; 16];
-    // SAFETY: the kernel writes at most 16 bytes.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    name.starts_with(b"memledger")
 }
 
 /// Adds a sample to the file: a word with the highest bit, then its frames.
