@@ -13,10 +13,14 @@
 #
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
 #                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex;
-#                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers
+#                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers;
+#                                                      windows, windows-opt-level=0, windows-frame-pointers
 #
 # The builds for ARM run under qemu-aarch64, only if they are named. They need the target aarch64-unknown-linux-gnu,
 # qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+# So do those for Windows, under wine, where `backtrace` goes by RtlVirtualUnwind. They need the target x86_64-pc-windows-gnu,
+# gcc-mingw-w64-x86-64 and wine64; WINE is its program, and WINEPREFIX its folder. Signals have no place there, and the
+# samples of the tracker's own threads count as `no event`.
 # Without arguments: some 900,000 samples, in all other builds. With --short, as in CI: 20,000 in a release build. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
 # Works in target/stacks. Prints a table:
 #
@@ -52,12 +56,13 @@ failures=0
 sources=$root/tests/stacks/libraries
 # build_libraries FOLDER COMPILER [ARGUMENT OF RUSTC...]
 build_libraries() {
-    local folder=$1 cc=$2
+    local folder=$1 cc=$2 ending=so
     shift 2
+    if [[ $cc == *mingw* ]]; then ending=dll; fi
     mkdir -p "$folder"
-    rustc --edition 2024 --crate-type cdylib -O "$@" -o "$folder/rust.so" "$sources/rust.rs"
-    "$cc" -O2 -shared -fPIC -o "$folder/one.so" "$sources/c.c"
-    "$cc" -O2 -shared -fPIC -DVARIANT -o "$folder/two.so" "$sources/c.c"
+    rustc --edition 2024 --crate-type cdylib -O "$@" -o "$folder/rust.$ending" "$sources/rust.rs"
+    "$cc" -O2 -shared -fPIC -o "$folder/one.$ending" "$sources/c.c"
+    "$cc" -O2 -shared -fPIC -DVARIANT -o "$folder/two.$ending" "$sources/c.c"
 }
 build_libraries "$run/libraries" cc
 
@@ -97,6 +102,7 @@ build() {
     shift 2
     if ! $short; then places="$places reloaded"; fi
     case "$*" in
+        *windows*) folder=$work/x86_64-pc-windows-gnu/release places=${places/ signal/} ;;
         *musl*) folder=$work/x86_64-unknown-linux-musl/release places=$everywhere ;;
         *aarch64*) folder=$work/aarch64-unknown-linux-gnu/release ;;
     esac
@@ -109,17 +115,21 @@ build() {
         folder=$run
     fi
     # In parts whose stacks fit in the tracker's tree.
-    local part arguments=() emulator=()
+    local part arguments=() emulator=() ending=
+    if [[ $folder == *windows* ]]; then ending=.exe; fi
     if [[ $places == *library* ]]; then arguments=("$run/libraries"); fi
     if [[ $folder == *aarch64* ]]; then
         emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_PRELOAD=$run/under_emulation.so")
         arguments=("$run/libraries-aarch64")
+    elif [[ $folder == *windows* ]]; then
+        emulator=("${WINE:-wine64}")
+        arguments=("$run/libraries-windows")
     fi
     for ((; samples > 0; samples -= part)); do
         part=$((samples < 30000 ? samples : 30000))
-        compare "places, $name" "$part" "$places" "${emulator[@]}" "$folder/stack-places" "${arguments[@]}"
+        compare "places, $name" "$part" "$places" "${emulator[@]}" "$folder/stack-places$ending" "${arguments[@]}"
     done
-    compare "documents, $name" "$documents" anywhere "${emulator[@]}" "$folder/stack-documents"
+    compare "documents, $name" "$documents" anywhere "${emulator[@]}" "$folder/stack-documents$ending"
 }
 
 build release 120000
@@ -149,6 +159,17 @@ build_for_arm() {
 build_for_arm aarch64 60000
 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_arm aarch64-opt-level=0 30000
 RUSTFLAGS="-C force-frame-pointers=no" build_for_arm aarch64-no-frame-pointers 60000
+
+# build_for_windows NAME SAMPLES: the same for Windows.
+build_for_windows() {
+    [[ $wanted == *" $1 "* ]] || return 0
+    export WINEDEBUG=-all
+    build_libraries "$run/libraries-windows" x86_64-w64-mingw32-gcc --target x86_64-pc-windows-gnu
+    build "$1" "$2" --target x86_64-pc-windows-gnu
+}
+build_for_windows windows 60000
+CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_windows windows-opt-level=0 30000
+RUSTFLAGS="-C force-frame-pointers=yes" build_for_windows windows-frame-pointers 30000
 
 # suite NAME VERSION SAMPLES FEATURES ROOT...: compares the stacks of each test binary of a crate, SAMPLES at most in
 # each. ROOTs are the crate roots of its test binaries.
