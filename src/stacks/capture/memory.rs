@@ -3,6 +3,8 @@
 //! A thread's own stack, from the stack pointer up to its end, stays mapped while the thread runs.
 //! Its extent is checked page by page, once. All other stacks (of a coroutine, of a signal handler)
 //! can be unmapped at any time between two events, so they are checked again each time.
+//!
+//! On Windows, a fiber's stack is the thread's own while it runs: the system says where it ends.
 #![expect(unsafe_code, reason = "reads the stack of the running thread")]
 
 use crate::platform::os;
@@ -59,6 +61,12 @@ impl OwnStack {
         self.low.set(0);
         self.end.set(0);
         self.barrier.set(0);
+    }
+
+    /// Whether the thread is on another stack now, such as a fiber's: this one may be unmapped.
+    #[inline(always)]
+    pub(super) fn is_left(&self) -> bool {
+        cfg!(pdata) && self.end.get() != os::own_stack_end()
     }
 
     /// The word at `address`, if that is a multiple of 8 and on the checked part.
@@ -197,5 +205,54 @@ impl StackReader {
         }
         self.page = page;
         true
+    }
+}
+
+#[cfg(all(test, pdata))]
+mod tests {
+    use super::*;
+    use std::ffi::c_void;
+    use windows_sys::Win32::System::Threading::{
+        ConvertThreadToFiber, CreateFiber, DeleteFiber, SwitchToFiber,
+    };
+
+    struct Shared {
+        own: OwnStack,
+        main: *mut c_void,
+        end: usize,
+    }
+
+    fn sp_is_own(own: &OwnStack) -> bool {
+        let word = 0_usize;
+        let sp = (&raw const word).expose_provenance();
+        StackReader::new(own, sp).is_own() && own.word(sp).is_some()
+    }
+
+    unsafe extern "system" fn on_fiber(shared: *mut c_void) {
+        // SAFETY: the test has it, and waits.
+        let shared = unsafe { &mut *shared.cast::<Shared>() };
+        assert!(sp_is_own(&shared.own) && !shared.own.is_left());
+        shared.end = shared.own.end.get();
+        // SAFETY: the thread was made a fiber.
+        unsafe { SwitchToFiber(shared.main) };
+    }
+
+    #[test]
+    fn the_stack_of_a_fiber_that_was_left_is_not_own() {
+        let run = || {
+            // SAFETY: valid arguments; the fiber has ended its work before it is deleted.
+            unsafe {
+                let main = ConvertThreadToFiber(std::ptr::null());
+                let mut shared = Shared { own: OwnStack::default(), main, end: 0 };
+                let fiber = CreateFiber(0, Some(on_fiber), (&raw mut shared).cast());
+                SwitchToFiber(fiber);
+                DeleteFiber(fiber);
+                assert!(shared.own.is_left() && shared.end == shared.own.end.get());
+                shared.own.reset();
+                assert!(sp_is_own(&shared.own) && !shared.own.is_left());
+                assert_ne!(shared.end, shared.own.end.get());
+            }
+        };
+        std::thread::spawn(run).join().unwrap();
     }
 }

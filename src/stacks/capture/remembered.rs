@@ -216,6 +216,9 @@ impl Memory {
     /// the thread with this number. A stack has at most `limit` frames, 1 to [`MAX_FRAMES`].
     #[inline(always)]
     pub(super) fn stack_id(&self, own: &Registers, thread: u32, limit: u32) -> u32 {
+        if self.own.is_left() {
+            self.leave_stack();
+        }
         let is_same = self.basis.get().is(Basis::now(thread, limit));
         let is_listed = is_same || self.begin(thread, limit);
         let limit = limit as usize;
@@ -228,6 +231,14 @@ impl Memory {
             return number;
         }
         self.walk(own, limit)
+    }
+
+    /// Forgets a stack that the thread is not on any more, and that nothing keeps mapped.
+    #[cold]
+    #[inline(never)]
+    fn leave_stack(&self) {
+        self.own.reset();
+        self.set_len(0);
     }
 
     /// The registers of the caller, if its return address is on the checked part of the thread's own stack.

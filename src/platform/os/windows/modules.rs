@@ -4,13 +4,11 @@
 use super::KeepErrno;
 use memledger_format::words::text_of;
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
 use std::ptr;
 use windows_sys::Win32::Foundation::HMODULE;
 use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
-use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
 use windows_sys::Win32::System::Memory::{
     MEM_COMMIT, MEMORY_BASIC_INFORMATION, PAGE_GUARD, PAGE_NOACCESS, VirtualQuery,
 };
@@ -253,7 +251,7 @@ pub(crate) fn loaded_files(
         if !is_known(base, &id) {
             const EXCEPTION: usize = 3;
             let size = size_of_module(module).unwrap_or(headers.size().into());
-            let outermost = first_function().and_then(|at| at.checked_sub(base));
+            let outermost = loads::first_function().and_then(|at| at.checked_sub(base));
             new.push(LoadedFile {
                 path: id.0.clone(),
                 base,
@@ -268,17 +266,6 @@ pub(crate) fn loaded_files(
         all.insert(base, id);
     }
     Ok((new, all))
-}
-
-/// The address of the function that calls the first one of every thread.
-fn first_function() -> Option<u64> {
-    const NAME: &CStr = c"RtlUserThreadStart";
-    // SAFETY: the names end with a NUL; the library is in every process.
-    let found = unsafe {
-        let library = GetModuleHandleA(c"ntdll.dll".as_ptr().cast());
-        GetProcAddress(library, NAME.as_ptr().cast())
-    };
-    found.map(|function| (function as *const ()).addr() as u64)
 }
 
 fn path_of(module: HMODULE) -> Option<String> {
@@ -320,11 +307,14 @@ mod loads {
     const MAX_LASTING: usize = 256;
     static LASTING: [AtomicUsize; MAX_LASTING] = [const { AtomicUsize::new(0) }; MAX_LASTING];
 
+    /// The address of the function that calls the first one of every thread.
+    static FIRST_FUNCTION: AtomicUsize = AtomicUsize::new(0);
+
     type Notified = unsafe extern "system" fn(u32, *const c_void, *mut c_void);
     type Register = unsafe extern "system" fn(u32, Notified, *mut c_void, *mut *mut c_void) -> i32;
 
-    /// Counts from now on, and notes what is loaded. Called before `main`: the system's function for this
-    /// takes the loader's lock.
+    /// Counts from now on, and notes what is loaded. Called before `main`: the system's functions for this
+    /// take the loader's lock.
     pub(in super::super) fn watch() {
         let mut list = [ptr::null_mut(); MAX_LASTING];
         let count = modules(&mut list).unwrap_or(0);
@@ -335,6 +325,8 @@ mod loads {
         // what it calls lives as long as the program.
         unsafe {
             let library = GetModuleHandleA(c"ntdll.dll".as_ptr().cast());
+            let first = GetProcAddress(library, c"RtlUserThreadStart".as_ptr().cast());
+            FIRST_FUNCTION.store(first.map_or(0, |first| first as usize), Ordering::Relaxed);
             let name = c"LdrRegisterDllNotification";
             let Some(register) = GetProcAddress(library, name.as_ptr().cast()) else { return };
             let register =
@@ -343,6 +335,12 @@ mod loads {
             let is_watched = register(0, changes, ptr::null_mut(), &raw mut cookie) >= 0;
             IS_WATCHED.store(is_watched, Ordering::Release);
         }
+    }
+
+    /// See above; `None` if the system does not say.
+    pub(super) fn first_function() -> Option<u64> {
+        let first = FIRST_FUNCTION.load(Ordering::Relaxed) as u64;
+        (first != 0).then_some(first)
     }
 
     unsafe extern "system" fn changes(reason: u32, _: *const c_void, _: *mut c_void) {
