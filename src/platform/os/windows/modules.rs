@@ -385,7 +385,8 @@ mod tests {
         assert_eq!(files.len(), all.len());
         let code = the_program_and_its_libraries_are_loaded_files as fn() as usize as u64;
         let own = files.iter().find(|f| (f.base..f.base + f.size).contains(&code)).unwrap();
-        assert_eq!(own.path, std::env::current_exe().unwrap().to_string_lossy());
+        let path = std::env::current_exe().unwrap();
+        assert_eq!(own.path, text_of(path.to_string_lossy().as_bytes()));
         assert!(!own.functions.is_empty() && own.build_id.len() >= 12);
         let system = files.iter().find(|f| f.outermost.is_some()).unwrap();
         assert!(system.path.to_lowercase().ends_with("ntdll.dll"));
