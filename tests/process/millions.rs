@@ -65,7 +65,10 @@ fn work(goes_on: bool) -> Ledger {
                 blocks(BLOCKS);
                 DONE.fetch_add(1, Ordering::Release);
                 // With pauses: what is lost after the end is no concern of this test.
-                while goes_on {
+                loop {
+                    if !goes_on {
+                        break;
+                    }
                     blocks(100);
                     std::thread::sleep(Duration::from_millis(1));
                 }
