@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the crate with all its features, and the command, for the platforms on which they compile and nothing is
-# recorded, and for Linux on ARM. For WebAssembly, the crate only: tokio has no sockets there.
+# Compiles the crate with all its features, and the command, for platforms other than this one. For WebAssembly and with
+# Microsoft's linker, the crate only: tokio has no sockets there, and C in the command needs that linker's headers. Then
+# runs what can be run here: Linux on ARM under qemu, Windows under Wine.
 #
 #     scripts/check_platforms.sh [--short | TARGET ...]     --short, as in CI: the crate only
 #
@@ -10,15 +11,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-crate_only='wasm32-*'
+crate_only='@(wasm32-*|*-msvc)'
+shopt -s extglob
 if [ "${1:-}" = --short ]; then
     shift
     crate_only='*'
 fi
-run_on_arm=
-if [ $# -eq 0 ] && [ "$crate_only" != '*' ]; then run_on_arm=yes; fi
-[ $# -gt 0 ] || set -- aarch64-apple-darwin x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-unknown-freebsd \
-    wasm32-unknown-unknown
+run_here=
+if [ $# -eq 0 ] && [ "$crate_only" != '*' ]; then
+    run_here=yes
+    set -- x86_64-apple-darwin x86_64-pc-windows-msvc aarch64-pc-windows-msvc
+fi
+if [ -n "$run_here" ] || [ $# -eq 0 ]; then
+    set -- "$@" aarch64-apple-darwin x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-unknown-freebsd \
+        wasm32-unknown-unknown
+fi
 installed=$(rustc --print sysroot)/lib/rustlib
 targets=()
 for target in "$@"; do
@@ -60,7 +67,10 @@ if [ ${#crate[@]} -gt 0 ]; then
     timeout 600 cargo check --quiet --keep-going "${crate[@]}" --all-features -p memledger
     echo "memledger compiles: ${crate[*]}"
 fi
-if [ -n "$run_on_arm" ]; then
+if [ -n "$run_here" ]; then
     # Other flags, with which all would be compiled again, and a compiler of C.
-    env -u RUSTFLAGS -u CC_aarch64_unknown_linux_gnu -u AR_aarch64_unknown_linux_gnu scripts/platforms/run_on_arm.sh
+    for script in run_on_arm test_on_windows run_on_windows; do
+        env -u RUSTFLAGS -u CC_aarch64_unknown_linux_gnu -u AR_aarch64_unknown_linux_gnu \
+            -u CC_x86_64_pc_windows_gnu -u AR_x86_64_pc_windows_gnu "scripts/platforms/$script.sh"
+    done
 fi
