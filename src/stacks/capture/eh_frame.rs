@@ -3,6 +3,7 @@
 //! Outside the hook: [`gimli`] parses the section, and nothing of it is needed afterwards.
 //! Sources: the Linux Standard Base, sections 10.6 and 10.7, and those of the processor.
 
+use super::modules::in_order;
 use super::processor::{self, FP, Packed, RETURN_ADDRESS, SP};
 use super::rule::{Cfa, Fp, Resumer, Rule};
 use crate::platform::os::{LoadedFile, Memory};
@@ -118,7 +119,7 @@ impl Builder<'_> {
             }
             self.rows.push((end, Packed::new(Rule::FramePointer)));
         }
-        sort(self.rows)
+        in_order(self.rows)
     }
 
     /// Whether the frame is what the kernel leaves for a signal handler to return to. Coroutine libraries
@@ -240,20 +241,6 @@ impl Builder<'_> {
         }
         operations.next().ok()?.is_none().then(|| i32::try_from(offset).ok())?
     }
-}
-
-/// Sorts the rows by address. Where one function ends and another or data begins, the beginning counts.
-fn sort(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
-    let (between, none) = (Packed::new(Rule::FramePointer), Packed::new(Rule::None));
-    rows.sort_by_key(|(address, rule)| (*address, *rule != between, *rule != none));
-    rows.dedup_by(|later, earlier| {
-        let same_address = later.0 == earlier.0;
-        if same_address {
-            earlier.1 = later.1;
-        }
-        same_address || later.1 == earlier.1
-    });
-    rows
 }
 
 #[cfg(test)]

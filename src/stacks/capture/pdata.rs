@@ -3,6 +3,7 @@
 //! Source: Microsoft, "x64 exception handling". A function has one rule for all of its code: a stack is taken
 //! only at calls, and none is within a prologue or an epilogue.
 
+use super::modules::in_order;
 use super::processor::{Packed, Ra};
 use super::rule::{Cfa, Fp, Resumer, Rule};
 
@@ -48,17 +49,7 @@ fn rows(
         rows.push((u64::from(function.begin), Packed::new(rule)));
         rows.push((u64::from(function.end), Packed::new(Rule::None)));
     }
-    // Where one function ends and another begins, the beginning counts.
-    let none = Packed::new(Rule::None);
-    rows.sort_by_key(|(address, rule)| (*address, *rule != none));
-    rows.dedup_by(|later, earlier| {
-        let same_address = later.0 == earlier.0;
-        if same_address {
-            earlier.1 = later.1;
-        }
-        same_address || later.1 == earlier.1
-    });
-    rows
+    in_order(rows)
 }
 
 /// An entry of `.pdata`: offsets in the image.
