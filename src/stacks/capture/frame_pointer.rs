@@ -12,7 +12,8 @@
 //! NOTE: that is still a guess. After an indirect call, the words can be those of a function further out, and
 //! frames between are missing. So each such frame, and each that is further out, has a mark.
 
-#[cfg(test)]
+// It maps pages with the rights of code.
+#[cfg(all(test, not(pdata)))]
 mod tests;
 
 use super::lookup;

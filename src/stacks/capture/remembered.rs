@@ -21,7 +21,8 @@
 //!
 //! What is not found so is [walked](walk), and looked up in the tree.
 
-#[cfg(test)]
+// They have signals.
+#[cfg(all(test, not(pdata)))]
 mod tests;
 mod walk;
 

@@ -322,5 +322,6 @@ impl Table {
     }
 }
 
-#[cfg(test)]
+// They read ELF files.
+#[cfg(all(test, not(pdata)))]
 mod tests;
