@@ -49,6 +49,7 @@ pub(super) fn read(clock: libc::clockid_t) -> Option<libc::timespec> {
 }
 
 /// *Hook.* Nanoseconds of the monotonic clock.
+#[inline]
 pub(crate) fn now() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }

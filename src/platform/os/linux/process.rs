@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 /// *Hook.* Sleeps until woken, at most `nanos` nanoseconds; returns at once if `*word != expected`.
+#[inline]
 pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
     let _errno = KeepErrno::new();
     let timeout = libc::timespec {
@@ -27,6 +28,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
 }
 
 /// *Hook.* Wakes all threads that sleep on `word`.
+#[inline]
 pub(crate) fn wake_all(word: &AtomicU32) {
     let _errno = KeepErrno::new();
     // SAFETY: waking takes the address only as a key.
@@ -57,6 +59,7 @@ pub(crate) fn barrier_on_all_threads() {
 }
 
 /// *Hook.* The kernel's id of the calling thread.
+#[inline]
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: always succeeds.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
@@ -85,6 +88,7 @@ pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
 ///
 /// NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until the
 /// handler returns, so the core file has the registers from before it, too.
+#[inline]
 pub(in crate::platform::os) fn send_again(signal: c_int, info: &libc::siginfo_t) {
     if info.si_code <= 0 {
         let (process, thread, info) = (process_id(), thread_id(), ptr::from_ref(info));

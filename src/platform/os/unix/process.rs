@@ -21,6 +21,7 @@ pub(in crate::platform::os) fn errno() -> *mut c_int {
 pub(crate) struct KeepErrno(c_int);
 
 impl KeepErrno {
+    #[inline]
     pub(crate) fn new() -> Self {
         // SAFETY: the location is valid for the calling thread.
         Self(unsafe { *errno() })
@@ -28,6 +29,7 @@ impl KeepErrno {
 }
 
 impl Drop for KeepErrno {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the location is valid for the calling thread.
         unsafe { *errno() = self.0 };
@@ -37,6 +39,7 @@ impl Drop for KeepErrno {
 /// *Hook.* The process id.
 ///
 /// NOTE: not by std: what calls its function from C gets a path that panics, in case it does.
+#[inline]
 pub(crate) fn process_id() -> u32 {
     // SAFETY: always allowed.
     unsafe { libc::getpid() }.cast_unsigned()

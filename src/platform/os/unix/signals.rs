@@ -1,4 +1,6 @@
 //! The signals that end a process: the tracker can have a thread told of one before it ends the process.
+//!
+//! NOTE: what the handlers call is inlined, so that the compiler sees that nothing there panics.
 
 use super::super::{now, send_again, wait, wake_all};
 use super::process::{KeepErrno, process_id};
