@@ -13,7 +13,8 @@
 //! frames between are missing. So each such frame, and each that is further out, has a mark.
 
 // It maps pages with the rights of code.
-#[cfg(all(test, not(pdata)))]
+#[cfg(test)]
+#[cfg(not(pdata))]
 mod tests;
 
 use super::lookup;

@@ -22,7 +22,8 @@
 //! What is not found so is [walked](walk), and looked up in the tree.
 
 // They have signals.
-#[cfg(all(test, not(pdata)))]
+#[cfg(test)]
+#[cfg(not(pdata))]
 mod tests;
 mod walk;
 

@@ -323,5 +323,6 @@ impl Table {
 }
 
 // They read ELF files.
-#[cfg(all(test, not(pdata)))]
+#[cfg(test)]
+#[cfg(not(pdata))]
 mod tests;
