@@ -1,4 +1,5 @@
-//! What ends a process from outside, or by a crash: the tracker can have a thread told of it before.
+//! Ends from outside (Ctrl-C, a console that closes) and crashes. They first wake a thread of the tracker,
+//! and wait for its report.
 
 use super::{now, thread_id, wait, wake_all};
 use std::mem::transmute;

@@ -65,8 +65,8 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 
 /// Whether [`barrier_on_all_threads`] works in this process.
 ///
-/// NOTE: Wine's function of that name does nothing in its versions up to 8, and says so on stderr. A later
-/// one is taken for the same: it costs some nanoseconds, and no event.
+/// NOTE: Wine's function of that name does nothing in its versions up to 8, and says so on stderr.
+/// Later versions are not trusted either: a fence in the hook costs some nanoseconds, and no event.
 pub(crate) fn register_barrier() -> bool {
     !is_wine()
 }
