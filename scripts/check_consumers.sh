@@ -11,7 +11,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo fmt --manifest-path tests/consumers/Cargo.toml --all --check
 cp Cargo.lock tests/consumers/Cargo.lock
 trap 'rm -f tests/consumers/Cargo.lock' EXIT
 target=${CARGO_TARGET_DIR:-target}/misuse

@@ -33,7 +33,6 @@ need "$libraries/libmimalloc.so.2" libmimalloc2.0
 need "$libraries/faketime/libfaketime.so.1" libfaketime
 need musl-gcc musl-tools
 
-cargo fmt --manifest-path preload/Cargo.toml --check
 . scripts/command.sh
 export memledger
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload

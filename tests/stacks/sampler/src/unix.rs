@@ -88,4 +88,3 @@ fn trampoline(signal: i32) -> (usize, u64) {
     assert_eq!(result, 0);
     (action.restorer, 1)
 }
-
