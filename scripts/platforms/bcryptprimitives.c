@@ -1,5 +1,5 @@
 /* What Rust's standard library needs of bcryptprimitives.dll, which the wine of Debian does not have: random bytes.
-   run_on_windows.sh puts it beside each program, test_on_windows.sh with the libraries of the system. */
+   wine.sh puts it with the libraries of the system. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);

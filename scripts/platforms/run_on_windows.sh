@@ -10,49 +10,14 @@ traces=()
 for trace in "$@"; do traces+=("$(realpath "$trace")"); done
 cd "$(dirname "$0")/../.."
 
-target=x86_64-pc-windows-gnu
-wine=$(command -v wine64 || { dpkg -L wine64 2>/dev/null || true; } | grep -m 1 'wine/wine64$' || true)
-
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
-need "${wine:-wine64}" wine64
-need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
-need curl curl
-need jq jq
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "SKIPPED: nothing runs on Windows, since not all is installed (apt-get install ${missing[*]})" >&2
-    exit 0
-fi
-installed=$(rustc --print sysroot)/lib/rustlib/$target
-if ! [ -d "$installed" ] && ! timeout 300 rustup target add "$target"; then
-    echo "SKIPPED: nothing runs on Windows, since the target $target cannot be installed" >&2
-    exit 0
-fi
-
-export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms CC_x86_64_pc_windows_gnu=x86_64-w64-mingw32-gcc
-mkdir -p "$CARGO_TARGET_DIR"
-export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all
+. scripts/platforms/wine.sh
 # No key of this environment changes what is written.
 unset NO_COLOR MEMLEDGER_SYMBOL_CACHE DEBUGINFOD_URLS XDG_CACHE_HOME
-folder=$(mktemp -d)
-finish() {
-    for process in $(jobs -p); do kill "$process" 2>/dev/null || true; done
-    rm -rf "$folder"
-}
-trap finish EXIT
 
 timeout 1800 cargo build --quiet -p memledger-cli --target "$target"
 timeout 1800 cargo build --quiet -p memledger-cli
 linux=$CARGO_TARGET_DIR/debug/memledger
 windows=$CARGO_TARGET_DIR/$target/debug/memledger.exe
-# What wine lacks. It is found beside the programs.
-for place in "$CARGO_TARGET_DIR/$target/debug" "$CARGO_TARGET_DIR/$target/debug/deps"; do
-    x86_64-w64-mingw32-gcc -O2 -shared -nostdlib -Wl,--entry=0 -o "$place/bcryptprimitives.dll" \
-        scripts/platforms/bcryptprimitives.c -ladvapi32
-done
-# Makes its folder, which takes some seconds, and says so.
-timeout 120 "$wine" "$windows" --version >/dev/null 2>&1
-
 fail() {
     echo "FAILED on Windows: $*" >&2
     exit 1
@@ -177,7 +142,6 @@ interrupts() {
     kill -INT "$1"
     wait "$1" || fail "status $? after Ctrl-C"
 }
-root=$PWD
 cd "$folder/windows"
 
 # A program that has the tracker's section, as memledger run finds it.

@@ -4,45 +4,17 @@
 #
 #     scripts/platforms/test_on_windows.sh
 #
-# Needs wine64, gcc-mingw-w64-x86-64 and jq, and says which of them is not installed. Works in target/platforms.
+# Needs wine64, gcc-mingw-w64-x86-64, curl and jq, and says which of them is not installed. Works in target/platforms.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-root=$PWD
+. scripts/platforms/wine.sh
 
-target=x86_64-pc-windows-gnu
 host=$(rustc -vV | sed -n 's/^host: //p')
 features=perfetto,containers,serde,tracing
-
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("$2"); }
-wine=$(dpkg -L wine64 2>/dev/null | grep 'wine/wine64$' || command -v wine64 || command -v wine || true)
-[ -n "$wine" ] || missing+=(wine64)
-need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
-need jq jq
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "SKIPPED: nothing runs on Windows, since not all is installed (apt-get install ${missing[*]})" >&2
-    exit 0
-fi
-if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! timeout 300 rustup target add "$target"; then
-    echo "SKIPPED: nothing runs on Windows, since the target $target cannot be installed" >&2
-    exit 0
-fi
-
-export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms
-export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all
-mkdir -p "$CARGO_TARGET_DIR"
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-if ! [ -d "$WINEPREFIX/drive_c/windows/system32" ]; then timeout 300 "$wine" wineboot -i >/dev/null 2>&1 || true; fi
-# What std needs, and Debian's Wine lacks.
-x86_64-w64-mingw32-gcc -O2 -shared -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" \
-    scripts/platforms/bcryptprimitives.c -ladvapi32
 
 build() {
     timeout 3600 cargo test --no-run "$@" 2>"$folder/built" || { cat "$folder/built" >&2; exit 1; }
 }
-# Prints the program that cargo has built from a file.
-built() { realpath "$root/$(sed -n "s|^ *Executable .*$1 (\(.*\))\$|\1|p" "$folder/built")"; }
 # run PROGRAM ARGUMENT...: runs tests under Wine, and prints what fails.
 run() {
     if ! timeout 2400 "$wine" "$@" >"$folder/output" 2>&1; then
@@ -59,28 +31,10 @@ run "$(built src/lib.rs)" --test-threads 2
 
 build -p memledger-process-tests --test process
 "$(built main.rs)" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/all"
-build --target "$target" -p memledger-process-tests --test process --test in_flight
+build --target "$target" -p memledger-process-tests --test process --test another_allocator_below
 process=$(built main.rs)
 "$wine" "$process" --list 2>/dev/null | tr -d '\r' | sed -n 's/: test$//p' | sort >"$folder/there"
-# Each test with the reason for which it does not run.
-awk -v all="$folder/all" -v there="$folder/there" '
-    /^# / { reason = text == "" ? substr($0, 3) : reason " " substr($0, 3); text = reason; next }
-    /^$/ { text = ""; next }
-    { text = ""; because[$0] = reason }
-    END {
-        while ((getline name < all) > 0) names[name] = 1
-        while ((getline name < there) > 0) { names[name] = 1; is_there[name] = 1 }
-        for (name in names) {
-            theme = name; sub(/::.*/, "::", theme)
-            reason = name in because ? because[name] : theme in because ? because[theme] : ""
-            if (reason != "") print name "\t" reason
-            else if (!(name in is_there)) print name "\t"
-        }
-    }' scripts/platforms/not_on_windows.txt >"$folder/not"
-if grep -P '\t$' "$folder/not" >&2; then
-    echo "FAILED: these tests are not in the program for Windows, and not_on_windows.txt has no reason" >&2
-    exit 1
-fi
+not_there scripts/platforms/not_on_windows.txt "$folder/all" "$folder/there" >"$folder/not"
 skip=()
 while IFS=$'\t' read -r name _; do
     if grep -qxF "$name" "$folder/there"; then skip+=(--skip "$name"); fi
@@ -88,7 +42,7 @@ done <"$folder/not"
 echo "tests of processes, on Windows:"
 cd tests/process
 run "$process" --test-threads 2 "${skip[@]}"
-run "$(built in_flight.rs)"
+run "$(built another_allocator_below.rs)"
 cd "$root"
 echo "not on Windows, of tests of processes: $(wc -l <"$folder/not")"
 cut -f2 "$folder/not" | sort | uniq -c | sort -rn

@@ -1,0 +1,28 @@
+# What the scripts of this folder share; they source it from the project's root. `folder` is theirs, for one run.
+
+# Prints the program that cargo has built from a file, by what cargo wrote to $folder/built.
+built() { realpath "$root/$(sed -n "s|^ *Executable .*$1 (\(.*\))\$|\1|p" "$folder/built")"; }
+
+# has_target TARGET: whether the compiler has this target, or rustup can install it.
+has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$1" ] || timeout 300 rustup target add "$1"; }
+
+# not_there LIST ALL THERE >FILE: the tests that do not run, each with its reason. LIST is a file like not_on_windows.txt, ALL
+# has the tests of this machine, THERE those of the other one. Fails, and names them, if some that are not there have no reason.
+not_there() {
+    awk -v all="$2" -v there="$3" '
+        /^# / { reason = text == "" ? substr($0, 3) : reason " " substr($0, 3); text = reason; next }
+        /^$/ { text = ""; next }
+        { text = ""; because[$0] = reason }
+        END {
+            while ((getline name < all) > 0) names[name] = 1
+            while ((getline name < there) > 0) { names[name] = 1; is_there[name] = 1 }
+            for (name in names) {
+                theme = name; sub(/::.*/, "::", theme)
+                reason = name in because ? because[name] : theme in because ? because[theme] : ""
+                if (reason != "") print name "\t" reason
+                else if (!(name in is_there)) { print name >"/dev/stderr"; failed = 1 }
+            }
+            if (failed) print "FAILED: these tests are not there, and this list has no reason: " FILENAME >"/dev/stderr"
+            exit failed
+        }' "$1"
+}

@@ -1,0 +1,35 @@
+# Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root. Ends the script, and says
+# what is not installed, if Wine, the linker or the target is not. Sets `target`, `wine` and `folder`, and makes Wine's folder.
+. scripts/platforms/common.sh
+root=$PWD
+target=x86_64-pc-windows-gnu
+wine=$(dpkg -L wine64 2>/dev/null | grep 'wine/wine64$' || command -v wine64 || command -v wine || true)
+
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
+need "${wine:-wine64}" wine64
+need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
+need curl curl
+need jq jq
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "SKIPPED: nothing runs on Windows, since not all is installed (apt-get install ${missing[*]})" >&2
+    exit 0
+fi
+if ! has_target $target; then
+    echo "SKIPPED: nothing runs on Windows, since the target $target cannot be installed" >&2
+    exit 0
+fi
+
+export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms CC_x86_64_pc_windows_gnu=x86_64-w64-mingw32-gcc
+export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all
+mkdir -p "$CARGO_TARGET_DIR"
+folder=$(mktemp -d)
+finish() {
+    for process in $(jobs -p); do kill "$process" 2>/dev/null || true; done
+    rm -rf "$folder"
+}
+trap finish EXIT
+if ! [ -d "$WINEPREFIX/drive_c/windows/system32" ]; then timeout 300 "$wine" wineboot -i >/dev/null 2>&1 || true; fi
+# What std needs, and Debian's Wine lacks.
+x86_64-w64-mingw32-gcc -O2 -shared -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" \
+    scripts/platforms/bcryptprimitives.c -ladvapi32
