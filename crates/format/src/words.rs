@@ -35,11 +35,16 @@ pub fn steers_terminal(char: char) -> bool {
 /// How a byte that is no UTF-8 begins in text.
 const BYTE: &str = "\\x";
 
-/// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`. [`bytes_of`] reads it
-/// back.
+/// Whether a name is a path of Windows, such as `C:\x86`. It is text as it is.
+fn is_windows_path(name: &[u8]) -> bool {
+    matches!(name, [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\', ..] | [b'\\', b'\\', b'?', b'\\', ..])
+}
+
+/// Bytes as text: those that are no UTF-8 as `\xff`, and a `\` before an `x` as `\x5c`, but not in a path of
+/// Windows, such as `C:\x86`. [`bytes_of`] reads it back.
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.contains(BYTE) => return Cow::Borrowed(text),
+        Ok(text) if is_windows_path(bytes) || !text.contains(BYTE) => return Cow::Borrowed(text),
         _ => {}
     }
     let mut text = String::with_capacity(bytes.len() + 8);
@@ -53,12 +58,13 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 /// The bytes that [`text_of`] has made text of.
 pub fn bytes_of(text: &str) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
+    let has_bytes = !is_windows_path(rest);
     std::iter::from_fn(move || {
-        let escaped =
-            rest.strip_prefix(BYTE.as_bytes()).and_then(|rest| rest.split_first_chunk::<2>());
+        let escaped = rest.strip_prefix(BYTE.as_bytes()).filter(|_| has_bytes);
+        let escaped = escaped.and_then(|rest| rest.split_first_chunk::<2>());
         let byte = escaped.and_then(|(digits, rest)| {
             let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-            // NOTE: a trace from elsewhere can have a path such as `C:\x64`.
+            // NOTE: a trace from elsewhere can have a name such as `a\x64`.
             (!byte.is_ascii() || byte == b'\\').then_some((byte, rest))
         });
         let (byte, after) =
@@ -214,7 +220,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_utf8_are_told_apart_and_found_again() {
-        let cases: [(&[u8], &str); 7] = [
+        let cases: [(&[u8], &str); 9] = [
+            (b"C:\\x86\\xff", "C:\\x86\\xff"),
+            (b"\\\\?\\C:\\x86", "\\\\?\\C:\\x86"),
             (b"/usr/bin/cat", "/usr/bin/cat"),
             ("/Größe".as_bytes(), "/Größe"),
             (b"/d\xff/p\xc3", "/d\\xff/p\\xc3"),
@@ -228,7 +236,7 @@ mod tests {
             assert_eq!(bytes_of(text).collect::<Vec<_>>(), bytes, "{text}");
         }
         // Of a trace from elsewhere.
-        for text in ["C:\\x64\\a.exe", "\\x", "\\xé", "\\x4"] {
+        for text in ["D\\x64\\a.exe", "\\x", "\\xé", "\\x4"] {
             assert_eq!(bytes_of(text).collect::<Vec<_>>(), text.as_bytes());
         }
     }

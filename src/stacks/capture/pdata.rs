@@ -6,6 +6,7 @@
 use super::modules::in_order;
 use super::processor::{Packed, Ra};
 use super::rule::{Cfa, Fp, Resumer, Rule};
+use std::ops::Range;
 
 /// The bytes of a function's entry in `.pdata`: where it begins and ends, and its unwind information.
 const ENTRY: usize = 12;
@@ -24,19 +25,22 @@ pub(super) fn of_file(
     file: &crate::platform::os::LoadedFile,
 ) -> Vec<(u64, Packed)> {
     let Ok(image) = memory.read_image(file) else { return Vec::new() };
-    rows(&image, file.functions.clone(), file.outermost)
+    rows(&image, file.functions.clone(), &file.code, file.outermost)
 }
 
-/// The rules of all functions in the entries at `functions` of an image, in the order of addresses.
-/// `outermost` is an address in the function that has no caller.
+/// The rules of all functions in the entries at `functions` of an image, in the order of addresses. What else
+/// is in its `code` has [`Rule::FramePointer`]. `outermost` is an address in the function that has no caller.
 fn rows(
     image: &[u8],
-    functions: std::ops::Range<usize>,
+    functions: Range<usize>,
+    code: &[Range<usize>],
     outermost: Option<u32>,
 ) -> Vec<(u64, Packed)> {
     let image = Image(image);
     let entries = image.0.get(functions).unwrap_or_default().chunks_exact(ENTRY);
-    let mut rows = Vec::new();
+    let (between, none) = (Packed::new(Rule::FramePointer), Packed::new(Rule::None));
+    let ends = |code: &Range<usize>| [(code.start as u64, between), (code.end as u64, none)];
+    let mut rows = code.iter().flat_map(ends).collect::<Vec<_>>();
     for entry in entries {
         let Some(function) = Function::new(entry) else { continue };
         if function.begin == 0 || function.end <= function.begin {
@@ -47,7 +51,7 @@ fn rows(
             _ => image.rule(&function).unwrap_or(Rule::None),
         };
         rows.push((u64::from(function.begin), Packed::new(rule)));
-        rows.push((u64::from(function.end), Packed::new(Rule::None)));
+        rows.push((u64::from(function.end), between));
     }
     in_order(rows)
 }

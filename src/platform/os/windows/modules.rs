@@ -2,7 +2,6 @@
 //! unloaded at the same time is an error and no crash.
 
 use super::KeepErrno;
-use memledger_format::words::text_of;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -38,6 +37,8 @@ pub(crate) struct LoadedFile {
     pub(crate) build_id: Vec<u8>,
     /// Always 0: every file has an id.
     pub(crate) stamp: [u64; 2],
+    /// The sections with code, in bytes from the base.
+    pub(crate) code: Vec<Range<usize>>,
     /// Where the entries of its functions are in the image.
     pub(crate) functions: Range<usize>,
     /// An address in the function that has no caller, if it is in this file.
@@ -178,13 +179,24 @@ impl Headers {
     /// The sections that stay in memory, and have neither code nor what the program writes.
     fn constant_parts(&self) -> impl Iterator<Item = Range<usize>> {
         const IS_CODE_WRITABLE_OR_DISCARDED: u32 = 0xa200_0000;
+        let sections = self.sections();
+        sections.filter(|it| it.0 & IS_CODE_WRITABLE_OR_DISCARDED == 0).map(|it| it.1)
+    }
+
+    /// The sections with code.
+    fn code(&self) -> impl Iterator<Item = Range<usize>> {
+        const IS_CODE: u32 = 0x2000_0000;
+        self.sections().filter(|it| it.0 & IS_CODE != 0).map(|it| it.1)
+    }
+
+    /// Each section: its characteristics, and where it is in the image.
+    fn sections(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
         let count = self.half(self.optional - 18).unwrap_or_default();
         let first = self.optional + self.half(self.optional - 4).unwrap_or_default();
         (0..count).filter_map(move |number| {
             let at = first + number * Self::SECTION;
             let (size, start) = (self.word(at + 8)? as usize, self.word(at + 12)? as usize);
-            let is_constant = self.word(at + 36)? & IS_CODE_WRITABLE_OR_DISCARDED == 0;
-            is_constant.then_some(start..start.checked_add(size)?)
+            Some((self.word(at + 36)?, start..start.checked_add(size)?))
         })
     }
 
@@ -259,6 +271,7 @@ pub(crate) fn loaded_files(
                 linked_base: 0,
                 build_id: headers.id(base),
                 stamp: [0; 2],
+                code: headers.code().collect(),
                 functions: headers.directory(EXCEPTION),
                 outermost: outermost.filter(|at| *at < size).map(|at| at as u32),
             });
@@ -275,7 +288,7 @@ fn path_of(module: HMODULE) -> Option<String> {
         GetModuleFileNameExW(GetCurrentProcess(), module, path.as_mut_ptr(), path.len() as u32)
     };
     let path = path.get(..length as usize).filter(|path| !path.is_empty())?;
-    Some(text_of(String::from_utf16_lossy(path).as_bytes()).into_owned())
+    Some(String::from_utf16_lossy(path))
 }
 
 fn size_of_module(module: HMODULE) -> Option<u64> {
@@ -386,7 +399,7 @@ mod tests {
         let code = the_program_and_its_libraries_are_loaded_files as fn() as usize as u64;
         let own = files.iter().find(|f| (f.base..f.base + f.size).contains(&code)).unwrap();
         let path = std::env::current_exe().unwrap();
-        assert_eq!(own.path, text_of(path.to_string_lossy().as_bytes()));
+        assert_eq!(own.path, path.to_string_lossy());
         assert!(!own.functions.is_empty() && own.build_id.len() >= 12);
         let system = files.iter().find(|f| f.outermost.is_some()).unwrap();
         assert!(system.path.to_lowercase().ends_with("ntdll.dll"));
