@@ -12,7 +12,7 @@
 use crate::alloc::stats;
 use crate::platform::{clock, os};
 use crate::trace::worker::{EventProvider, Importants};
-use crate::trace::write::ReentrancyGuard;
+use crate::trace::write::{ReentrancyGuard, backpressure};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::{
     FieldType::{AnsiString, U64, U64Array},
@@ -187,7 +187,8 @@ impl Parts {
     /// The event; `None` if the system does not say.
     fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
         self.at = Instant::now();
-        let memory = os::resident_memory();
+        // Threads that wait for the worker go on waiting: it does not stand still.
+        let memory = os::resident_memory(backpressure::note_progress);
         self.took = self.at.elapsed();
         (self.bytes, self.most) = (rss, self.most.max(rss));
         Some(event(

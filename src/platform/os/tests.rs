@@ -32,7 +32,7 @@ fn work_on_a_new_thread_has_run_when_the_call_returns() {
 #[test]
 fn pages_that_are_written_are_resident_and_anonymous() {
     let block = vec![1_u8; 8 << 20];
-    let memory = resident_memory().unwrap();
+    let memory = resident_memory(|| {}).unwrap();
     let at = block.as_ptr().addr() as u64;
     let has = |range: &&AnonymousRange| (range.start..range.start + range.bytes).contains(&at);
     let range = memory.anonymous.iter().find(has).unwrap();

@@ -25,16 +25,16 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
 }
 
 /// What the resident memory of this process is. Takes time in proportion to mappings and resident pages;
-/// threads that map memory may wait for it meanwhile.
+/// threads that map memory may wait for it meanwhile. Calls `step` after each mapping.
 ///
 /// # Errors
 /// Those of `/proc`.
-pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
+pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
     let known = AddressRanges::now()?;
     let pages = Pages::open()?;
     let smaps = File::open("/proc/thread-self/smaps")?;
     let smaps = BufReader::with_capacity(64 << 10, smaps);
-    classify(smaps, &known, |start, end| pages.resident(start, end))
+    classify(smaps, &known, |start, end| pages.resident(start, end), step)
 }
 
 /// What is known of addresses, whatever mapping they are in: the kernel makes one mapping of neighbouring
@@ -194,11 +194,13 @@ fn parse(line: &str) -> Option<Mapping> {
     Some(Mapping { start, end, kind, is_named: !path.is_empty() })
 }
 
-/// Sums up the mappings of `smaps`. `resident` counts the resident bytes between two addresses.
+/// Sums up the mappings of `smaps`, and calls `step` after each. `resident` counts the resident bytes between
+/// two addresses.
 fn classify(
     smaps: impl BufRead,
     known: &AddressRanges,
     resident: impl Fn(u64, u64) -> u64,
+    step: impl Fn(),
 ) -> io::Result<ResidentMemory> {
     let mut sums = ResidentMemory::default();
     let mut mapping = None;
@@ -215,6 +217,7 @@ fn classify(
                 io::Error::other(format!("/proc/self/smaps has the line {line:?}"))
             })?;
             divide(&mapping, kib << 10, known, &resident, &mut sums);
+            step();
         }
     }
     sums.anonymous.sort_unstable_by_key(|range| range.start);
@@ -298,6 +301,7 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     impl ResidentMemory {
         fn sum(&self) -> u64 {
@@ -334,7 +338,10 @@ VmFlags: rd ex
     fn each_mapping_is_of_one_kind() {
         let cuts = vec![Cut { start: 0x1000, end: 0x4000, kind: Kind::Binary }];
         let known = AddressRanges { cuts, stack_ends: Vec::new() };
-        let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from).unwrap();
+        let steps = Cell::new(0);
+        let step = || steps.set(steps.get() + 1);
+        let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from, step).unwrap();
+        assert_eq!(steps.get(), 7);
         let expected = ResidentMemory {
             stacks: 4 << 10,
             // With the page of zeroed data behind it.
@@ -357,7 +364,7 @@ VmFlags: rd ex
         let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  16 kB\n";
         // All pages are resident but that of the tracker, and one of the last two.
         let resident = |from: u64, to: u64| if from == 0x6000 { 0 } else { to - from };
-        let sums = classify(lines.as_bytes(), &known, resident).unwrap();
+        let sums = classify(lines.as_bytes(), &known, resident, || {}).unwrap();
         let anonymous = vec![range(0x5000, 0x1000, 4 << 10), range(0x7000, 0x2000, 4 << 10)];
         assert_eq!((sums.stacks, sums.tracker, sums.sum()), (8 << 10, 0, 16 << 10));
         assert_eq!(sums.anonymous, anonymous);
@@ -386,10 +393,10 @@ VmFlags: rd ex
                 wait.wait();
             });
             began.wait();
-            let before = resident_memory().unwrap();
+            let before = resident_memory(|| {}).unwrap();
             let own = map(2000, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             map(1000, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-            let after = resident_memory().unwrap();
+            let after = resident_memory(|| {}).unwrap();
             wait.wait();
             assert!(before.stacks >= 256 << 10, "{before:?}");
             assert!(before.binaries >= 100 << 10, "{before:?}");

@@ -66,14 +66,15 @@ struct Region {
     pages_reusable: u32,
 }
 
-/// What the resident memory of this process is. Takes time in proportion to its resident pages.
+/// What the resident memory of this process is. Takes time in proportion to its resident pages, and calls
+/// `step` after each region.
 ///
 /// NOTE: the libraries that all processes share are one region, of which the system does not say what is
 /// resident, so the sum is less than [`rss_now_and_most`].
 ///
 /// # Errors
 /// Those of the system.
-pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
+pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
     /// Of `mach/vm_statistics.h`: the tags of stacks, and of what the loader maps.
     const STACK: u32 = 30;
     const LOADED: [u32; 4] = [32, 33, 35, 60];
@@ -103,6 +104,7 @@ pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
             }
             _ => {}
         }
+        step();
     }
     Ok(memory)
 }

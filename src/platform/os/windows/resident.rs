@@ -35,11 +35,12 @@ pub(crate) fn allocator_statistics() -> Vec<AllocatorStatistics> {
     Vec::new()
 }
 
-/// What the resident memory of this process is. Takes time in proportion to its committed pages.
+/// What the resident memory of this process is. Takes time in proportion to its committed pages, and calls
+/// `step` after each 256 of them, at least.
 ///
 /// # Errors
 /// Those of the system.
-pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
+pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
     let mut memory = ResidentMemory::default();
     let mut own: Vec<_> = own_pages().collect();
     own.sort_unstable();
@@ -56,7 +57,7 @@ pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
         if region.State != MEM_COMMIT || region.Protect & PAGE_GUARD != 0 {
             continue;
         }
-        let resident = resident_bytes(start, end)?;
+        let resident = resident_bytes(start, end, &step)?;
         match region.Type {
             MEM_IMAGE => memory.binaries += resident,
             // NOTE: of a mapping that has a name, other processes can have the pages, too.
@@ -103,7 +104,7 @@ fn region_at(address: u64) -> Option<MEMORY_BASIC_INFORMATION> {
 }
 
 /// How many bytes of these pages are resident.
-fn resident_bytes(start: u64, end: u64) -> io::Result<u64> {
+fn resident_bytes(start: u64, end: u64, step: impl Fn()) -> io::Result<u64> {
     /// Pages of one call.
     const BATCH: usize = 256;
     /// The lowest bit of what the system says of a page: it is in the working set.
@@ -131,6 +132,7 @@ fn resident_bytes(start: u64, end: u64) -> io::Result<u64> {
         };
         resident += pages.iter().take(count).filter(is_resident).count() as u64 * PAGE;
         at += count as u64 * PAGE;
+        step();
     }
     Ok(resident)
 }
