@@ -6,15 +6,13 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=longjmp.c");
     cc::Build::new().file("longjmp.c").compile("longjmp");
-    if std::env::var("CARGO_CFG_UNIX").is_err() {
-        // The others are for call stacks, and libraries in the form of Unix.
-        return Ok(());
-    }
     println!("cargo::rerun-if-changed=frame_pointers.c");
-    for (name, frame_pointer) in [
+    let is_x86_64 = std::env::var("CARGO_CFG_TARGET_ARCH")? == "x86_64";
+    let callers = [
         ("with_frame_pointer", "-fno-omit-frame-pointer"),
         ("without_frame_pointer", "-fomit-frame-pointer"),
-    ] {
+    ];
+    for (name, frame_pointer) in callers.into_iter().filter(|_| is_x86_64) {
         let mut code = cc::Build::new();
         code.flag("-fno-asynchronous-unwind-tables").flag("-fno-unwind-tables");
         code.file("frame_pointers.c").define("CALLER", name);
@@ -22,7 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     library("first", "plugin.c", &["-DWORK=first_work"])?;
     library("second", "plugin.c", &["-DWORK=second_work"])?;
-    library("prefixed_jemalloc", "prefixed_jemalloc.c", &[])
+    match std::env::var("CARGO_CFG_UNIX") {
+        Ok(_) => library("prefixed_jemalloc", "prefixed_jemalloc.c", &[]),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Compiles a library of C.
@@ -31,7 +32,11 @@ fn library(name: &str, source: &str, flags: &[&str]) -> Result<(), Box<dyn Error
     let folder = PathBuf::from(std::env::var("OUT_DIR")?);
     let mut compiler = cc::Build::new().get_compiler().to_command();
     compiler.args(["-shared", "-fPIC", "-g", "-O1", "-Wl,--build-id", source]).args(flags);
-    let status = compiler.arg("-o").arg(folder.join(format!("lib{name}.so"))).status()?;
+    let file = match std::env::var("CARGO_CFG_UNIX") {
+        Ok(_) => format!("lib{name}.so"),
+        Err(_) => format!("{name}.dll"),
+    };
+    let status = compiler.arg("-o").arg(folder.join(file)).status()?;
     match status.success() {
         true => Ok(()),
         false => Err(format!("{source} cannot be compiled: {status}").into()),

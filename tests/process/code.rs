@@ -1,13 +1,16 @@
 //! Call stacks through code that is not the program's own: libraries that come and go, code in no
 //! file, and stacks that are not a thread's.
-#![expect(unsafe_code, reason = "functions of the loader, and of libraries")]
+#![expect(unsafe_code, reason = "functions of libraries, and of code in no file")]
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave};
+use crate::system;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use memledger::{Ledger, Stacks, Worker};
 use memledger_analysis::{Report, StackEnd, StackRow};
-use std::ffi::{CString, c_void};
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::ffi::CString;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 
 pub(crate) const CASES: &[Case] = &[
     case("stacks are in the library that was loaded when they were taken", libraries, |run| {
@@ -40,15 +43,15 @@ pub(crate) const CASES: &[Case] = &[
             let row = row_of(&report, bytes);
             assert_eq!(row.figures.allocations, blocks, "{bytes}");
             let within = row.frames.iter().filter_map(|frame| {
-                let path = &report.modules[report.frames[*frame as usize].module?].path;
-                path.contains(env!("OUT_DIR")).then_some(path)
+                own_library(&report.modules[report.frames[*frame as usize].module?].path)
             });
             let within = within.collect::<Vec<_>>();
-            let expected = library.map(|name| format!("{}/lib{name}.so", env!("OUT_DIR")));
+            let expected = library.map(file_of);
             assert_eq!(within, expected.iter().collect::<Vec<_>>(), "{bytes} in {row:#?}");
             assert_eq!(row.end, end, "{bytes}");
         }
     }),
+    #[cfg(target_arch = "x86_64")]
     case("code in no file ends a stack", jit, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -113,27 +116,32 @@ fn row_of(report: &Report, bytes: usize) -> StackRow {
     rows.remove(0)
 }
 
+/// Where `build.rs` has put a library.
+fn file_of(library: &str) -> PathBuf {
+    let name = format!("{DLL_PREFIX}{library}{DLL_SUFFIX}");
+    Path::new(env!("OUT_DIR")).join(name)
+}
+
+/// The path of a module that is one of these libraries.
+fn own_library(path: &str) -> Option<&Path> {
+    // Wine puts a drive before it.
+    let path = path.strip_prefix(r"\\?\").unwrap_or(path).trim_start_matches("Z:");
+    Some(Path::new(path)).filter(|path| path.starts_with(env!("OUT_DIR")))
+}
+
 struct Library {
-    handle: *mut c_void,
+    loaded: system::Library,
     work: Work,
 }
 
 impl Library {
     fn load(name: &str) -> Self {
-        let c_string = |text: String| CString::new(text).unwrap();
-        let path = c_string(format!("{}/lib{name}.so", env!("OUT_DIR")));
-        // SAFETY: a library of `build.rs`, with this function.
-        unsafe {
-            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-            assert!(!handle.is_null(), "{path:?}");
-            let work = libc::dlsym(handle, c_string(format!("{name}_work")).as_ptr());
-            assert!(!work.is_null());
-            let mut about = std::mem::zeroed::<libc::Dl_info>();
-            assert_ne!(libc::dladdr(work, &raw mut about), 0);
-            // Where the function is in the library.
-            println!("{name} {:x}", work.addr() - about.dli_fbase.addr());
-            Self { handle, work: std::mem::transmute::<*mut c_void, Work>(work) }
-        }
+        let loaded = system::Library::load(&file_of(name));
+        let (work, offset) = loaded.function(&CString::new(format!("{name}_work")).unwrap());
+        println!("{name} {offset:x}");
+        // SAFETY: it is a function of this type.
+        let work = unsafe { std::mem::transmute::<*const (), Work>(work) };
+        Self { loaded, work }
     }
 
     fn work(&self, bytes: usize) {
@@ -142,8 +150,7 @@ impl Library {
     }
 
     fn unload(self) {
-        // SAFETY: nothing uses the library from here on.
-        assert_eq!(unsafe { libc::dlclose(self.handle) }, 0);
+        self.loaded.unload();
     }
 }
 
@@ -208,14 +215,13 @@ fn check_libraries(outcome: &Outcome, name: &str, blocks: &[(usize, &str)]) {
         let row = row_of(&report, *bytes);
         let frames = row.frames.iter().map(|frame| &report.frames[*frame as usize]);
         let within = frames.filter_map(|frame| {
-            let path = &report.modules[frame.module?].path;
-            path.contains(env!("OUT_DIR")).then_some((path, frame.offset))
+            Some((own_library(&report.modules[frame.module?].path)?, frame.offset))
         });
         let within = within.collect::<Vec<_>>();
         let [(path, offset)] = within[..] else {
             panic!("{name}, {bytes}: {within:?} in {row:#?}")
         };
-        assert!(path.ends_with(&format!("lib{library}.so")), "{name}, {bytes}: {path}");
+        assert_eq!(path, file_of(library), "{name}, {bytes}");
         let start =
             outcome.stdout.lines().find_map(|line| line.strip_prefix(&format!("{library} ")));
         let start = u64::from_str_radix(start.unwrap(), 16).unwrap();
@@ -226,7 +232,17 @@ fn check_libraries(outcome: &Outcome, name: &str, blocks: &[(usize, &str)]) {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+type JitWork = extern "sysv64" fn(extern "sysv64" fn(usize), usize);
+
+#[cfg(target_arch = "x86_64")]
+extern "sysv64" fn allocate_for_jit(bytes: usize) {
+    allocate(bytes);
+    black_box(());
+}
+
 /// Code as a JIT compiler makes it, which calls the function in its first argument with its second.
+#[cfg(target_arch = "x86_64")]
 fn jit() {
     #[rustfmt::skip]
     const CODE: [u8; 17] = [
@@ -239,19 +255,13 @@ fn jit() {
     ];
     const BEHIND_CALL: usize = 12;
     let ledger = builder().stacks(Stacks::On).start().unwrap();
-    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new pages, which stay mapped; the code is a function of this type.
-    let work = unsafe {
-        let page = libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0);
-        assert_ne!(page, libc::MAP_FAILED);
-        page.cast::<[u8; 17]>().write(CODE);
-        println!("{:x}", page.addr() + BEHIND_CALL);
-        std::mem::transmute::<*mut c_void, Work>(page)
-    };
+    let page = system::map_code(0, &CODE);
+    println!("{:x}", page + BEHIND_CALL);
+    let code = std::ptr::with_exposed_provenance::<()>(page);
+    // SAFETY: the code is a function of this type.
+    let work = unsafe { std::mem::transmute::<*const (), JitWork>(code) };
     for round in 0..1000 {
-        // SAFETY: as above.
-        unsafe { work(allocate, FIRST) };
+        work(allocate_for_jit, FIRST);
         if round % 100 == 0 {
             ledger.flush();
         }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "code without unwind information")]
 
 use crate::harness::{Case, TRACE, builder, case, leave};
+use crate::system::{map_code, unmap_code};
 use memledger::Stacks;
 use memledger_analysis::{Report, StackEnd, StackRow};
 use std::cell::Cell;
@@ -68,9 +69,9 @@ fn places(report: &Report, frame: u32) -> (Option<usize>, u64, u64) {
     (frame.module, frame.offset, frame.offset % PAGE as u64)
 }
 
-type Called = extern "C" fn();
+type Called = extern "sysv64" fn();
 
-unsafe extern "C" {
+unsafe extern "sysv64" {
     fn with_frame_pointer(call: Called);
     fn without_frame_pointer(call: Called);
 }
@@ -78,7 +79,7 @@ unsafe extern "C" {
 thread_local!(static BYTES: Cell<usize> = const { Cell::new(0) });
 
 #[inline(never)]
-extern "C" fn leave_some() {
+extern "sysv64" fn leave_some() {
     leave(BYTES.get());
 }
 
@@ -94,34 +95,13 @@ const ANY: &[u8] = &[0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3];
 /// That of their return address.
 const SAME_OFFSET: usize = 6;
 
-/// A page with code; anywhere if `address` is 0.
-fn map(address: usize, code: &[u8]) -> usize {
-    let (access, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    // SAFETY: new memory, in which the code fits.
-    unsafe {
-        let address = std::ptr::without_provenance_mut(address);
-        let page = libc::mmap(address, PAGE, access, flags | fixed, -1, 0);
-        assert_ne!(page, libc::MAP_FAILED);
-        page.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
-        assert_eq!(libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC), 0);
-        page.expose_provenance()
-    }
-}
-
-fn unmap(page: usize) {
-    // SAFETY: no code in the page runs.
-    unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(page), PAGE) };
-}
-
 /// Calls the code in a page.
 #[inline(never)]
 fn run(page: usize, call: Called, rbp: usize) {
     // SAFETY: the page has a function that calls its first argument.
     unsafe {
         let code = std::ptr::with_exposed_provenance::<()>(page);
-        std::mem::transmute::<*const (), extern "C" fn(Called, usize)>(code)(call, rbp);
+        std::mem::transmute::<*const (), extern "sysv64" fn(Called, usize)>(code)(call, rbp);
     }
     std::hint::black_box(());
 }
@@ -136,18 +116,18 @@ fn through_code() {
     BYTES.set(WITHOUT);
     // SAFETY: as above.
     unsafe { without_frame_pointer(leave_some) };
-    let page = map(0, SMALL);
+    let page = map_code(0, SMALL);
     BYTES.set(FIRST);
     run(page, leave_some, 0);
-    unmap(page);
+    unmap_code(page);
     // Other code at the same address, and the same elsewhere.
-    map(page, LARGE);
+    map_code(page, LARGE);
     BYTES.set(SECOND);
     run(page, leave_some, 0);
     BYTES.set(ELSEWHERE);
-    run(map(0, SMALL), leave_some, 0);
-    unmap(page);
-    map(page, NONE);
+    run(map_code(0, SMALL), leave_some, 0);
+    unmap_code(page);
+    map_code(page, NONE);
     BYTES.set(KEPT);
     run(page, leave_some, 0);
     drop(ledger);
@@ -158,7 +138,7 @@ const ROUNDS: usize = 3000;
 /// Two threads map code, run it and unmap it; two run code whose frame pointer is a frame in one of these
 /// pages.
 fn vanishing() {
-    extern "C" fn allocate() {
+    extern "sysv64" fn allocate() {
         drop(std::hint::black_box(vec![1_u8; 100]));
     }
     let ledger = builder().stacks(Stacks::On).start().unwrap();
@@ -167,16 +147,16 @@ fn vanishing() {
         let makers = pages.each_ref().map(|page| {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
-                    let at = map(0, SMALL);
+                    let at = map_code(0, SMALL);
                     page.store(at, Ordering::Relaxed);
                     run(at, allocate, 0);
-                    unmap(at);
+                    unmap_code(at);
                 }
             })
         });
         for page in &pages {
             scope.spawn(|| {
-                let own = map(0, ANY);
+                let own = map_code(0, ANY);
                 while !done.load(Ordering::Relaxed) {
                     let frame = [const { Cell::new(0) }; 2];
                     frame[1].set(page.load(Ordering::Relaxed) + SAME_OFFSET);

@@ -1,9 +1,11 @@
 //! Functions in the report on exit: the process reads its own symbols after the recording has ended.
 
 use crate::harness::{Case, REPORT, case, churn};
+#[cfg(unix)]
 use crate::limits::limit_addresses;
 use memledger_analysis::Frames;
 use std::hint::black_box;
+#[cfg(unix)]
 use std::process::Command;
 
 pub(crate) const CASES: &[Case] = &[
@@ -38,6 +40,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(first.contains(FUNCTION), "{}", outcome.stderr);
         assert!(outcome.stderr.lines().count() < 25, "{}", outcome.stderr);
     }),
+    #[cfg(unix)]
     case("a stripped program has modules and offsets in its report", allocates, |run| {
         let run =
             run.copied_by("objcopy", &["--strip-all"]).tracked().env("MEMLEDGER_STACKS", "on");
@@ -56,6 +59,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!((largest.bytes, innermost.functions.len()), (SIZE as u64, 0));
         assert!(report.by_function(Frames::Folded)[0].name.starts_with("program+0x"));
     }),
+    #[cfg(unix)]
     case(
         "separate debug information that is compressed is read in the process",
         allocates,
@@ -79,6 +83,7 @@ pub(crate) const CASES: &[Case] = &[
             assert!(line.name.ends_with(&format!("{}:{LINE}", file!())), "{}", line.name);
         },
     ),
+    #[cfg(unix)]
     case("a program whose file is gone has modules and offsets in its report", removes, |run| {
         let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
         let program = run.command.get_program().display().to_string();
@@ -87,6 +92,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         outcome.exited(0).whole();
     }),
+    #[cfg(unix)]
     case("a program without a build id that was replaced has offsets", replaces, |run| {
         let run = run.copied_by("objcopy", &["--remove-section=.note.gnu.build-id"]);
         let run = run.tracked().env("MEMLEDGER_STACKS", "on");
@@ -99,6 +105,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.exited(0).whole();
         assert!(report.by_function(Frames::Folded)[0].name.starts_with("program+0x"));
     }),
+    #[cfg(unix)]
     case("a pipe in the place of debug information is passed over", allocates, |run| {
         let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
         let mut package = run.command.get_program().to_owned();
@@ -106,6 +113,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(Command::new("mkfifo").arg(package).status().unwrap().success());
         run.run().exited(0).whole();
     }),
+    #[cfg(unix)]
     case("without memory for symbols there are modules and offsets", no_memory, |run| {
         let run = run.tracked().env("MEMLEDGER_STACKS", "on");
         // The report itself fits into the memory that is there.
@@ -139,11 +147,13 @@ fn allocates() {
     churn(1000);
 }
 
+#[cfg(unix)]
 fn removes() {
     allocates();
     std::fs::remove_file(std::env::current_exe().unwrap()).unwrap();
 }
 
+#[cfg(unix)]
 fn replaces() {
     allocates();
     // Its symbols are now those of a file of the same size.
@@ -153,6 +163,7 @@ fn replaces() {
     std::fs::rename(other, program).unwrap();
 }
 
+#[cfg(unix)]
 fn no_memory() {
     allocates();
     limit_addresses(16 << 20);

@@ -15,7 +15,6 @@ mod system;
 mod black_box;
 mod budgets;
 mod choices;
-#[cfg(unix)]
 mod code;
 mod containers;
 mod control;
@@ -42,10 +41,9 @@ mod fork;
 mod fork_starts;
 #[cfg(unix)]
 mod fork_watchers;
-#[cfg(unix)]
+#[cfg(target_arch = "x86_64")]
 mod frame_pointers;
 mod free_scopes;
-#[cfg(unix)]
 mod functions;
 mod jumps;
 #[cfg(unix)]
@@ -73,9 +71,7 @@ mod shim;
 #[cfg(unix)]
 mod signals;
 mod spans;
-#[cfg(unix)]
 mod stack_sums;
-#[cfg(unix)]
 mod stacks;
 mod start;
 mod threads;
@@ -134,19 +130,15 @@ fn main() {
         ("containers", containers::CASES),
         ("travel", travel::CASES),
         ("spans", spans::CASES),
-        #[cfg(unix)]
         ("stacks", stacks::CASES),
-        #[cfg(unix)]
+        #[cfg(target_arch = "x86_64")]
         ("frame_pointers", frame_pointers::CASES),
-        #[cfg(unix)]
         ("functions", functions::CASES),
         ("findings", findings::CASES),
         ("profiles", profiles::CASES),
         ("pages", pages::CASES),
         ("panics", panics::CASES),
-        #[cfg(unix)]
         ("stack_sums", stack_sums::CASES),
-        #[cfg(unix)]
         ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),

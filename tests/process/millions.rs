@@ -64,7 +64,7 @@ fn work(goes_on: bool) -> Ledger {
                 };
                 blocks(BLOCKS);
                 DONE.fetch_add(1, Ordering::Release);
-                // With pauses: what is lost after the end is no concern of this test.
+                // With pauses: Wine may hang in the end of a process whose threads are in its heap.
                 loop {
                     if !goes_on {
                         break;

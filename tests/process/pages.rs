@@ -13,7 +13,6 @@ const FILE: &str = "report.html";
 const TRACE: &str = "trace.memledger";
 
 pub(crate) const CASES: &[Case] = &[
-    #[cfg(unix)]
     case("the page on exit is that of the trace", allocates, |run| {
         // The debug information of this program is read twice.
         let outcome = run

@@ -14,7 +14,6 @@ const FUNCTION: &str = "holds_one_block";
 const FILE: &str = "heap.pb.gz";
 
 pub(crate) const CASES: &[Case] = &[
-    #[cfg(unix)]
     case("a profile has the blocks that are live, their functions and their labels", live, |run| {
         // The debug information of this program is read twice.
         let outcome = run.deadline(240).env("MEMLEDGER_STACKS", "on").run();
@@ -68,7 +67,6 @@ fn holds_one_block() -> Vec<u8> {
     Vec::with_capacity(black_box(SIZE as usize))
 }
 
-#[cfg(unix)]
 fn live() {
     let ledger = Ledger::builder().control("0").analyze_in_process(true).start().unwrap();
     let block = alloc_scope!("profiled", { black_box(holds_one_block()) });

@@ -183,6 +183,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(blocks, report.losses.stacks_cut);
         },
     ),
+    #[cfg(unix)]
     case("the child of a fork has all stacks from before and a new recording none", again, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -397,6 +398,7 @@ fn destinations() {
     drop(ledger);
 }
 
+#[cfg(unix)]
 fn again() {
     let builder = |name| Ledger::builder().trace_to_file(name).stacks(Stacks::On);
     let first = builder("first.utrace").start().unwrap();

@@ -1,6 +1,8 @@
 #![expect(unsafe_code, reason = "system calls")]
 
-use std::path::PathBuf;
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+use std::ptr;
 
 /// The system's id of the calling thread.
 pub(crate) fn thread_id() -> u32 {
@@ -18,6 +20,59 @@ pub(crate) fn end_at_once(status: i32) {
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// A page with code; anywhere if `address` is 0. Its address.
+pub(crate) fn map_code(address: usize, code: &[u8]) -> usize {
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    // SAFETY: new memory, in which the code fits.
+    unsafe {
+        let address = ptr::without_provenance_mut(address);
+        let page = libc::mmap(address, code.len(), access, flags | fixed, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        page.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
+        assert_eq!(libc::mprotect(page, code.len(), libc::PROT_READ | libc::PROT_EXEC), 0);
+        page.expose_provenance()
+    }
+}
+
+/// Gives a page of [`map_code`] back. No code in it runs.
+pub(crate) fn unmap_code(page: usize) {
+    // SAFETY: the caller's promise.
+    assert_eq!(unsafe { libc::munmap(ptr::with_exposed_provenance_mut(page), 1) }, 0);
+}
+
+/// A library that is loaded.
+pub(crate) struct Library(*mut libc::c_void);
+
+impl Library {
+    pub(crate) fn load(path: &Path) -> Self {
+        let name = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: loads one of `build.rs`, which does nothing at its start.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "{path:?}");
+        Self(handle)
+    }
+
+    /// The address of one of its functions, and the function's offset in the library.
+    pub(crate) fn function(&self, name: &CStr) -> (*const (), usize) {
+        // SAFETY: the library is loaded, and zeros are a valid value.
+        unsafe {
+            let function = libc::dlsym(self.0, name.as_ptr());
+            assert!(!function.is_null());
+            let mut about = std::mem::zeroed::<libc::Dl_info>();
+            assert_ne!(libc::dladdr(function, &raw mut about), 0);
+            (function.cast(), function.addr() - about.dli_fbase.addr())
+        }
+    }
+
+    /// Nothing uses it from here on.
+    pub(crate) fn unload(self) {
+        // SAFETY: the caller's promise.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
+    }
 }
 
 pub(crate) fn kill(pid: libc::pid_t, signal: libc::c_int) {

@@ -1,9 +1,17 @@
 #![expect(unsafe_code, reason = "system calls")]
 
-use std::path::PathBuf;
-use windows_sys::Win32::Foundation::{CloseHandle, LocalFree};
+use std::ffi::CStr;
+use std::os::windows::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use windows_sys::Win32::Foundation::{CloseHandle, FreeLibrary, HMODULE, LocalFree};
 use windows_sys::Win32::System::Diagnostics::Debug::{
     SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX, SetErrorMode,
+};
+use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryW};
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_READWRITE, VirtualAlloc,
+    VirtualFree, VirtualProtect,
 };
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{
@@ -55,6 +63,54 @@ pub(crate) fn name_of_thread(id: u32) -> String {
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: the call always succeeds.
     unsafe { GetCurrentThreadId() }
+}
+
+/// A page with code; anywhere if `address` is 0. Its address.
+pub(crate) fn map_code(address: usize, code: &[u8]) -> usize {
+    // SAFETY: new memory, in which the code fits.
+    unsafe {
+        let address = ptr::without_provenance(address);
+        let page = VirtualAlloc(address, code.len(), MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+        assert!(!page.is_null());
+        page.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
+        let mut before = 0;
+        assert_ne!(VirtualProtect(page, code.len(), PAGE_EXECUTE_READ, &raw mut before), 0);
+        page.expose_provenance()
+    }
+}
+
+/// Gives a page of [`map_code`] back. No code in it runs.
+pub(crate) fn unmap_code(page: usize) {
+    // SAFETY: the caller's promise.
+    let done = unsafe { VirtualFree(ptr::with_exposed_provenance_mut(page), 0, MEM_RELEASE) };
+    assert_ne!(done, 0);
+}
+
+/// A library that is loaded.
+pub(crate) struct Library(HMODULE);
+
+impl Library {
+    pub(crate) fn load(path: &Path) -> Self {
+        let name: Vec<_> = path.as_os_str().encode_wide().chain([0]).collect();
+        // SAFETY: loads one of `build.rs`, which does nothing at its start.
+        let module = unsafe { LoadLibraryW(name.as_ptr()) };
+        assert!(!module.is_null(), "{path:?}");
+        Self(module)
+    }
+
+    /// The address of one of its functions, and the function's offset in the library.
+    pub(crate) fn function(&self, name: &CStr) -> (*const (), usize) {
+        // SAFETY: the library is loaded.
+        let function = unsafe { GetProcAddress(self.0, name.as_ptr().cast()) };
+        let function = function.unwrap() as *const ();
+        (function, function.addr() - self.0.addr())
+    }
+
+    /// Nothing uses it from here on.
+    pub(crate) fn unload(self) {
+        // SAFETY: the caller's promise.
+        assert_ne!(unsafe { FreeLibrary(self.0) }, 0);
+    }
 }
 
 /// Where the folders of children are.
