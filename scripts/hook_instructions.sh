@@ -1,30 +1,42 @@
 #!/usr/bin/env bash
 # Counts the instructions of the hook, and compares them with those in scripts/hook_instructions.txt.
 #
-#     scripts/hook_instructions.sh              # fails where a pair has over 1 % more, or less
-#     scripts/hook_instructions.sh --rewrite    # writes the file
+#     scripts/hook_instructions.sh [aarch64]              # fails where a pair has over 1 % more, or less
+#     scripts/hook_instructions.sh [aarch64] --rewrite    # writes the file
 #
-# A pair is an allocation of 64 bytes, which is freed at once. Counted by callgrind, so a busy machine changes nothing:
-# what the pair takes beyond `System`, with nothing recorded, recorded, and recorded with call stacks. The hook's code depends on
-# the compiler, and the yardstick on the C library, so with others than those in the file the script says so and skips. A
-# change elsewhere can move a count by one: the compiler then lays out the hook's code anew.
-# Works in target/no_panic, where hook_has_no_panic.sh builds memledger in the same way. Needs valgrind.
+# A pair is an allocation of 64 bytes, which is freed at once. A busy machine changes nothing: what is counted is what
+# the pair takes beyond `System`, with nothing recorded, recorded, and recorded with call stacks. The hook's code depends
+# on the compiler, and the yardstick on the C library, so with others than those in the file the script says so and skips.
+# A change elsewhere can move a count by one: the compiler then lays out the hook's code anew.
+# callgrind counts, which needs valgrind. For AArch64, a plugin of qemu does, and the file is another one: needs qemu-user,
+# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+# Works in target/no_panic, where hook_has_no_panic.sh builds memledger in the same way.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+folder=$PWD/target/no_panic
+argument=
 numbers=scripts/hook_instructions.txt
-if ! command -v callgrind_annotate >/dev/null; then
+if [ "${1:-}" = aarch64 ]; then
+    argument=" $1"
+    numbers=scripts/hook_instructions.aarch64.txt
+    shift
+    export CARGO_TARGET_DIR=$folder/build
+    . scripts/platforms/aarch64.sh
+    libc=$(qemu-aarch64 "$libraries/ld-linux-aarch64.so.1" --version | sed -n 's/^ld\.so .*version \(.*\)\.$/glibc \1/p')
+elif command -v callgrind_annotate >/dev/null; then
+    libc=$(getconf GNU_LIBC_VERSION)
+else
     echo "skipped: valgrind is not installed (apt-get install valgrind)" >&2
     exit 0
 fi
-build="$(rustc --version), $(getconf GNU_LIBC_VERSION)"
+build="$(rustc --version), $libc"
 counted=$(sed -n 's/^with //p' "$numbers")
 if [ "${1:-}" != --rewrite ] && [ "$build" != "$counted" ]; then
     echo "skipped: the instructions in $numbers are those with $counted, and here is $build"
     exit 0
 fi
 
-folder=$PWD/target/no_panic
 work=$folder/pairs
 mkdir -p "$work/src"
 cat >"$work/Cargo.toml" <<'END'
@@ -61,6 +73,17 @@ fn free(allocator: &impl GlobalAlloc, block: *mut u8, layout: Layout) {
     unsafe { allocator.dealloc(block, layout) }
 }
 
+unsafe extern "C" {
+    safe fn getsid(process: i32) -> i32;
+}
+
+// The plugin of qemu counts between the two calls.
+fn count_pairs(allocator: &impl GlobalAlloc) {
+    getsid(0);
+    counted_pairs(allocator);
+    getsid(0);
+}
+
 #[inline(never)]
 fn counted_pairs(allocator: &impl GlobalAlloc) {
     let layout = black_box(Layout::new::<[u64; 8]>());
@@ -75,32 +98,41 @@ fn main() {
     (0..100_000).for_each(|number| drop(black_box(Box::new(number))));
     let builder = Ledger::builder().worker(Worker::Manual);
     let ledger = match &*mode {
-        "system" => return counted_pairs(&System),
-        "off" => return counted_pairs(&ALLOC),
+        "system" => return count_pairs(&System),
+        "off" => return count_pairs(&ALLOC),
         "recorded" => builder.stacks(Stacks::Off),
         _ => builder.stacks(Stacks::On),
     };
     let ledger = ledger.trace_to_file("/dev/null").start().unwrap();
-    counted_pairs(&ALLOC);
+    count_pairs(&ALLOC);
     ledger.collect();
     assert_eq!(ledger.stats().lost_events, 0);
 }
 END
-CARGO_TARGET_DIR=$folder/build cargo build --quiet --release --manifest-path "$work/Cargo.toml"
+if [ -n "$argument" ]; then
+    cargo build --quiet --release --target "$target" --manifest-path "$work/Cargo.toml"
+    cc -O2 -shared -fPIC -o "$work/count_instructions.so" scripts/platforms/count_instructions.c
+    aarch64-linux-gnu-gcc -O2 -shared -fPIC -o "$work/under_emulation.so" tests/stacks/under_emulation.c
+    counter=(qemu-aarch64 -plugin "$work/count_instructions.so" -E "LD_PRELOAD=$work/under_emulation.so"
+        "$folder/build/$target/release/pairs")
+else
+    CARGO_TARGET_DIR=$folder/build cargo build --quiet --release --manifest-path "$work/Cargo.toml"
+    counter=(valgrind --tool=callgrind --callgrind-out-file=/dev/null "--toggle-collect=*counted_pairs*"
+        "$folder/build/release/pairs")
+fi
 
-# The instructions of a pair, rounded.
+# Prints the instructions of a pair, rounded.
 count() {
     local log=$work/$1.log
-    if ! timeout 300 valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*counted_pairs*' \
-        "$folder/build/release/pairs" "$1" >"$log" 2>&1; then
+    if ! timeout 300 "${counter[@]}" "$1" >"$log" 2>&1; then
         cat "$log" >&2
         return 1
     fi
-    awk '/Collected :/ { printf "%.0f\n", $NF / 10000 }' "$log"
+    awk '/Collected : / { printf "%.0f\n", $NF / 10000 }' "$log"
 }
 system=$(count system)
 {
-    echo "# Instructions of a pair, beyond those of System. Written by scripts/hook_instructions.sh --rewrite"
+    echo "# Instructions of a pair, beyond those of System. Written by scripts/hook_instructions.sh$argument --rewrite"
     echo "with $build"
     echo "system $system"
     for mode in off recorded stacks; do
@@ -121,6 +153,6 @@ elif awk '/^(#|with)/ { next }
     :
 else
     echo "FAILED: the hook has over 1 % more or less instructions than in $numbers. What has fewer is welcome, and what needs" \
-        "more is argued in the commit: scripts/hook_instructions.sh --rewrite" >&2
+        "more is argued in the commit: scripts/hook_instructions.sh$argument --rewrite" >&2
     exit 1
 fi

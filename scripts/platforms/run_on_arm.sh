@@ -11,40 +11,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 
-target=aarch64-unknown-linux-gnu
 # The files of tests/process that run here. Those of forks, watchers, core files, RSS, seccomp (private.rs) and limits of
 # memory need what qemu does not have, and the others more time.
 themes=(start exit descriptors choices settings)
 
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
-need qemu-aarch64 qemu-user
-need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-need jq jq
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "SKIPPED: nothing runs on AArch64, since not all is installed (apt-get install ${missing[*]})" >&2
-    exit 0
-fi
-installed=$(rustc --print sysroot)/lib/rustlib/$target
-if ! [ -d "$installed" ] && ! timeout 300 rustup target add "$target"; then
-    echo "SKIPPED: nothing runs on AArch64, since the target $target cannot be installed" >&2
-    exit 0
-fi
-
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms
-mkdir -p "$CARGO_TARGET_DIR"
-# The programs name their loader and their libraries by their places here. qemu has an option for these, but opens other
-# files there, too.
-libraries=$(dirname "$(realpath "$(aarch64-linux-gnu-gcc -print-file-name=ld-linux-aarch64.so.1)")")
-linker=$CARGO_TARGET_DIR/aarch64-gcc
-cat >"$linker.new" <<END
-#!/bin/sh
-exec aarch64-linux-gnu-gcc -Wl,--dynamic-linker=$libraries/ld-linux-aarch64.so.1 -Wl,-rpath,$libraries \\
-    -Wl,--disable-new-dtags "\$@"
-END
-chmod +x "$linker.new"
-mv "$linker.new" "$linker"
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$linker CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
+. scripts/platforms/aarch64.sh
 
 # Prints the program that cargo has built from a file.
 built() { realpath "$root/$(sed -n "s|^ *Executable .*$1 (\(.*\))\$|\1|p" "$folder/built")"; }

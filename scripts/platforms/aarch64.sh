@@ -1,0 +1,34 @@
+# What scripts have in common that build programs for AArch64 and run them under qemu. They source this file, with
+# CARGO_TARGET_DIR set, and end here where not all is installed that they need, which is said. Sets:
+#
+#   target       the target, whose programs cargo links so that they find their libraries
+#   libraries    the folder of these
+target=aarch64-unknown-linux-gnu
+
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
+need qemu-aarch64 qemu-user
+need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+need jq jq
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "SKIPPED: nothing runs on AArch64, since not all is installed (apt-get install ${missing[*]})" >&2
+    exit 0
+fi
+if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! timeout 300 rustup target add "$target"; then
+    echo "SKIPPED: nothing runs on AArch64, since the target $target cannot be installed" >&2
+    exit 0
+fi
+
+# The programs name their loader and their libraries by their places here. qemu has an option for these, but opens other
+# files there, too.
+libraries=$(dirname "$(realpath "$(aarch64-linux-gnu-gcc -print-file-name=ld-linux-aarch64.so.1)")")
+mkdir -p "$CARGO_TARGET_DIR"
+linker=$CARGO_TARGET_DIR/aarch64-gcc
+cat >"$linker.new" <<LINKER
+#!/bin/sh
+exec aarch64-linux-gnu-gcc -Wl,--dynamic-linker=$libraries/ld-linux-aarch64.so.1 -Wl,-rpath,$libraries \\
+    -Wl,--disable-new-dtags "\$@"
+LINKER
+chmod +x "$linker.new"
+mv "$linker.new" "$linker"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$linker CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
