@@ -13,11 +13,13 @@
 #
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
 #                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex;
-#                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers;
+#                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers,
+#                                                      aarch64-signed;
 #                                                      windows, windows-opt-level=0, windows-frame-pointers
 #
 # The builds for ARM run under qemu-aarch64, only if they are named. They need the target aarch64-unknown-linux-gnu,
-# qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+# qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross. In aarch64-signed, all functions of the programs but those of
+# Rust's and C's standard libraries sign their return addresses: those of Rust with one key, and those of C with another.
 # So do those for Windows, under wine, where `backtrace` goes by RtlVirtualUnwind. They need the target x86_64-pc-windows-gnu,
 # gcc-mingw-w64-x86-64 and wine64; WINE is its program, and WINEPREFIX its folder. Signals have no place there, and the
 # samples of the tracker's own threads count as `no event`.
@@ -61,8 +63,8 @@ build_libraries() {
     if [[ $cc == *mingw* ]]; then ending=dll; fi
     mkdir -p "$folder"
     rustc --edition 2024 --crate-type cdylib -O "$@" -o "$folder/rust.$ending" "$sources/rust.rs"
-    "$cc" -O2 -shared -fPIC -o "$folder/one.$ending" "$sources/c.c"
-    "$cc" -O2 -shared -fPIC -DVARIANT -o "$folder/two.$ending" "$sources/c.c"
+    "$cc" -O2 -shared -fPIC ${signed:+"$signed"} -o "$folder/one.$ending" "$sources/c.c"
+    "$cc" -O2 -shared -fPIC ${signed:+"$signed"} -DVARIANT -o "$folder/two.$ending" "$sources/c.c"
 }
 build_libraries "$run/libraries" cc
 
@@ -159,6 +161,9 @@ build_for_arm() {
 build_for_arm aarch64 60000
 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_arm aarch64-opt-level=0 30000
 RUSTFLAGS="-C force-frame-pointers=no" build_for_arm aarch64-no-frame-pointers 60000
+# The option is not stable yet.
+signed=-mbranch-protection=pac-ret+leaf RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Z branch-protection=pac-ret,leaf,b-key" \
+    build_for_arm aarch64-signed 60000
 
 # build_for_windows NAME SAMPLES: the same for Windows.
 build_for_windows() {

@@ -7,7 +7,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 61_200),
+    ("src", 61_250),
     ("crates/format/src", 9_023),
     ("crates/analysis/src", 43_330),
     ("crates/export/src", 1_360),

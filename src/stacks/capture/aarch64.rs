@@ -296,6 +296,26 @@ pub(super) fn is_saved_by_kernel<R: Reader>(_: &Operation<R>) -> bool {
     false
 }
 
+/// Replaces the letters of a CIE's augmentation that gimli does not know by one that it knows and that means
+/// nothing here: `B`, the return address is signed with the second key; and `G`, the frame has tagged memory.
+/// Neither has data.
+pub(super) fn replace_unknown_augmentations(section: &mut [u8]) {
+    let mut rest = section;
+    // A length, the number 0, a version, and the augmentation, which ends with a zero.
+    while let Some((length, entry)) = rest.split_first_chunk_mut() {
+        // The last length is 0. An entry of 4 GiB or more is not looked at, nor what is after it.
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((entry, after)) = entry.split_at_mut_checked(length) else { return };
+        if let [0, 0, 0, 0, _, augmentation @ ..] = entry {
+            let letters = augmentation.iter_mut().take_while(|letter| **letter != 0);
+            letters
+                .filter(|letter| matches!(letter, b'B' | b'G'))
+                .for_each(|letter| *letter = b'S');
+        }
+        rest = after;
+    }
+}
+
 /// Where the return address is, by the unwind information.
 pub(super) fn return_address(rule: Option<RegisterRule<usize>>) -> Result<Ra, Rule> {
     match rule {

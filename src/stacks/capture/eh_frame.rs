@@ -40,7 +40,9 @@ pub(super) fn section_of(memory: &Memory, file: &LoadedFile) -> Option<(Vec<u8>,
         (segment.offset..segment.offset.saturating_add(segment.size)).contains(&offset)
     })?;
     let size = segment.offset + segment.size - offset;
-    Some((memory.read(in_memory(offset)?, size).ok()?, address))
+    let mut section = memory.read(in_memory(offset)?, size).ok()?;
+    processor::replace_unknown_augmentations(&mut section);
+    Some((section, address))
 }
 
 /// The address of `.eh_frame`, from the bytes of `.eh_frame_hdr`, which begins at `address`.

@@ -18,7 +18,7 @@ mod dwarf;
 #[cfg(not(pdata))]
 pub(super) use dwarf::{
     FP, LINKAGE_ENTRY, RETURN_ADDRESS, SP, VENDOR, is_saved_by_kernel, linkage_table,
-    return_address,
+    replace_unknown_augmentations, return_address,
 };
 
 /// How far a return address is below the stack pointer of the frame that it leads to, in bytes.

@@ -3,13 +3,16 @@
 use super::*;
 use crate::stacks::capture::processor::Ra;
 
-// A function with a signed return address, as GCC and LLVM describe it, and one that the assembler marks as
-// one that signal handlers return to, although it is none.
+// Two functions with a signed return address, one for each key, as GCC and LLVM describe them; and one that
+// the assembler marks as one that signal handlers return to, although it is none.
 std::arch::global_asm!(
     ".balign 4",
-    "memledger_test_signed:",
+    ".macro memledger_test_signs name, sign, check, key:vararg",
+    ".globl \\name",
+    "\\name:",
     ".cfi_startproc",
-    "hint #25", // paciasp
+    "\\key",
+    "hint #\\sign",
     ".cfi_negate_ra_state",
     "stp x29, x30, [sp, #-48]!",
     ".cfi_def_cfa_offset 48",
@@ -25,10 +28,13 @@ std::arch::global_asm!(
     ".cfi_restore x19",
     ".cfi_restore x29",
     ".cfi_restore x30",
-    "hint #29", // autiasp
+    "hint #\\check",
     ".cfi_negate_ra_state",
     "ret",
     ".cfi_endproc",
+    ".endm",
+    "memledger_test_signs memledger_test_signed, 25, 29", // paciasp, autiasp
+    "memledger_test_signs memledger_test_signed_with_b, 27, 31, .cfi_b_key_frame", // pacibsp, autibsp
     "memledger_test_marked_as_signal:",
     ".cfi_startproc",
     ".cfi_signal_frame",
@@ -41,6 +47,7 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     static memledger_test_signed: u8;
+    static memledger_test_signed_with_b: u8;
     static memledger_test_marked_as_signal: u8;
 }
 
@@ -48,13 +55,15 @@ unsafe extern "C" {
 fn a_function_has_saved_its_return_address_in_its_own_frame() {
     let program = std::env::current_exe().unwrap();
     let own = rows_of(|path| *path == *program.to_string_lossy());
-    let signed = (&raw const memledger_test_signed).addr() as u64;
+    let signed = [&raw const memledger_test_signed, &raw const memledger_test_signed_with_b];
     let saved = |cfa| Rule::Call { cfa, ra: Ra::FromCfa(-40), fp: Fp::FromCfa(-48) };
     let kept = Rule::Call { cfa: Cfa::Sp(0), ra: Ra::Kept, fp: Fp::Kept };
     let rules =
         [(0, kept), (4, kept), (8, saved(Cfa::Sp(48))), (16, saved(Cfa::Fp(48))), (28, kept)];
-    for (offset, rule) in rules {
-        assert_eq!(at(&own, signed + offset), rule, "{offset}");
+    for signed in signed {
+        for (offset, rule) in rules {
+            assert_eq!(at(&own, signed.addr() as u64 + offset), rule, "{offset}");
+        }
     }
     let marked = (&raw const memledger_test_marked_as_signal).addr() as u64;
     let rule = Rule::Call { cfa: Cfa::Sp(64), ra: Ra::Kept, fp: Fp::FromCfa(-24) };

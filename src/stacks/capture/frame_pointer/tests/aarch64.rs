@@ -1,9 +1,12 @@
 //! Code for the tests, on ARM.
 #![expect(unsafe_code, reason = "code in assembly")]
 
+use super::{assert_continues, take};
+
 // Code without unwind information, but for the functions that have `.cfi_startproc`.
 std::arch::global_asm!(
     ".globl memledger_test_frame_pointer, memledger_test_nested, memledger_test_after_nested",
+    ".globl memledger_test_signed_record",
     ".globl memledger_test_no_frame_pointer, memledger_test_any_fp, memledger_test_after_function",
     ".globl memledger_test_after_jump, memledger_test_forms, memledger_test_calls, memledger_test_no_calls",
     ".globl memledger_test_with_frame_pointer, memledger_test_forms_end, memledger_test_within_function",
@@ -21,6 +24,15 @@ std::arch::global_asm!(
     "bl memledger_test_frame_pointer",
     "memledger_test_after_nested:",
     "ldp x29, x30, [sp], #16",
+    "ret",
+    // The same as the first with a signed return address.
+    "memledger_test_signed_record:",
+    "hint #25", // paciasp
+    "stp x29, x30, [sp, #-16]!",
+    "mov x29, sp",
+    "blr x0",
+    "ldp x29, x30, [sp], #16",
+    "hint #29", // autiasp
     "ret",
     "memledger_test_no_frame_pointer:",
     "str x30, [sp, #-16]!",
@@ -132,6 +144,16 @@ const fn bytes(instructions: [u32; 5]) -> [u8; 20] {
 
 /// The distances of a return address in the first and of another place.
 pub(super) const IN_JIT: [usize; 2] = [12, 18];
+
+unsafe extern "C" {
+    fn memledger_test_signed_record(call: extern "C" fn());
+}
+
+#[test]
+fn a_frame_record_with_a_signed_return_address_leads_to_the_caller() {
+    // SAFETY: it calls the function.
+    assert_continues(|| unsafe { memledger_test_signed_record(take) }, 1);
+}
 
 /// Makes the processor see code that was written.
 pub(super) fn clear_cache(start: *mut u8, size: usize) {
