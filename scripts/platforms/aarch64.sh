@@ -3,6 +3,8 @@
 #
 #   target       the target, whose programs cargo links so that they find their libraries
 #   libraries    the folder of these
+. scripts/platforms/common.sh
+root=$PWD
 target=aarch64-unknown-linux-gnu
 
 missing=()
@@ -14,7 +16,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "SKIPPED: nothing runs on AArch64, since not all is installed (apt-get install ${missing[*]})" >&2
     exit 0
 fi
-if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! timeout 300 rustup target add "$target"; then
+if ! has_target $target; then
     echo "SKIPPED: nothing runs on AArch64, since the target $target cannot be installed" >&2
     exit 0
 fi
