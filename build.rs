@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `unoptimized` | the library is built without optimisation: a profile may have debug assertions and optimise, or neither |
 //! | `thread_sanitizer` | it is built with the thread sanitizer, for which only an unstable `cfg` exists |
-//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, macOS and Windows, but not in Miri |
+//! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, macOS and Windows, and on `wasm` where programs have one thread, but not in Miri |
+//! | `wasm` | the target is `wasm32-unknown-unknown` |
 //! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
 //! | `pdata` | files of the target have their unwind information as Windows has it (`.pdata`), not as DWARF |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
@@ -16,7 +17,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, tracking, takes_stacks, pdata, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, wasm, tracking, takes_stacks, pdata, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -32,11 +33,18 @@ fn main() {
     };
     set("unoptimized", is("OPT_LEVEL", "0"));
     set("thread_sanitizer", has("CARGO_CFG_SANITIZE", "thread"));
+    let wasm =
+        set("wasm", is("CARGO_CFG_TARGET_ARCH", "wasm32") && is("CARGO_CFG_TARGET_OS", "unknown"));
+    // With atomic instructions, a program can have threads, of which the tracker does not know.
+    let one_thread = wasm && !has("CARGO_CFG_TARGET_FEATURE", "atomics");
     let tracking = set(
         "tracking",
         is_set("CARGO_FEATURE_ENABLE")
-            && ["linux", "macos", "windows"].iter().any(|name| is("CARGO_CFG_TARGET_OS", name))
-            && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
+            && (one_thread
+                || ["linux", "macos", "windows"]
+                    .iter()
+                    .any(|name| is("CARGO_CFG_TARGET_OS", name))
+                    && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64"))
             && !is_set("CARGO_CFG_MEMLEDGER_PORTABLE")
             && !is_set("CARGO_CFG_MIRI"),
     );
@@ -46,7 +54,7 @@ fn main() {
     let linux = is("CARGO_CFG_TARGET_OS", "linux");
     let preload = set("preload", tracking && linux && is_set("CARGO_FEATURE_PRELOAD"));
     set("by_distance", preload && (x86_64 || aarch64));
-    set("own_values", tracking && !linux);
+    set("own_values", tracking && !linux && !wasm);
     let pdata = set("pdata", is("CARGO_CFG_TARGET_OS", "windows"));
     set("takes_stacks", tracking && (linux && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");

@@ -68,12 +68,13 @@
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
 //! application decides whether they are tracked.
 //!
-//! Tracking works on 64-bit Linux and Windows; for macOS it is written, and was never run. Elsewhere
-//! everything compiles (checked for FreeBSD and WebAssembly), and nothing is recorded: the allocator only
-//! calls the inner one, starting a ledger returns [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*`
-//! variables start nothing. What reads traces has nothing that is specific to a platform. It is the same
-//! under Miri, so `cargo miri test` of a program with the tracker passes; mark tests with budgets, which have
-//! no figures there, with `#[cfg_attr(miri, ignore)]`.
+//! Tracking works on 64-bit Linux and Windows, and on `wasm32-unknown-unknown` with [`Worker::Manual`]; for
+//! macOS it is written, and was never run. Elsewhere everything compiles (checked for FreeBSD), and nothing
+//! is recorded: the allocator only calls the inner one, starting a ledger returns
+//! [`ErrorKind::UnsupportedPlatform`], and `MEMLEDGER_*` variables start nothing. What reads traces has
+//! nothing that is specific to a platform. It is the same under Miri, so `cargo miri test` of a program
+//! with the tracker passes; mark tests with budgets, which have no figures there, with
+//! `#[cfg_attr(miri, ignore)]`.
 
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(report, tracking))))]
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
@@ -136,7 +137,7 @@ pub use error::{Error, ErrorKind, Unmeasured, UnmeasuredKind};
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, Ledger,
     LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats, Worker,
-    without_threads,
+    set_clock, without_threads,
 };
 pub use measure::{Budget, BudgetError, budget, measure};
 #[cfg(feature = "report")]

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "passes a pointer to a thread")]
 
 use crate::alloc::stats;
+use crate::platform::os::Instant;
 use crate::platform::{clock, os};
 use crate::trace::worker::{EventProvider, Importants};
 use crate::trace::write::{ReentrancyGuard, backpressure};
@@ -22,7 +23,7 @@ use std::cmp::Reverse;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time from one reading of RSS to the next, by default.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use memledger::{
     DestinationStatus, Error, ErrorKind, Figures, Group, Ledger, LedgerBuilder, Limit, Name,
     OnFull, Problem, ProblemKind, ReportTo, ScopeContext, ScopeGuard, Scoped, Snapshot, Stacks,
     Stats, Tag, TrackingAllocator, Unmeasured, Worker, alloc_scope, bookmark, budget, group,
-    measure, spawn, tag, tagged, without_threads,
+    measure, set_clock, spawn, tag, tagged, without_threads,
 };
 use std::alloc::System;
 use std::hash::BuildHasher;
@@ -256,6 +256,7 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
         TRACKED.then_some(true)
     );
     assert_eq!(without_threads(|| 4), 4);
+    set_clock(|| 0);
     drop(held);
     assert_eq!(Ledger::current().is_some(), TRACKED);
     let told = ledger.problems();

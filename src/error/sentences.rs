@@ -21,6 +21,12 @@ pub(crate) fn thread_not_started(thread: &str, source: io::Error) -> Error {
     Error::from_io(ErrorKind::ThreadNotStarted, sentence, source)
 }
 
+/// [`ErrorKind::ThreadNotStarted`], where a program has one thread.
+pub(crate) fn needs_manual_worker() -> Error {
+    let sentence = "a program has no thread here that could collect its events; add .worker(memledger::Worker::Manual) to the builder, and call Ledger::collect";
+    Error::new(ErrorKind::ThreadNotStarted, sentence)
+}
+
 /// [`ErrorKind::TimedOut`] of the worker. What fails is a clause.
 pub(crate) fn worker_stuck(action: &str, waited: Duration) -> Error {
     let seconds = waited.as_secs();

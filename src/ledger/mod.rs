@@ -19,6 +19,7 @@ pub(crate) mod recording;
 mod report_to;
 #[cfg_attr(not(report), path = "../disabled/ledger/reports/mod.rs")]
 pub(crate) mod reports;
+mod set_clock;
 pub(crate) mod settings;
 mod snapshot;
 mod without_threads;
@@ -31,5 +32,6 @@ pub use problem::{Problem, ProblemKind};
 pub use report_to::ReportTo;
 #[cfg(not(report))]
 pub(crate) use reports::refusal;
+pub use set_clock::set_clock;
 pub use snapshot::{Figures, Snapshot, Stats};
 pub use without_threads::without_threads;

@@ -15,7 +15,7 @@ use crate::ledger::entry::{for_caller, refuse_forked};
 use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
 use crate::ledger::recording::{start, stop};
 use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::platform::os::{self, BlockedSignals};
+use crate::platform::os::{self, BlockedSignals, Instant};
 use crate::scopes;
 use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
@@ -25,7 +25,6 @@ use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};
 use std::panic::Location;
 use std::sync::MutexGuard;
-use std::time::Instant;
 
 /// A measurement under way. Dropped without an end, it ends without a result.
 pub(crate) struct MeasureSession {

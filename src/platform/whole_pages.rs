@@ -13,7 +13,8 @@ pub(crate) const LARGEST_PAGE: usize = align_of::<WholePages<()>>();
 pub(crate) struct WholePages<T>(T);
 
 /// Aligns what contains it to the least bytes that a page has ([`SMALLEST_PAGE`]), and has no size itself.
-#[repr(align(4096))]
+#[cfg_attr(not(wasm), repr(align(4096)))]
+#[cfg_attr(wasm, repr(align(65536)))]
 pub(crate) struct PageAligned;
 
 const _: () = assert!(align_of::<PageAligned>() == SMALLEST_PAGE);

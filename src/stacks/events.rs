@@ -8,6 +8,7 @@ use super::state;
 use super::tree::{self, Walk};
 use crate::error::{self, Error};
 use crate::events::channel::Channel;
+use crate::platform::os::Instant;
 use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
 use memledger_format::callstacks::{
     CALLSTACK_END, CALLSTACK_GUESS, CALLSTACK_SPEC, CALLSTACKS, Callstack, CallstackWriter,
@@ -19,7 +20,7 @@ use memledger_format::schema::{
     FieldType::{AnsiString, U8, U8Array, U32, U64, WideString},
     IMPORTANT, NO_SYNC,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// There is one, before the first module.
 static MODULE_INIT: Declaration = Declaration {

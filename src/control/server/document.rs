@@ -1,7 +1,7 @@
 //! Sends a document, a heap profile or the figures of a report, to a client, on a thread of its own: it takes
 //! a while to make and a client can be slow, and neither may delay the other clients.
 
-use crate::platform::os::{self, OwnDescriptor};
+use crate::platform::os::{self, Instant, OwnDescriptor};
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::words::escape;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time within which a client must have received a whole document.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ pub(crate) use rules::Rules;
 
 use super::command::{Command, too_long};
 use crate::error::{self, Error};
-use crate::platform::os::{self, OwnDescriptor};
+use crate::platform::os::{self, Instant, OwnDescriptor};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::ReentrancyGuard;
 use lines::{Lines, TooLong};
@@ -34,7 +34,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The maximum number of connected clients.
 const MAX_CLIENTS: usize = 4;
@@ -268,7 +268,7 @@ impl Work {
         }
         // The pause limits the work of this thread, however fast clients send or connect.
         if busy {
-            std::thread::sleep(CYCLE_INTERVAL);
+            os::sleep(CYCLE_INTERVAL);
         }
         Ok(())
     }

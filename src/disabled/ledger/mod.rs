@@ -13,6 +13,8 @@ mod own_report;
 mod problem;
 #[path = "../../ledger/report_to.rs"]
 mod report_to;
+#[path = "../../ledger/set_clock.rs"]
+mod set_clock;
 #[path = "../../ledger/snapshot.rs"]
 mod snapshot;
 #[path = "../../ledger/without_threads.rs"]
@@ -20,6 +22,7 @@ mod without_threads;
 
 pub use config::{Limit, OnFull, Stacks, Worker};
 pub use problem::{Problem, ProblemKind};
+pub use set_clock::set_clock;
 pub use without_threads::*;
 pub use {builder::*, destinations::*, handle::*, report_to::*, snapshot::*};
 

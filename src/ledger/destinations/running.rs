@@ -6,14 +6,14 @@ use crate::ledger::entry::{on_helper_thread, refuse_forked, request};
 use crate::ledger::problems;
 use crate::ledger::recording::WORKER_TIMEOUT;
 use crate::ledger::recording::stats::trailer;
-use crate::platform::os::{self, BlockedSignals};
+use crate::platform::os::{self, BlockedSignals, Instant};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::worker;
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{state, untracked};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[cfg(feature = "perfetto")]
 pub(super) use super::session::from_trace_config;

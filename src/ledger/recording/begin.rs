@@ -127,7 +127,7 @@ fn run(
     quiesce::run(channels.contains(&alloc::CHANNEL) && !recording.unlinked);
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
-    let by_signals = config.report_on_signals || !os::HAS_WATCHERS;
+    let by_signals = config.report_on_signals || !os::HAS_WATCHERS && os::HAS_THREADS;
     if by_signals && recording.started_by != StartedBy::Measurement && recording.watch.is_none() {
         signals::prepare().unwrap_or_else(problems::report);
     }

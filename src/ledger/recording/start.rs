@@ -1,7 +1,7 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
 use crate::alloc::{self, linked};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::events::channel::{self, Names};
 use crate::ledger::config::{Config, OnFull, Worker};
 use crate::ledger::destinations::add;
@@ -12,7 +12,9 @@ use crate::ledger::entry::{
 };
 use crate::ledger::problem::ProblemKind;
 use crate::ledger::recording::begin::{Outputs, begin, limit_bytes};
-use crate::ledger::recording::{self, Follow, Inherited, Recording, StartedBy, Unset, signals};
+use crate::ledger::recording::{
+    self, Follow, Inherited, Recording, StartedBy, Unset, environment, signals,
+};
 use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::report::open_report;
 use crate::ledger::settings::files::open_trace;
@@ -96,6 +98,12 @@ fn leniently(settings: Settings, started_by: StartedBy) -> Option<u64> {
 ///
 /// The memory of `config` belongs to the program: the tracker works on its own copy.
 pub(in crate::ledger) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
+    if !os::RUNS_BEFORE_MAIN {
+        environment::start_before_main();
+    }
+    if config.worker == Worker::Thread && !os::HAS_THREADS {
+        return Err(error::needs_manual_worker());
+    }
     // A program that wants no thread for the worker wants none for a table either.
     match config.worker {
         Worker::Thread => request(|| strictly(config.clone())),
@@ -126,7 +134,8 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _active = state::hook_active();
     reserve::prepare();
-    let mut config = Config { analyze_in_process: true, ..Config::default() };
+    let worker = if os::HAS_THREADS { Worker::Thread } else { Worker::Manual };
+    let mut config = Config { analyze_in_process: true, worker, ..Config::default() };
     if !linked::ignores_environment() {
         Settings::from_environment().only(&[STACKS, STACK_FRAMES, STACK_MEMORY]).apply(&mut config);
     }

@@ -4,10 +4,10 @@ use crate::error::{self, Error};
 use crate::ledger::entry::{refuse_forked, request};
 use crate::ledger::recording;
 use crate::ledger::reports::functions::Functions;
+use crate::platform::os;
 use crate::trace::write::untracked;
 use memledger_analysis::Frames;
 use memledger_analysis::in_process::heap_profile;
-use std::time::SystemTime;
 
 /// The profile as of now, in memory of the program.
 pub(in crate::ledger) fn profile() -> Result<Vec<u8>, Error> {
@@ -28,10 +28,10 @@ pub(in crate::ledger) fn for_client() -> Result<Vec<u8>, String> {
 fn make() -> Result<Vec<u8>, Error> {
     let mut functions = Functions::lock()?;
     recording::collect(true);
-    let taken_at = SystemTime::now();
+    let taken_at = os::time_of_day();
     let analyzer = recording::current().as_ref().and_then(|recording| recording.analyzer.clone());
     let analyzer = analyzer.ok_or(error::not_analyzed())?;
     let mut report = analyzer.report_of("a profile", |analyzer| analyzer.report_by_bucket())?;
     functions.add_to(&mut report);
-    Ok(heap_profile(&report, Frames::Folded, Some(taken_at)))
+    Ok(heap_profile(&report, Frames::Folded, taken_at))
 }

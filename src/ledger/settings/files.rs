@@ -8,7 +8,7 @@ use crate::trace::sink::file::FileSink;
 use memledger_format::words::system_text;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// The only process whose children use the variables of the tracker: its number. `memledger run` sets it,
 /// since the program's own children inherit its environment. It has no flag, because flags are not inherited.
@@ -60,8 +60,8 @@ pub(in crate::ledger) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> 
         match rest.next() {
             Some(b'p') => expanded.extend(os::process_id().to_string().bytes()),
             Some(b't') => {
-                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                expanded.extend(time.as_secs().to_string().bytes());
+                let time = os::time_of_day().and_then(|now| now.duration_since(UNIX_EPOCH).ok());
+                expanded.extend(time.unwrap_or_default().as_secs().to_string().bytes());
             }
             Some(b'e') => expanded.extend(os::program_name().as_encoded_bytes()),
             Some(b'%') => expanded.push(b'%'),

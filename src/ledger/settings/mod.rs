@@ -486,6 +486,10 @@ fn is_on(value: &OsStr) -> Result<bool, String> {
 pub(in crate::ledger) fn report_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // NOTE: where there is no environment, std's function below panics.
+        if !os::has_env(PREFIX.as_bytes()) {
+            return;
+        }
         let known: Vec<_> =
             SETTINGS.iter().filter_map(|setting| setting.variable.to_str().ok()).collect();
         for (name, _) in std::env::vars_os() {

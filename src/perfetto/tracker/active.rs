@@ -60,7 +60,7 @@ fn changes() -> Changes {
                 }
             }
             // Another thread of this process holds it, for about a millisecond at most.
-            Err(_) => std::thread::sleep(Duration::from_micros(100)),
+            Err(_) => os::sleep(Duration::from_micros(100)),
         }
     }
 }
@@ -265,7 +265,7 @@ impl Active {
         while READERS.load(Ordering::SeqCst) != 0 && patience > 0 {
             match patience {
                 1000.. => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_millis(1)),
+                _ => os::sleep(Duration::from_millis(1)),
             }
             patience -= 1;
         }

@@ -1,7 +1,8 @@
 //! From what the processor counts to nanoseconds since the system was started.
 
+use crate::platform::os::Instant;
 use crate::platform::{os, ticks};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time after which the clocks are compared again.
 const COMPARE_EVERY: Duration = Duration::from_millis(1);

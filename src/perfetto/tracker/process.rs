@@ -7,7 +7,7 @@ use memledger_format::protobuf::perfetto::fnv1a;
 impl Track {
     /// The track of this process. Costs a system call. [`Track`] has an example.
     pub fn process() -> Self {
-        let [a, b, c, d] = std::process::id().to_le_bytes();
+        let [a, b, c, d] = os::process_id().to_le_bytes();
         let [e, f, g, h, i, j, k, l] = clock::process_start().to_le_bytes();
         Self { uuid: fnv1a(&[e, f, g, h, i, j, k, l, a, b, c, d]) }
     }

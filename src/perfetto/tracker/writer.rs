@@ -21,7 +21,7 @@ use super::session::Session;
 use crate::error::{Error, ErrorKind};
 use crate::perfetto::config::TrackEvents;
 use crate::perfetto::value::MAX_VALUES;
-use crate::platform::os;
+use crate::platform::os::{self, Instant};
 use crate::trace::sink::{Shared as _, Sink};
 pub(crate) use counter::EventCounter;
 use memledger_format::encode::Declaration;
@@ -36,7 +36,7 @@ pub(super) use program::{ProgramEvent, ProgramType};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stream::{OpenScope, Thread, scope_time};
 use types::{TypeRole, Types};
 
@@ -515,7 +515,7 @@ fn this_process() -> Process {
     let command = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
     let command = command.take(64).collect::<Vec<_>>();
     Process {
-        pid: std::process::id(),
+        pid: os::process_id(),
         uuid: crate::perfetto::Track::process().uuid,
         name: command.first().cloned().unwrap_or_default(),
         command,

@@ -9,6 +9,7 @@
 #[macro_export]
 macro_rules! __before_main {
     ($body:expr) => {
+        #[cfg(not(target_family = "wasm"))]
         #[used]
         #[cfg_attr(windows, unsafe(link_section = ".CRT$XCT"))]
         #[cfg_attr(

@@ -1,33 +1,45 @@
 //! Other copies of this crate in the program. Each has threads' contexts of its own, so its scopes are not
 //! recorded here.
-#![expect(unsafe_code, reason = "a linker makes the list")]
-
-use super::version::{VERSION, Version};
-use memledger_format::words::text_of;
-use std::ptr;
+#![cfg_attr(not(wasm), expect(unsafe_code, reason = "a linker makes the list"))]
 
 /// The version of this copy.
 pub(crate) const OWN: &str = env!("CARGO_PKG_VERSION");
 
-// A linker defines these where the section begins and ends in the program or library that it makes: for names
-// of this form, that of macOS, too (`ld64`).
-unsafe extern "C" {
-    #[cfg_attr(not(target_os = "macos"), link_name = "__start_memledger_versions")]
-    #[cfg_attr(target_os = "macos", link_name = "\u{1}section$start$__DATA$__memledger_ver")]
-    static START: Version;
-    #[cfg_attr(not(target_os = "macos"), link_name = "__stop_memledger_versions")]
-    #[cfg_attr(target_os = "macos", link_name = "\u{1}section$end$__DATA$__memledger_ver")]
-    static END: Version;
+/// A linker of WebAssembly makes no such list.
+#[cfg(wasm)]
+pub(crate) fn others() -> Vec<String> {
+    Vec::new()
 }
 
-/// The versions of other copies in the same program or library.
-pub(crate) fn others() -> Vec<String> {
-    let (start, end) = (&raw const START, &raw const END);
-    let number = (end.addr() - start.addr()) / size_of::<Version>();
-    // SAFETY: the section has a version of each copy, and nothing else.
-    let all = unsafe { std::slice::from_raw_parts(start, number) };
-    let others = all.iter().filter(|version| !ptr::eq(*version, &VERSION));
-    others
-        .map(|version| text_of(version.split(|byte| *byte == 0).next().unwrap_or(&[])).into())
-        .collect()
+#[cfg(not(wasm))]
+pub(crate) use listed::others;
+
+#[cfg(not(wasm))]
+mod listed {
+    use super::super::version::{VERSION, Version};
+    use memledger_format::words::text_of;
+    use std::ptr;
+
+    // A linker defines these where the section begins and ends in the program or library that it makes:
+    // for names of this form, that of macOS, too (`ld64`).
+    unsafe extern "C" {
+        #[cfg_attr(not(target_os = "macos"), link_name = "__start_memledger_versions")]
+        #[cfg_attr(target_os = "macos", link_name = "\u{1}section$start$__DATA$__memledger_ver")]
+        static START: Version;
+        #[cfg_attr(not(target_os = "macos"), link_name = "__stop_memledger_versions")]
+        #[cfg_attr(target_os = "macos", link_name = "\u{1}section$end$__DATA$__memledger_ver")]
+        static END: Version;
+    }
+
+    /// The versions of other copies in the same program or library.
+    pub(crate) fn others() -> Vec<String> {
+        let (start, end) = (&raw const START, &raw const END);
+        let number = (end.addr() - start.addr()) / size_of::<Version>();
+        // SAFETY: the section has a version of each copy, and nothing else.
+        let all = unsafe { std::slice::from_raw_parts(start, number) };
+        let others = all.iter().filter(|version| !ptr::eq(*version, &VERSION));
+        others
+            .map(|version| text_of(version.split(|byte| *byte == 0).next().unwrap_or(&[])).into())
+            .collect()
+    }
 }

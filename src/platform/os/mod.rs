@@ -7,6 +7,7 @@
 //! | order | `register_barrier`, `barrier_on_all_threads` | a full barrier on every thread that runs; where `register_barrier` returns `false`, the hook has a fence of its own |
 //! | waiting | `wait`, `wake_all` | *Hook*; wait at most the given time, and may return early |
 //! | time | `now`, `since_boot`, `clocks`, `counter` | *Hook*; nanoseconds that never depend on the time of day |
+//! | limits of time | `Instant`, `sleep`, `time_of_day` | std's, but where they panic |
 //! | this thread | `thread_id`, `main_thread_of`, `thread_name`, `on_thread_exit`, `KeepErrno` | *Hook*; what runs at a thread's end runs after its destructors, or the worker finds that the thread has ended |
 //! | other threads | `is_thread_alive`, `thread_name_of`, `processor_time_of` | answer for threads that may end at any time |
 //! | thread-local values | `slots` | *Hook*; only where std's values are no good for it (`own_values.rs`): a slot keeps its value until the thread has ended |
@@ -26,6 +27,7 @@
 //! | folder | state |
 //! |---|---|
 //! | `linux`, `windows` | tested |
+//! | `wasm` | tested by node: one thread, and no files |
 //! | `macos` | checked: compiled, and reviewed against the system's documentation; never run |
 //! | `unix` | what `linux` and `macos` have in common |
 //!
@@ -35,7 +37,7 @@
 
 mod before_main;
 pub(crate) mod copies;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", wasm)))]
 mod counted_threads;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -52,11 +54,14 @@ mod tests;
 mod unix;
 #[cfg(not(target_os = "linux"))]
 mod unwatched;
+#[cfg(not(wasm))]
 mod version;
+#[cfg(wasm)]
+mod wasm;
 #[cfg(windows)]
 mod windows;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", wasm)))]
 pub(crate) use counted_threads::{
     Body, STACK, forget_threads, has_own_threads, run_on_new_thread, spawn, wait_for_ends,
 };
@@ -78,8 +83,25 @@ pub(crate) use unwatched::{
     path_of_descriptor, share_again, share_in_place, start_family, start_watcher, unshare_all,
     use_as_stderr,
 };
+#[cfg(wasm)]
+pub(crate) use wasm::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
+
+// WebAssembly has its own: std's panic there.
+#[cfg(not(wasm))]
+pub(crate) use std::{thread::sleep, time::Instant};
+
+/// Whether a program can have a second thread, such as the worker.
+pub(crate) const HAS_THREADS: bool = !cfg!(wasm);
+
+/// Whether what is to run before `main` does; else the first start in code runs it.
+pub(crate) const RUNS_BEFORE_MAIN: bool = !cfg!(wasm);
+
+/// The time of day; `None` on WebAssembly, where nothing says it.
+pub(crate) fn time_of_day() -> Option<std::time::SystemTime> {
+    (!cfg!(wasm)).then(std::time::SystemTime::now)
+}
 
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];

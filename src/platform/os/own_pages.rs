@@ -57,7 +57,7 @@ pub(super) fn own_pages() -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Whether an address is in one of these ranges, which are sorted.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", wasm)))]
 pub(super) fn is_in(ranges: &[(u64, u64)], address: u64) -> bool {
     let next = ranges.partition_point(|(start, _)| *start <= address);
     let last = next.checked_sub(1).and_then(|last| ranges.get(last));

@@ -14,7 +14,7 @@
 
 use super::{Shared, Sink};
 use crate::error::{self, Error, ErrorKind};
-use crate::platform::os;
+use crate::platform::os::{self, Instant};
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::packet::IMPORTANTS;
 use memledger_format::words::escape;
@@ -23,7 +23,6 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 /// The most bytes that wait for one sink. A program that allocates without pause takes some seconds
 /// to fill them.

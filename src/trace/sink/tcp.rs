@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::{Error, ErrorKind};
-use crate::platform::os::{self, OwnDescriptor};
+use crate::platform::os::{self, Instant, OwnDescriptor};
 use memledger_format::handshake::PROTOCOL;
 use memledger_format::handshake::Transport;
 use memledger_format::packet::PacketWriter;
@@ -15,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The ports of recorders, in the order in which they are tried: `memledger serve` listens on both,
 /// Unreal Engine 4's recorder on the first, and Unreal's own since version 5.0 on the second.

@@ -31,12 +31,12 @@ pub(crate) use timeline::{Trailer, collected, marker_times, preamble, settled_be
 use super::write::quiesce::HOOK_TIMEOUT;
 use super::write::{ReentrancyGuard, backpressure};
 use crate::error::{self, Error, ErrorKind};
-use crate::platform::os;
+use crate::platform::os::{self, Instant};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -109,7 +109,7 @@ pub(crate) fn lock_within<T>(lock: &Mutex<T>, timeout: Duration) -> Option<Mutex
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => break,
             Err(TryLockError::WouldBlock) if tries < YIELDS => std::thread::yield_now(),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+            Err(TryLockError::WouldBlock) => os::sleep(Duration::from_micros(200)),
         }
     }
     None
@@ -147,7 +147,7 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
         backpressure::sleep_until_woken(interval(start.elapsed()).as_nanos() as u64);
         // NOTE: a worker that is woken without pause would hardly ever leave the lock to others.
         if WAITERS.load(Ordering::Acquire) > 0 {
-            std::thread::sleep(Duration::from_millis(1));
+            os::sleep(Duration::from_millis(1));
         }
         if looked.elapsed() >= LOOK_INTERVAL {
             looked = Instant::now();

@@ -32,12 +32,13 @@ use super::watch::Watch;
 use super::watermark::Watermark;
 use crate::error::{Error, ErrorKind};
 use crate::platform::clock;
+use crate::platform::os::Instant;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::write::{
     backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve, shortage,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.

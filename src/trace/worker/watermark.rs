@@ -7,10 +7,11 @@
 //! watermark before its own epoch.
 
 use crate::platform::clock;
+use crate::platform::os::Instant;
 use crate::trace::write::slot::{Guard, ThreadSlot};
 use crate::trace::write::{clocks, order, quiesce, registry};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A hook takes some nanoseconds, so a thread that is inside it at this many checks in a row was
 /// interrupted there.

@@ -6,9 +6,9 @@
 
 use super::slot::{Guard, ThreadSlot};
 use super::{backpressure, clocks, registry, state};
-use crate::platform::os;
+use crate::platform::os::{self, Instant};
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a flush or an end waits for threads inside the hook, so that it has every event up to
 /// now.
@@ -44,7 +44,7 @@ pub(crate) fn run(hook: bool) {
     // before these stores has ended after the sleep, unless its thread was preempted in it.
     clocks::stop();
     registry::slots().for_each(|slot| slot.revoke_lease());
-    std::thread::sleep(Duration::from_millis(1));
+    os::sleep(Duration::from_millis(1));
 }
 
 /// Runs a barrier on all threads. After it, the caller sees every guard that was set before it.

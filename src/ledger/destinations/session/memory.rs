@@ -6,10 +6,11 @@ use crate::ledger::problems;
 use crate::ledger::reports::functions::Functions;
 use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::perfetto::{MemoryWriter, Track};
+use crate::platform::os::{self, Instant};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;
 use memledger_analysis::dump::perfetto::{LiveMemory, Moment, Process};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// There are this many points of counters from one dump to the next.
 const POINTS_PER_DUMP: u32 = 10;
@@ -59,7 +60,7 @@ impl SessionMemory {
         self.live.take().unwrap_or_else(|| {
             let name = std::env::args_os().next().unwrap_or_default();
             let name = name.to_string_lossy().into_owned();
-            let (uuid, pid) = (Track::process().uuid(), std::process::id());
+            let (uuid, pid) = (Track::process().uuid(), os::process_id());
             LiveMemory::new(Process { pid, uuid, name, command: Vec::new() }, now, out)
         })
     }

@@ -1,0 +1,5 @@
+//! Prints what the host of WebAssembly gets as text.
+
+fn main() {
+    println!("{}", wasm::results());
+}
