@@ -154,7 +154,7 @@ pub(crate) fn allocator_statistics() -> Vec<AllocatorStatistics> {
 ///
 /// # Errors
 /// None here.
-pub(crate) fn resident_memory() -> io::Result<ResidentMemory> {
+pub(crate) fn resident_memory(_step: impl Fn()) -> io::Result<ResidentMemory> {
     let tracker = own_pages().map(|(_, bytes)| bytes).sum();
     let bytes = memory_bytes();
     let rest = AnonymousRange { start: 0, bytes, resident_bytes: bytes.saturating_sub(tracker) };

@@ -1,4 +1,5 @@
 use super::*;
+use std::slice;
 
 /// An image with one function, from 0x10 to 0x20, whose unwind information begins at 0x40.
 fn rule_of(information: &[u8]) -> Rule {
@@ -7,7 +8,7 @@ fn rule_of(information: &[u8]) -> Rule {
     let entry = image.len()..image.len() + ENTRY;
     [0x10_u32, 0x20, 0x40].iter().for_each(|word| image.extend(word.to_le_bytes()));
     // The code goes on behind the function.
-    let rows = rows(&image, entry, &[0x8..0x28], None);
+    let rows = rows(&image, entry, slice::from_ref(&(0x8..0x28)), None);
     let at = |address: u64| {
         let after = rows.partition_point(|(start, _)| *start <= address);
         after.checked_sub(1).map_or(Rule::None, |row| rows[row].1.rule())
@@ -133,12 +134,13 @@ fn an_entry_may_stand_for_another() {
 }
 
 /// Damages each byte in each of some ways: no panic, no endless loop, and rows in order.
-fn damage(image: &mut [u8], bytes: std::ops::Range<usize>, functions: &std::ops::Range<usize>) {
+fn damage(image: &mut [u8], bytes: Range<usize>, functions: &Range<usize>) {
+    let code = 0..image.len();
     for at in bytes {
         let before = image[at];
         for value in [0, 1, 4, 5, 0x21, 0x7f, 0x80, 0xff, before ^ 1, before ^ 8, !before] {
             image[at] = value;
-            let rows = rows(image, functions.clone(), &[0..image.len()], Some(0x11));
+            let rows = rows(image, functions.clone(), slice::from_ref(&code), Some(0x11));
             assert!(rows.is_sorted_by_key(|row| row.0));
             assert!(rows.windows(2).all(|pair| pair[0].0 != pair[1].0));
         }
