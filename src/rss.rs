@@ -12,8 +12,8 @@
 use crate::alloc::stats;
 use crate::platform::os::Instant;
 use crate::platform::{clock, os};
-use crate::trace::worker::{EventProvider, Importants};
-use crate::trace::write::{ReentrancyGuard, backpressure};
+use crate::trace::worker::{self, EventProvider, Importants};
+use crate::trace::write::ReentrancyGuard;
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::{
     FieldType::{AnsiString, U64, U64Array},
@@ -189,7 +189,7 @@ impl Parts {
     fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
         self.at = Instant::now();
         // Threads that wait for the worker go on waiting: it does not stand still.
-        let memory = os::resident_memory(backpressure::note_progress);
+        let memory = os::resident_memory(worker::note_progress);
         self.took = self.at.elapsed();
         (self.bytes, self.most) = (rss, self.most.max(rss));
         Some(event(

@@ -20,6 +20,7 @@ mod timeline;
 mod watch;
 mod watermark;
 
+pub(crate) use super::write::backpressure::note_progress;
 pub(crate) use announcer::{Definitions, EventProvider};
 pub(crate) use checkpoint::{Checkpoints, Stage};
 pub(crate) use importants::Importants;

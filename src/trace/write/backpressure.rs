@@ -5,9 +5,9 @@
 //! [`STALL_TIMEOUT`] after the first wait since the worker last made progress. The worker makes progress with
 //! each run of events that it merges, and with each mapping when it reads what is resident, not only with the
 //! buffers that it frees: if 2,000 threads have begun one buffer each, the worker frees the first of these
-//! buffers only after it has sent nearly all of their events. After the deadline the process drops events until
-//! the worker has collected everything. If the whole process was stopped meanwhile, as by a debugger, the
-//! deadline is extended once.
+//! buffers only after it has sent nearly all of their events. After the deadline the process drops events
+//! until the worker has collected everything. If the whole process was stopped meanwhile, as by a debugger,
+//! the deadline is extended once.
 
 use super::slot::{Guard, ThreadSlot};
 use super::state;
