@@ -56,7 +56,7 @@ pub enum ErrorKind {
     UnsupportedPlatform,
     /// memledger was compiled without its feature `enable`, or without `report` where that is needed.
     FeatureOff,
-    /// Call stacks can be taken on x86-64 and AArch64 Linux only.
+    /// Call stacks can be taken on x86-64 and AArch64 Linux and on x86-64 Windows only.
     StacksUnsupported,
     /// A [`Ledger`](crate::Ledger) is already running in this process.
     AlreadyStarted,

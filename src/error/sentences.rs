@@ -48,6 +48,6 @@ pub(crate) fn not_analyzed() -> Error {
 
 /// [`ErrorKind::StacksUnsupported`].
 pub(crate) fn stacks_unsupported() -> Error {
-    let sentence = "call stacks can be taken on x86-64 and AArch64 Linux only; all else is recorded without them";
+    let sentence = "call stacks can be taken on x86-64 and AArch64 Linux and on x86-64 Windows only; all else is recorded without them";
     Error::new(ErrorKind::StacksUnsupported, sentence)
 }

@@ -23,12 +23,8 @@ pub(crate) const CASES: &[Case] = &[
             assert_holds_the_block(&profile);
             assert!(profile.nanoseconds[0] > 1_500_000_000_000_000_000, "it has a time");
             assert_eq!(profile.comments.len(), 1, "{:?}", profile.comments);
-            // Where the system has mapped the program's code.
-            let maps = fs::read_to_string(outcome.path("maps")).unwrap();
-            let code = maps.lines().find(|line| line.contains(" r-xp ")).unwrap();
-            let [start, limit, offset] = profile.mappings[0].range;
-            let expected = format!("{start:x}-{limit:x} r-xp {offset:08x} ");
-            assert!(code.starts_with(&expected), "{expected} in\n{maps}");
+            #[cfg(unix)]
+            assert_is_mapped(&profile, &fs::read_to_string(outcome.path("maps")).unwrap());
         }
     }),
     case("the report on exit can be a profile", at_exit, |run| {
@@ -45,6 +41,15 @@ pub(crate) const CASES: &[Case] = &[
         run.run().quiet();
     }),
 ];
+
+/// The program's code is where the system has mapped it.
+#[cfg(unix)]
+fn assert_is_mapped(profile: &Profile, maps: &str) {
+    let code = maps.lines().find(|line| line.contains(" r-xp ")).unwrap();
+    let [start, limit, offset] = profile.mappings[0].range;
+    let expected = format!("{start:x}-{limit:x} r-xp {offset:08x} ");
+    assert!(code.starts_with(&expected), "{expected} in\n{maps}");
+}
 
 fn assert_holds_the_block(profile: &Profile) {
     let inuse_space = profile.types.iter().position(|[name, _]| name == "inuse_space").unwrap();
@@ -76,6 +81,7 @@ fn live() {
     let mut client = Client::connect(&address).unwrap();
     fs::write("control.pb.gz", client.profile().unwrap()).unwrap();
     assert!(Client::connect(&address).unwrap().send(&Command::Status).is_ok());
+    #[cfg(unix)]
     fs::copy("/proc/self/maps", "maps").unwrap();
     drop(block);
     let after = Profile::decode(&ledger.pprof().unwrap());
