@@ -1,7 +1,8 @@
 //! The debug information of one file, with the files that it refers to.
 
+use super::debug_frame::DebugFrame;
 use super::demangled;
-use super::object_file::{Bytes, ObjectFile, path_of};
+use super::object_file::{Bytes, Kind, ObjectFile, path_of};
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianReader, RunTimeEndian, SectionId};
 use memledger_format::words::text_of;
@@ -10,14 +11,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 type Reader = EndianReader<RunTimeEndian, Bytes>;
-
-/// A frame as the debug information has it.
-pub(super) struct DwarfFrame {
-    /// The demangled name.
-    pub(super) function: Option<String>,
-    pub(super) file: Option<String>,
-    pub(super) line: Option<u32>,
-}
 
 /// The debug information of one file.
 pub(super) struct Dwarf {
@@ -55,7 +48,7 @@ impl Dwarf {
             DwarfPackage::load(read, empty)
         });
         let package = package.transpose().map_err(|Failed(sentence)| sentence)?;
-        Ok(Self { context, package, is_of_windows: file.is_of_windows })
+        Ok(Self { context, package, is_of_windows: file.kind == Kind::Pe })
     }
 
     /// The functions at an address, innermost first. `part` finds the file of a part of split debug
@@ -67,7 +60,7 @@ impl Dwarf {
         &self,
         address: u64,
         mut part: impl FnMut(PathBuf) -> Option<ObjectFile>,
-    ) -> Result<Vec<DwarfFrame>, gimli::Error> {
+    ) -> Result<Vec<DebugFrame>, gimli::Error> {
         let mut lookup = self.context.find_frames(address);
         let mut found = loop {
             lookup = match lookup {
@@ -80,7 +73,7 @@ impl Dwarf {
         let mut frames = Vec::new();
         while let Some(frame) = found.next()? {
             let function = frame.function.as_ref();
-            frames.push(DwarfFrame {
+            frames.push(DebugFrame {
                 function: function
                     .map(|name| demangled(&text_of(name.name.bytes()), name.language)),
                 file: frame.location.as_ref().and_then(|at| Some(self.path(at.file?))),

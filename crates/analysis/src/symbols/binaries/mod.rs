@@ -8,21 +8,25 @@
 //! search.rs        where the files of a module can be
 //! object_file.rs   one file with code (ELF, PE), and whether it is the right one
 //! dwarf.rs         its debug information
+//! pdb/             that of Windows, in a file of its own
 //! symbol_table.rs  its symbols
 //! go_functions.rs  what Go's runtime knows of its functions
 //! perf_map.rs      functions that a process has made at run time
 //! ```
 
+mod debug_frame;
 mod dwarf;
 mod go_functions;
 mod object_file;
+mod pdb;
 mod perf_map;
 mod search;
 mod symbol_table;
 
 use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use dwarf::Dwarf;
-use object_file::ObjectFile;
+use object_file::{Kind, ObjectFile};
+use pdb::Pdb;
 use perf_map::PerfMap;
 use search::{Found, Search};
 use std::borrow::Cow;
@@ -81,8 +85,13 @@ struct Binary {
 
 /// What the files of a module say of its addresses.
 struct Tables {
-    dwarf: Option<Dwarf>,
+    debug_info: Option<DebugInfo>,
     symbols: SymbolTable,
+}
+
+enum DebugInfo {
+    Dwarf(Box<Dwarf>),
+    Pdb(Box<Pdb>),
 }
 
 impl Binaries {
@@ -181,7 +190,7 @@ impl Binary {
         let files = [Some(&file), alt.as_ref(), package.as_ref()].into_iter().flatten();
         let states = files.map(ObjectFile::state).collect::<Option<Vec<_>>>();
         // NOTE: before they are read. A file that changes meanwhile has another state the next time.
-        let fingerprint = states.filter(|_| file.has_dwarf()).map(|states| states.join("\n"));
+        let fingerprint = states.filter(|_| file.has_debug_info()).map(|states| states.join("\n"));
         let (tables, is_damaged) = (None, false);
         Some(Self { file, alt, package, refused, tables, fingerprint, is_damaged })
     }
@@ -210,12 +219,23 @@ impl Binary {
             }
             return None;
         }
-        let dwarf = file.has_dwarf().then(|| Dwarf::open(file, alt.as_ref(), package.as_ref()));
-        let dwarf = dwarf.and_then(|dwarf| {
-            dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
-        });
-        let symbols = SymbolTable::read(file, notes);
-        if dwarf.is_none() {
+        let mut unusable = |sentence| notes.push(format!("{sentence}; it is not used"));
+        let (debug_info, exported) = match file.kind {
+            Kind::Pdb => open_pdb(file).map_err(&mut unusable).ok().unzip(),
+            _ if !file.has_debug_info() => (None, None),
+            _ => {
+                let dwarf = Dwarf::open(file, alt.as_ref(), package.as_ref());
+                (
+                    dwarf
+                        .map(|dwarf| DebugInfo::Dwarf(Box::new(dwarf)))
+                        .map_err(&mut unusable)
+                        .ok(),
+                    None,
+                )
+            }
+        };
+        let symbols = exported.unwrap_or_else(|| SymbolTable::read(file, notes));
+        if debug_info.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
                 None if symbols.is_empty() => notes.push(format!(
@@ -233,7 +253,7 @@ impl Binary {
                 None => {}
             }
         }
-        Some(Tables { dwarf, symbols })
+        Some(Tables { debug_info, symbols })
     }
 
     fn frames(
@@ -248,7 +268,7 @@ impl Binary {
         if self.tables.is_none() {
             self.tables = Some(self.read(search, module, notes));
         }
-        let Some(Some(Tables { dwarf, symbols })) = &self.tables else {
+        let Some(Some(Tables { debug_info, symbols })) = &mut self.tables else {
             self.fingerprint = None;
             return Vec::new();
         };
@@ -257,8 +277,14 @@ impl Binary {
             is_in_parts = true;
             search.part(&written, &self.file.path)
         };
-        let found = dwarf.as_ref().map(|dwarf| dwarf.frames(address, part));
-        let frames = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
+        let found = match debug_info {
+            Some(DebugInfo::Dwarf(dwarf)) => {
+                dwarf.frames(address, part).map_err(|error| error.to_string())
+            }
+            Some(DebugInfo::Pdb(pdb)) => pdb.frames(address),
+            None => Ok(Vec::new()),
+        };
+        let frames = found.unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.is_damaged, true) {
                 notes.push(format!(
                     "the debug information of {} is damaged: {error}; some functions have no file and \
@@ -290,6 +316,14 @@ impl Binary {
         }
         frames
     }
+}
+
+/// Opens a PDB file, and reads the names of functions that other object files can use.
+fn open_pdb(file: &ObjectFile) -> Result<(DebugInfo, SymbolTable), String> {
+    let (pdb, exported) = Pdb::open(file.file()).map_err(|what| {
+        format!("the debug information of {} is damaged: {what}", file.path.display())
+    })?;
+    Ok((DebugInfo::Pdb(Box::new(pdb)), SymbolTable::of_functions(exported)))
 }
 
 /// A name as its source has it. `language` is `None` if it is unknown.

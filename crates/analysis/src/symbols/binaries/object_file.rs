@@ -1,5 +1,6 @@
-//! An ELF file, or one of Windows (PE), that may have debug information or symbols.
+//! An ELF file, or one of Windows (PE, PDB), that may have debug information or symbols.
 
+use super::pdb;
 use crate::{CodeRange, FileStamp, Module};
 use memledger_format::words::{bytes_of, system_text};
 use object::elf::{PF_X, PT_LOAD};
@@ -34,6 +35,13 @@ const BUFFER: NonZeroUsize = NonZeroUsize::new(8 << 10).unwrap();
 /// The symbols of the largest programs have some 20 MiB; a section with more is damaged.
 const MAX_XZ: usize = 256 << 20;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Elf,
+    Pe,
+    Pdb,
+}
+
 /// A file that is open, and what its headers say.
 pub(super) struct ObjectFile {
     pub(super) path: PathBuf,
@@ -42,8 +50,10 @@ pub(super) struct ObjectFile {
     pub(super) debug_link: Option<(PathBuf, u32)>,
     /// The path of the file with what its debug information shares with others, and the build id.
     pub(super) alt_link: Option<(PathBuf, Vec<u8>)>,
+    /// The path of its PDB file, as the linker wrote it.
+    pub(super) pdb: Option<PathBuf>,
     pub(super) endian: gimli::RunTimeEndian,
-    pub(super) is_of_windows: bool,
+    pub(super) kind: Kind,
     /// The address that the linker gave to its first byte.
     linked_base: u64,
     /// Its size in memory: from the first to the last byte, and without gaps.
@@ -67,26 +77,27 @@ impl ObjectFile {
             return Err(failed(&"it is not a file"));
         }
         let file = File::open(path).map_err(|error| failed(&error))?;
-        let cache = ReadCache::new(&file);
-        let kind = FileKind::parse(&cache);
-        let parsed = match kind {
-            Ok(FileKind::Elf64) => Headers::read::<object::elf::FileHeader64<Endianness>>(&cache),
-            Ok(FileKind::Elf32) => Headers::read::<object::elf::FileHeader32<Endianness>>(&cache),
-            Ok(FileKind::Pe64) => Headers::read_pe(&cache),
-            _ => return Err(failed(&"it is not an ELF file, nor a PE file of 64 bits")),
-        };
-        drop(cache);
-        let headers = parsed.map_err(|error| failed(&error))?;
-        let Headers { build_id, debug_link, alt_link, endian, linked_base, sizes, code, sections } =
-            headers;
+        let (kind, headers) = Headers::read(&file).map_err(|what| failed(&what))?;
         let path = path.to_owned();
+        let Headers {
+            build_id,
+            debug_link,
+            alt_link,
+            pdb,
+            endian,
+            linked_base,
+            sizes,
+            code,
+            sections,
+        } = headers;
         Ok(Self {
             path,
             build_id,
             debug_link,
             alt_link,
+            pdb,
             endian,
-            is_of_windows: matches!(kind, Ok(FileKind::Pe64)),
+            kind,
             linked_base,
             sizes,
             code,
@@ -96,12 +107,19 @@ impl ObjectFile {
     }
 
     /// Whether it has debug information.
-    pub(super) fn has_dwarf(&self) -> bool {
-        self.range(".debug_info").is_some()
+    pub(super) fn has_debug_info(&self) -> bool {
+        self.kind == Kind::Pdb || self.range(".debug_info").is_some()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// The bytes of its sections, in memory.
     pub(super) fn bytes(&self) -> u64 {
+        if self.kind == Kind::Pdb {
+            return self.file.metadata().map_or(0, |metadata| metadata.len());
+        }
         self.sections.iter().fold(0, |sum, (_, range)| {
             // A damaged file can claim any size.
             let most = range.compressed_size.saturating_mul(MAX_EXPANSION);
@@ -118,6 +136,15 @@ impl ObjectFile {
     pub(super) fn check(&self, module: &Module) -> Result<(), String> {
         let Self { path, build_id, sizes, .. } = self;
         let path = path.display();
+        if *build_id != module.build_id && self.kind == Kind::Pdb {
+            return Err(format!(
+                "{path} is not the PDB file of the program that ran: its GUID and age are {}, but those of \
+                 {} in the trace are {}",
+                named(build_id),
+                module.path,
+                named(&module.build_id)
+            ));
+        }
         if *build_id != module.build_id {
             return Err(format!(
                 "{path} is not the file that was loaded: its build id is {}, but that of {} in the \
@@ -306,6 +333,7 @@ struct Headers {
     build_id: Vec<u8>,
     debug_link: Option<(PathBuf, u32)>,
     alt_link: Option<(PathBuf, Vec<u8>)>,
+    pdb: Option<PathBuf>,
     endian: gimli::RunTimeEndian,
     linked_base: u64,
     sizes: [u64; 2],
@@ -314,7 +342,46 @@ struct Headers {
 }
 
 impl Headers {
-    fn read<'data, Elf: FileHeader<Endian = Endianness>>(
+    fn read(file: &File) -> Result<(Kind, Self), String> {
+        let cache = ReadCache::new(file);
+        if pdb::is_pdb((&cache).read_bytes_at(0, pdb::MAGIC_BYTES).unwrap_or_default()) {
+            return Ok((Kind::Pdb, Self::read_pdb(file)?));
+        }
+        let kind = FileKind::parse(&cache);
+        let (kind, headers) = match kind {
+            Ok(FileKind::Elf64) => {
+                (Kind::Elf, Self::read_elf::<object::elf::FileHeader64<Endianness>>(&cache))
+            }
+            Ok(FileKind::Elf32) => {
+                (Kind::Elf, Self::read_elf::<object::elf::FileHeader32<Endianness>>(&cache))
+            }
+            Ok(FileKind::Pe64) => (Kind::Pe, Self::read_pe(&cache)),
+            _ => {
+                return Err(
+                    "it is not an ELF file, nor a PE file of 64 bits, nor a PDB file".to_owned()
+                );
+            }
+        };
+        Ok((kind, headers.map_err(|error| error.to_string())?))
+    }
+
+    /// Addresses are offsets from the begin of the program.
+    fn read_pdb(file: &File) -> Result<Self, String> {
+        let pdb::Headers { build_id, size, code } = pdb::Headers::read(file)?;
+        Ok(Self {
+            build_id,
+            debug_link: None,
+            alt_link: None,
+            pdb: None,
+            endian: gimli::RunTimeEndian::Little,
+            linked_base: 0,
+            sizes: [size; 2],
+            code,
+            sections: Vec::new(),
+        })
+    }
+
+    fn read_elf<'data, Elf: FileHeader<Endian = Endianness>>(
         data: impl ReadRef<'data>,
     ) -> object::Result<Self> {
         let file = ElfFile::<Elf, _>::parse(data)?;
@@ -357,6 +424,7 @@ impl Headers {
                 .map(|(name, crc)| (path_of(name), crc)),
             alt_link: (file.gnu_debugaltlink().ok().flatten())
                 .map(|(path, id)| (path_of(path), id.to_vec())),
+            pdb: None,
             endian: match endian {
                 Endianness::Little => gimli::RunTimeEndian::Little,
                 Endianness::Big => gimli::RunTimeEndian::Big,
@@ -386,7 +454,8 @@ impl Headers {
         // what its headers say.
         let time = headers.file_header.time_date_stamp.get(LittleEndian);
         let checksum = headers.optional_header.check_sum.get(LittleEndian);
-        let build_id = match file.pdb_info()? {
+        let pdb = file.pdb_info()?;
+        let build_id = match &pdb {
             Some(pdb) => [&pdb.guid()[..], &pdb.age().to_le_bytes()].concat(),
             None => [time, size, checksum].map(u32::to_le_bytes).concat(),
         };
@@ -397,6 +466,7 @@ impl Headers {
             debug_link: (file.gnu_debuglink().ok().flatten())
                 .map(|(name, crc)| (path_of(name), crc)),
             alt_link: None,
+            pdb: pdb.map(|pdb| windows_path(pdb.path())).filter(|path| path.file_name().is_some()),
             endian: gimli::RunTimeEndian::Little,
             linked_base: file.relative_address_base(),
             sizes: [size.into(); 2],
@@ -412,11 +482,14 @@ pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
 /// The path of a module. One of Windows has its parts, but is not absolute, where the trace is read
 /// elsewhere.
 pub(super) fn path_of_module(module: &Module) -> PathBuf {
-    let mut path: Vec<_> = bytes_of(&module.path).collect();
-    if cfg!(not(windows)) && path.get(1..3) == Some(b":\\") {
-        path.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
-    }
-    path_of(&path)
+    let path: Vec<_> = bytes_of(&module.path).collect();
+    if path.get(1..3) == Some(b":\\") { windows_path(&path) } else { path_of(&path) }
+}
+
+/// A path that was written on Windows.
+fn windows_path(path: &[u8]) -> PathBuf {
+    let separator = |byte: &u8| if cfg!(not(windows)) && *byte == b'\\' { b'/' } else { *byte };
+    path_of(&path.iter().map(separator).collect::<Vec<_>>())
 }
 
 pub(super) fn hex(build_id: &[u8]) -> String {

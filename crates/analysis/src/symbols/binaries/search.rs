@@ -109,12 +109,14 @@ impl Search {
         let mut found = Found::default();
         for path in self.local(module) {
             consider(&path, module, &mut found);
-            if found.file.as_ref().is_some_and(ObjectFile::has_dwarf) {
+            if found.file.as_ref().is_some_and(ObjectFile::has_debug_info) {
                 break;
             }
         }
-        if let Some(file) = found.file.take_if(|file| !file.has_dwarf()) {
-            found.file = Some(self.linked(&file, module, &mut found.refused).unwrap_or(file));
+        if let Some(file) = found.file.take_if(|file| !file.has_debug_info()) {
+            let refused = &mut found.refused;
+            let other = self.linked(&file, module, refused);
+            found.file = other.or_else(|| self.pdb(&file, module, refused)).or(Some(file));
         }
         self.fetch(module, &mut found);
         if let Some(file) = &found.file {
@@ -128,6 +130,7 @@ impl Search {
     fn local(&mut self, module: &Module) -> Vec<PathBuf> {
         let path = path_of_module(module);
         let (by_id, build_id) = (by_build_id(&module.build_id), &module.build_id);
+        let pdb = has_pdb(&path).then(|| path.with_extension("pdb"));
         let mut paths = Vec::new();
         for folder in &mut self.folders {
             let start = paths.len();
@@ -136,6 +139,9 @@ impl Search {
             }
             if let Some(name) = path.file_name() {
                 paths.extend(folder.named(&appended(name, ".debug")));
+                paths.extend(
+                    pdb.iter().filter_map(|pdb| pdb.file_name()).flat_map(|n| folder.named(n)),
+                );
                 paths.extend(folder.named(name));
             }
             let is_it = |path: &PathBuf| {
@@ -146,9 +152,36 @@ impl Search {
             }
         }
         // A path that is not absolute names no file: `linux-vdso.so.1`.
-        paths.extend(Some(path).filter(|path| path.is_absolute()));
+        paths.extend([pdb, Some(path)].into_iter().flatten().filter(|path| path.is_absolute()));
         paths.extend(by_id.map(|by_id| Path::new(SYSTEM).join(by_id)));
         paths
+    }
+
+    /// The PDB file that `file` names: in a folder, beside it, or where the linker has written it.
+    fn pdb(
+        &self,
+        file: &ObjectFile,
+        module: &Module,
+        refused: &mut Vec<String>,
+    ) -> Option<ObjectFile> {
+        let written = file.pdb.as_ref()?;
+        let name = written.file_name()?;
+        let mut paths: Vec<_> = self.folders.iter().flat_map(|f| f.named(name)).collect();
+        paths.extend(file.path.parent().map(|folder| folder.join(name)));
+        paths.extend(Some(written.clone()).filter(|path| path.is_absolute()));
+        let mut found = Found::default();
+        for path in paths {
+            consider(&path, module, &mut found);
+        }
+        if found.file.is_none() && found.refused.is_empty() && refused.is_empty() {
+            refused.push(format!(
+                "the functions of {} are in {}, which is not there",
+                file.path.display(),
+                written.display()
+            ));
+        }
+        refused.append(&mut found.refused);
+        found.file
     }
 
     /// The file that `.gnu_debuglink` of `file` names, if it has debug information.
@@ -167,7 +200,7 @@ impl Search {
             paths.push(Path::new(SYSTEM).join(below_root).join(name));
         }
         paths.into_iter().filter(|path| path.is_file() && *path != file.path).find_map(|path| {
-            let other = ObjectFile::open(&path).ok().filter(ObjectFile::has_dwarf)?;
+            let other = ObjectFile::open(&path).ok().filter(ObjectFile::has_debug_info)?;
             // The build id decides. Files without one have only the CRC.
             let refusal = match (other.check(module), other.crc()) {
                 (Err(sentence), _) if !other.build_id.is_empty() => sentence,
@@ -187,7 +220,8 @@ impl Search {
 
     fn fetch(&mut self, module: &Module, found: &mut Found) {
         let Some(fetch) = &mut self.fetch else { return };
-        if module.build_id.is_empty() || found.file.as_ref().is_some_and(ObjectFile::has_dwarf) {
+        if module.build_id.is_empty() || found.file.as_ref().is_some_and(ObjectFile::has_debug_info)
+        {
             return;
         }
         for kind in ["debuginfo", "executable"] {
@@ -256,10 +290,16 @@ fn consider(path: &Path, module: &Module, found: &mut Found) {
         return;
     }
     match ObjectFile::open(path).and_then(|file| file.check(module).map(|()| file)) {
-        Ok(file) if found.file.is_none() || file.has_dwarf() => found.file = Some(file),
+        Ok(file) if found.file.is_none() || file.has_debug_info() => found.file = Some(file),
         Ok(_) => {}
         Err(sentence) => found.refused.push(sentence),
     }
+}
+
+/// Whether a file with this name can have a PDB file.
+fn has_pdb(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ["exe", "dll"].iter().any(|it| ending.eq_ignore_ascii_case(it)))
 }
 
 /// `.build-id/xx/yyyy.debug`

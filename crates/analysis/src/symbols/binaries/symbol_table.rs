@@ -58,13 +58,15 @@ impl SymbolTable {
                 (Symbol { start, size, name: name.into() }, false)
             }));
         }
-        // Of several names of an address, the longest function that other files can see is used.
-        symbols.sort_by(|(a, a_global), (b, b_global)| {
-            (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
-        });
-        symbols.dedup_by_key(|(symbol, _)| symbol.start);
-        let symbols = symbols.into_iter().map(|(symbol, _)| symbol).collect();
-        Self { symbols, is_whole, has_go }
+        Self { symbols: sorted(symbols), is_whole, has_go }
+    }
+
+    /// All functions of a file by their addresses, without sizes.
+    pub(super) fn of_functions(functions: Vec<(u64, String)>) -> Self {
+        let symbol =
+            |(start, name): (u64, String)| (Symbol { start, size: 0, name: name.into() }, true);
+        let symbols = sorted(functions.into_iter().map(symbol).collect());
+        Self { is_whole: !symbols.is_empty(), symbols, has_go: false }
     }
 
     fn of<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Vec<(Symbol, bool)> {
@@ -108,4 +110,13 @@ impl SymbolTable {
         let after = || is_followed.then(|| format!("(after {})", name(nearest)));
         found.map(name).or_else(after)
     }
+}
+
+/// Of several names of an address, the longest function that other files can see is used.
+fn sorted(mut symbols: Vec<(Symbol, bool)>) -> Vec<Symbol> {
+    symbols.sort_by(|(a, a_global), (b, b_global)| {
+        (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
+    });
+    symbols.dedup_by_key(|(symbol, _)| symbol.start);
+    symbols.into_iter().map(|(symbol, _)| symbol).collect()
 }
