@@ -12,6 +12,7 @@ mod matches_a_naive_model;
 mod packed_files;
 mod parses_every_protocol;
 #[cfg(feature = "symbols")]
+mod symbols_of_macos;
 mod symbols_of_pdb;
 mod symbols_of_windows;
 mod tells_late_from_lost;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! search.rs        where the files of a module can be
-//! object_file.rs   one file with code (ELF, PE), and whether it is the right one
+//! object_file.rs   one file with code (ELF, PE, Mach-O), and whether it is the right one
 //! dwarf.rs         its debug information
 //! pdb/             that of Windows, in a file of its own
 //! symbol_table.rs  its symbols

@@ -1,4 +1,4 @@
-//! An ELF file, or one of Windows (PE, PDB), that may have debug information or symbols.
+//! An ELF file, or one of Windows (PE, PDB) or macOS (Mach-O), that may have debug information or symbols.
 
 use super::pdb;
 use crate::{CodeRange, FileStamp, Module};
@@ -6,11 +6,12 @@ use memledger_format::words::{bytes_of, system_text};
 use object::elf::{PF_X, PT_LOAD};
 use object::pe::IMAGE_SCN_MEM_EXECUTE;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::read::macho::MachOFile64;
 use object::read::pe::PeFile64;
 use object::{
     CompressedData, CompressedFileRange, CompressionFormat, FileKind, ReadCache, ReadRef,
 };
-use object::{Endianness, LittleEndian, Object, ObjectSection};
+use object::{Endianness, LittleEndian, Object, ObjectSection, ObjectSegment, SectionKind};
 use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -40,6 +41,7 @@ pub(super) enum Kind {
     Elf,
     Pe,
     Pdb,
+    MachO,
 }
 
 /// A file that is open, and what its headers say.
@@ -356,9 +358,17 @@ impl Headers {
                 (Kind::Elf, Self::read_elf::<object::elf::FileHeader32<Endianness>>(&cache))
             }
             Ok(FileKind::Pe64) => (Kind::Pe, Self::read_pe(&cache)),
+            Ok(FileKind::MachO64) => (Kind::MachO, Self::read_macho(&cache)),
+            Ok(FileKind::MachOFat32 | FileKind::MachOFat64) => {
+                return Err(
+                    "it has programs for several processors (lipo -thin makes a file of one)"
+                        .to_owned(),
+                );
+            }
             _ => {
                 return Err(
-                    "it is not an ELF file, nor a PE file of 64 bits, nor a PDB file".to_owned()
+                    "it is not an ELF file, nor a PE or Mach-O file of 64 bits, nor a PDB file"
+                        .to_owned(),
                 );
             }
         };
@@ -470,6 +480,42 @@ impl Headers {
             endian: gimli::RunTimeEndian::Little,
             linked_base: file.relative_address_base(),
             sizes: [size.into(); 2],
+        })
+    }
+
+    /// A program of macOS, or the file in its `.dSYM`, which has the same segments without their bytes.
+    fn read_macho<'data>(data: impl ReadRef<'data>) -> object::Result<Self> {
+        let file = MachOFile64::<Endianness, _>::parse(data)?;
+        let (mut base, mut end) = (0, 0);
+        for segment in file.segments() {
+            if segment.name() == Ok(Some("__TEXT")) {
+                base = segment.address();
+            }
+            end = end.max(segment.address().saturating_add(segment.size()));
+        }
+        let code = file.sections().filter(|section| section.kind() == SectionKind::Text);
+        let code = code.filter_map(|section| {
+            let (file_offset, size) = section.file_range()?;
+            Some(CodeRange { offset: section.address().checked_sub(base)?, size, file_offset })
+        });
+        let sections = file.sections().filter_map(|section| {
+            let name = match section.name().ok()? {
+                // A name has at most 16 bytes.
+                "__debug_str_offs" => ".debug_str_offsets".to_owned(),
+                name => name.replacen("__", ".", 1),
+            };
+            Some((name, section.compressed_file_range().ok()?))
+        });
+        Ok(Self {
+            code: code.collect(),
+            sections: sections.collect(),
+            build_id: file.mach_uuid()?.map_or_else(Vec::new, |uuid| uuid.to_vec()),
+            debug_link: None,
+            alt_link: None,
+            pdb: None,
+            endian: gimli::RunTimeEndian::Little,
+            linked_base: base,
+            sizes: [end.saturating_sub(base); 2],
         })
     }
 }

@@ -152,7 +152,13 @@ impl Search {
             }
         }
         // A path that is not absolute names no file: `linux-vdso.so.1`.
-        paths.extend([pdb, Some(path)].into_iter().flatten().filter(|path| path.is_absolute()));
+        let dsym = path.file_name().map(|name| {
+            let bundle = PathBuf::from(appended(path.as_os_str(), ".dSYM"));
+            bundle.join("Contents/Resources/DWARF").join(name)
+        });
+        paths.extend(
+            [pdb, dsym, Some(path)].into_iter().flatten().filter(|path| path.is_absolute()),
+        );
         paths.extend(by_id.map(|by_id| Path::new(SYSTEM).join(by_id)));
         paths
     }
