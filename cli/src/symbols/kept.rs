@@ -247,4 +247,28 @@ mod tests {
         folder.add(&[1], "other files", &found(4, "four")).unwrap();
         assert_eq!(all(1, "other files").unwrap(), found(4, "four"));
     }
+
+    /// The second time, they are read from the folder: nothing is found in the PDB file.
+    #[test]
+    fn functions_of_a_pdb_file_are_kept() {
+        let samples =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/windows/small-rust.pdb");
+        let guid = b"\x3d\xda\xc3\xc8\x18\xd7\xb5\xf2\x4c\x4c\x44\x20PDB.\x01\0\0\0";
+        let module = Module::new("C:\\x\\small-rust.exe".to_owned(), 0, 0, guid.to_vec());
+        let folder = tempfile::tempdir().unwrap();
+        fs::copy(samples, folder.path().join("small-rust.pdb")).unwrap();
+        let frames = || {
+            let kept = Folder { path: folder.path().join("kept"), is_named: true };
+            let binaries = Binaries::new(&[folder.path().to_owned()]);
+            let (modules, notes) = (HashMap::new(), Vec::new());
+            let mut symbols = CachedSymbols { binaries, modules, folder: Some(kept), notes };
+            let frames = symbols.frames(&module, 0x1012);
+            let found: usize = symbols.modules.values().map(|known| known.found.len()).sum();
+            assert_eq!(symbols.take_notes(), [""; 0]);
+            (frames, found)
+        };
+        let (first, found) = frames();
+        assert_eq!((first.len(), found), (4, 1));
+        assert_eq!(frames(), (first, 0));
+    }
 }

@@ -51,9 +51,13 @@ impl Module {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether it is a library, by its name: `libz.so`, `libstdc++.so.6`.
+    /// Whether it is a library, by its name: `libz.so`, `libstdc++.so.6`, `KERNEL32.DLL`, `libz.1.dylib`.
     pub(crate) fn is_library(&self) -> bool {
-        self.name().ends_with(".so") || self.name().contains(".so.")
+        let name = self.name();
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        matches!(ending, "so" | "dylib")
+            || ending.eq_ignore_ascii_case("dll")
+            || name.contains(".so.")
     }
 }
 
@@ -112,5 +116,20 @@ impl CodeRange {
     /// A range that begins `offset` bytes after the base of the module.
     pub fn new(offset: u64, size: u64, file_offset: u64) -> Self {
         Self { offset, size, file_offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_known_by_its_name() {
+        let is_library = |path: &str| Module::new(path.to_owned(), 0, 0, Vec::new()).is_library();
+        let windows = ["C:\\Windows\\System32\\ntdll.dll", "C:\\WINDOWS\\KERNEL32.DLL", "x.Dll"];
+        let others = ["/lib/libz.so", "/lib/libstdc++.so.6", "/usr/lib/libSystem.B.dylib"];
+        assert!(windows.into_iter().chain(others).all(is_library));
+        let programs = ["C:\\x\\game.exe", "/usr/bin/so", "/x/dll", "/x.dll/game", "linux-vdso"];
+        assert!(!programs.into_iter().any(is_library));
     }
 }

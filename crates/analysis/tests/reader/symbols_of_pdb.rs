@@ -93,6 +93,23 @@ fn a_file_that_is_not_there_is_named() {
     );
 }
 
+/// Of libraries, it is said once.
+#[test]
+fn libraries_without_the_file_are_one_sentence() {
+    let folder = folder(&["small-rust.exe"]);
+    for name in ["one.dll", "TWO.DLL", "three.dll"] {
+        fs::copy(folder.path().join("small-rust.exe"), folder.path().join(name)).unwrap();
+    }
+    let mut binaries = Binaries::new(&[folder.path().to_owned()]);
+    for name in ["one.dll", "TWO.DLL", "three.dll", "small-rust.exe"] {
+        assert_eq!(binaries.frames(&module(&format!("C:\\x\\{name}")), 0x1012), []);
+    }
+    let notes = binaries.take_notes();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("one.dll are in small-rust.pdb, which is not there (those of other"));
+    assert!(notes[1].contains("small-rust.exe are in small-rust.pdb, which is not there;"));
+}
+
 #[test]
 fn a_file_of_another_build_is_refused() {
     let alone = folder(&["small-rust.pdb"]);
@@ -105,14 +122,14 @@ fn a_file_of_another_build_is_refused() {
     }
 }
 
-/// A damaged file gives a sentence or other frames. It neither panics nor asks for more memory than its size.
+/// A damaged file gives a sentence or other frames, and no panic: one place at a time, random ones, and ends.
 #[test]
 fn a_damaged_file_is_survived() {
     let folder = folder(&["small-rust.pdb"]);
     let path = folder.path().join("small-rust.pdb");
     let whole = fs::read(&path).unwrap();
     let module = module("C:\\x\\small-rust.exe");
-    let step = std::env::var("MEMLEDGER_DAMAGE_STEP").map_or(53, |step| step.parse().unwrap());
+    let step = std::env::var("MEMLEDGER_DAMAGE_STEP").map_or(211, |step| step.parse().unwrap());
     let (mut with_notes, mut with_frames) = (0, 0);
     let mut read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
@@ -130,8 +147,37 @@ fn a_damaged_file_is_survived() {
             read(&damaged);
         }
     }
+    let mut random = 1_u64;
+    let mut below = |end: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % end
+    };
+    for _ in 0..40_000 / step {
+        let mut damaged = whole.clone();
+        for _ in 0..=below(8) {
+            damaged[below(whole.len())] = [0, 0xff, below(256) as u8][below(3)];
+        }
+        read(&damaged);
+    }
     for length in (0..whole.len()).step_by(step * 20) {
         read(&whole[..length]);
     }
     assert!(with_notes > 10 && with_frames > 100, "{with_notes} {with_frames}");
+}
+
+/// What is kept of a file is used only for the same one: neither a changed one, nor one with a sentence.
+#[test]
+fn what_is_kept_belongs_to_the_file() {
+    let folder = folder(&["small-rust.pdb"]);
+    let path = folder.path().join("small-rust.pdb");
+    let module = module("C:\\x\\small-rust.exe");
+    let fingerprint = || Binaries::new(&[folder.path().to_owned()]).fingerprint(&module);
+    let first = fingerprint();
+    assert!(first.is_some() && fingerprint() == first);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.push(0);
+    fs::write(&path, bytes).unwrap();
+    assert!(fingerprint().is_some() && fingerprint() != first);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(fingerprint(), None);
 }

@@ -238,6 +238,7 @@ impl Binary {
         if debug_info.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
+                None if file.pdb.is_some() && module.is_library() => {}
                 None if symbols.is_empty() => notes.push(format!(
                     "{} has no symbols, because it was stripped; its frames are the module and an \
                      offset",

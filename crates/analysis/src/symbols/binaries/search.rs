@@ -87,6 +87,8 @@ pub(super) struct Search {
     fetch: Option<Fetch>,
     /// A sentence has said that files that were found do not fit into memory.
     pub(super) lacks_memory: bool,
+    /// A sentence has said that a library has no PDB file.
+    lacks_pdb_of_library: bool,
 }
 
 /// Gets the file with this build id in hexadecimal; see [`Binaries::fetch_with`](super::Binaries).
@@ -164,8 +166,10 @@ impl Search {
     }
 
     /// The PDB file that `file` names: in a folder, beside it, or where the linker has written it.
+    ///
+    /// NOTE: if it is not there, only the first library gets a sentence: programs have dozens of Windows.
     fn pdb(
-        &self,
+        &mut self,
         file: &ObjectFile,
         module: &Module,
         refused: &mut Vec<String>,
@@ -180,11 +184,14 @@ impl Search {
             consider(&path, module, &mut found);
         }
         if found.file.is_none() && found.refused.is_empty() && refused.is_empty() {
-            refused.push(format!(
-                "the functions of {} are in {}, which is not there",
-                file.path.display(),
-                written.display()
-            ));
+            let is_library = module.is_library();
+            let is_said = is_library && std::mem::replace(&mut self.lacks_pdb_of_library, true);
+            let others =
+                if is_library { " (those of other libraries may also be missing)" } else { "" };
+            let (path, written) = (file.path.display(), written.display());
+            let sentence =
+                format!("the functions of {path} are in {written}, which is not there{others}");
+            refused.extend((!is_said).then_some(sentence));
         }
         refused.append(&mut found.refused);
         found.file

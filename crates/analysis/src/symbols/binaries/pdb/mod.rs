@@ -1,8 +1,9 @@
 //! PDB files: the functions and lines of programs that Microsoft's linker, or LLVM's, has made.
 //!
 //! The format is that of LLVM's documentation ("The PDB File Format") and of the header `cvinfo.h`, which
-//! Microsoft has published. Two crates for it were tried (`pdb2` 0.10, `pdb-addr2line` 0.12): a damaged file
-//! makes them ask for 16 GiB, and the process aborts. Here all that is read is smaller than the file.
+//! Microsoft has published. One crate for it was tried, `pdb-addr2line` 0.12 over `pdb2` 0.10: for a damaged
+//! file it requested 16 GiB, and the process aborted. Here all streams that are read together are at most as
+//! large as the file.
 //!
 //! ```text
 //! streams.rs    the container of all streams
@@ -10,6 +11,7 @@
 //! functions.rs  the functions of one object file, with those that were inlined
 //! lines.rs      its lines
 //! names.rs      the names of inlined functions
+//! spelling.rs   names as Rust's source has them
 //! fields.rs     numbers and texts of a record
 //! ```
 
@@ -18,6 +20,7 @@ mod functions;
 mod lines;
 mod names;
 mod sections;
+mod spelling;
 mod streams;
 
 use super::debug_frame::DebugFrame;
@@ -28,6 +31,7 @@ use lines::Row;
 use memledger_format::words::text_of;
 use names::Records;
 use sections::Sections;
+use spelling::in_rust;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
@@ -204,7 +208,7 @@ impl Pdb {
             frames.push(self.frame(name, Some(row), &functions));
         }
         let row = functions.lines.at(address);
-        frames.push(self.frame(Some(function.name.clone()), row, &functions));
+        frames.push(self.frame(Some(in_rust(&function.name)), row, &functions));
         Ok(frames)
     }
 
@@ -235,7 +239,8 @@ impl Pdb {
 
     fn name(&mut self, number: u32) -> Option<String> {
         let Self { names, ids, types, .. } = self;
-        names.entry(number).or_insert_with(|| names::function(number, ids, types)).clone()
+        let find = || names::function(number, ids, types).map(|name| in_rust(&name));
+        names.entry(number).or_insert_with(find).clone()
     }
 }
 
