@@ -7,19 +7,10 @@
 root=$PWD
 target=aarch64-unknown-linux-gnu
 
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
 need qemu-aarch64 qemu-user
 need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 need jq jq
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "SKIPPED: nothing runs on AArch64, since not all is installed (apt-get install ${missing[*]})" >&2
-    exit 0
-fi
-if ! has_target $target; then
-    echo "SKIPPED: nothing runs on AArch64, since the target $target cannot be installed" >&2
-    exit 0
-fi
+ready AArch64 $target
 
 # The programs name their loader and their libraries by their places here. qemu has an option for these, but opens other
 # files there, too.

@@ -8,18 +8,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+. scripts/platforms/common.sh
 target=wasm32-unknown-unknown
-for program in node jq; do
-    if ! command -v $program >/dev/null; then
-        echo "SKIPPED: nothing runs on WebAssembly, since $program is not installed" >&2
-        exit 0
-    fi
-done
-installed=$(rustc --print sysroot)/lib/rustlib/$target
-if ! [ -d "$installed" ] && ! timeout 300 rustup target add "$target"; then
-    echo "SKIPPED: nothing runs on WebAssembly, since the target $target cannot be installed" >&2
-    exit 0
-fi
+need node nodejs
+need jq jq
+ready WebAssembly $target
 
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/platforms}
 folder=$(mktemp -d)

@@ -5,20 +5,11 @@ root=$PWD
 target=x86_64-pc-windows-gnu
 wine=$(dpkg -L wine64 2>/dev/null | grep 'wine/wine64$' || command -v wine64 || command -v wine || true)
 
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
 need "${wine:-wine64}" wine64
 need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
 need curl curl
 need jq jq
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "SKIPPED: nothing runs on Windows, since not all is installed (apt-get install ${missing[*]})" >&2
-    exit 0
-fi
-if ! has_target $target; then
-    echo "SKIPPED: nothing runs on Windows, since the target $target cannot be installed" >&2
-    exit 0
-fi
+ready Windows $target
 
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms CC_x86_64_pc_windows_gnu=x86_64-w64-mingw32-gcc
 export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all
