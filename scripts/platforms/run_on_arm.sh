@@ -2,7 +2,7 @@
 # Runs on AArch64, which qemu emulates, an example, whose report is that of the example on this machine, the library's
 # unit tests and tests of whole processes. What does not run is in not_under_qemu.txt, with reasons.
 #
-#     scripts/platforms/run_on_arm.sh [--short]     --short, as in CI: the example only
+#     scripts/platforms/run_on_arm.sh [--short]     --short: the example only
 #
 # Needs qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and jq, and says which of them is not installed. The tests
 # of processes start programs of AArch64 directly, which Linux does where binfmt_misc has qemu for them. Root has it have
