@@ -188,7 +188,7 @@ impl Parts {
     /// The event; `None` if the system does not say.
     fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
         self.at = Instant::now();
-        // Threads that wait for the worker go on waiting: it does not stand still.
+        // Each part of the reading is progress of the worker, so that no thread gives up waiting for it.
         let memory = os::resident_memory(worker::note_progress);
         self.took = self.at.elapsed();
         (self.bytes, self.most) = (rss, self.most.max(rss));

@@ -2,7 +2,7 @@
 # Runs on AArch64, which qemu emulates, an example, whose report is that of the example on this machine, the library's
 # unit tests and tests of whole processes. What does not run is in not_under_qemu.txt, with reasons.
 #
-#     scripts/platforms/run_on_arm.sh [--short]     --short: the example only
+#     scripts/platforms/run_on_arm.sh
 #
 # Needs qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and jq, and says which of them is not installed. The tests
 # of processes start programs of AArch64 directly, which Linux does where binfmt_misc has qemu for them. Root has it have
@@ -22,17 +22,13 @@ finish() {
 }
 trap finish EXIT
 
-profile=test
-# Without optimisation it is built in half the time.
-if [ "${1:-}" = --short ]; then profile=dev; fi
-export CARGO_PROFILE_DEV_DEBUG=0
 # The same work on one thread makes the same allocations on both. Both are built for a named target: without one, the
 # parser may get features that the compiler's plugins need.
 host=$(rustc -vV | sed -n 's/^host: //p')
 figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes, peak_bytes'
 cp -r src/events "$folder/sources"
 for machine in "$host" "$target"; do
-    timeout 900 cargo build --quiet --profile "$profile" --target "$machine" -p memledger-examples --example parse_sources
+    timeout 900 cargo build --quiet --profile test --target "$machine" -p memledger-examples --example parse_sources
     mkdir "$folder/$machine"
     cp "$CARGO_TARGET_DIR/$machine/debug/examples/parse_sources" "$folder/$machine"
     (
@@ -46,7 +42,6 @@ for machine in "$host" "$target"; do
 done
 for file in found compared; do diff "$folder/$host/$file" "$folder/$target/$file"; done
 echo "parse_sources on AArch64: $(cat "$folder/$target/found"); its report is that of $host"
-if [ "$profile" = dev ]; then exit 0; fi
 
 timeout 1800 cargo test --no-run --target "$target" -p memledger -p memledger-process-tests \
     --lib --test process --test c_malloc --test another_allocator_below 2>"$folder/built" ||

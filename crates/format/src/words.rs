@@ -36,7 +36,7 @@ pub fn steers_terminal(char: char) -> bool {
 const BYTE: &str = "\\x";
 
 /// Whether a name is a path of Windows, such as `C:\x86`. It is text as it is.
-fn is_windows_path(name: &[u8]) -> bool {
+pub fn is_windows_path(name: &[u8]) -> bool {
     matches!(name, [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\', ..] | [b'\\', b'\\', b'?', b'\\', ..])
 }
 

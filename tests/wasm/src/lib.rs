@@ -44,22 +44,25 @@ fn count(number: &AtomicU64, new: usize, old: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(&ALLOCATIONS, layout.size(), 0);
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(&ALLOCATIONS, layout.size(), 0);
+        // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(&FREES, 0, layout.size());
+        // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(&REALLOCATIONS, size, layout.size());
+        // SAFETY: as above.
         unsafe { System.realloc(block, layout, size) }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn now() -> u64 {
 /// The time for limits and intervals of the tracker, in the place of std's, which panics here.
 ///
 /// NOTE: each look counts as 1 ms, whatever the clock says. No other thread runs meanwhile, so what is waited
-/// for does not come. With a clock that stands still, a wait with a limit would never end.
+/// for does not come: without time that passes, a wait with a limit would never end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 

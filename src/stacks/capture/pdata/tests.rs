@@ -7,7 +7,7 @@ fn rule_of(information: &[u8]) -> Rule {
     image.extend(information);
     let entry = image.len()..image.len() + ENTRY;
     [0x10_u32, 0x20, 0x40].iter().for_each(|word| image.extend(word.to_le_bytes()));
-    // The code goes on behind the function.
+    // There is other code before and after the function.
     let rows = rows(&image, entry, slice::from_ref(&(0x8..0x28)), None);
     let at = |address: u64| {
         let after = rows.partition_point(|(start, _)| *start <= address);
@@ -128,7 +128,7 @@ fn an_entry_may_stand_for_another() {
     let rows = rows(&image, 4..40, &[], None);
     let rules = [0x10, 0x30, 0x50]
         .map(|start| rows.iter().find(|row| row.0 == start).map(|row| row.1.rule()));
-    // The last one stands for itself.
+    // The last entry refers to itself, so it has no rule.
     let leaf = Some(call(Cfa::Sp(8), Fp::Kept));
     assert_eq!(rules, [leaf, leaf, Some(Rule::None)]);
 }

@@ -219,22 +219,19 @@ impl Binary {
             }
             return None;
         }
-        let mut unusable = |sentence| notes.push(format!("{sentence}; it is not used"));
-        let (debug_info, exported) = match file.kind {
-            Kind::Pdb => open_pdb(file).map_err(&mut unusable).ok().unzip(),
-            _ if !file.has_debug_info() => (None, None),
-            _ => {
+        let opened = match file.kind {
+            Kind::Pdb => Some(open_pdb(file)),
+            _ if file.has_debug_info() => {
                 let dwarf = Dwarf::open(file, alt.as_ref(), package.as_ref());
-                (
-                    dwarf
-                        .map(|dwarf| DebugInfo::Dwarf(Box::new(dwarf)))
-                        .map_err(&mut unusable)
-                        .ok(),
-                    None,
-                )
+                Some(dwarf.map(|dwarf| (DebugInfo::Dwarf(Box::new(dwarf)), None)))
             }
+            _ => None,
         };
-        let symbols = exported.unwrap_or_else(|| SymbolTable::read(file, notes));
+        let opened = opened.and_then(|opened| {
+            opened.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
+        });
+        let (debug_info, exported) = opened.unzip();
+        let symbols = exported.flatten().unwrap_or_else(|| SymbolTable::read(file, notes));
         if debug_info.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
@@ -320,11 +317,11 @@ impl Binary {
 }
 
 /// Opens a PDB file, and reads the names of functions that other object files can use.
-fn open_pdb(file: &ObjectFile) -> Result<(DebugInfo, SymbolTable), String> {
+fn open_pdb(file: &ObjectFile) -> Result<(DebugInfo, Option<SymbolTable>), String> {
     let (pdb, exported) = Pdb::open(file.file()).map_err(|what| {
         format!("the debug information of {} is damaged: {what}", file.path.display())
     })?;
-    Ok((DebugInfo::Pdb(Box::new(pdb)), SymbolTable::of_functions(exported)))
+    Ok((DebugInfo::Pdb(Box::new(pdb)), Some(SymbolTable::of_functions(exported))))
 }
 
 /// A name as its source has it. `language` is `None` if it is unknown.

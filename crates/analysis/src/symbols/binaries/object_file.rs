@@ -2,7 +2,7 @@
 
 use super::pdb;
 use crate::{CodeRange, FileStamp, Module};
-use memledger_format::words::{bytes_of, system_text};
+use memledger_format::words::{bytes_of, is_windows_path, system_text};
 use object::elf::{PF_X, PT_LOAD};
 use object::pe::IMAGE_SCN_MEM_EXECUTE;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
@@ -529,7 +529,7 @@ pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
 /// elsewhere.
 pub(super) fn path_of_module(module: &Module) -> PathBuf {
     let path: Vec<_> = bytes_of(&module.path).collect();
-    if path.get(1..3) == Some(b":\\") { windows_path(&path) } else { path_of(&path) }
+    if is_windows_path(&path) { windows_path(&path) } else { path_of(&path) }
 }
 
 /// A path that was written on Windows.

@@ -13,8 +13,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 pub(super) const MAGIC: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0";
 
-/// The number that stands for no stream, and in the directory for the size of none.
+/// Where a header has no stream, it has this number.
 pub(super) const NO_STREAM: u16 = u16::MAX;
+/// The directory has this size for a stream that was removed.
 const NO_SIZE: u32 = u32::MAX;
 
 pub(super) struct Streams {
