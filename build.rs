@@ -7,7 +7,7 @@
 //! | `tracking` | the tracker is compiled: the feature `enable`, on 64-bit Linux, macOS and Windows, and on `wasm` where programs have one thread, but not in Miri |
 //! | `wasm` | the target is `wasm32-unknown-unknown` |
 //! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
-//! | `pdata` | files of the target have their unwind information as Windows has it (`.pdata`), not as DWARF |
+//! | `elf`, `pdata`, `compact_unwind` | where files of the target have their unwind information: on Linux in `.eh_frame`, which is DWARF; on Windows in `.pdata`; on macOS in `__unwind_info`, and in DWARF for what that has no form for |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
 //! | `preload` | the tracker is the library of `preload/`, which only Linux has |
 //! | `own_values` | the system's thread-local values are no good for the hook, so the tracker has its own |
@@ -17,7 +17,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, wasm, tracking, takes_stacks, pdata, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, wasm, tracking, takes_stacks, elf, pdata, compact_unwind, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -55,8 +55,11 @@ fn main() {
     let preload = set("preload", tracking && linux && is_set("CARGO_FEATURE_PRELOAD"));
     set("by_distance", preload && (x86_64 || aarch64));
     set("own_values", tracking && !linux && !wasm);
+    set("elf", linux);
     let pdata = set("pdata", is("CARGO_CFG_TARGET_OS", "windows"));
-    set("takes_stacks", tracking && (linux && (x86_64 || aarch64) || pdata && x86_64));
+    let compact_unwind = set("compact_unwind", is("CARGO_CFG_TARGET_OS", "macos"));
+    let with_dwarf = linux || compact_unwind;
+    set("takes_stacks", tracking && (with_dwarf && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");
     let c_malloc = set("c_malloc", tracking && gnu && is_set("CARGO_FEATURE_C_MALLOC"));
     set("c_mmap", c_malloc && (x86_64 || aarch64));

@@ -105,7 +105,7 @@ pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::control::server::fuzzing::*;
     pub use crate::ledger::settings::fuzzing::*;
-    #[cfg(all(takes_stacks, not(pdata)))]
+    #[cfg(all(takes_stacks, elf))]
     pub use crate::stacks::capture::fuzzing::*;
 }
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `capture/` | takes a stack; for Linux on x86-64 and on ARM (AArch64), for Windows on x86-64 |
+//! | `capture/` | takes a stack; on x86-64 and on ARM (AArch64), but not on ARM for Windows |
 //! | `no_capture.rs` | the same functions where none are taken |
 //! | `address.rs` | which bits an address of code has |
 //! | `tree.rs` | the number of a stack: a tree of frames that all threads share |

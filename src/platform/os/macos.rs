@@ -11,12 +11,13 @@
 //! - No call makes all threads pass a barrier, so the hook has a fence of its own.
 //! - Files are in the program's table of descriptors (`one_table.rs`), nothing watches a process from outside
 //!   (`unwatched.rs`), and the child of a fork records nothing.
-//! - Call stacks are not taken.
 #![expect(unsafe_code, reason = "system calls")]
 
 mod before_main;
 mod clocks;
 pub(super) mod descriptors;
+#[cfg(takes_stacks)]
+mod modules;
 pub(super) mod pages;
 mod process;
 mod resident;
@@ -31,6 +32,11 @@ pub(crate) use clocks::now;
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};
 pub(crate) use descriptors::send_to_socket;
 pub(super) use descriptors::{FOLDER, names_descriptor, release, reserve};
+#[cfg(takes_stacks)]
+pub(crate) use modules::{
+    FileId, LIST_OF_MODULES, LoadedFile, Memory, copy_bytes, is_readable, loaded_files,
+    main_stack_end, own_stack_end,
+};
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 pub(crate) use process::{
     at_quick_exit, barrier_on_all_threads, end_process, forget_ends, left_alone, memory_limit,

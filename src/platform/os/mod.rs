@@ -37,6 +37,8 @@
 
 mod before_main;
 pub(crate) mod copies;
+#[cfg(all(takes_stacks, not(target_os = "linux")))]
+mod counted_loads;
 #[cfg(not(any(target_os = "linux", wasm)))]
 mod counted_threads;
 #[cfg(target_os = "linux")]
@@ -61,6 +63,8 @@ mod wasm;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(all(takes_stacks, not(target_os = "linux")))]
+pub(crate) use counted_loads::{is_lasting, loader_state, loads, unloads};
 #[cfg(not(any(target_os = "linux", wasm)))]
 pub(crate) use counted_threads::{
     Body, STACK, forget_threads, has_own_threads, run_on_new_thread, spawn, wait_for_ends,

@@ -37,8 +37,8 @@ pub(crate) use files::{
 pub(crate) use memory_limit::memory_limit;
 #[cfg(takes_stacks)]
 pub(crate) use modules::{
-    FileId, LIST_OF_MODULES, LoadedFile, Memory, copy_bytes, is_lasting, is_readable, loaded_files,
-    loader_state, loads, main_stack_end, own_stack_end, unloads,
+    FileId, LIST_OF_MODULES, LoadedFile, Memory, copy_bytes, is_readable, loaded_files,
+    main_stack_end, own_stack_end,
 };
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 pub(crate) use process::{

@@ -19,6 +19,13 @@ use gimli::{AArch64, Operation, Reader, Register, RegisterRule, Vendor};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(any(compact_unwind, test))]
+#[path = "aarch64/compact.rs"]
+mod compact;
+
+#[cfg(any(compact_unwind, test))]
+pub(super) use compact::compact_rule;
+
 pub(super) const VENDOR: Vendor = Vendor::AArch64;
 pub(super) const SP: Register = AArch64::SP;
 pub(super) const FP: Register = AArch64::X29;

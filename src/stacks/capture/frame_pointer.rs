@@ -12,9 +12,9 @@
 //! NOTE: that is still a guess. After an indirect call, the words can be those of a function further out, and
 //! frames between are missing. So each such frame, and each that is further out, has a mark.
 
-// It maps pages with the rights of code.
+// It maps pages with the rights of code, as Linux does.
 #[cfg(test)]
-#[cfg(not(pdata))]
+#[cfg(elf)]
 mod tests;
 
 use super::lookup;

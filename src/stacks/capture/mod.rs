@@ -1,13 +1,13 @@
 //! Takes the stack of an allocation, on x86-64 and ARM.
 //!
 //! ```text
-//! outside the hook   modules ──► eh_frame, pdata ──► rule          tables, made in advance
+//! outside the hook   modules ──► unwind_information ──► rule       tables, made in advance
 //! in the hook        lookup ──► step, frame_pointer (memory) ──► remembered (chains) ──► tree   a number
 //! ```
 //! | file | what |
 //! |---|---|
 //! | `modules.rs` | the program and its libraries, and the changes of this list |
-//! | `eh_frame.rs`, `pdata.rs` | the unwind information of one of them, in either form: `unwind_information` is one of them |
+//! | `eh_frame.rs`, `pdata.rs`, `compact_unwind.rs` | the unwind information of one of them, in the form of its system: `unwind_information` is one of them |
 //! | `rule.rs` | how a frame leads to its caller |
 //! | `x86_64.rs`, `aarch64.rs` | what differs between processors: `processor` is one of them |
 //! | `lookup.rs` | which rule holds at an address |
@@ -22,10 +22,12 @@
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
 mod chains;
+#[cfg(any(compact_unwind, all(test, not(pdata))))]
+mod compact_unwind;
 #[cfg(not(pdata))]
 mod eh_frame;
 mod frame_pointer;
-#[cfg(all(feature = "fuzzing", not(pdata)))]
+#[cfg(all(feature = "fuzzing", elf))]
 pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
@@ -40,7 +42,9 @@ mod rule;
 mod sampler;
 mod step;
 
-#[cfg(not(pdata))]
+#[cfg(compact_unwind)]
+use compact_unwind as unwind_information;
+#[cfg(elf)]
 use eh_frame as unwind_information;
 #[cfg(pdata)]
 use pdata as unwind_information;

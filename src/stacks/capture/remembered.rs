@@ -21,9 +21,9 @@
 //!
 //! What is not found so is [walked](walk), and looked up in the tree.
 
-// They have signals.
+// They have signals, as Linux leaves them on a stack.
 #[cfg(test)]
-#[cfg(not(pdata))]
+#[cfg(elf)]
 mod tests;
 mod walk;
 

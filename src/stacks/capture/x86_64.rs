@@ -11,9 +11,15 @@ use crate::platform::os;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(any(compact_unwind, all(test, not(pdata))))]
+#[path = "x86_64/compact.rs"]
+mod compact;
 #[cfg(not(pdata))]
 #[path = "x86_64/dwarf.rs"]
 mod dwarf;
+
+#[cfg(any(compact_unwind, all(test, not(pdata))))]
+pub(super) use compact::compact_rule;
 
 #[cfg(not(pdata))]
 pub(super) use dwarf::{

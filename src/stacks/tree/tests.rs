@@ -10,7 +10,7 @@ pub(in crate::stacks) fn add(root: u32, frames: impl IntoIterator<Item = PackedF
 }
 
 /// The frames of a stack with their marks, innermost first, and its root.
-#[cfg_attr(pdata, allow(dead_code, reason = "tests of capture/remembered.rs use it"))]
+#[cfg_attr(not(elf), allow(dead_code, reason = "tests of capture/remembered.rs use it"))]
 pub(in crate::stacks) fn frames(number: u32) -> (Vec<u64>, u32) {
     let place = place_of(number);
     (frames_of(place).map(PackedFrame::marked_address).collect(), root_of(place))

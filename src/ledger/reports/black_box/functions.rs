@@ -324,5 +324,5 @@ impl Table {
 
 // They read ELF files.
 #[cfg(test)]
-#[cfg(not(pdata))]
+#[cfg(elf)]
 mod tests;

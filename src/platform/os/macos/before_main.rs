@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// starts a recording.
 extern "C" fn before_main() {
     super::waiting::find_functions();
-    if stay_loaded() {
+    let is_program = stay_loaded();
+    #[cfg(takes_stacks)]
+    super::modules::watch(is_program);
+    if is_program {
         MAIN_THREAD.store(super::thread_id(), Ordering::Relaxed);
         super::super::unix::before_main::start();
     }

@@ -6,7 +6,7 @@ use super::page_bytes;
 use std::ffi::c_int;
 use std::io;
 
-const KERN_SUCCESS: libc::kern_return_t = 0;
+pub(super) const KERN_SUCCESS: libc::kern_return_t = 0;
 const KERN_INVALID_ADDRESS: libc::kern_return_t = 1;
 
 unsafe extern "C" {
@@ -22,7 +22,7 @@ unsafe extern "C" {
     ) -> libc::kern_return_t;
 }
 
-fn own_task() -> libc::mach_port_t {
+pub(super) fn own_task() -> libc::mach_port_t {
     // SAFETY: the C library has set it before it calls any function of the program.
     unsafe { mach_task_self_ }
 }

@@ -302,23 +302,15 @@ fn size_of_module(module: HMODULE) -> Option<u64> {
 }
 
 pub(super) use loads::watch;
-pub(crate) use loads::{is_lasting, loader_state, loads, unloads};
 
-/// How often the loader has loaded and unloaded a library.
+/// What the loader says of itself.
 mod loads {
-    use super::{Memory, modules};
+    use super::super::super::counted_loads::{self, MAX_LASTING};
+    use super::modules;
     use std::ffi::c_void;
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
-
-    static LOADS: AtomicU32 = AtomicU32::new(0);
-    static UNLOADS: AtomicU32 = AtomicU32::new(0);
-    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-
-    /// The bases of the libraries that were loaded with the program: none of them is ever unloaded.
-    const MAX_LASTING: usize = 256;
-    static LASTING: [AtomicUsize; MAX_LASTING] = [const { AtomicUsize::new(0) }; MAX_LASTING];
 
     /// The address of the function that calls the first one of every thread.
     static FIRST_FUNCTION: AtomicUsize = AtomicUsize::new(0);
@@ -331,8 +323,8 @@ mod loads {
     pub(in super::super) fn watch() {
         let mut list = [ptr::null_mut(); MAX_LASTING];
         let count = modules(&mut list).unwrap_or(0);
-        for (place, module) in LASTING.iter().zip(list).take(count) {
-            place.store(module.addr(), Ordering::Relaxed);
+        for module in list.into_iter().take(count) {
+            counted_loads::add_lasting(module.addr());
         }
         // SAFETY: the names end with a NUL; the function has this form ("LdrRegisterDllNotification"), and
         // what it calls lives as long as the program.
@@ -345,8 +337,9 @@ mod loads {
             let register =
                 std::mem::transmute::<unsafe extern "system" fn() -> isize, Register>(register);
             let mut cookie = ptr::null_mut();
-            let is_watched = register(0, changes, ptr::null_mut(), &raw mut cookie) >= 0;
-            IS_WATCHED.store(is_watched, Ordering::Release);
+            if register(0, changes, ptr::null_mut(), &raw mut cookie) >= 0 {
+                counted_loads::set_watched();
+            }
         }
     }
 
@@ -358,32 +351,7 @@ mod loads {
 
     unsafe extern "system" fn changes(reason: u32, _: *const c_void, _: *mut c_void) {
         const LOADED: u32 = 1;
-        let count = if reason == LOADED { &LOADS } else { &UNLOADS };
-        count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// *Hook.* A number that is another one after the loader has unloaded a library; always 0 where the
-    /// system does not say.
-    #[inline(always)]
-    pub(crate) fn unloads() -> u32 {
-        UNLOADS.load(Ordering::Acquire)
-    }
-
-    /// *Hook.* How many libraries the loader has loaded; always 0 where the system does not say.
-    pub(crate) fn loads() -> u32 {
-        LOADS.load(Ordering::Acquire)
-    }
-
-    /// A number that is another one after the loader has loaded or unloaded a file; `None` where the system
-    /// does not say.
-    pub(crate) fn loader_state(_memory: &Memory) -> Option<u64> {
-        let state = u64::from(loads()) << 32 | u64::from(unloads());
-        IS_WATCHED.load(Ordering::Acquire).then_some(state)
-    }
-
-    /// Whether the file with this base was loaded with the program.
-    pub(crate) fn is_lasting(base: u64) -> bool {
-        LASTING.iter().any(|lasting| lasting.load(Ordering::Relaxed) as u64 == base)
+        if reason == LOADED { counted_loads::count_load() } else { counted_loads::count_unload() }
     }
 }
 
