@@ -282,8 +282,8 @@ fn name(bytes: &[u8], at: usize) -> Option<&[u8]> {
 
 static IS_START: AtomicBool = AtomicBool::new(false);
 
-/// Counts loads and unloads from now on, and notes what was loaded with the program. Called before `main`: the
-/// loader's functions for this take its lock. In a library, what is loaded already may be unloaded.
+/// Counts loads and unloads from now on, and notes what was loaded with the program. Called before `main`:
+/// the loader's functions for this take its lock. In a library, what is loaded already may be unloaded.
 pub(super) fn watch(is_program: bool) {
     IS_START.store(is_program, Ordering::Relaxed);
     // SAFETY: both functions have the required form, and live as long as the program. The first is called at
