@@ -27,6 +27,8 @@ pub(crate) const CASES: &[Case] = &[
             // Names of Windows are UTF-16.
             #[cfg(unix)]
             (1_000_039, r"no\xffutf8"),
+            #[cfg(unix)]
+            (1_000_081, "named late"),
         ] {
             let block = report.largest_live.iter().find(|block| block.bytes == bytes).unwrap();
             assert_eq!(block.thread, name);
@@ -244,7 +246,7 @@ fn exchange() {
 }
 
 fn names() {
-    let _ledger = start();
+    let ledger = start();
     leave(1_000_003);
     for (name, bytes) in [("Ünïcode", 1_000_033), ("exactly 15 bytes and more", 1_000_037)] {
         let builder = std::thread::Builder::new().name(name.into());
@@ -257,6 +259,16 @@ fn names() {
     };
     #[cfg(unix)]
     std::thread::spawn(body).join().unwrap();
+    // It has the name of this thread until the worker knows it, and is looked at no more while it runs.
+    #[cfg(unix)]
+    let body = || {
+        leave(1_000_081);
+        (0..3).for_each(|_| ledger.flush());
+        std::fs::write("/proc/thread-self/comm", b"named late").unwrap();
+    };
+    #[cfg(unix)]
+    std::thread::scope(|scope| scope.spawn(body).join().unwrap());
+    drop(ledger);
 }
 
 pub(crate) fn short() {

@@ -13,11 +13,7 @@ use gimli::{
 use std::ops::Range;
 
 #[cfg(elf)]
-mod elf;
-#[cfg(all(elf, feature = "fuzzing"))]
-pub(super) use elf::section_address;
-#[cfg(elf)]
-pub(super) use elf::{of_file, section_of};
+pub(super) mod elf;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 

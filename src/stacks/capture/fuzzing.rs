@@ -14,14 +14,14 @@ pub fn unwind_rows(section: &[u8], address: u64) -> Vec<u64> {
 
 /// The address of `.eh_frame`, from the bytes of `.eh_frame_hdr` and their address.
 pub fn section_address(header: &[u8], address: u64) -> Option<u64> {
-    eh_frame::section_address(header, address)
+    eh_frame::elf::section_address(header, address)
 }
 
 /// `.eh_frame` of each file that is loaded.
 pub fn unwind_sections() -> Vec<Vec<u8>> {
     let Ok(memory) = os::Memory::open() else { return Vec::new() };
     let Ok((files, _)) = os::loaded_files(&memory, |_, _| false) else { return Vec::new() };
-    let sections = files.iter().filter_map(|file| eh_frame::section_of(&memory, file));
+    let sections = files.iter().filter_map(|file| eh_frame::elf::section_of(&memory, file));
     sections.map(|(bytes, _)| bytes).collect()
 }
 

@@ -45,7 +45,7 @@ mod step;
 #[cfg(compact_unwind)]
 use compact_unwind as unwind_information;
 #[cfg(elf)]
-use eh_frame as unwind_information;
+use eh_frame::elf as unwind_information;
 #[cfg(pdata)]
 use pdata as unwind_information;
 

@@ -28,12 +28,49 @@ struct CollectorState {
     start: Vec<u8>,
     /// The id of the thread.
     thread: u32,
-    /// How often its name is still looked for; 0 once it has one. At 1, only when the thread has ended.
+    /// `None` if its name is final, as that of the main thread.
+    name: Option<Name>,
+}
+
+/// The name of a thread, which may not be its own yet: a new thread has that of its creator, or none.
+#[derive(Clone, Copy)]
+struct Name {
+    described: ThreadName,
+    /// That of its slot, when it was described. The slot has another one once the thread has ended, unless it
+    /// ended without any of its own code.
+    in_slot: ThreadName,
+    /// In how many cycles it is still looked for while the thread runs.
     looks_left: u8,
 }
 
-/// The cycles in which the name of a thread without one is looked for.
-const LOOKS: u8 = 20;
+impl Name {
+    /// The cycles in which the name of a thread without one is looked for, and that of another thread.
+    const LOOKS: (u8, u8) = (20, 1);
+
+    fn new(described: ThreadName, in_slot: ThreadName) -> Self {
+        let (without, with) = Self::LOOKS;
+        let looks_left = if described[0] == 0 { without } else { with };
+        Self { described, in_slot, looks_left }
+    }
+
+    /// Another name that the thread has now, or had when it ended.
+    fn changed(
+        &mut self,
+        is_finished: bool,
+        system_id: u32,
+        slot: &ThreadSlot,
+    ) -> Option<ThreadName> {
+        let name = if is_finished {
+            Some(slot.name()).filter(|name| *name != self.in_slot)
+        } else {
+            self.looks_left = self.looks_left.checked_sub(1)?;
+            os::thread_name_of(system_id)
+        };
+        let name = name.filter(|name| name[0] != 0 && *name != self.described)?;
+        self.described = name;
+        Some(name)
+    }
+}
 
 /// How far the events of a thread are in the file.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +254,7 @@ impl Threads {
                 slot.first.store(Some(drained.buffer), Ordering::Release);
             }
             self.states[index] =
-                CollectorState { stream, drained, depth, start: Vec::new(), thread, looks_left: 0 };
+                CollectorState { stream, drained, depth, start: Vec::new(), thread, name: None };
         }
     }
 
@@ -268,11 +305,10 @@ impl Threads {
         let slot = range.slot;
         let id = slot.thread_id.load(Ordering::Relaxed);
         let system_id = slot.system_id.load(Ordering::Relaxed);
-        let name = if system_id == os::main_thread_of(self.process) {
-            *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
-        } else {
-            name_of(range)
-        };
+        // NOTE: before the other name: the thread may end meanwhile.
+        let in_slot = slot.name();
+        let is_main = system_id == os::main_thread_of(self.process);
+        let name = if is_main { *b"main\0\0\0\0\0\0\0\0\0\0\0\0" } else { name_of(range) };
         let start = describe(stream, (id, system_id), &name, importants);
         *state = CollectorState {
             stream,
@@ -280,31 +316,20 @@ impl Threads {
             depth: 0,
             start: start.clone(),
             thread: id,
-            looks_left: if name[0] == 0 { LOOKS } else { 0 },
+            name: (!is_main).then(|| Name::new(name, in_slot)),
         };
         Some((stream, start))
     }
 
-    /// The same for a thread that had no name then, and has one now.
+    /// The same for a thread that has another name now.
     fn name_again(
         &mut self,
         range: &CommittedRange,
         importants: &mut Importants,
     ) -> Option<(u16, Vec<u8>)> {
         let state = self.states.get_mut(range.number)?;
-        if state.looks_left == 0 {
-            return None;
-        }
-        if state.looks_left == 1 && !range.finished {
-            return None;
-        }
-        let name = name_of(range);
-        if name[0] == 0 {
-            state.looks_left -= u8::from(state.looks_left > 1);
-            return None;
-        }
-        state.looks_left = 0;
         let system_id = range.slot.system_id.load(Ordering::Relaxed);
+        let name = state.name.as_mut()?.changed(range.finished, system_id, range.slot)?;
         state.start = describe(state.stream, (state.thread, system_id), &name, importants);
         Some((state.stream, state.start.clone()))
     }

@@ -5,7 +5,7 @@ use super::*;
 #[cfg_attr(target_arch = "x86_64", path = "tests/x86_64.rs")]
 mod code;
 
-use super::section_of;
+use super::elf::section_of;
 use crate::platform::os::{Memory, loaded_files};
 
 /// The rules of the module with this path, each at the address where it begins in memory.
