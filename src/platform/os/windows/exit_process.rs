@@ -71,27 +71,30 @@ unsafe fn import_of(module: *mut u8, name: &CStr) -> Option<*mut usize> {
         if imports.Size == 0 {
             return None;
         }
-        let mut library =
-            module.add(imports.VirtualAddress as usize).cast::<IMAGE_IMPORT_DESCRIPTOR>();
-        while (*library).FirstThunk != 0 {
-            let names = match (*library).Anonymous.OriginalFirstThunk {
-                0 => (*library).FirstThunk,
+        // NOTE: LLVM's linker (as of version 14) aligns this list to no more than 2 bytes.
+        let mut at = module.add(imports.VirtualAddress as usize).cast::<IMAGE_IMPORT_DESCRIPTOR>();
+        loop {
+            let library = at.read_unaligned();
+            if library.FirstThunk == 0 {
+                return None;
+            }
+            let names = match library.Anonymous.OriginalFirstThunk {
+                0 => library.FirstThunk,
                 names => names,
             };
             let names = module.add(names as usize).cast::<u64>();
-            let addresses = module.add((*library).FirstThunk as usize).cast::<usize>();
-            let mut at = 0;
-            while *names.add(at) != 0 {
-                let found = *names.add(at);
+            let addresses = module.add(library.FirstThunk as usize).cast::<usize>();
+            let mut number = 0;
+            while *names.add(number) != 0 {
+                let found = *names.add(number);
                 // The highest bit: a number instead of a name. Two bytes precede a name.
                 if found >> 63 == 0 && CStr::from_ptr(module.add(found as usize + 2).cast()) == name
                 {
-                    return Some(addresses.add(at));
+                    return Some(addresses.add(number));
                 }
-                at += 1;
+                number += 1;
             }
-            library = library.add(1);
+            at = at.add(1);
         }
     }
-    None
 }
