@@ -15,13 +15,15 @@
 #                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex;
 #                                                      aarch64, aarch64-opt-level=0, aarch64-no-frame-pointers,
 #                                                      aarch64-signed;
-#                                                      windows, windows-opt-level=0, windows-frame-pointers
+#                                                      windows, windows-opt-level=0, windows-frame-pointers;
+#                                                      windows-msvc, windows-msvc-opt-level=0
 #
 # The builds for ARM run under qemu-aarch64, only if they are named. They need the target aarch64-unknown-linux-gnu,
 # qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross. In aarch64-signed, all functions of the programs but those of
 # Rust's and C's standard libraries sign their return addresses: those of Rust with one key, and those of C with another.
 # So do those for Windows, under wine, where `backtrace` goes by RtlVirtualUnwind. They need the target x86_64-pc-windows-gnu,
-# gcc-mingw-w64-x86-64 and wine64; WINE is its program, and WINEPREFIX its folder. Signals have no place there, and the
+# gcc-mingw-w64-x86-64 and wine64; WINE is its program, and WINEPREFIX its folder. Those with `msvc` are for the target
+# x86_64-pc-windows-msvc, as scripts/platforms/msvc.sh links it, with clang and llvm. Signals have no place there, and the
 # samples of the tracker's own threads count as `no event`.
 # Without arguments: some 900,000 samples, in all other builds. With --short, as in CI: 20,000 in a release build. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
 # Works in target/stacks. Prints a table:
@@ -104,7 +106,7 @@ build() {
     shift 2
     if ! $short; then places="$places reloaded"; fi
     case "$*" in
-        *windows*) folder=$work/x86_64-pc-windows-gnu/release places=${places/ signal/} ;;
+        *windows*) folder=$work/${*: -1}/release places=${places/ signal/} ;;
         *musl*) folder=$work/x86_64-unknown-linux-musl/release places=$everywhere ;;
         *aarch64*) folder=$work/aarch64-unknown-linux-gnu/release ;;
     esac
@@ -168,13 +170,23 @@ signed=-mbranch-protection=pac-ret+leaf RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Z branch-p
 # build_for_windows NAME SAMPLES: the same for Windows.
 build_for_windows() {
     [[ $wanted == *" $1 "* ]] || return 0
+    local target=x86_64-pc-windows-gnu linker=x86_64-w64-mingw32-gcc
     export WINEDEBUG=-all
-    build_libraries "$run/libraries-windows" x86_64-w64-mingw32-gcc --target x86_64-pc-windows-gnu
-    build "$1" "$2" --target x86_64-pc-windows-gnu
+    if [[ $1 == *msvc* ]]; then
+        target=x86_64-pc-windows-msvc linker=rust-lld
+        . scripts/platforms/common.sh
+        . scripts/platforms/msvc.sh
+        ready Windows $target
+        prepare_msvc "$run/msvc"
+    fi
+    build_libraries "$run/libraries-windows" x86_64-w64-mingw32-gcc --target $target -C linker=$linker
+    build "$1" "$2" --target $target
 }
 build_for_windows windows 60000
 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_windows windows-opt-level=0 30000
 RUSTFLAGS="-C force-frame-pointers=yes" build_for_windows windows-frame-pointers 30000
+build_for_windows windows-msvc 60000
+CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build_for_windows windows-msvc-opt-level=0 30000
 
 # suite NAME VERSION SAMPLES FEATURES ROOT...: compares the stacks of each test binary of a crate, SAMPLES at most in
 # each. ROOTs are the crate roots of its test binaries.

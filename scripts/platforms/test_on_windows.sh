@@ -2,10 +2,12 @@
 # Runs on Windows, as Wine does it, the library's unit tests, tests of whole processes and an example, whose report is
 # that of the example on this machine where both do the same. What does not run is in not_on_windows.txt, with reasons.
 #
-#     scripts/platforms/test_on_windows.sh
+#     scripts/platforms/test_on_windows.sh [TARGET]     x86_64-pc-windows-gnu, or x86_64-pc-windows-msvc: see msvc.sh
 #
-# Needs wine64, gcc-mingw-w64-x86-64, curl and jq, and says which of them is not installed. Works in target/platforms.
+# Needs wine64, gcc-mingw-w64-x86-64, curl and jq, for msvc also clang and llvm, and says which of them is not installed.
+# Works in target/platforms.
 set -euo pipefail
+target=${1:-x86_64-pc-windows-gnu}
 cd "$(dirname "$0")/../.."
 . scripts/platforms/wine.sh
 
@@ -72,3 +74,18 @@ if ! diff <(same "$host") <(same "$target"); then
 fi
 echo "parse_sources on Windows: the scopes of its parser are those of $host. Others, $figures:"
 diff "$folder/$host/scopes" "$folder/$target/scopes" || true
+
+# Functions and lines, as the program's own report has them on Windows, and the command here, from the same trace. One row is
+# of the program itself.
+timeout 1800 cargo build --quiet -p memledger-cli
+(
+    cd "$folder/$target"
+    programs=$CARGO_TARGET_DIR/$target/debug/examples
+    PARSERS=0 MEMLEDGER_STACKS=1 MEMLEDGER_TRACE=trace.utrace MEMLEDGER_REPORT=there.json \
+        timeout 300 "$wine" "$programs/parse_sources.exe" ../sources >found
+    "$CARGO_TARGET_DIR/debug/memledger" report trace.utrace --symbols "$programs" --format json >here.json
+    for report in there here; do jq -S '[.by_function, .by_line]' $report.json >$report; done
+    cmp there here
+    grep -qF '"parse_sources::Found::merge"' here
+    echo "call stacks on Windows: $(jq '.by_function | length' here.json) functions with the same figures in both reports"
+)

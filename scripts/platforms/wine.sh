@@ -1,15 +1,17 @@
 # Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root. Ends the script, and says
-# what is not installed, if Wine, the linker or the target is not. Sets `target`, `wine` and `folder`, and makes Wine's folder.
+# what is not installed, if Wine, the linker or the target is not. Sets `wine`, `folder` and, if it is not set, `target`, and makes
+# Wine's folder.
 . scripts/platforms/common.sh
 root=$PWD
-target=x86_64-pc-windows-gnu
+target=${target:-x86_64-pc-windows-gnu}
 wine=$(dpkg -L wine64 2>/dev/null | grep 'wine/wine64$' || command -v wine64 || command -v wine || true)
 
 need "${wine:-wine64}" wine64
 need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
 need curl curl
 need jq jq
-ready Windows $target
+case $target in *-msvc) . scripts/platforms/msvc.sh ;; esac
+ready Windows "$target"
 
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms CC_x86_64_pc_windows_gnu=x86_64-w64-mingw32-gcc
 export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all
@@ -24,3 +26,4 @@ if ! [ -d "$WINEPREFIX/drive_c/windows/system32" ]; then timeout 300 "$wine" win
 # What std needs, and Debian's Wine lacks.
 x86_64-w64-mingw32-gcc -O2 -shared -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" \
     scripts/platforms/bcryptprimitives.c -ladvapi32
+case $target in *-msvc) prepare_msvc "$folder/msvc" ;; esac

@@ -31,7 +31,12 @@ fn library(name: &str, source: &str, flags: &[&str]) -> Result<(), Box<dyn Error
     println!("cargo::rerun-if-changed={source}");
     let folder = PathBuf::from(std::env::var("OUT_DIR")?);
     let mut compiler = cc::Build::new().get_compiler().to_command();
-    compiler.args(["-shared", "-fPIC", "-g", "-O1", "-Wl,--build-id", source]).args(flags);
+    compiler.args(["-shared", "-g", "-O1", source]).args(flags);
+    // With Microsoft's names and formats, clang only: cl.exe knows none of these flags.
+    match std::env::var("CARGO_CFG_TARGET_ENV")?.as_str() {
+        "msvc" => compiler.args(["-fuse-ld=lld", "-nostdlib", "-Wl,-noentry"]),
+        _ => compiler.args(["-fPIC", "-Wl,--build-id"]),
+    };
     let file = match std::env::var("CARGO_CFG_UNIX") {
         Ok(_) => format!("lib{name}.so"),
         Err(_) => format!("{name}.dll"),

@@ -34,6 +34,9 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "rust_panic",
     "mainCRTStartup",
     "__tmainCRTStartup",
+    "__scrt_common_main",
+    "__scrt_common_main_seh",
+    "invoke_main",
     "BaseThreadInitThunk",
     "RtlUserThreadStart",
 ];
@@ -268,7 +271,7 @@ fn start_of_angles(text: &str) -> usize {
 /// Whether a report folds the frames of a function of this crate.
 pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
     match owner {
-        Some(name) => FOLDED_CRATES.contains(&name),
+        Some(name) => FOLDED_CRATES.contains(&name) || is_allocation_entry(function, None),
         None => {
             FOLDED_FUNCTIONS.contains(&function)
                 || function.starts_with("__libc_start_")
@@ -305,7 +308,9 @@ pub fn is_folded_by_name(function: &str) -> bool {
 /// Whether this is a function through which a program allocates. What it calls is the allocator, and
 /// what that is made of: a wrapper around another one can have any name.
 pub fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
-    let name = function.strip_prefix("__rustc::").unwrap_or(function);
+    // PDB files name them as the macro of `#[global_allocator]` has them: in a constant without a name.
+    let in_constant = function.rsplit_once("::_::").map_or(function, |(_, name)| name);
+    let name = in_constant.strip_prefix("__rustc::").unwrap_or(in_constant);
     // Rust's entries end with a jump to the allocator, so they are on no stack unless they are
     // inlined. The functions of std that call them are, and may have their names without their crate.
     let of_std = match name.strip_prefix("alloc::alloc::") {
@@ -446,6 +451,7 @@ mod tests {
             "__rust_alloc",
             "__rustc::__rust_alloc",
             "__rustc[0123]::__rust_realloc",
+            "demo::memory::_::__rust_realloc",
             "malloc",
             "operator new(unsigned long)",
             "xmalloc",
@@ -467,6 +473,7 @@ mod tests {
             "XML_Parse",
             "allocate_rooms",
             "list_dealloc",
+            "demo::_::realloc",
             "Pool::alloc(int)",
             "keep(void* (*)(malloc))",
         ] {

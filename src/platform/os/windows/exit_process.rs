@@ -71,7 +71,7 @@ unsafe fn import_of(module: *mut u8, name: &CStr) -> Option<*mut usize> {
         if imports.Size == 0 {
             return None;
         }
-        // NOTE: LLVM's linker (as of version 14) aligns this list to no more than 2 bytes.
+        // NOTE: LLVM's linker aligns this list to 2 bytes only (version 14).
         let mut at = module.add(imports.VirtualAddress as usize).cast::<IMAGE_IMPORT_DESCRIPTOR>();
         loop {
             let library = at.read_unaligned();
@@ -96,5 +96,35 @@ unsafe fn import_of(module: *mut u8, name: &CStr) -> Option<*mut usize> {
             }
             at = at.add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_is_found_in_a_list_that_is_not_aligned() {
+        let mut module = [0_u64; 64];
+        let base = module.as_mut_ptr().cast::<u8>();
+        let write = |at: usize, bytes: &[u8]| {
+            // SAFETY: all that is written here is within the first 512 bytes.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), bytes.len()) };
+        };
+        let number = |at: usize, number: u32| write(at, &number.to_le_bytes());
+        // Headers; of the second entry of the directory, where the imports are, and their size.
+        number(0x3c, 64);
+        number(64 + 144, 402);
+        number(64 + 148, 40);
+        // One library: where its names are, and their addresses.
+        number(402, 344);
+        number(402 + 16, 368);
+        number(344, 448);
+        number(352, 460);
+        write(448, b"\0\0Sleep\0");
+        write(460, b"\0\0ExitProcess\0");
+        // SAFETY: these are the headers and the imports of a module.
+        let [found, none] = [NAME, c"Exit"].map(|name| unsafe { import_of(base, name) });
+        assert_eq!((found.map(<*mut usize>::addr), none), (Some(base.addr() + 376), None));
     }
 }
