@@ -1,14 +1,12 @@
 # Programs for x86_64-pc-windows-msvc without Microsoft's linker and libraries, whose place these take. A script that has
-# included common.sh, and has a folder of Wine, includes this:
+# included common.sh, and has a folder of Wine and gcc-mingw-w64-x86-64, includes this from the project's root:
 #
 #   link.exe                    LLVM's linker, as Rust has it (rust-lld)
 #   kernel32.lib and the like   made of the names that the libraries of Wine export
 #   msvcrt.lib                  ucrtbase.dll, vcruntime140.dll and msvcrt.c
 #   cl.exe and its headers      clang, with those of mingw
 need clang clang
-need llvm-readobj llvm
 need llvm-dlltool llvm
-need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
 
 # prepare_msvc FOLDER: makes the libraries there, and sets what cargo and the linker read.
 prepare_msvc() {
@@ -25,6 +23,8 @@ prepare_msvc() {
     done
     clang --target=x86_64-pc-windows-msvc -ffreestanding -O1 -c -o "$1/msvcrt.obj" scripts/platforms/msvcrt.c
     llvm-lib "/out:$1/msvcrt.lib" "$1/msvcrt.obj" "$1/vcruntime140.lib" "$1/ucrtbase.lib"
+    # The crate `libc` names it. It has `printf` and the like.
+    llvm-lib /llvmlibempty "/out:$1/legacy_stdio_definitions.lib"
     export LIB=$1 CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER=rust-lld
     # What is C++ for Microsoft's compiler only, as mimalloc is, is compiled as C: there are no headers of C++.
     export CC_x86_64_pc_windows_msvc=clang CXX_x86_64_pc_windows_msvc=clang AR_x86_64_pc_windows_msvc=llvm-lib
