@@ -1,6 +1,6 @@
-# Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root. Ends the script, and says
-# what is not installed, if Wine, the linker or the target is not. Sets `wine`, `folder` and, if it is not set, `target`, and makes
-# Wine's folder.
+# Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root. Ends the script,
+# and says what is not installed, if Wine, the linker or the target is not. Sets `wine`, `folder` and, if it is not set,
+# `target`, and makes Wine's folder.
 . scripts/platforms/common.sh
 root=$PWD
 target=${target:-x86_64-pc-windows-gnu}
