@@ -20,9 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     library("first", "plugin.c", &["-DWORK=first_work"])?;
     library("second", "plugin.c", &["-DWORK=second_work"])?;
-    match std::env::var("CARGO_CFG_UNIX") {
-        Ok(_) => library("prefixed_jemalloc", "prefixed_jemalloc.c", &[]),
-        Err(_) => Ok(()),
+    match std::env::var("CARGO_CFG_TARGET_OS")?.as_str() {
+        "linux" => library("prefixed_jemalloc", "prefixed_jemalloc.c", &[]),
+        _ => Ok(()),
     }
 }
 
@@ -37,9 +37,10 @@ fn library(name: &str, source: &str, flags: &[&str]) -> Result<(), Box<dyn Error
         "msvc" => compiler.args(["-fuse-ld=lld", "-nostdlib", "-Wl,-noentry"]),
         _ => compiler.args(["-fPIC", "-Wl,--build-id"]),
     };
-    let file = match std::env::var("CARGO_CFG_UNIX") {
-        Ok(_) => format!("lib{name}.so"),
-        Err(_) => format!("{name}.dll"),
+    let file = match std::env::var("CARGO_CFG_TARGET_OS")?.as_str() {
+        "windows" => format!("{name}.dll"),
+        "macos" => format!("lib{name}.dylib"),
+        _ => format!("lib{name}.so"),
     };
     let status = compiler.arg("-o").arg(folder.join(file)).status()?;
     match status.success() {

@@ -130,6 +130,7 @@ pub(crate) const CASES: &[Case] = &[
     case("two threads that crash end the program once", two_threads, |run| {
         ends_by(run, libc::SIGSEGV, "")
     }),
+    #[cfg(target_os = "linux")]
     case("a program that exits quickly gives its report", quick_exit, |run| {
         let outcome = run.run();
         outcome.exited(5);
@@ -251,6 +252,7 @@ fn two_threads() {
     });
 }
 
+#[cfg(target_os = "linux")]
 fn quick_exit() {
     let _ledger = builder().start().unwrap();
     leave(IN_MAIN);
@@ -338,6 +340,7 @@ mod system {
         unsafe { libc::signal(signal, exit as extern "C" fn(c_int) as libc::sighandler_t) };
     }
 
+    #[cfg(target_os = "linux")]
     pub(super) fn exit_quickly(status: c_int) -> ! {
         unsafe extern "C" {
             fn quick_exit(status: c_int) -> !;
@@ -347,4 +350,6 @@ mod system {
     }
 }
 pub(crate) use system::{action, by_zero, cut_file, no_instruction, no_memory};
-use system::{exit_quickly, handle_by_exit, is_to_crash, sent};
+#[cfg(target_os = "linux")]
+use system::exit_quickly;
+use system::{handle_by_exit, is_to_crash, sent};

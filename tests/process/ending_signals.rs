@@ -186,7 +186,8 @@ mod system {
         let mut ends = [0; 2];
         // SAFETY: the array has room for both descriptors; the write end takes the place of stderr.
         unsafe {
-            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK), 0);
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            assert_eq!(libc::fcntl(ends[1], libc::F_SETFL, libc::O_NONBLOCK), 0);
             let bytes = [0_u8; 4096];
             while libc::write(ends[1], bytes.as_ptr().cast(), bytes.len()) > 0 {}
             assert_eq!(libc::fcntl(ends[1], libc::F_SETFL, 0), 0);

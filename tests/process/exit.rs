@@ -420,8 +420,8 @@ fn tls() {
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "system calls")]
 fn pthread_keys() {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static KEY: AtomicU32 = AtomicU32::new(0);
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static KEY: AtomicU64 = AtomicU64::new(0);
     /// Sets its key again twice, as badly behaved libraries do.
     extern "C" fn destroy(round: *mut libc::c_void) {
         leave(2_000_003);
@@ -430,7 +430,7 @@ fn pthread_keys() {
             // SAFETY: the key exists; the value is a number.
             unsafe {
                 libc::pthread_setspecific(
-                    KEY.load(Ordering::Relaxed),
+                    KEY.load(Ordering::Relaxed) as libc::pthread_key_t,
                     std::ptr::without_provenance(round.addr() + 1),
                 )
             };
@@ -440,7 +440,7 @@ fn pthread_keys() {
     let mut key = 0;
     // SAFETY: the destructor has the required form.
     assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) }, 0);
-    KEY.store(key, Ordering::Relaxed);
+    KEY.store(key.into(), Ordering::Relaxed);
     for _ in 0..20 {
         std::thread::spawn(move || {
             churn(10);

@@ -126,14 +126,19 @@ const IN_GRANDCHILD: usize = 3_000_019;
 
 #[expect(unsafe_code, reason = "system calls")]
 mod system {
+    #[cfg(target_os = "linux")]
+    use libc::__errno_location as errno;
+    #[cfg(target_os = "macos")]
+    use libc::__error as errno;
+
     /// Forks; the child runs `body` and ends at once, unless that ends it.
     pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
         // SAFETY: the child uses what glibc keeps usable, and ends without unwinding.
         unsafe {
-            *libc::__errno_location() = 4321;
+            *errno() = 4321;
             let child = libc::fork();
             // A fork that succeeds leaves it alone.
-            let errno = *libc::__errno_location();
+            let errno = *errno();
             match child {
                 0 if errno != 4321 => libc::_exit(41),
                 0 => {

@@ -82,7 +82,8 @@ static HAS_ALLOCATED: AtomicBool = AtomicBool::new(false);
 
 /// Registers a handler before the tracker registers its own, so that it runs after that.
 #[used]
-#[unsafe(link_section = ".init_array.00100")]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array.00100"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
 static REGISTER: extern "C" fn() = {
     extern "C" fn register() {
         // SAFETY: the handler allocates nothing.

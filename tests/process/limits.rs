@@ -82,8 +82,13 @@ fn open_to_all(run: Run) -> Run {
 
 #[expect(unsafe_code, reason = "system calls")]
 mod system {
+    #[cfg(target_os = "linux")]
+    type Resource = libc::__rlimit_resource_t;
+    #[cfg(target_os = "macos")]
+    type Resource = libc::c_int;
+
     /// Sets one of the limits of this process, which may be raised again.
-    pub(super) fn limit(what: libc::__rlimit_resource_t, to: u64) {
+    pub(super) fn limit(what: Resource, to: u64) {
         // SAFETY: the limit is a local.
         unsafe {
             let mut limit = std::mem::zeroed::<libc::rlimit>();
@@ -111,7 +116,7 @@ mod system {
         // SAFETY: plain calls. The id of the user `nobody` is 65534 on the systems of the tests.
         unsafe {
             if libc::geteuid() == 0 {
-                assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
+                assert_eq!(libc::setuid(65534), 0);
             }
         }
     }

@@ -4,9 +4,13 @@
 //! which scenario to play, in a folder of its own and against a deadline. Then it looks at what
 //! the child left behind: exit status, output, report and trace.
 //!
-//! What is for Unix only is not on Windows for a reason that `scripts/platforms/not_on_windows.txt` gives.
+//! What is for Unix only is not on Windows, and what is for Linux only is not on macOS, for the reasons that
+//! `not_on_windows.txt` and `not_on_macos.txt` in `scripts/platforms` give.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
-#![cfg_attr(windows, allow(dead_code, unused_imports, reason = "what only tests of Unix use"))]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "what only tests of Unix or Linux use")
+)]
 
 mod allocator;
 mod harness;
@@ -18,7 +22,7 @@ mod choices;
 mod code;
 mod containers;
 mod control;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod cores;
 mod counts;
 #[cfg(unix)]
@@ -31,7 +35,7 @@ mod ending_signals;
 mod entries;
 mod exactness;
 mod exit;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod faults;
 mod files;
 mod findings;
@@ -39,7 +43,7 @@ mod findings;
 mod fork;
 #[cfg(unix)]
 mod fork_starts;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod fork_watchers;
 #[cfg(target_arch = "x86_64")]
 mod frame_pointers;
@@ -59,14 +63,14 @@ mod oom;
 mod own_memory;
 mod pages;
 mod panics;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod private;
 mod profiles;
 mod recorders;
 mod rss;
 mod scopes;
 mod settings;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod shim;
 #[cfg(unix)]
 mod signals;
@@ -77,7 +81,7 @@ mod start;
 mod threads;
 mod track_events;
 mod travel;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod watcher;
 #[cfg(windows)]
 mod windows;
@@ -96,7 +100,7 @@ fn main() {
         ("start", start::CASES),
         ("exit", exit::CASES),
         ("files", files::CASES),
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         ("private", private::CASES),
         ("settings", settings::CASES),
         ("destinations", destinations::CASES),
@@ -114,14 +118,14 @@ fn main() {
         #[cfg(windows)]
         ("windows", windows::CASES),
         ("black_box", black_box::CASES),
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         ("watcher", watcher::CASES),
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         ("fork_watchers", fork_watchers::CASES),
         #[cfg(unix)]
         ("oom", oom::CASES),
         ("no_memory", no_memory::CASES),
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
         ("free_scopes", free_scopes::CASES),
@@ -153,7 +157,7 @@ fn main() {
         ("ending_signals", ending_signals::CASES),
         #[cfg(unix)]
         ("crashes", crashes::CASES),
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         ("cores", cores::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),

@@ -56,7 +56,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(outcome.files(), [REPORT, TRACE]);
         }
     }),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     case("each allocator says what it has", plain, |run| {
         let outcome = run.tracked().run();
         let rss = outcome.quiet().whole().rss.unwrap();
@@ -79,7 +79,7 @@ pub(crate) const CASES: &[Case] = &[
             assert!(figure(found, whole) >= rss.end.unwrap().tracker_block_bytes, "{found:?}");
         }
     }),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     case("a jemalloc whose functions have a prefix says what it has", plain, |run| {
         let Some(jemalloc) = installed("libjemalloc.so.2") else {
             eprintln!("NOT TESTED: jemalloc is not installed");
@@ -97,14 +97,14 @@ pub(crate) const CASES: &[Case] = &[
         let tracker = rss.end.as_ref().unwrap().tracker_block_bytes;
         assert!(figure(found, "allocated") >= tracker && tracker > 0, "{found:?}");
     }),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     case("an end does not wait until glibc has walked millions of blocks", frees_millions, |run| {
         let outcome = run.run();
         outcome.exited(0);
         let rss = outcome.whole().rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
     }),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     case("an end while a thread stays in malloc has a report", ends_beside_malloc, |run| {
         let outcome = run.run();
         outcome.exited(0);
@@ -113,7 +113,7 @@ pub(crate) const CASES: &[Case] = &[
         let rss = report.rss.unwrap();
         assert!(rss.end.is_some() && rss.allocators.is_empty(), "{rss:?}");
     }),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     case("after a crash in malloc no allocator is asked", crashes_in_malloc, |run| {
         let outcome = run.run();
         assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{}", outcome.stderr);
@@ -204,7 +204,7 @@ fn plain() {
 }
 
 /// Leaves two million blocks in glibc's lists of free ones, neighbours far from each other.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "C's allocator")]
 fn frees_millions() {
     const BLOCKS: usize = 1 << 21;
@@ -223,7 +223,7 @@ fn frees_millions() {
 ///
 /// NOTE: the thread gets its arena before the tracker has threads. In an arena that one of them had, the
 /// tracker would have blocks.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "damages the heap")]
 fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     const BYTES: usize = 100_000;
@@ -248,14 +248,14 @@ fn damage_heap(builder: LedgerBuilder) -> (Ledger, JoinHandle<()>) {
     (ledger, thread)
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn crashes_in_malloc() {
     let (_ledger, thread) = damage_heap(builder().report_on_signals(true));
     thread.join().unwrap();
 }
 
 /// Ends while another thread is in `malloc`, which it never leaves.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "a signal handler")]
 fn ends_beside_malloc() {
     static IS_IN_MALLOC: AtomicBool = AtomicBool::new(false);

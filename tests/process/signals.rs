@@ -61,7 +61,7 @@ pub(crate) fn set_timer(microseconds: i64, handler: extern "C" fn(libc::c_int)) 
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()), 0);
-        let every = libc::timeval { tv_sec: 0, tv_usec: microseconds };
+        let every = libc::timeval { tv_sec: 0, tv_usec: microseconds as _ };
         let timer = libc::itimerval { it_interval: every, it_value: every };
         assert_eq!(libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()), 0);
     }

@@ -19,8 +19,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(left(&report, IN_MAIN as u64), 1);
         assert_eq!(report.trace.pid, Some(outcome.pid));
         assert_eq!(report.by_thread[0].name, "main");
-        // On Windows the first thread has a number of its own.
-        #[cfg(unix)]
+        // On Windows and macOS the first thread has a number of its own.
+        #[cfg(target_os = "linux")]
         assert_eq!(report.by_thread[0].system_id, Some(outcome.pid));
     }),
     case("the environment asks for a report only", nothing, |run| {
@@ -275,7 +275,8 @@ extern "C" fn before_main() {
 #[used]
 #[expect(unsafe_code, reason = "a named section")]
 // SAFETY: the section holds pointers to functions of this form.
-#[cfg_attr(unix, unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static BEFORE_MAIN_ENTRY: extern "C" fn() = before_main;
 

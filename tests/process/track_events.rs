@@ -552,11 +552,15 @@ fn since_boot() -> u64 {
 /// Nanoseconds since the system was started.
 #[cfg(unix)]
 fn since_boot() -> u64 {
+    #[cfg(target_os = "linux")]
+    use libc::CLOCK_BOOTTIME as CLOCK;
+    #[cfg(target_os = "macos")]
+    use libc::CLOCK_MONOTONIC_RAW as CLOCK;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writing.
     #[expect(unsafe_code, reason = "a system call")]
     unsafe {
-        libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time)
+        libc::clock_gettime(CLOCK, &raw mut time)
     };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

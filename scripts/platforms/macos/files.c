@@ -133,10 +133,11 @@ static int mac_fcntl(int descriptor, int command, long argument) {
 
 static int mac_ioctl(int descriptor, unsigned long request, void *argument) {
     switch (request) {
-    // FIONBIO, FIOCLEX, TIOCGWINSZ
+    // FIONBIO, FIOCLEX, TIOCGWINSZ, TIOCSWINSZ
     case 0x8004667e: return answer(ioctl(descriptor, FIONBIO, argument));
     case 0x20006601: return answer(fcntl(descriptor, F_SETFD, FD_CLOEXEC));
     case 0x40087468: return answer(ioctl(descriptor, TIOCGWINSZ, argument));
+    case 0x80087467: return answer(ioctl(descriptor, TIOCSWINSZ, argument));
     default: fail("ioctl has a request that is not known here", NULL);
     }
 }
@@ -313,6 +314,38 @@ static int mac_chdir(const char *path) { return answer(chdir(path)); }
 static int mac_chroot(const char *path) { return answer(chroot(path)); }
 static uint16_t mac_umask(uint16_t mask) { return umask(mask); }
 
+// std copies a file by these (man 3 copyfile): data and permissions, and then asks how many bytes were copied (8).
+enum { COPIED = 8 };
+static off_t *mac_copyfile_state_alloc(void) { return calloc(1, sizeof(off_t)); }
+static int mac_copyfile_state_free(off_t *state) { return free(state), 0; }
+static int mac_copyfile_state_get(const off_t *state, uint32_t what, off_t *to) {
+    if (what != COPIED) return refuse(EINVAL);
+    return *to = *state, 0;
+}
+static int mac_fcopyfile(int from, int to, off_t *state, uint32_t flags) {
+    (void)flags;
+    struct stat status;
+    char bytes[65536];
+    ssize_t count;
+    while ((count = read(from, bytes, sizeof bytes)) > 0) {
+        if (write(to, bytes, count) != count) return answer(-1);
+        *state += count;
+    }
+    if (count == 0 && fstat(from, &status) == 0) fchmod(to, status.st_mode & 07777);
+    return answer(count);
+}
+// The file system has no copies that share their bytes (man 2 clonefile).
+static int mac_fclonefileat(int from, int folder, const char *path, int flags) {
+    (void)from, (void)folder, (void)path, (void)flags;
+    return refuse(45);
+}
+
+// Terminals.
+static int mac_posix_openpt(int flags) { return answer(posix_openpt(to_linux_open(flags))); }
+static int mac_grantpt(int terminal) { return answer(grantpt(terminal)); }
+static int mac_unlockpt(int terminal) { return answer(unlockpt(terminal)); }
+static char *mac_ptsname(int terminal) { return answer_pointer(ptsname(terminal)); }
+
 #define INODE64(name) {#name "$INODE64", mac_##name}
 #define NOCANCEL(name) {#name "$NOCANCEL", mac_##name}
 const struct function of_files[] = {
@@ -323,6 +356,7 @@ const struct function of_files[] = {
     INODE64(opendir), INODE64(fdopendir), OURS(closedir), SAME(dirfd), OURS(fchmod), OURS(chmod), OURS(mkdir),
     OURS(mkfifo), OURS(rmdir), OURS(unlink), OURS(unlinkat), OURS(rename), OURS(symlink), OURS(link), OURS(linkat),
     OURS(readlink), OURS(readlinkat), {"realpath$DARWIN_EXTSN", mac_realpath}, OURS(getcwd), OURS(chdir), OURS(chroot),
-    OURS(umask),
+    OURS(umask), OURS(copyfile_state_alloc), OURS(copyfile_state_free), OURS(copyfile_state_get), OURS(fcopyfile),
+    OURS(fclonefileat), OURS(posix_openpt), OURS(grantpt), OURS(unlockpt), OURS(ptsname),
     END,
 };

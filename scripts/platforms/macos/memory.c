@@ -21,6 +21,9 @@ static void *mac_mmap(void *at, size_t bytes, int access, int flags, int descrip
 static int mac_munmap(void *at, size_t bytes) { return answer(munmap(at, bytes)); }
 static int mac_mprotect(void *at, size_t bytes, int access) { return answer(mprotect(at, bytes, access)); }
 
+static void mac_memset_pattern16(void *to, const void *pattern, size_t bytes) {
+    for (size_t done = 0; done < bytes; done += 16) memcpy((char *)to + done, pattern, bytes - done < 16 ? bytes - done : 16);
+}
 static void mac_bzero(void *to, size_t bytes) { memset(to, 0, bytes); }
 static int mac_getentropy(void *to, size_t bytes) { return answer(getentropy(to, bytes)); }
 static int mac_CCRandomGenerateBytes(void *to, size_t bytes) {
@@ -36,23 +39,41 @@ static uint32_t mac_mach_task_self(void) { return own_task; }
 // What `smaps` has of a mapping.
 struct mapping { uint64_t start, end, resident, swapped; char access[8], path[256]; uint64_t inode; };
 
-// The first mapping whose end is behind an address; false if there is none.
-static bool find_mapping(uint64_t address, struct mapping *to) {
+// All mappings of this process. The list of a thread is read again where it does not go on from where it was: reading it
+// takes milliseconds, where XNU takes microseconds for a region.
+static __thread struct { struct mapping *list; size_t count, at; uint64_t next; } known;
+
+static void read_mappings(void) {
     FILE *file = fopen("/proc/self/smaps", "re");
+    if (!file) fail("cannot read /proc/self/smaps", NULL);
+    free(known.list);
+    known.list = NULL;
+    known.count = known.at = 0;
+    size_t room = 0;
     char line[512];
-    bool is_in = false, has_ended = false;
-    while (file && !has_ended && fgets(line, sizeof line, file)) {
+    while (fgets(line, sizeof line, file)) {
         struct mapping next = {0};
         uint64_t kib;
-        if (sscanf(line, "%lx-%lx %7s %*x %*s %lu %255[^\n]", &next.start, &next.end, next.access, &next.inode, next.path) >= 4) {
-            has_ended = is_in;
+        const char *form = "%lx-%lx %7s %*x %*s %lu %255[^\n]";
+        if (sscanf(line, form, &next.start, &next.end, next.access, &next.inode, next.path) >= 4) {
+            if (known.count == room) known.list = realloc(known.list, (room = 2 * room + 64) * sizeof next);
             // What Linux maps at the end is none of the process's own.
-            if (!is_in && next.end > address && strcmp(next.path, "[vsyscall]") != 0) *to = next, is_in = true;
-        } else if (is_in && sscanf(line, "Rss: %lu", &kib) == 1) to->resident = kib * 1024;
-        else if (is_in && sscanf(line, "Swap: %lu", &kib) == 1) to->swapped = kib * 1024;
+            if (strcmp(next.path, "[vsyscall]") == 0) break;
+            known.list[known.count++] = next;
+        } else if (sscanf(line, "Rss: %lu", &kib) == 1) known.list[known.count - 1].resident = kib * 1024;
+        else if (sscanf(line, "Swap: %lu", &kib) == 1) known.list[known.count - 1].swapped = kib * 1024;
     }
-    if (file) fclose(file);
-    return is_in;
+    fclose(file);
+}
+
+// The first mapping whose end is behind an address; false if there is none.
+static bool find_mapping(uint64_t address, struct mapping *to) {
+    if (address == 0 || address != known.next || !known.list) read_mappings();
+    while (known.at < known.count && known.list[known.at].end <= address) known.at++;
+    if (known.at == known.count) return false;
+    *to = known.list[known.at];
+    known.next = to->end;
+    return true;
 }
 
 // vm_region_extended_info of mach/vm_region.h. A share mode is SM_COW (1), SM_PRIVATE (2), SM_EMPTY (3) or SM_SHARED (4).
@@ -114,7 +135,7 @@ static int mac_mach_vm_read_overwrite(uint32_t task, uint64_t from, uint64_t byt
 }
 
 const struct function of_memory[] = {
-    OURS(mmap), OURS(munmap), OURS(mprotect), {"__bzero", mac_bzero}, OURS(bzero), OURS(getentropy),
+    OURS(mmap), OURS(munmap), OURS(mprotect), {"__bzero", mac_bzero}, OURS(bzero), OURS(memset_pattern16), OURS(getentropy),
     OURS(CCRandomGenerateBytes), {"mach_task_self_", &own_task}, OURS(mach_task_self), OURS(mach_vm_region),
     OURS(task_info), OURS(mach_vm_read_overwrite), SAME(malloc), SAME(calloc), SAME(realloc), SAME(free),
     // Its errors are ENOMEM and EINVAL, which have the same numbers.

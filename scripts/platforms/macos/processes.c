@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,6 +124,20 @@ static int mac_waitpid(int process, int *to, int options) {
     return result;
 }
 
+// What waitid and SIGCHLD say of a child: siginfo_t.
+struct info { int signal, error, code, process, user, status; uint64_t rest[10]; };
+static int mac_waitid(int kind, unsigned id, struct info *to, int options) {
+    // P_ALL, P_PID and P_PGID are 0, 1 and 2. WEXITED is 4, WSTOPPED 8, WCONTINUED 0x10, WNOWAIT 0x20.
+    siginfo_t found = {0};
+    int flags = (options & 1 ? WNOHANG : 0) | (options & 4 ? WEXITED : 0) | (options & 8 ? WSTOPPED : 0) |
+                (options & 0x10 ? WCONTINUED : 0) | (options & 0x20 ? WNOWAIT : 0);
+    int result = answer(waitid(kind, id, &found, flags));
+    bool is_number = found.si_code == CLD_EXITED;
+    *to = (struct info){.signal = to_mac_signal(found.si_signo), .code = found.si_code, .process = found.si_pid,
+                        .status = is_number ? found.si_status : to_mac_signal(found.si_status)};
+    return result;
+}
+
 // Ends ---------------------------------------------------------------------------------------------------------
 
 // Libc, stdlib/exit.c: the destructors of the calling thread's values, then the functions of atexit.
@@ -206,7 +221,7 @@ const struct function of_processes[] = {
     OURS(posix_spawnattr_setflags), OURS(posix_spawnattr_setpgroup), OURS(posix_spawnattr_setsigdefault),
     OURS(posix_spawnattr_setsigmask), OURS(posix_spawn_file_actions_init), OURS(posix_spawn_file_actions_destroy),
     OURS(posix_spawn_file_actions_adddup2), OURS(posix_spawn_file_actions_addchdir_np), OURS(posix_spawnp), OURS(fork),
-    OURS(waitpid), OURS(exit), SAME(_exit), SAME(atexit), OURS(getpwuid_r), OURS(issetugid), OURS(setuid), OURS(setgid),
+    OURS(waitpid), OURS(waitid), OURS(exit), SAME(_exit), SAME(atexit), OURS(getpwuid_r), OURS(issetugid), OURS(setuid), OURS(setgid),
     OURS(setgroups), OURS(setpgid), OURS(setsid), OURS(getrlimit), OURS(setrlimit), OURS(sysconf), OURS(confstr),
     OURS(setenv), OURS(unsetenv), SAME(getenv), SAME(getpid), SAME(getppid), SAME(getuid), SAME(geteuid), SAME(getgid),
     SAME(getegid), SAME(getpgrp),

@@ -2,6 +2,7 @@
 #include "loader.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -207,13 +208,40 @@ static int mac_sigaltstack(const struct stack *to, struct stack *before) {
     if (before) *before = (struct stack){old.ss_sp, old.ss_size, (old.ss_flags & SS_DISABLE ? 4 : 0) | (old.ss_flags & 1)};
     return 0;
 }
+// The parts of an interval's times: microseconds have 32 bits.
+struct interval { long each, each_microseconds, next, next_microseconds; };
+static int mac_setitimer(int which, const struct interval *from, struct interval *before) {
+    if (before) fail("setitimer is asked for the timer before", NULL);
+    struct itimerval to = {{from->each, (int)from->each_microseconds}, {from->next, (int)from->next_microseconds}};
+    return answer(setitimer(which, &to, NULL));
+}
 static int mac_raise(int signal) { return answer(raise(to_linux_signal(signal))); }
 static int mac_kill(int process, int signal) { return answer(kill(process, to_linux_signal(signal))); }
 static int mac_pause(void) { return answer(pause()); }
 
+// setjmp keeps the signals that are blocked, too (man 3 setjmp). A jmp_buf has 148 bytes.
+int mac_setjmp(void *buffer);
+_Noreturn void jump(void *buffer, int value);
+__asm__(".text\n"
+        "mac_setjmp:\n"
+        "  movq %rbx, (%rdi); movq %rbp, 8(%rdi); movq %r12, 16(%rdi); movq %r13, 24(%rdi)\n"
+        "  movq %r14, 32(%rdi); movq %r15, 40(%rdi); leaq 8(%rsp), %rax; movq %rax, 48(%rdi)\n"
+        "  movq (%rsp), %rax; movq %rax, 56(%rdi)\n"
+        "  jmp keep_mask\n"
+        "jump:\n"
+        "  movq (%rdi), %rbx; movq 8(%rdi), %rbp; movq 16(%rdi), %r12; movq 24(%rdi), %r13\n"
+        "  movq 32(%rdi), %r14; movq 40(%rdi), %r15; movq 48(%rdi), %rsp\n"
+        "  movl %esi, %eax\n"
+        "  jmp *56(%rdi)\n");
+__attribute__((used)) int keep_mask(uint64_t *buffer) { return mac_pthread_sigmask(0, NULL, (uint32_t *)(buffer + 8)); }
+static void mac_longjmp(uint64_t *buffer, int value) {
+    mac_pthread_sigmask(3, (uint32_t *)(buffer + 8), NULL);
+    jump(buffer, value ? value : 1);
+}
+
 const struct function of_signals[] = {
     OURS(sigemptyset), OURS(sigfillset), OURS(sigaddset), OURS(sigdelset), OURS(sigismember), OURS(pthread_sigmask),
-    OURS(sigprocmask), OURS(sigpending), OURS(sigwait), OURS(sigaction), OURS(signal), OURS(sigaltstack), OURS(raise),
+    OURS(sigprocmask), OURS(sigpending), OURS(sigwait), OURS(sigaction), OURS(signal), OURS(sigaltstack), OURS(setitimer), OURS(setjmp), OURS(longjmp), OURS(raise),
     OURS(kill), OURS(pause), SAME(abort),
     END,
 };

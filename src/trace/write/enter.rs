@@ -93,7 +93,7 @@ pub(crate) fn await_runtime() {
 
 #[cold]
 fn look_for_runtime(slot: &ThreadSlot) {
-    if slot.system_id.load(Ordering::Relaxed) != os::process_id() {
+    if slot.system_id.load(Ordering::Relaxed) != os::main_thread_of(os::process_id()) {
         return;
     }
     if os::handle_late_crashes() {

@@ -7,7 +7,17 @@ use std::ptr;
 /// The system's id of the calling thread.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: the call always succeeds.
-    unsafe { libc::gettid() as u32 }
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::gettid() as u32
+    }
+    #[cfg(target_os = "macos")]
+    {
+        let mut number = 0;
+        // SAFETY: 0 stands for the calling thread; the number is a local.
+        unsafe { libc::pthread_threadid_np(0, &raw mut number) };
+        number as u32
+    }
 }
 
 /// Ends this process without anything that runs at its end.
@@ -17,6 +27,24 @@ pub(crate) fn end_at_once(status: i32) {
 }
 
 /// Bytes of this process's memory that are resident.
+#[cfg(target_os = "macos")]
+pub(crate) fn resident_bytes() -> u64 {
+    unsafe extern "C" {
+        static mach_task_self_: libc::mach_port_t;
+    }
+    // SAFETY: zeros are a valid value, of which the call writes at most its size.
+    unsafe {
+        let mut found = std::mem::zeroed::<libc::mach_task_basic_info>();
+        let mut count = libc::MACH_TASK_BASIC_INFO_COUNT;
+        let to = (&raw mut found).cast();
+        let flavor = libc::MACH_TASK_BASIC_INFO;
+        assert_eq!(libc::task_info(mach_task_self_, flavor, to, &raw mut count), 0);
+        found.resident_size
+    }
+}
+
+/// Bytes of this process's memory that are resident.
+#[cfg(target_os = "linux")]
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -26,7 +54,10 @@ pub(crate) fn resident_bytes() -> u64 {
 pub(crate) fn map_code(address: usize, code: &[u8]) -> usize {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    #[cfg(target_os = "linux")]
     let fixed = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    #[cfg(target_os = "macos")]
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
     // SAFETY: new memory, in which the code fits.
     unsafe {
         let address = ptr::without_provenance_mut(address);
@@ -93,6 +124,7 @@ pub(crate) fn wait_for_stop(pid: libc::pid_t) {
 
 /// Where the folders of children are: in memory, if there is room and programs may be run there. A disk that
 /// is busy, as after a build, can hold a write for longer than the end of a recording waits.
+#[cfg(target_os = "linux")]
 pub(crate) fn scratch() -> PathBuf {
     const ROOM: u64 = 4 << 30;
     // SAFETY: the path ends with a null byte, and the structure of numbers is valid if it is zero.
@@ -104,4 +136,9 @@ pub(crate) fn scratch() -> PathBuf {
     let has_room = memory.f_bavail * memory.f_frsize >= ROOM;
     let is_wanted = has_room && memory.f_flag & libc::ST_NOEXEC == 0;
     if is_wanted { PathBuf::from("/dev/shm") } else { std::env::temp_dir() }
+}
+
+#[cfg(target_os = "macos")]
+pub(crate) fn scratch() -> PathBuf {
+    std::env::temp_dir()
 }

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Links for macOS, on both processors: tests, an example and the command. The linker is that of Rust; the lists of macOS's
+# functions, and a compiler of C, are those of Zig: of macOS 10.15 for Intel's processors, of macOS 11 for Apple's. What is
+# not in them is an error. Then runs on this machine what is for Intel's: the library's unit tests, tests of whole
+# processes, and an example, whose report is that of the example on this machine. What does not run is in not_on_macos.txt,
+# with reasons.
+#
+#     scripts/platforms/run_on_macos.sh
+#
+# No macOS runs: the loader of scripts/platforms/macos has Linux's functions under the names of macOS's.
+#
+# Needs gcc, jq, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works in
+# target/platforms.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. scripts/platforms/common.sh
+root=$PWD
+host=$(rustc -vV | sed -n 's/^host: //p')
+target=x86_64-apple-darwin
+features=perfetto,containers,serde,tracing
+
+need gcc gcc
+need jq jq
+need pip python3-pip
+ready macOS $target
+ready macOS aarch64-apple-darwin
+
+export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms
+mkdir -p "$CARGO_TARGET_DIR"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# This version has the list of macOS 10.15, as no later one has.
+zig=$CARGO_TARGET_DIR/zig/ziglang
+if ! [ -d "$zig" ] && ! timeout 300 pip install --quiet --target "$CARGO_TARGET_DIR/zig" ziglang==0.9.1; then
+    echo "SKIPPED: nothing is linked for macOS, since pip cannot install ziglang" >&2
+    exit 0
+fi
+export ZIG_GLOBAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache ZIG_LOCAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache
+export RUSTFLAGS="-C linker-flavor=ld64.lld"
+
+# for_processor NAME VERSION LIST: a folder like that of macOS's SDK, a compiler of C, and what cargo needs to know of them.
+for_processor() {
+    local name=${1}_apple_darwin sdk=$CARGO_TARGET_DIR/macos-$1
+    local upper=${name^^} library
+    mkdir -p "$sdk/usr/lib"
+    cp "$zig/lib/libc/darwin/libSystem.$3.tbd" "$sdk/usr/lib/libSystem.tbd"
+    for library in c m iconv; do ln -sf libSystem.tbd "$sdk/usr/lib/lib$library.tbd"; done
+    # Zig has other names for what the first options say.
+    cat >"$sdk/cc" <<END
+#!/usr/bin/env bash
+arguments=()
+while [ \$# -gt 0 ]; do
+    case \$1 in
+    -arch) shift ;;
+    --target=* | -mmacosx-version-min=*) ;;
+    *) arguments+=("\$1") ;;
+    esac
+    shift
+done
+exec "$zig/zig" cc -target $1-macos.$2 "\${arguments[@]}"
+END
+    printf '#!/bin/sh\nexec "%s" ar "$@"\n' "$zig/zig" >"$sdk/ar"
+    chmod +x "$sdk/cc" "$sdk/ar"
+    export "CC_$name=$sdk/cc" "AR_$name=$sdk/ar"
+    export "CARGO_TARGET_${upper}_LINKER=$(rustc --print sysroot)/lib/rustlib/$host/bin/rust-lld"
+}
+for_processor x86_64 10.12 10
+for_processor aarch64 11.0 11
+
+# on PROCESSOR COMMAND...: cargo's command for macOS on that processor, with what it says in $folder/built.
+on() {
+    SDKROOT=$CARGO_TARGET_DIR/macos-$1 timeout 3600 cargo "${@:2}" --target "$1-apple-darwin" 2>"$folder/built" && return
+    cat "$folder/built" >&2
+    echo "FAILED on macOS: cargo ${*:2}" >&2
+    exit 1
+}
+on aarch64 build --profile test -p memledger-examples --example parse_sources
+on aarch64 build -p memledger-cli
+on x86_64 build -p memledger-cli
+echo "an example and the command have all functions in macOS 11 on Apple's processors, the command in 10.15 on Intel's"
+
+loader=$CARGO_TARGET_DIR/macos_loader
+gcc -O2 -g -Wall -Wextra -Werror -o "$loader" scripts/platforms/macos/*.c -lm
+# run PROGRAM ARGUMENT...: runs tests by the loader, and prints what fails.
+run() {
+    if ! timeout 2400 "$loader" "$@" >"$folder/output" 2>&1; then
+        cat "$folder/output" >&2
+        echo "FAILED on macOS: $*" >&2
+        exit 1
+    fi
+    grep '^test result' "$folder/output"
+}
+
+on x86_64 test --no-run -p memledger --features "$features" --lib
+unit=$(built src/lib.rs)
+echo "the unit tests of the library, on macOS 14.4 and on older ones, which lack os_sync_wait_on_address:"
+run "$unit" --test-threads 2
+MACOS_LACKS=os_sync_ run "$unit" --test-threads 2
+
+RUSTFLAGS='' timeout 3600 cargo test --no-run -p memledger-process-tests --test process 2>"$folder/built"
+"$(built main.rs)" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/all"
+on x86_64 test --no-run -p memledger-process-tests --test process
+process=$(built main.rs)
+"$loader" "$process" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/there"
+not_there scripts/platforms/not_on_macos.txt "$folder/all" "$folder/there" >"$folder/not"
+skip=()
+while IFS=$'\t' read -r name _; do
+    if grep -qxF "$name" "$folder/there"; then skip+=(--skip "$name"); fi
+done <"$folder/not"
+echo "tests of processes, on macOS:"
+cd tests/process
+run "$process" --test-threads 2 "${skip[@]}"
+cd "$root"
+echo "not on macOS, of tests of processes: $(wc -l <"$folder/not")"
+cut -f2 "$folder/not" | sort | uniq -c | sort -rn
+
+# The parser's own scopes make the same allocations.
+figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes'
+cp -r src/events "$folder/sources"
+on x86_64 build --profile test -p memledger-examples --example parse_sources
+RUSTFLAGS='' timeout 1800 cargo build --quiet --profile test --target "$host" -p memledger-examples --example parse_sources
+for machine in "$host" "$target"; do
+    mkdir "$folder/$machine"
+    (
+        cd "$folder/$machine"
+        command=()
+        if [ "$machine" = "$target" ]; then command=("$loader"); fi
+        command+=("$CARGO_TARGET_DIR/$machine/debug/examples/parse_sources" ../sources)
+        PARSERS=0 MEMLEDGER_REPORT=report.json timeout 300 "${command[@]}" >found
+        jq -r "
+            .by_scope[] | (.path | join(\"/\")) + \"\t\" + ({$figures} | [.[] | tostring] | join(\" \"))" \
+            report.json | sort >scopes
+    )
+done
+diff "$folder/$host/found" "$folder/$target/found"
+same() { grep -E '/parse(/|	)' "$folder/$1/scopes"; }
+if ! diff <(same "$host") <(same "$target"); then
+    echo "FAILED: scopes of the parser have other figures on macOS" >&2
+    exit 1
+fi
+echo "parse_sources on macOS: the scopes of its parser are those of $host. Others, $figures:"
+diff "$folder/$host/scopes" "$folder/$target/scopes" || true
