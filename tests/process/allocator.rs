@@ -77,7 +77,7 @@ pub(crate) fn counted(without: u32) -> Sum {
 }
 
 /// The system's ids of all threads that have been counted.
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 pub(crate) fn counted_threads() -> impl Iterator<Item = u32> {
     let ids = THREAD_COUNTS.iter().map(|counts| counts.system_id.load(Relaxed));
     ids.take_while(|&id| id != 0)

@@ -349,7 +349,7 @@ mod system {
         unsafe { quick_exit(status) }
     }
 }
-pub(crate) use system::{action, by_zero, cut_file, no_instruction, no_memory};
 #[cfg(target_os = "linux")]
 use system::exit_quickly;
+pub(crate) use system::{action, by_zero, cut_file, no_instruction, no_memory};
 use system::{handle_by_exit, is_to_crash, sent};

@@ -73,14 +73,14 @@ impl Exact {
 }
 
 /// The tracker's thread that collects; 0 if there is none.
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 fn worker() -> u32 {
     let is_worker = |&id: &u32| crate::harness::name_of_thread(id) == "memledger";
     crate::allocator::counted_threads().find(is_worker).unwrap_or(0)
 }
 
 /// The tracker's thread that collects; 0 if there is none.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn worker() -> u32 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let named = tasks.map(|task| (std::fs::read_to_string(task.join("comm")).unwrap(), task));

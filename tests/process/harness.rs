@@ -222,7 +222,7 @@ impl Running {
 
 #[cfg(unix)]
 pub(crate) use crate::system::kill;
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 pub(crate) use crate::system::name_of_thread;
 pub(crate) use crate::system::{end_at_once, resident_bytes, thread_id};
 

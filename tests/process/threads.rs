@@ -24,8 +24,8 @@ pub(crate) const CASES: &[Case] = &[
             (1_000_003, "main"),
             (1_000_033, "Ünïcode"),
             (1_000_037, "exactly 15 byte"),
-            // Names of Windows are UTF-16.
-            #[cfg(unix)]
+            // Names of Windows are UTF-16, and Linux has files that name threads.
+            #[cfg(target_os = "linux")]
             (1_000_039, r"no\xffutf8"),
             #[cfg(unix)]
             (1_000_081, "named late"),
@@ -56,8 +56,10 @@ pub(crate) const CASES: &[Case] = &[
     case("ledgers start and finish while eight threads allocate", start_stop, |run| {
         // Each start waits until every thread was outside the hook: on a machine that is very busy
         // with other things, a minute for all of them.
-        let outcome =
-            run.env("TEST_ROUNDS", if cfg!(target_os = "linux") { "300" } else { "30" }).deadline(300).run();
+        let outcome = run
+            .env("TEST_ROUNDS", if cfg!(target_os = "linux") { "300" } else { "30" })
+            .deadline(300)
+            .run();
         outcome.quiet();
         for name in ["first", "middle", "last"] {
             let report = outcome.whole_as(&format!("{name}.utrace"), &format!("{name}.json"));
@@ -252,12 +254,12 @@ fn names() {
         let builder = std::thread::Builder::new().name(name.into());
         builder.spawn(move || leave(bytes)).unwrap().join().unwrap();
     }
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     let body = || {
         std::fs::write("/proc/thread-self/comm", b"no\xffutf8").unwrap();
         leave(1_000_039);
     };
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     std::thread::spawn(body).join().unwrap();
     // It has the name of this thread until the worker knows it, and is looked at no more while it runs.
     #[cfg(unix)]

@@ -188,11 +188,13 @@ static int mac_pthread_attr_setdetachstate(struct attributes *to, int state) {
     return 0;
 }
 
-struct start { void *(*function)(void *); void *passed; };
+// A new thread has its entry in the list before a handler of a signal runs on it.
+struct start { void *(*function)(void *); void *passed; sigset_t mask; };
 static void *begin(void *passed) {
     struct start start = *(struct start *)passed;
     free(passed);
     add_own();
+    pthread_sigmask(SIG_SETMASK, &start.mask, NULL);
     return start.function(start.passed);
 }
 static int mac_pthread_create(pthread_t *to, const struct attributes *from, void *(*function)(void *), void *passed) {
@@ -206,8 +208,13 @@ static int mac_pthread_create(pthread_t *to, const struct attributes *from, void
     pthread_attr_setstacksize(&attributes, wanted.stack + 64 * 1024);
     pthread_attr_setdetachstate(&attributes, wanted.is_detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
     struct start *start = malloc(sizeof *start);
-    *start = (struct start){function, passed};
+    *start = (struct start){.function = function, .passed = passed};
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &start->mask);
+    sigset_t before = start->mask;
     int error = pthread_create(to, &attributes, begin, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return to_mac_error(error);
 }

@@ -48,6 +48,8 @@ pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 
 /// Writes to the standard error that the program has at this moment.
 pub(crate) fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
+    #[cfg(target_os = "macos")]
+    let _none = super::macos::descriptors::RaisesNone::new(2);
     write_all(2, bytes)
 }
 

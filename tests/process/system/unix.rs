@@ -20,6 +20,27 @@ pub(crate) fn thread_id() -> u32 {
     }
 }
 
+/// The name of a thread of this process, which runs.
+#[cfg(target_os = "macos")]
+pub(crate) fn name_of_thread(id: u32) -> String {
+    /// Of `sys/proc_info.h`.
+    const PROC_PIDTHREADID64INFO: libc::c_int = 15;
+    let size = size_of::<libc::proc_threadinfo>() as libc::c_int;
+    // SAFETY: zeros are a valid value, of which the call writes at most its size.
+    let (written, found) = unsafe {
+        let mut number = 0_u64;
+        libc::pthread_threadid_np(0, &raw mut number);
+        // The upper half is that of this thread: the system has not started so many between the two.
+        let number = number & !u64::from(u32::MAX) | u64::from(id);
+        let mut found = std::mem::zeroed::<libc::proc_threadinfo>();
+        let to = (&raw mut found).cast();
+        (libc::proc_pidinfo(libc::getpid(), PROC_PIDTHREADID64INFO, number, to, size), found)
+    };
+    let name = found.pth_name.iter().map(|byte| byte.cast_unsigned());
+    let name: Vec<_> = name.take_while(|byte| *byte != 0).collect();
+    if written == size { String::from_utf8_lossy(&name).into_owned() } else { String::new() }
+}
+
 /// Ends this process without anything that runs at its end.
 pub(crate) fn end_at_once(status: i32) {
     // SAFETY: nothing runs after this.

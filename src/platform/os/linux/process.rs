@@ -3,7 +3,7 @@
 use super::super::ThreadName;
 use super::super::unix::process::errno;
 use super::{KeepErrno, process_id};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
@@ -89,7 +89,11 @@ pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
 /// NOTE: not by `raise`. The core file, and a handler, say who has sent the signal. It is blocked until the
 /// handler returns, so the core file has the registers from before it, too.
 #[inline]
-pub(in crate::platform::os) fn send_again(signal: c_int, info: &libc::siginfo_t) {
+pub(in crate::platform::os) fn send_again(
+    signal: c_int,
+    info: &libc::siginfo_t,
+    _context: *mut c_void,
+) {
     if info.si_code <= 0 {
         let (process, thread, info) = (process_id(), thread_id(), ptr::from_ref(info));
         // SAFETY: the information is only read.

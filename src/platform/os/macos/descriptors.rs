@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// How a folder is opened in which names are looked up. It must be readable: what Linux has for others is
 /// new here (`O_SEARCH`).
@@ -14,6 +14,33 @@ pub(in crate::platform::os) const FOLDER: c_int = libc::O_RDONLY | libc::O_DIREC
 pub(in crate::platform::os) fn raise_no_signals(descriptor: &impl AsRawFd) {
     // SAFETY: the descriptor is open; the call touches no memory.
     unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) };
+}
+
+/// Until dropped, a write to a descriptor of the program raises no signal. It would raise SIGPIPE for the whole
+/// process, so blocking the signal on the thread that writes does not spare the others (`dofilewrite` of XNU).
+pub(in crate::platform::os) struct RaisesNone {
+    descriptor: RawFd,
+    is_new: bool,
+}
+
+impl RaisesNone {
+    pub(in crate::platform::os) fn new(descriptor: RawFd) -> Self {
+        // SAFETY: the calls touch no memory; a number that is not open is an error.
+        let is_new = unsafe {
+            libc::fcntl(descriptor, libc::F_GETNOSIGPIPE) == 0
+                && libc::fcntl(descriptor, libc::F_SETNOSIGPIPE, 1) == 0
+        };
+        Self { descriptor, is_new }
+    }
+}
+
+impl Drop for RaisesNone {
+    fn drop(&mut self) {
+        if self.is_new {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(self.descriptor, libc::F_SETNOSIGPIPE, 0) };
+        }
+    }
 }
 
 /// A name that is not in use yet cannot be reserved, so the caller locks the file instead.

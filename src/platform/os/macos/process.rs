@@ -1,6 +1,6 @@
 //! This process: its end, its signals, and its environment.
 
-use std::ffi::{CStr, OsString, c_int};
+use std::ffi::{CStr, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::ptr;
 
@@ -50,8 +50,10 @@ pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
 ///
 /// NOTE: the system has no such call with a time limit. XNU sends a signal of a write to the process, so a
 /// thread of the program that begins to accept it between the two calls would take it, and this one would
-/// wait for the next. The tracker's own descriptors [raise none](super::descriptors::raise_no_signals), so
-/// that is about the program's standard error only.
+/// wait for the next. What the tracker writes to raises none ([`raise_no_signals`], [`RaisesNone`]).
+///
+/// [`raise_no_signals`]: super::descriptors::raise_no_signals
+/// [`RaisesNone`]: super::descriptors::RaisesNone
 pub(in crate::platform::os) fn discard_pending(set: &libc::sigset_t) {
     // SAFETY: the sets and the number are locals, or only read.
     unsafe {
@@ -64,11 +66,29 @@ pub(in crate::platform::os) fn discard_pending(set: &libc::sigset_t) {
     }
 }
 
-/// In the handler of a signal: sends it to this thread again. It is blocked until the handler returns.
+/// In the handler of a signal: what handles it now does so. That is a function, which is called; or the signal
+/// is sent to this thread again, on which it is blocked until the handler returns.
 ///
-/// NOTE: also after a fault, which would occur again by itself: what the system says of these signals does
-/// not tell a fault from a signal that was sent (`sendsig` of XNU).
-pub(in crate::platform::os) fn send_again(signal: c_int, _info: &libc::siginfo_t) {
-    // SAFETY: the calling thread exists.
-    unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+/// NOTE: sent again, a fault would have no address, by which Rust's runtime tells a stack overflow. And what
+/// the system says of these signals does not tell a fault, which occurs again by itself, from a signal that
+/// was sent (`sendsig` of XNU).
+pub(in crate::platform::os) fn send_again(
+    signal: c_int,
+    info: &libc::siginfo_t,
+    context: *mut c_void,
+) {
+    type Handler = extern "C" fn(c_int, *const libc::siginfo_t, *mut c_void);
+    // SAFETY: zeros are a valid action, which the call replaces by a function of the program, or by a value of
+    // the system that is none. A function without SA_SIGINFO takes the first argument only. The calling thread
+    // exists.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(signal, ptr::null(), &raw mut action);
+        if [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+            libc::pthread_kill(libc::pthread_self(), signal);
+        } else {
+            let handler = std::mem::transmute::<libc::sighandler_t, Handler>(action.sa_sigaction);
+            handler(signal, info, context);
+        }
+    }
 }

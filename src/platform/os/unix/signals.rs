@@ -203,7 +203,7 @@ pub(in crate::platform::os) fn default_action() -> libc::sigaction {
 /// The handler of crashes. It runs on the thread that has crashed, perhaps on a stack of some KiB, and waits
 /// until another thread has made the report. What would have handled the signal does so then: a faulting
 /// instruction faults again, and a signal that was sent is sent again.
-extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let _errno = KeepErrno::new();
     if has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
         wait_for_report(signal);
@@ -214,7 +214,7 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
     set_action(signal, &action_before(signal));
     // SAFETY: the kernel passes an information that is valid during the call.
-    send_again(signal, unsafe { &*info });
+    send_again(signal, unsafe { &*info }, context);
 }
 
 /// The handler of [`ENDING`]. It runs on any thread, perhaps inside the hook, and calls only what POSIX
