@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Links for macOS, on both processors: tests, an example and the command. The linker is that of Rust; the lists of macOS's
-# functions, and a compiler of C, are those of Zig: of macOS 10.15 for Intel's processors, of macOS 11 for Apple's. What is
-# not in them is an error. Then runs on this machine what is for Intel's: the library's unit tests, tests of whole
-# processes, and an example, whose report is that of the example on this machine. What does not run is in not_on_macos.txt,
-# with reasons.
+# Links for macOS, on both processors: tests, an example and the command. The linker is that of Rust; the
+# lists of macOS's functions, and a compiler of C, are those of Zig: of macOS 10.15 for Intel's processors, of
+# macOS 11 for Apple's. What is not in them is an error. Then runs on this machine what is for Intel's: the
+# library's unit tests, tests of whole processes, and an example, whose report is that of the example on this
+# machine. What does not run is in not_on_macos.txt, with reasons.
 #
 #     scripts/platforms/run_on_macos.sh
 #
 # No macOS runs: the loader of scripts/platforms/macos has Linux's functions under the names of macOS's.
 #
-# Needs gcc, jq, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works in
-# target/platforms.
+# Needs gcc, jq, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works
+# in target/platforms.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/platforms/common.sh
@@ -39,7 +39,8 @@ fi
 export ZIG_GLOBAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache ZIG_LOCAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache
 export RUSTFLAGS="-C linker-flavor=ld64.lld"
 
-# for_processor NAME VERSION LIST: a folder like that of macOS's SDK, a compiler of C, and what cargo needs to know of them.
+# for_processor NAME VERSION LIST: a folder like that of macOS's SDK, a compiler of C, and what cargo needs to
+# know of them.
 for_processor() {
     local name=${1}_apple_darwin sdk=$CARGO_TARGET_DIR/macos-$1
     local upper=${name^^} library

@@ -13,12 +13,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// Error numbers ------------------------------------------------------------------------------------------------
+// Error numbers ---------------------------------------------------------------------------------------------
 
 static __thread int mac_errno __attribute__((tls_model("initial-exec")));
 int *mac___error(void) { return &mac_errno; }
 
-// Pairs of Linux's number and macOS's (sys/errno.h), of those that differ. Those below 35 are the same, but for two.
+// Pairs of Linux's number and macOS's (sys/errno.h), of those that differ. Those below 35 are the same, but
+// for two.
 static const uint8_t errors[][2] = {
     {EAGAIN, 35}, {EDEADLK, 11}, {ENAMETOOLONG, 63}, {ENOLCK, 77}, {ENOSYS, 78}, {ENOTEMPTY, 66}, {ELOOP, 62},
     {EOVERFLOW, 84}, {EILSEQ, 92}, {EUSERS, 68}, {ENOTSOCK, 38}, {EDESTADDRREQ, 39}, {EMSGSIZE, 40}, {EPROTOTYPE, 41},
@@ -55,7 +56,7 @@ static int mac_strerror_r(int error, char *to, size_t bytes) {
     return __xpg_strerror_r(to_linux_error(error), to, bytes);
 }
 
-// Opening ------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 // AT_FDCWD is -2.
 int to_linux_folder(int folder) { return folder == -2 ? AT_FDCWD : folder; }
@@ -142,15 +143,15 @@ static int mac_ioctl(int descriptor, unsigned long request, void *argument) {
     }
 }
 
-// Reading and writing ------------------------------------------------------------------------------------------
+// Reading and writing ---------------------------------------------------------------------------------------
 
 static ssize_t mac_read(int from, void *to, size_t bytes) { return answer(read(from, to, bytes)); }
 static ssize_t mac_readv(int from, const struct iovec *to, int count) { return answer(readv(from, to, count)); }
 static ssize_t mac_pread(int from, void *to, size_t bytes, off_t at) { return answer(pread(from, to, bytes, at)); }
 static ssize_t mac_pwrite(int to, const void *from, size_t bytes, off_t at) { return answer(pwrite(to, from, bytes, at)); }
 
-// xnu, sys_generic.c: if nobody reads, the signal is sent to the process, not to the thread as on Linux; and none is where
-// the descriptor has the flag.
+// xnu, sys_generic.c: if nobody reads, the signal is sent to the process, not to the thread as on Linux; and
+// none is where the descriptor has the flag.
 static ssize_t mac_writev(int to, const struct iovec *from, int count) {
     sigset_t only, before, pending;
     sigemptyset(&only);
@@ -183,7 +184,7 @@ static int mac_isatty(int descriptor) {
     return result;
 }
 
-// What is known of files ---------------------------------------------------------------------------------------
+// What is known of files ------------------------------------------------------------------------------------
 
 struct mac_stat {
     int32_t device;
@@ -257,7 +258,7 @@ static int mac_fstatfs(int descriptor, struct mac_statfs *to) {
     return 0;
 }
 
-// Folders and names --------------------------------------------------------------------------------------------
+// Folders and names -----------------------------------------------------------------------------------------
 
 struct mac_dirent {
     uint64_t inode, offset;
@@ -314,7 +315,8 @@ static int mac_chdir(const char *path) { return answer(chdir(path)); }
 static int mac_chroot(const char *path) { return answer(chroot(path)); }
 static uint16_t mac_umask(uint16_t mask) { return umask(mask); }
 
-// std copies a file by these (man 3 copyfile): data and permissions, and then asks how many bytes were copied (8).
+// std copies a file by these (man 3 copyfile): data and permissions, and then asks how many bytes were copied
+// (8).
 enum { COPIED = 8 };
 static off_t *mac_copyfile_state_alloc(void) { return calloc(1, sizeof(off_t)); }
 static int mac_copyfile_state_free(off_t *state) { return free(state), 0; }

@@ -1,14 +1,14 @@
-// Runs a program for x86-64 macOS in a process of Linux. It is only for tests: it shows what the code that is compiled
-// for macOS does, not what macOS does.
+// Runs a program for x86-64 macOS in a process of Linux. It is only for tests: it shows what the code that is
+// compiled for macOS does, not what macOS does.
 //
 //     loader [--argv0 NAME] PROGRAM ARGUMENT...
 //
-// Both systems call functions in the same manner (System V's ABI), so the program's own code runs as it is. This file maps
-// it, binds its imports to the functions of the other files, gives it thread-local values, and calls `main`. An import
-// that none of them has ends the process at its first call, with its name.
+// Both systems call functions in the same manner (System V's ABI), so the program's own code runs as it is.
+// This file maps it, binds its imports to the functions of the other files, gives it thread-local values, and
+// calls `main`. An import that none of them has ends the process at its first call, with its name.
 //
-// Where a function's behaviour is not that of a manual page, the comment says where it is from: the sources that Apple
-// publishes (github.com/apple-oss-distributions), by the name of the project.
+// Where a function's behaviour is not that of a manual page, the comment says where it is from: the sources
+// that Apple publishes (github.com/apple-oss-distributions), by the name of the project.
 #include "loader.h"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void each_section(int type, void (*visit)(const struct section *)) {
     }
 }
 
-// Mapping ------------------------------------------------------------------------------------------------------
+// Mapping ---------------------------------------------------------------------------------------------------
 
 // Maps the segments where they want to be, but for a slide of some pages: so does macOS.
 static void map_segments(int descriptor) {
@@ -135,7 +135,7 @@ static void protect_segments(void) {
         }
 }
 
-// Binding ------------------------------------------------------------------------------------------------------
+// Binding ---------------------------------------------------------------------------------------------------
 
 const void *find_function(const char *name) {
     static const struct function *const lists[] = {of_loader,  of_files,   of_processes, of_memory,
@@ -282,10 +282,11 @@ static void fix_pointers(void) {
     bind(file + info->lazy, info->lazy_bytes, LAZY);
 }
 
-// Thread-local values (dyld, libdyld/ThreadLocalVariables.cpp and threadLocalHelpers.s) --------------------------
+// Thread-local values (dyld, libdyld/ThreadLocalVariables.cpp and threadLocalHelpers.s) ---------------------
 //
-// All those of an image are one block for each thread, which the thread's first use takes from `malloc`. It is the value
-// of a thread key, whose destructor is `free`. Destructors of single values are a list in a key that is older.
+// All those of an image are one block for each thread, which the thread's first use takes from `malloc`. It
+// is the value of a thread key, whose destructor is `free`. Destructors of single values are a list in a key
+// that is older.
 
 static __thread uint8_t *tlv_block __attribute__((tls_model("initial-exec"), used));
 static const uint8_t *tlv_content;
@@ -386,7 +387,7 @@ static void set_thread_locals(void) {
     each_section(THREAD_VARIABLES, set_descriptors);
 }
 
-// What the loader says of itself (man 3 dyld, man 3 dladdr) ------------------------------------------------------
+// What the loader says of itself (man 3 dyld, man 3 dladdr) -------------------------------------------------
 //
 // The only image is the program: what it imports is Linux's.
 
@@ -479,7 +480,7 @@ const struct function of_loader[] = {
     END,
 };
 
-// Running ------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static const uint8_t *unwind_info, *eh_frame;
 static void find_unwind(const struct section *section) {

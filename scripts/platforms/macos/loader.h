@@ -1,4 +1,5 @@
-// Shared by the files of the loader, which runs a program for x86-64 macOS in a process of Linux. See loader.c.
+// Shared by the files of the loader, which runs a program for x86-64 macOS in a process of Linux. See
+// loader.c.
 #pragma once
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,7 +21,8 @@ struct function {
 #define OURS(name) {#name, (const void *)mac_##name}
 #define END {NULL, NULL}
 // Lists that end with END.
-extern const struct function of_loader[], of_files[], of_processes[], of_memory[], of_signals[], of_sockets[], of_threads[];
+extern const struct function of_loader[], of_files[], of_processes[], of_memory[], of_signals[], of_sockets[],
+    of_threads[];
 
 // The function of a name in C, or NULL.
 const void *find_function(const char *name);

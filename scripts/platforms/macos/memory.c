@@ -30,7 +30,7 @@ static int mac_CCRandomGenerateBytes(void *to, size_t bytes) {
     return getrandom(to, bytes, 0) == (ssize_t)bytes ? 0 : -4300;
 }
 
-// Mach ---------------------------------------------------------------------------------------------------------
+// Mach ------------------------------------------------------------------------------------------------------
 
 enum { KERN_SUCCESS, KERN_INVALID_ADDRESS, KERN_PROTECTION_FAILURE, KERN_INVALID_ARGUMENT = 4 };
 static const uint32_t own_task = 0x103;
@@ -39,8 +39,8 @@ static uint32_t mac_mach_task_self(void) { return own_task; }
 // What `smaps` has of a mapping.
 struct mapping { uint64_t start, end, resident, swapped; char access[8], path[256]; uint64_t inode; };
 
-// All mappings of this process. The list of a thread is read again where it does not go on from where it was: reading it
-// takes milliseconds, where XNU takes microseconds for a region.
+// All mappings of this process. The list of a thread is read again where it does not go on from where it was:
+// reading it takes milliseconds, where XNU takes microseconds for a region.
 static __thread struct { struct mapping *list; size_t count, at; uint64_t next; } known;
 
 static void read_mappings(void) {
@@ -76,7 +76,8 @@ static bool find_mapping(uint64_t address, struct mapping *to) {
     return true;
 }
 
-// vm_region_extended_info of mach/vm_region.h. A share mode is SM_COW (1), SM_PRIVATE (2), SM_EMPTY (3) or SM_SHARED (4).
+// vm_region_extended_info of mach/vm_region.h. A share mode is SM_COW (1), SM_PRIVATE (2), SM_EMPTY (3) or
+// SM_SHARED (4).
 struct region {
     int access;
     uint32_t tag, resident, shared_now_private, swapped, dirtied, references;
@@ -86,7 +87,8 @@ struct region {
 };
 static int mac_mach_vm_region(uint32_t task, uint64_t *at, uint64_t *bytes, int flavor, void *to, uint32_t *count,
                               uint32_t *object) {
-    // 13 is VM_REGION_EXTENDED_INFO. xnu, vm_map_region: the count that the caller has must be that of the flavor.
+    // 13 is VM_REGION_EXTENDED_INFO. xnu, vm_map_region: the count that the caller has must be that of the
+    // flavor.
     if (task != own_task || flavor != 13 || *count < sizeof(struct region) / 4) return KERN_INVALID_ARGUMENT;
     struct mapping found;
     if (!find_mapping(*at, &found)) return KERN_INVALID_ADDRESS;

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Starting -----------------------------------------------------------------------------------------------------
+// Starting --------------------------------------------------------------------------------------------------
 
 static bool is_program_of_macos(const char *path) {
     uint32_t magic = 0;
@@ -20,7 +20,8 @@ static bool is_program_of_macos(const char *path) {
     return bytes == sizeof magic && magic == 0xfeedfacf && access(path, X_OK) == 0;
 }
 
-// The arguments by which this loader runs a program of macOS; NULL if the file is none. `loader` is this loader's file.
+// The arguments by which this loader runs a program of macOS; NULL if the file is none. `loader` is this
+// loader's file.
 static char **arguments_of_loader(const char *path, char *const *arguments, char loader[4096]) {
     if (!is_program_of_macos(path)) return NULL;
     ssize_t bytes = readlink("/proc/self/exe", loader, 4095);
@@ -138,7 +139,7 @@ static int mac_waitid(int kind, unsigned id, struct info *to, int options) {
     return result;
 }
 
-// Ends ---------------------------------------------------------------------------------------------------------
+// Ends ------------------------------------------------------------------------------------------------------
 
 // Libc, stdlib/exit.c: the destructors of the calling thread's values, then the functions of atexit.
 static void mac_exit(int status) {
@@ -146,7 +147,7 @@ static void mac_exit(int status) {
     exit(status);
 }
 
-// Users, limits, the system ------------------------------------------------------------------------------------
+// Users, limits, the system ---------------------------------------------------------------------------------
 
 struct mac_passwd {
     char *name, *password;
@@ -221,7 +222,8 @@ const struct function of_processes[] = {
     OURS(posix_spawnattr_setflags), OURS(posix_spawnattr_setpgroup), OURS(posix_spawnattr_setsigdefault),
     OURS(posix_spawnattr_setsigmask), OURS(posix_spawn_file_actions_init), OURS(posix_spawn_file_actions_destroy),
     OURS(posix_spawn_file_actions_adddup2), OURS(posix_spawn_file_actions_addchdir_np), OURS(posix_spawnp), OURS(fork),
-    OURS(waitpid), OURS(waitid), OURS(exit), SAME(_exit), SAME(atexit), OURS(getpwuid_r), OURS(issetugid), OURS(setuid), OURS(setgid),
+    OURS(waitpid), OURS(waitid), OURS(exit), SAME(_exit), SAME(atexit), OURS(getpwuid_r), OURS(issetugid), OURS(setuid),
+    OURS(setgid),
     OURS(setgroups), OURS(setpgid), OURS(setsid), OURS(getrlimit), OURS(setrlimit), OURS(sysconf), OURS(confstr),
     OURS(setenv), OURS(unsetenv), SAME(getenv), SAME(getpid), SAME(getppid), SAME(getuid), SAME(geteuid), SAME(getgid),
     SAME(getegid), SAME(getpgrp),

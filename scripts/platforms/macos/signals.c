@@ -80,7 +80,7 @@ static int mac_sigwait(const uint32_t *set, int *signal) {
     return error;
 }
 
-// Actions ------------------------------------------------------------------------------------------------------
+// Actions ---------------------------------------------------------------------------------------------------
 
 struct action { void *handler; uint32_t mask; int flags; };
 enum { ON_STACK = 1, RESTART = 2, RESET = 4, NO_CHILD_STOP = 8, NO_DEFER = 0x10, NO_CHILD_WAIT = 0x20, INFO = 0x40 };
@@ -241,7 +241,8 @@ static void mac_longjmp(uint64_t *buffer, int value) {
 
 const struct function of_signals[] = {
     OURS(sigemptyset), OURS(sigfillset), OURS(sigaddset), OURS(sigdelset), OURS(sigismember), OURS(pthread_sigmask),
-    OURS(sigprocmask), OURS(sigpending), OURS(sigwait), OURS(sigaction), OURS(signal), OURS(sigaltstack), OURS(setitimer), OURS(setjmp), OURS(longjmp), OURS(raise),
+    OURS(sigprocmask), OURS(sigpending), OURS(sigwait), OURS(sigaction), OURS(signal), OURS(sigaltstack),
+    OURS(setitimer), OURS(setjmp), OURS(longjmp), OURS(raise),
     OURS(kill), OURS(pause), SAME(abort),
     END,
 };

@@ -133,7 +133,8 @@ static size_t mac_pthread_get_stacksize_np(pthread_t thread) {
 }
 static int mac_pthread_main_np(void) { return gettid() == getpid(); }
 
-// What `sys/proc_info.h` has of a thread; 15 is PROC_PIDTHREADID64INFO. xnu, fill_taskthreadinfo: times in nanoseconds.
+// What `sys/proc_info.h` has of a thread; 15 is PROC_PIDTHREADID64INFO. xnu, fill_taskthreadinfo: times in
+// nanoseconds.
 struct proc_threadinfo {
     uint64_t user_time, system_time;
     int32_t cpu_usage, policy, run_state, flags, sleep_time, priority, base_priority, most_priority;
@@ -160,7 +161,7 @@ static int mac_proc_pidinfo(int process, int flavor, uint64_t id, void *to, int 
     return sizeof info;
 }
 
-// Starting -----------------------------------------------------------------------------------------------------
+// Starting --------------------------------------------------------------------------------------------------
 
 // pthread_attr_t: 64 bytes, which begin with a signature.
 struct attributes { long signature; size_t stack; int is_detached; size_t guard; };
@@ -223,8 +224,8 @@ static int mac_pthread_kill(pthread_t thread, int signal) {
     return to_mac_error(pthread_kill(thread, to_linux_signal(signal)));
 }
 
-// Keys: numbers from 256 on, in 8 bytes (libpthread, pthread_tsd.c). As glibc, macOS runs their destructors in the order of
-// the numbers, in four rounds, with the value set to NULL before.
+// Keys: numbers from 256 on, in 8 bytes (libpthread, pthread_tsd.c). As glibc, macOS runs their destructors
+// in the order of the numbers, in four rounds, with the value set to NULL before.
 static int mac_pthread_key_create(uint64_t *to, void (*destructor)(void *)) {
     pthread_key_t key;
     int error = pthread_key_create(&key, destructor);
@@ -235,10 +236,10 @@ static int mac_pthread_key_delete(uint64_t key) { return pthread_key_delete(key 
 static void *mac_pthread_getspecific(uint64_t key) { return pthread_getspecific(key - 256); }
 static int mac_pthread_setspecific(uint64_t key, const void *value) { return pthread_setspecific(key - 256, value); }
 
-// Locks --------------------------------------------------------------------------------------------------------
+// Locks -----------------------------------------------------------------------------------------------------
 //
-// They begin with a signature: of a static initialiser, whose other bytes are zeros, or of what a function made. glibc's
-// object, for which zeros are right, is behind it.
+// They begin with a signature: of a static initialiser, whose other bytes are zeros, or of what a function
+// made. glibc's object, for which zeros are right, is behind it.
 
 struct mutex { long signature; pthread_mutex_t real; };
 struct mutex_attributes { long signature; int kind; };
@@ -331,7 +332,7 @@ static int mac_pthread_cond_timedwait(struct condition *one, struct mutex *mutex
     return mac_pthread_cond_timedwait_relative_np(one, mutex, &time);
 }
 
-// Waiting ------------------------------------------------------------------------------------------------------
+// Waiting ---------------------------------------------------------------------------------------------------
 
 static uint64_t monotonic(void) {
     struct timespec now;
@@ -372,7 +373,8 @@ static uint64_t mac_dispatch_time(uint64_t when, int64_t nanoseconds) {
     return __builtin_add_overflow(begin, nanoseconds, &end) ? ~0ul : end;
 }
 
-// os/os_sync_wait_on_address.h, of macOS 14.4: what waits returns how many others wait on, or -1. The clock is 32.
+// os/os_sync_wait_on_address.h, of macOS 14.4: what waits returns how many others wait on, or -1. The clock
+// is 32.
 static int mac_os_sync_wait_on_address(uint32_t *word, uint64_t value, size_t bytes, uint32_t flags) {
     if (bytes != 4 || flags > 1 || (uintptr_t)word % 4) return refuse(EINVAL);
     if (futex(word, flags ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, value, NULL) < 0 && errno != EAGAIN) return answer(-1);
@@ -396,8 +398,8 @@ static int mac_os_sync_wake_by_address_any(uint32_t *word, size_t bytes, uint32_
     return os_sync_wake(word, bytes, flags, 1);
 }
 
-// The numbers of clocks. CLOCK_MONOTONIC (6) and its raw forms (4, 5) go on while the system sleeps; CLOCK_UPTIME_RAW (8, 9)
-// is mach_absolute_time (Libc, gen/clock_gettime.c).
+// The numbers of clocks. CLOCK_MONOTONIC (6) and its raw forms (4, 5) go on while the system sleeps;
+// CLOCK_UPTIME_RAW (8, 9) is mach_absolute_time (Libc, gen/clock_gettime.c).
 static int mac_clock_gettime(int clock, struct timespec *to) {
     static const int clocks[17] = {[4] = CLOCK_BOOTTIME, CLOCK_BOOTTIME, CLOCK_BOOTTIME, [8] = CLOCK_MONOTONIC,
                                    CLOCK_MONOTONIC, [12] = CLOCK_PROCESS_CPUTIME_ID, [16] = CLOCK_THREAD_CPUTIME_ID};

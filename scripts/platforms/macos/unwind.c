@@ -1,8 +1,10 @@
-// How exceptions find their way through the program: libgcc's functions are used, which know tables of DWARF only. The
-// program has compact encodings (`__unwind_info`, described in mach-o/compact_unwind_encoding.h), of which one table of
-// DWARF is made here. For functions that have one of DWARF (`__eh_frame`), the instructions are those of that.
+// How exceptions find their way through the program: libgcc's functions are used, which know tables of DWARF
+// only. The program has compact encodings (`__unwind_info`, described in mach-o/compact_unwind_encoding.h),
+// of which one table of DWARF is made here. For functions that have one of DWARF (`__eh_frame`), the
+// instructions are those of that.
 //
-// NOTE: two tables would not do. libgcc looks into one of those that it is given only, by the least address in each.
+// NOTE: two tables would not do. libgcc looks into one of those that it is given only, by the least address
+// in each.
 #include "loader.h"
 #include <sys/mman.h>
 
@@ -65,7 +67,8 @@ static void put_frameless(uint32_t encoding, const uint8_t *function, bool is_in
     }
     is_cfa(RSP, words * 8), is_below(RETURN, 1);
     bool used[7] = {false};
-    // A digit is the position among the registers that are left, so its base falls by one with each. The last is lowest.
+    // A digit is the position among the registers that are left, so its base falls by one with each. The last
+    // is lowest.
     uint32_t digits[6];
     for (uint32_t i = count; i-- > 0; permutation /= 6 - i) digits[i] = permutation % (6 - i);
     for (uint32_t i = 0; i < count; i++) {

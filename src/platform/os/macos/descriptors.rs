@@ -18,6 +18,9 @@ pub(in crate::platform::os) fn raise_no_signals(descriptor: &impl AsRawFd) {
 
 /// Until dropped, a write to a descriptor of the program raises no signal. It would raise SIGPIPE for the whole
 /// process, so blocking the signal on the thread that writes does not spare the others (`dofilewrite` of XNU).
+///
+/// NOTE: only for what can lose its reader. Older kernels do not take the flag back, and lose others of the
+/// file's with it (`F_SETNOSIGPIPE` in XNU): such a stderr raises no signal from then on.
 pub(in crate::platform::os) struct RaisesNone {
     descriptor: RawFd,
     is_new: bool,
@@ -25,9 +28,12 @@ pub(in crate::platform::os) struct RaisesNone {
 
 impl RaisesNone {
     pub(in crate::platform::os) fn new(descriptor: RawFd) -> Self {
-        // SAFETY: the calls touch no memory; a number that is not open is an error.
+        // SAFETY: zeros are a valid value, to which the call writes; a number that is not open is an error.
         let is_new = unsafe {
-            libc::fcntl(descriptor, libc::F_GETNOSIGPIPE) == 0
+            let mut status = std::mem::zeroed::<libc::stat>();
+            libc::fstat(descriptor, &raw mut status) == 0
+                && [libc::S_IFIFO, libc::S_IFSOCK].contains(&(status.st_mode & libc::S_IFMT))
+                && libc::fcntl(descriptor, libc::F_GETNOSIGPIPE) == 0
                 && libc::fcntl(descriptor, libc::F_SETNOSIGPIPE, 1) == 0
         };
         Self { descriptor, is_new }
@@ -37,7 +43,7 @@ impl RaisesNone {
 impl Drop for RaisesNone {
     fn drop(&mut self) {
         if self.is_new {
-            // SAFETY: as above.
+            // SAFETY: the call touches no memory.
             unsafe { libc::fcntl(self.descriptor, libc::F_SETNOSIGPIPE, 0) };
         }
     }
