@@ -50,6 +50,8 @@ void keep_ignored_signals(void);
 long futex(void *word, int operation, uint32_t value, const void *time);
 void begin_threads(void);
 bool is_on_stack(uint64_t address);
+// Where the first thread's stack may grow: 64 MiB (MAXSSIZ).
+bool is_below_main_stack(const void *address);
 
 // Descriptors on which a write raises no SIGPIPE (files.c).
 void set_raises_no_signal(int descriptor, bool set);

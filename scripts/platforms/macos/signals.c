@@ -131,8 +131,10 @@ static void end_by_default(int signal) {
 // Linux's handler of all signals.
 static void handle(int number, siginfo_t *from, void *from_context) {
     int signal = to_mac_signal(number), error = errno;
-    // xnu, ux_exception: an access that is forbidden where something is mapped raises SIGBUS, not SIGSEGV.
-    if (number == SIGSEGV && from->si_code == SEGV_ACCERR) signal = MAC_BUS;
+    // xnu, ux_exception: an access that is forbidden where something is mapped raises SIGBUS, not SIGSEGV; but
+    // for an overflow of the first thread's stack (handle_ux_exception).
+    bool is_forbidden = number == SIGSEGV && from->si_code == SEGV_ACCERR;
+    if (is_forbidden && !is_below_main_stack(from->si_addr)) signal = MAC_BUS;
     struct action action = actions[signal];
     if ((uintptr_t)action.handler <= 1) {
         if (!action.handler) end_by_default(signal);

@@ -66,8 +66,14 @@ static void keep_own_only(void) {
     unlock_threads();
 }
 
+static const uint8_t *main_stack_end;
+bool is_below_main_stack(const void *address) {
+    return (const uint8_t *)address < main_stack_end && main_stack_end - (const uint8_t *)address <= 64 << 20;
+}
+
 void begin_threads(void) {
     add_own();
+    main_stack_end = own->stack_end;
     pthread_atfork(lock_threads, unlock_threads, keep_own_only);
 }
 
