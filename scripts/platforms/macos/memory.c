@@ -105,7 +105,28 @@ static int mac_mach_vm_region(uint32_t task, uint64_t *at, uint64_t *bytes, int 
 
 // mach_task_basic_info of mach/task_info.h: 20 is MACH_TASK_BASIC_INFO.
 struct task_info { uint64_t bytes, resident, most_resident; int32_t user[2], system[2], policy, suspended; };
+// What the loader keeps for debuggers (struct dyld_all_image_infos of mach-o/dyld_images.h), up to its version
+// 9: the program only. From version 15 on, the loader says where it is itself, which is no file of macOS here.
+static struct { const void *header; const char *path; uint64_t changed; } images[1];
+static struct {
+    uint32_t version, count;
+    const void *images, *notification;
+    bool is_detached, has_system;
+    const void *others[9];
+} image_infos = {.version = 9, .count = 1, .images = images, .has_system = true};
+
+static int tell_images(uint64_t *to, uint32_t *count) {
+    images[0].header = image.header, images[0].path = image.path;
+    // struct task_dyld_info: where it is, its size, and that it is one of 64 bits.
+    uint64_t told[] = {(uint64_t)&image_infos, sizeof image_infos, 1};
+    memcpy(to, told, 20);
+    *count = 5;
+    return KERN_SUCCESS;
+}
+
 static int mac_task_info(uint32_t task, int flavor, void *to, uint32_t *count) {
+    // TASK_DYLD_INFO
+    if (task == own_task && flavor == 17 && *count >= 5) return tell_images(to, count);
     if (task != own_task || flavor != 20 || *count < sizeof(struct task_info) / 4) return KERN_INVALID_ARGUMENT;
     struct task_info info = {0};
     unsigned long pages = 0, resident = 0;
