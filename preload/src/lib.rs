@@ -8,7 +8,9 @@ use dlmalloc::GlobalDlmalloc;
 use memledger::TrackingAllocator;
 #[cfg(target_arch = "x86_64")]
 use std::arch::naked_asm;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_void;
+#[cfg(target_arch = "x86_64")]
+use std::ffi::{c_char, c_int};
 
 #[global_allocator]
 static ALLOC: TrackingAllocator<GlobalDlmalloc> = TrackingAllocator::new(GlobalDlmalloc);

@@ -99,7 +99,7 @@ impl Functions {
         let mut wanted = [(u64::MAX, 0_usize); MAX_FRAMES];
         let mut count = 0;
         for (at, frame) in self.frames.iter().enumerate().filter(|(_, f)| f.file == number) {
-            wanted[count] = (linked_base.checked_add(frame.offset)?, at);
+            wanted[count] = (linked_base.saturating_add(frame.offset), at);
             count += 1;
         }
         let wanted = &mut wanted[..count];

@@ -224,6 +224,7 @@ mod tests {
         assert!(loaded(c"memledger_no_such_function").is_null());
     }
 
+    #[cfg(target_env = "gnu")]
     #[test]
     fn the_figures_of_glibc_are_those_of_its_memory() {
         let block = std::hint::black_box(vec![1_u8; 64 << 20]);

@@ -28,8 +28,8 @@ fn at(rows: &[(u64, Rule)], address: u64) -> Rule {
 fn damaged_unwind_information_gives_rows_in_order() {
     let memory = Memory::open().unwrap();
     let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
-    let libc = files.iter().find(|file| file.path.contains("libc.so")).unwrap();
-    let (section, address) = section_of(&memory, libc).unwrap();
+    let file = files.iter().find(|file| file.eh_frame_hdr.is_some()).unwrap();
+    let (section, address) = section_of(&memory, file).unwrap();
     let whole = rows(&section, address, &[]);
     assert!(whole.len() > 1_000 && whole.is_sorted_by_key(|(address, _)| *address));
     let mut random = 1_u64;

@@ -71,6 +71,7 @@ fn a_function_has_saved_its_return_address_in_its_own_frame() {
 }
 
 /// The functions of the C library are described by rules that have room in a code.
+#[cfg(target_env = "gnu")]
 #[test]
 fn nearly_all_code_of_the_c_library_has_a_rule() {
     let libc = rows_of(|path| path.contains("libc.so"));

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "code in assembly")]
 
 use super::{assert_continues, take};
+use std::arch::asm;
 
 // Code without unwind information, but for the functions that have `.cfi_startproc`.
 std::arch::global_asm!(
@@ -155,11 +156,14 @@ fn a_frame_record_with_a_signed_return_address_leads_to_the_caller() {
     assert_continues(|| unsafe { memledger_test_signed_record(take) }, 1);
 }
 
-/// Makes the processor see code that was written.
+/// Makes the processor see code that was written. A line of a cache has a word or more.
 pub(super) fn clear_cache(start: *mut u8, size: usize) {
-    unsafe extern "C" {
-        fn __clear_cache(start: *mut u8, end: *mut u8);
+    let words = || (0..size).step_by(4).map(|at| start.wrapping_add(at));
+    // SAFETY: it changes no memory, and the words are mapped.
+    unsafe {
+        words().for_each(|word| asm!("dc cvau, {}", in(reg) word));
+        asm!("dsb ish");
+        words().for_each(|word| asm!("ic ivau, {}", in(reg) word));
+        asm!("dsb ish", "isb");
     }
-    // SAFETY: of this memory.
-    unsafe { __clear_cache(start, start.add(size)) };
 }
