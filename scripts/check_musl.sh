@@ -1,14 +1,21 @@
 #!/bin/sh
 # Runs a static musl program without optimisation, where stack frames are largest and a thread has
 # 128 KiB of stack unless it asks for more: with file, report and control server, from before
-# `main`. Runs it again with the smallest stack that the system gives threads. Needs the target
-# x86_64-unknown-linux-musl, and installs it; if that fails, prints a message and skips.
+# `main`. Runs it again with the smallest stack that the system gives threads. Needs the target, and
+# installs it; if that fails, prints a message and skips.
 #
-#     scripts/check_musl.sh
+#     scripts/check_musl.sh [TARGET]     x86_64-unknown-linux-musl, or aarch64-unknown-linux-musl,
+#                                        whose program qemu-aarch64 runs, once: the stack is qemu's
 set -eu
 cd "$(dirname "$0")/.."
 
-target=x86_64-unknown-linux-musl
+target=${1:-x86_64-unknown-linux-musl}
+emulator= stacks="unlimited 64"
+case $target in aarch64*)
+    emulator=qemu-aarch64 stacks=unlimited
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
+    ;;
+esac
 if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target"; then
     echo "SKIPPED: the target $target cannot be installed, so nothing was checked on musl" >&2
     exit 0
@@ -62,14 +69,14 @@ RUST
 cargo build --quiet --manifest-path "$folder/Cargo.toml" --target "$target" \
     --target-dir "${CARGO_TARGET_DIR:-target}/check_musl"
 program=$(realpath "${CARGO_TARGET_DIR:-target}/check_musl/$target/debug/static_program")
-for stack in unlimited 64; do
+for stack in $stacks; do
     rm -f "$folder"/*.utrace "$folder"/*.json
     status=0
     (
         cd "$folder"
         ulimit -s "$stack"
         MEMLEDGER_TRACE=trace.utrace MEMLEDGER_REPORT=report.json MEMLEDGER_CONTROL=0 \
-            timeout 60 "$program" 2>stderr
+            timeout 60 $emulator "$program" 2>stderr
     ) || status=$?
     [ "$status" = 0 ] || { echo "stack $stack: status $status"; cat "$folder/stderr"; exit 1; }
     python3 - "$folder" <<'PYTHON'
@@ -81,5 +88,5 @@ assert losses["lost_events"] == losses["unmatched_frees"] == 0, losses
 assert sum(block["bytes"] == 1000003 for block in report["largest_live"]) == 4
 assert os.path.getsize(sys.argv[1] + "/trace.utrace") > 40000
 PYTHON
-    echo "musl, stack $stack: ok"
+    echo "$target, stack $stack: ok"
 done
