@@ -1,7 +1,7 @@
 //! Where a process ends while its threads allocate, each allocation that a counter below the tracker has seen
 //! is in the totals, or counted as after the end.
 //!
-//! The test ends a program of eight threads ten times in each of four ways (`scripts/check_ends.sh`: 1,000
+//! The tests end a program of eight threads ten times in each of four ways (`scripts/check_ends.sh`: 1,000
 //! times in all).
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![expect(unsafe_code, reason = "a global allocator")]
@@ -93,7 +93,7 @@ fn ended(way: &str, stacks: &str) -> (u64, Report) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.utrace");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["ends_while_threads_allocate", "--nocapture"])
+        .args([way, "--nocapture"])
         .env(ENDS_BY, way)
         .env("MEMLEDGER_TRACE", &trace)
         .env("MEMLEDGER_REPORT", "off")
@@ -154,13 +154,24 @@ fn check(way: &str, stacks: &str, ends: u32) {
     assert!(wrong.is_empty(), "{} of {ends}: {wrong:?}", wrong.len());
 }
 
-#[test]
-fn ends_while_threads_allocate() {
+/// Is the child, or ends it that way with call stacks and without.
+fn ends(way: &str) {
     if let Ok(way) = std::env::var(ENDS_BY) {
         return end(&way);
     }
     let ends = std::env::var("TEST_ENDS").map_or(10, |ends| ends.parse().unwrap());
-    for (way, stacks) in [("exit", "on"), ("abort", "on"), ("exit", "off"), ("abort", "off")] {
+    for stacks in ["on", "off"] {
         check(way, stacks, ends);
     }
+}
+
+#[test]
+fn exit_while_threads_allocate() {
+    ends("exit");
+}
+
+/// With a watcher, which completes the trace.
+#[test]
+fn abort_while_threads_allocate() {
+    ends("abort");
 }
