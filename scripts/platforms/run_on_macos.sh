@@ -9,7 +9,7 @@
 #
 # No macOS runs: the loader of scripts/platforms/macos has Linux's functions under the names of macOS's.
 #
-# Needs gcc, jq, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works
+# Needs gcc, jq, dsymutil of llvm, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works
 # in target/platforms.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,6 +22,7 @@ features=perfetto,containers,serde,tracing
 need gcc gcc
 need jq jq
 need pip python3-pip
+need dsymutil llvm
 ready macOS $target
 ready macOS aarch64-apple-darwin
 
@@ -103,6 +104,8 @@ RUSTFLAGS='' timeout 3600 cargo test --no-run -p memledger-process-tests --test 
 "$(built main.rs)" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/all"
 on x86_64 test --no-run -p memledger-process-tests --test process
 process=$(built main.rs)
+# The debug information, which cargo leaves in the object files.
+dsymutil "$process"
 "$loader" "$process" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/there"
 not_there scripts/platforms/not_on_macos.txt "$folder/all" "$folder/there" >"$folder/not"
 skip=()

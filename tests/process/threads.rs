@@ -27,7 +27,7 @@ pub(crate) const CASES: &[Case] = &[
             // Names of Windows are UTF-16, and Linux has files that name threads.
             #[cfg(target_os = "linux")]
             (1_000_039, r"no\xffutf8"),
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             (1_000_081, "named late"),
         ] {
             let block = report.largest_live.iter().find(|block| block.bytes == bytes).unwrap();
@@ -262,13 +262,13 @@ fn names() {
     #[cfg(target_os = "linux")]
     std::thread::spawn(body).join().unwrap();
     // It has the name of this thread until the worker knows it, and is looked at no more while it runs.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     let body = || {
         leave(1_000_081);
         (0..3).for_each(|_| ledger.flush());
         std::fs::write("/proc/thread-self/comm", b"named late").unwrap();
     };
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     std::thread::scope(|scope| scope.spawn(body).join().unwrap());
     drop(ledger);
 }
