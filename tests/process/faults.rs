@@ -182,11 +182,10 @@ fn starved() {
     println!("{}", events(exact.finish()));
 }
 
-/// Gives every other thread precedence over the tracker's.
+/// Gives every other thread precedence over the tracker's. One that was joined may end before its name is read.
 fn nice_worker() {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();
-        // A thread that was joined can be here, and end before its name is read.
         if std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "memledger\n") {
             let id = task.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
             // SAFETY: a system call that takes only numbers.

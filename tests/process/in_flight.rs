@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The environment variable that says how the child ends.
+/// The environment variable of the child.
 const ENDS_BY: &str = "TEST_ENDS_BY";
 const THREADS: usize = 8;
 /// A child that has not ended by then hangs.
@@ -128,50 +128,44 @@ fn ended(way: &str, stacks: &str) -> (u64, Report) {
     }
 }
 
-/// How many of the ends had allocations in flight, and how many there were at most.
-fn check(way: &str, stacks: &str, ends: u32) {
-    let (mut short, mut most, mut in_flight_most, mut wrong) = (0, 0, 0, Vec::new());
-    for _ in 0..ends {
-        let (counted, report) = ended(way, stacks);
-        assert_eq!(report.losses.lost_events, 0, "{:?}", report.losses);
-        assert_eq!(report.losses.unmatched_frees, 0, "{:?}", report.losses);
-        let row = report.by_scope.iter().find(|row| row.path.ends_with(&["at work".into()]));
-        let allocations = row.unwrap().figures.allocations;
-        let in_flight = report.after_report.in_flight;
-        // One of each thread at most: of the eight, of the test's two, and of the tracker's.
-        assert!(in_flight <= THREADS as u64 + 4, "{in_flight}");
-        let missing = counted.saturating_sub(allocations);
-        short += u32::from(missing > 0);
-        most = most.max(missing);
-        in_flight_most = in_flight_most.max(in_flight);
-        if missing > in_flight {
-            wrong.push((counted, allocations, in_flight));
-        }
-    }
-    println!(
-        "{way}, stacks {stacks}: {short} of {ends} short, by {most} at most; in flight {in_flight_most} at most"
-    );
-    assert!(wrong.is_empty(), "{} of {ends}: {wrong:?}", wrong.len());
-}
-
-/// Is the child, or ends it that way with call stacks and without.
-fn ends(way: &str) {
-    if let Ok(way) = std::env::var(ENDS_BY) {
-        return end(&way);
+/// The child, or how many of its ends that way had allocations in flight, and how many there were at most.
+fn check(way: &str) {
+    if std::env::var_os(ENDS_BY).is_some() {
+        return end(way);
     }
     let ends = std::env::var("TEST_ENDS").map_or(10, |ends| ends.parse().unwrap());
     for stacks in ["on", "off"] {
-        check(way, stacks, ends);
+        let (mut short, mut most, mut in_flight_most, mut wrong) = (0, 0, 0, Vec::new());
+        for _ in 0..ends {
+            let (counted, report) = ended(way, stacks);
+            assert_eq!(report.losses.lost_events, 0, "{:?}", report.losses);
+            assert_eq!(report.losses.unmatched_frees, 0, "{:?}", report.losses);
+            let row = report.by_scope.iter().find(|row| row.path.ends_with(&["at work".into()]));
+            let allocations = row.unwrap().figures.allocations;
+            let in_flight = report.after_report.in_flight;
+            // One of each thread at most: of the eight, of the test's two, and of the tracker's.
+            assert!(in_flight <= THREADS as u64 + 4, "{in_flight}");
+            let missing = counted.saturating_sub(allocations);
+            short += u32::from(missing > 0);
+            most = most.max(missing);
+            in_flight_most = in_flight_most.max(in_flight);
+            if missing > in_flight {
+                wrong.push((counted, allocations, in_flight));
+            }
+        }
+        println!(
+            "{way}, stacks {stacks}: {short} of {ends} short, by {most} at most; in flight {in_flight_most} at most"
+        );
+        assert!(wrong.is_empty(), "{} of {ends}: {wrong:?}", wrong.len());
     }
 }
 
 #[test]
 fn exit_while_threads_allocate() {
-    ends("exit");
+    check("exit");
 }
 
-/// With a watcher, which completes the trace.
 #[test]
 fn abort_while_threads_allocate() {
-    ends("abort");
+    check("abort");
 }
