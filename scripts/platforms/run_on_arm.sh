@@ -120,10 +120,10 @@ timeout 1800 cargo build --quiet --target "$target" -p memledger-cli
 here=$CARGO_TARGET_DIR/debug/memledger
 command=$CARGO_TARGET_DIR/$target/debug/memledger
 written=0
-# same ARGUMENT...: the command writes the same on both.
+# same ARGUMENT...: the command writes the same on both, and ends with the same status.
 same() {
-    "$here" "$@" >"$folder/here"
-    timeout 300 qemu-aarch64 "$command" "$@" >"$folder/output"
+    "$here" "$@" >"$folder/here" 2>&1 || echo "status $?" >>"$folder/here"
+    timeout 300 qemu-aarch64 "$command" "$@" >"$folder/output" 2>&1 || echo "status $?" >>"$folder/output"
     cmp "$folder/here" "$folder/output" || fail "memledger $*"
     written=$((written + 1))
 }
