@@ -38,7 +38,6 @@ if ! [ -d "$zig" ] && ! timeout 300 pip install --quiet --target "$CARGO_TARGET_
     exit 0
 fi
 export ZIG_GLOBAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache ZIG_LOCAL_CACHE_DIR=$CARGO_TARGET_DIR/zig/cache
-export RUSTFLAGS="-C linker-flavor=ld64.lld"
 
 # for_processor NAME VERSION LIST: a folder like that of macOS's SDK, a compiler of C, and what cargo needs to
 # know of them.
@@ -48,6 +47,19 @@ for_processor() {
     mkdir -p "$sdk/usr/lib"
     cp "$zig/lib/libc/darwin/libSystem.$3.tbd" "$sdk/usr/lib/libSystem.tbd"
     for library in c m iconv; do ln -sf libSystem.tbd "$sdk/usr/lib/lib$library.tbd"; done
+    # By these the command asks for the time zone. They are in each macOS, and Zig has no list of them.
+    library=CoreFoundation
+    mkdir -p "$sdk/System/Library/Frameworks/$library.framework"
+    cat >"$sdk/System/Library/Frameworks/$library.framework/$library.tbd" <<END
+--- !tapi-tbd
+tbd-version: 4
+targets: [ x86_64-macos, arm64-macos ]
+install-name: /System/Library/Frameworks/$library.framework/Versions/A/$library
+exports:
+  - targets: [ x86_64-macos, arm64-macos ]
+    symbols: [ _CFRelease, _CFStringGetBytes, _CFStringGetCStringPtr, _CFStringGetLength, _CFTimeZoneCopySystem,
+               _CFTimeZoneGetName, _CFTimeZoneResetSystem ]
+END
     # Zig has other names for what the first options say.
     cat >"$sdk/cc" <<END
 #!/usr/bin/env bash
@@ -65,6 +77,7 @@ END
     printf '#!/bin/sh\nexec "%s" ar "$@"\n' "$zig/zig" >"$sdk/ar"
     chmod +x "$sdk/cc" "$sdk/ar"
     export "CC_$name=$sdk/cc" "AR_$name=$sdk/ar"
+    export "CARGO_TARGET_${upper}_RUSTFLAGS=-Clinker-flavor=ld64.lld"
     export "CARGO_TARGET_${upper}_LINKER=$(rustc --print sysroot)/lib/rustlib/$host/bin/rust-lld"
 }
 for_processor x86_64 10.12 10
@@ -100,7 +113,7 @@ echo "the unit tests of the library, on macOS 14.4 and on older ones, which lack
 run "$unit" --test-threads 2
 MACOS_LACKS=os_sync_ run "$unit" --test-threads 2
 
-RUSTFLAGS='' timeout 3600 cargo test --no-run -p memledger-process-tests --test process 2>"$folder/built"
+timeout 3600 cargo test --no-run -p memledger-process-tests --test process 2>"$folder/built"
 "$(built main.rs)" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$folder/all"
 on x86_64 test --no-run -p memledger-process-tests --test process
 process=$(built main.rs)
@@ -123,7 +136,7 @@ cut -f2 "$folder/not" | sort | uniq -c | sort -rn
 figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes'
 cp -r src/events "$folder/sources"
 on x86_64 build --profile test -p memledger-examples --example parse_sources
-RUSTFLAGS='' timeout 1800 cargo build --quiet --profile test --target "$host" -p memledger-examples --example parse_sources
+timeout 1800 cargo build --quiet --profile test --target "$host" -p memledger-examples --example parse_sources
 for machine in "$host" "$target"; do
     mkdir "$folder/$machine"
     (
