@@ -40,3 +40,14 @@ not_there() {
             exit failed
         }' "$1"
 }
+
+# documented TEXT: fails if docs/platforms.md does not say this, on one line or two.
+documented() {
+    if ! tr '\n' ' ' <"$root/docs/platforms.md" | grep -qF -- "$1"; then
+        echo "FAILED: docs/platforms.md does not say: $1" >&2
+        exit 1
+    fi
+}
+
+# passed: how many tests have passed, by what cargo's harness wrote to $folder/output.
+passed() { sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$folder/output"; }

@@ -104,6 +104,7 @@ cd tests/process
 if starts; then
     echo "tests of processes, on AArch64:"
     run "$process" --test-threads 2 --exact "${skip[@]}"
+    documented "$(passed) of its $(wc -l <"$folder/there") tests of whole processes"
     echo "not under qemu, of the $(wc -l <"$folder/there") tests of processes: $(wc -l <"$folder/not")"
     cut -f2 "$folder/not" | sort | uniq -c | sort -rn
 else

@@ -9,8 +9,8 @@
 #
 # No macOS runs: the loader of scripts/platforms/macos has Linux's functions under the names of macOS's.
 #
-# Needs gcc, jq, dsymutil of llvm, and pip, which gets the package `ziglang` (50 MB), and says which of them is not there. Works
-# in target/platforms.
+# Needs gcc, jq, dsymutil of llvm, and pip, which gets the package `ziglang` (50 MB), and says which of them is not
+# there. Works in target/platforms and target/stacks.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/platforms/common.sh
@@ -128,6 +128,7 @@ done <"$folder/not"
 echo "tests of processes, on macOS:"
 cd tests/process
 run "$process" --test-threads 2 "${skip[@]}"
+documented "$(passed) of the $(wc -l <"$folder/all") tests of whole processes"
 cd "$root"
 echo "not on macOS, of tests of processes: $(wc -l <"$folder/not")"
 cut -f2 "$folder/not" | sort | uniq -c | sort -rn
@@ -158,3 +159,19 @@ if ! diff <(same "$host") <(same "$target"); then
 fi
 echo "parse_sources on macOS: the scopes of its parser are those of $host. Others, $figures:"
 diff "$folder/$host/scopes" "$folder/$target/scopes" || true
+
+# Call stacks are those of the crate `backtrace`, which goes by tables that the loader makes.
+export CARGO_TARGET_DIR=$root/target/stacks
+stacks=(--release --manifest-path tests/stacks/Cargo.toml)
+timeout 1800 cargo build --quiet "${stacks[@]}" -p stack-compare
+on x86_64 build "${stacks[@]}" -p stack-places -p stack-documents
+# compare PROGRAM SAMPLES PLACE...
+compare() {
+    rm -f "$folder"/*.utrace
+    MEMLEDGER_STACKS=1 MEMLEDGER_TRACE=$folder/stacks.utrace MEMLEDGER_REPORT=off STACK_SAMPLES=$folder/samples \
+        STACK_SAMPLES_LIMIT=$2 STACK_SAMPLES_EVERY=5 timeout 600 "$loader" "$CARGO_TARGET_DIR/$target/release/$1" >/dev/null
+    "$CARGO_TARGET_DIR/release/stack-compare" "$1" "$folder/stacks.utrace" "$folder/samples" "${@:3}"
+}
+echo "call stacks: | program | place | samples | equal | equal up to the limit | up to code without a table | other | ..."
+compare stack-places 30000 calls qsort thread recursion async coroutine assembly
+compare stack-documents 10000 anywhere

@@ -44,6 +44,7 @@ done <"$folder/not"
 echo "tests of processes, on Windows:"
 cd tests/process
 run "$process" --test-threads 2 "${skip[@]}"
+documented "$(passed) of the $(wc -l <"$folder/all") tests of whole processes"
 run "$(built another_allocator_below.rs)"
 cd "$root"
 echo "not on Windows, of tests of processes: $(wc -l <"$folder/not")"

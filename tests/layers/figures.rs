@@ -7,13 +7,13 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 62_790),
+    ("src", 62_930),
     ("crates/format/src", 9_031),
     ("crates/analysis/src", 44_690),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_551),
     ("cli/src", 17_080),
-    ("tests", 26_230),
+    ("tests", 26_350),
     ("crates/analysis/tests", 12_200),
     ("crates/export/tests", 620),
     ("cli/tests", 7_620),

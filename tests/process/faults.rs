@@ -182,7 +182,8 @@ fn starved() {
     println!("{}", events(exact.finish()));
 }
 
-/// Gives every other thread precedence over the tracker's. One that was joined may end before its name is read.
+/// Gives every other thread precedence over the tracker's. One that was joined may end before its name is
+/// read.
 fn nice_worker() {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();

@@ -466,12 +466,29 @@ static int *mac__NSGetArgc(void) { return &image.argc; }
 static char ***mac__NSGetArgv(void) { return &image.argv; }
 static char ***mac__NSGetEnviron(void) { return &environ; }
 
+// Up to the frame that has called the program's first function. What is further out is none of macOS.
+struct trace { _Unwind_Trace_Fn function; void *argument; bool has_begun, has_ended; };
+static _Unwind_Reason_Code step_out(struct _Unwind_Context *context, void *passed) {
+    struct trace *trace = passed;
+    if (trace->has_ended) return _URC_END_OF_STACK;
+    bool is_own = segment_of(_Unwind_GetIP(context));
+    // The function below is the first frame.
+    if (!is_own && !trace->has_begun) return _URC_NO_REASON;
+    trace->has_begun = true;
+    trace->has_ended = !is_own;
+    return trace->function(context, trace->argument);
+}
+static _Unwind_Reason_Code mac__Unwind_Backtrace(_Unwind_Trace_Fn function, void *argument) {
+    struct trace trace = {function, argument, false, false};
+    return _Unwind_Backtrace(step_out, &trace);
+}
+
 const struct function of_loader[] = {
     OURS(_tlv_atexit), OURS(_tlv_bootstrap), OURS(_dyld_image_count), OURS(_dyld_get_image_header),
     OURS(_dyld_get_image_vmaddr_slide), OURS(_dyld_get_image_name), OURS(_dyld_register_func_for_add_image),
     OURS(_dyld_register_func_for_remove_image), OURS(_dyld_is_memory_immutable), OURS(getsegmentdata), OURS(dladdr),
     OURS(dlsym), OURS(_NSGetExecutablePath), OURS(_NSGetArgc), OURS(_NSGetArgv), OURS(_NSGetEnviron),
-    SAME(_Unwind_Backtrace), SAME(_Unwind_DeleteException), SAME(_Unwind_GetDataRelBase), SAME(_Unwind_GetIP),
+    OURS(_Unwind_Backtrace), SAME(_Unwind_DeleteException), SAME(_Unwind_GetDataRelBase), SAME(_Unwind_GetIP),
     SAME(_Unwind_GetIPInfo), SAME(_Unwind_GetLanguageSpecificData), SAME(_Unwind_GetRegionStart),
     SAME(_Unwind_GetTextRelBase), SAME(_Unwind_RaiseException), SAME(_Unwind_Resume), SAME(_Unwind_SetGR),
     SAME(_Unwind_SetIP), SAME(_Unwind_GetCFA), SAME(_Unwind_FindEnclosingFunction),

@@ -1,6 +1,7 @@
-//! macOS, by its documented functions, through `libc`. No Mac has run it: it is reviewed against the manual and
-//! the sources that Apple publishes (github.com/apple-oss-distributions), and its code for Intel's processors is
-//! run on Linux, by a loader with Linux's functions under the names of macOS's (`scripts/platforms/macos`).
+//! macOS, by its documented functions, through `libc`. No Mac has run it: it is reviewed against the manual
+//! and the sources that Apple publishes (github.com/apple-oss-distributions), and its code for Intel's
+//! processors is run on Linux, by a loader with Linux's functions under the names of macOS's
+//! (`scripts/platforms/macos`).
 //!
 //! NOTE: functions marked *Hook* run inside an `alloc` or `free` of the program. They neither allocate nor
 //! lock, and restore `errno`, since a program may read it after `free`.

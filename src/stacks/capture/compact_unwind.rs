@@ -4,7 +4,7 @@
 //!
 //! Source: `mach-o/compact_unwind_encoding.h`, which Apple publishes with its libunwind.
 
-use super::modules::in_order;
+use super::lookup::in_order;
 use super::processor::{Packed, compact_rule};
 use super::rule::Rule;
 use std::ops::Range;

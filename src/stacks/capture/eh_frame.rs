@@ -3,7 +3,7 @@
 //! Outside the hook: [`gimli`] parses the section, and nothing of it is needed afterwards.
 //! Sources: the Linux Standard Base, sections 10.6 and 10.7, and those of the processor.
 
-use super::modules::in_order;
+use super::lookup::in_order;
 use super::processor::{self, FP, Packed, RETURN_ADDRESS, SP};
 use super::rule::{Cfa, Fp, Resumer, Rule};
 use gimli::{

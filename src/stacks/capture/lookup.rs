@@ -10,7 +10,8 @@
 //! are never freed, so it can read them at any time.
 #![expect(unsafe_code, reason = "tables are shared by pointers")]
 
-use super::processor::{self, Code};
+use super::processor::{self, Code, Packed};
+use super::rule::Rule;
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::stacks::address::{ADDRESS_BITS, compact};
 use std::ptr::NonNull;
@@ -226,6 +227,20 @@ pub(super) fn forget_known() {
     KNOWN.iter().for_each(|known| known.store(0, Ordering::Relaxed));
     // NOTE: a thread may have remembered what `KNOWN` had until now.
     GENERATION.fetch_add(1, Ordering::Release);
+}
+
+/// Sorts the rows by address. Where one function ends and another or data begins, the beginning counts.
+pub(super) fn in_order(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
+    let (between, none) = (Packed::new(Rule::FramePointer), Packed::new(Rule::None));
+    rows.sort_by_key(|(address, rule)| (*address, *rule != between, *rule != none));
+    rows.dedup_by(|later, earlier| {
+        let same_address = later.0 == earlier.0;
+        if same_address {
+            earlier.1 = later.1;
+        }
+        same_address || later.1 == earlier.1
+    });
+    rows
 }
 
 #[cfg(test)]

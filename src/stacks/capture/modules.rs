@@ -220,17 +220,3 @@ impl Modules {
         })
     }
 }
-
-/// Sorts the rows by address. Where one function ends and another or data begins, the beginning counts.
-pub(super) fn in_order(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
-    let (between, none) = (Packed::new(Rule::FramePointer), Packed::new(Rule::None));
-    rows.sort_by_key(|(address, rule)| (*address, *rule != between, *rule != none));
-    rows.dedup_by(|later, earlier| {
-        let same_address = later.0 == earlier.0;
-        if same_address {
-            earlier.1 = later.1;
-        }
-        same_address || later.1 == earlier.1
-    });
-    rows
-}

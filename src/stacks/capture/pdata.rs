@@ -3,7 +3,7 @@
 //! Source: Microsoft, "x64 exception handling". A function has one rule for all of its code: a stack is taken
 //! only at calls, and none is within a prologue or an epilogue.
 
-use super::modules::in_order;
+use super::lookup::in_order;
 use super::processor::{Packed, Ra};
 use super::rule::{Cfa, Fp, Resumer, Rule};
 use std::ops::Range;

@@ -16,8 +16,9 @@ pub(in crate::platform::os) fn raise_no_signals(descriptor: &impl AsRawFd) {
     unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) };
 }
 
-/// Until dropped, a write to a descriptor of the program raises no signal. It would raise SIGPIPE for the whole
-/// process, so blocking the signal on the thread that writes does not spare the others (`dofilewrite` of XNU).
+/// Until dropped, a write to a descriptor of the program raises no signal. It would raise SIGPIPE for the
+/// whole process, so blocking the signal on the thread that writes does not spare the others (`dofilewrite`
+/// of XNU).
 ///
 /// NOTE: only for what can lose its reader. Older kernels do not take the flag back, and lose others of the
 /// file's with it (`F_SETNOSIGPIPE` in XNU): such a stderr raises no signal from then on.

@@ -66,8 +66,8 @@ pub(in crate::platform::os) fn discard_pending(set: &libc::sigset_t) {
     }
 }
 
-/// In the handler of a signal: what handles it now does so. That is a function, which is called; or the signal
-/// is sent to this thread again, on which it is blocked until the handler returns.
+/// In the handler of a signal: what handles it now does so. That is a function, which is called; or the
+/// signal is sent to this thread again, on which it is blocked until the handler returns.
 ///
 /// NOTE: sent again, a fault would have no address, by which Rust's runtime tells a stack overflow. And what
 /// the system says of these signals does not tell a fault, which occurs again by itself, from a signal that
@@ -78,9 +78,9 @@ pub(in crate::platform::os) fn send_again(
     context: *mut c_void,
 ) {
     type Handler = extern "C" fn(c_int, *const libc::siginfo_t, *mut c_void);
-    // SAFETY: zeros are a valid action, which the call replaces by a function of the program, or by a value of
-    // the system that is none. A function without SA_SIGINFO takes the first argument only. The calling thread
-    // exists.
+    // SAFETY: zeros are a valid action, which the call replaces by a function of the program, or by a value
+    // of the system that is none. A function without SA_SIGINFO takes the first argument only. The calling
+    // thread exists.
     unsafe {
         let mut action = std::mem::zeroed::<libc::sigaction>();
         libc::sigaction(signal, ptr::null(), &raw mut action);

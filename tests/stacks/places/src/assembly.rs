@@ -38,6 +38,8 @@ std::arch::global_asm!(
 );
 
 unsafe extern "C" {
+    // With no underscore before it, as macOS has it.
+    #[link_name = "\u{1}stack_places_without_tables"]
     fn stack_places_without_tables(call: extern "C" fn());
 }
 

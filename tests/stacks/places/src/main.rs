@@ -7,7 +7,7 @@
 mod assembly;
 mod calls;
 mod libraries;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod signals;
 mod tasks;
 mod threads;
@@ -86,7 +86,7 @@ fn main() {
     fill(Place::Task, share, tasks::run_some);
     fill(Place::Coroutine, share, tasks::switch_stacks);
     fill(Place::Assembly, share / 4, assembly::call);
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     {
         signals::start();
         fill(Place::Signal, share, signals::work);

@@ -13,9 +13,11 @@
 #[cfg_attr(unix, path = "unix.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
 mod system;
+#[cfg(target_os = "linux")]
+mod trampoline;
 
-#[cfg(unix)]
-pub use system::note_trampoline;
+#[cfg(target_os = "linux")]
+pub use trampoline::note_trampoline;
 
 use memledger::TrackingAllocator;
 use std::alloc::{GlobalAlloc, Layout, System};
