@@ -59,6 +59,7 @@ exports:
   - targets: [ x86_64-macos, arm64-macos ]
     symbols: [ _CFRelease, _CFStringGetBytes, _CFStringGetCStringPtr, _CFStringGetLength, _CFTimeZoneCopySystem,
                _CFTimeZoneGetName, _CFTimeZoneResetSystem ]
+...
 END
     # Zig has other names for what the first options say.
     cat >"$sdk/cc" <<END
@@ -85,7 +86,7 @@ for_processor aarch64 11.0 11
 
 # on PROCESSOR COMMAND...: cargo's command for macOS on that processor, with what it says in $folder/built.
 on() {
-    SDKROOT=$CARGO_TARGET_DIR/macos-$1 timeout 3600 cargo "${@:2}" --target "$1-apple-darwin" 2>"$folder/built" && return
+    SDKROOT=$root/target/platforms/macos-$1 timeout 3600 cargo "${@:2}" --target "$1-apple-darwin" 2>"$folder/built" && return
     cat "$folder/built" >&2
     echo "FAILED on macOS: cargo ${*:2}" >&2
     exit 1

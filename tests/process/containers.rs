@@ -412,7 +412,7 @@ fn named_by_type() {
         TaggedVec::from_slice(UNNAMED, &[1_u16; 50]),
         TaggedVec::from_vec(UNNAMED, vec![1_u32; 50]),
         TaggedBTreeSet::from_set(UNNAMED, [7_u8].into_iter().collect()),
-        tagged(UNNAMED, || vec![0_u8; 55]),
+        tagged(UNNAMED, || black_box(vec![0_u8; 55])),
         map,
     ));
 }

@@ -22,7 +22,7 @@ mod listed {
 
     // A linker defines these where the section begins and ends in the program or library that it makes:
     // for names of this form, that of macOS, too (`ld64`).
-    #[cfg(not(target_env = "msvc"))]
+    #[cfg(not(windows))]
     unsafe extern "C" {
         #[cfg_attr(not(target_os = "macos"), link_name = "__start_memledger_versions")]
         #[cfg_attr(target_os = "macos", link_name = "\u{1}section$start$__DATA$__memledger_ver")]
@@ -32,14 +32,15 @@ mod listed {
         static END: Version;
     }
 
-    // Microsoft's linker defines none. It orders the parts of a section by what follows the `$` in their
-    // names, so these two, of which each copy has its own, are before and after the versions of all copies.
+    // Linkers for Windows define none, but GNU's. All order the parts of a section by what follows the `$` in
+    // their names, so these two, of which each copy has its own, are before and after the versions of all
+    // copies ("PE Format", grouped sections).
     // SAFETY: as for a version: only values of this form are in these parts.
-    #[cfg(target_env = "msvc")]
+    #[cfg(windows)]
     #[unsafe(link_section = ".rdata$memledger_versions_1")]
     static START: Version = [0; size_of::<Version>()];
     // SAFETY: as above.
-    #[cfg(target_env = "msvc")]
+    #[cfg(windows)]
     #[unsafe(link_section = ".rdata$memledger_versions_3")]
     static END: Version = [0; size_of::<Version>()];
 

@@ -9,11 +9,8 @@ pub(super) type Version = [u8; 32];
 // SAFETY: only values of this form are in the section.
 #[expect(unsafe_code, reason = "only values of this form are in the section")]
 #[used]
-#[cfg_attr(
-    not(any(target_os = "macos", target_env = "msvc")),
-    unsafe(link_section = "memledger_versions")
-)]
-#[cfg_attr(target_env = "msvc", unsafe(link_section = ".rdata$memledger_versions_2"))]
+#[cfg_attr(not(any(target_os = "macos", windows)), unsafe(link_section = "memledger_versions"))]
+#[cfg_attr(windows, unsafe(link_section = ".rdata$memledger_versions_2"))]
 #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__memledger_ver"))]
 pub(super) static VERSION: Version = {
     let (mut padded, version) = ([0; 32], env!("CARGO_PKG_VERSION").as_bytes());

@@ -49,8 +49,11 @@ impl Name {
 
     fn new(described: ThreadName, in_slot: ThreadName) -> Self {
         let (without, with) = Self::LOOKS;
-        let looks_left = if described[0] == 0 { without } else { with };
-        Self { described, in_slot, looks_left }
+        let has_name = described[0] != 0;
+        // NOTE: of a thread that has just ended, the slot has the last name already, and the system may have
+        // none.
+        let in_slot = if has_name { in_slot } else { described };
+        Self { described, in_slot, looks_left: if has_name { with } else { without } }
     }
 
     /// Another name that the thread has now, or had when it ended.
