@@ -100,8 +100,8 @@ impl Info<'_> {
         Some((functions, end))
     }
 
-    /// The functions of a page, at most so many; `common` are the encodings that pages share. The last entry
-    /// of the index has no page, and ends the last function.
+    /// The first `most` functions of a page. Pages share the encodings in `common`. The last entry of the
+    /// index has no page: it says where the last function ends.
     fn page(
         &self,
         page: usize,

@@ -31,8 +31,8 @@ unsafe extern "C" {
 /// How a sentence names what the list of modules is read from.
 pub(crate) const LIST_OF_MODULES: &str = "the loader's list of images";
 
-/// What tells a file from another one: its path, and when it was changed, in seconds; 0 for a library of the
-/// system.
+/// The identity of a file: its path, and the time of its last change, in seconds. The time is 0 for a library
+/// of the system.
 pub(crate) type FileId = (String, u64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
