@@ -1,8 +1,10 @@
 //! The debug information of one file, with the files that it refers to.
 
 use super::debug_frame::DebugFrame;
-use super::demangled;
-use super::object_file::{Bytes, Kind, ObjectFile, path_of};
+use super::demangled::demangled;
+use super::file_path::path_of;
+use super::headers::Kind;
+use super::object_file::{Bytes, ObjectFile};
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianReader, RunTimeEndian, SectionId};
 use memledger_format::words::text_of;
@@ -11,6 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 type Reader = EndianReader<RunTimeEndian, Bytes>;
+
+/// Finds the file of a part of split debug information, from the path that the compiler wrote.
+pub(super) type FindPart<'a> = &'a mut dyn FnMut(PathBuf) -> Option<ObjectFile>;
 
 /// The debug information of one file.
 pub(super) struct Dwarf {
@@ -41,32 +46,31 @@ impl Dwarf {
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let context = Context::from_dwarf(dwarf).map_err(failed)?;
         let package = package.map(|file| {
-            let empty = EndianReader::new(Rc::new([]) as Bytes, file.endian);
+            let empty = EndianReader::new(Rc::new([]) as Bytes, file.headers.endian);
             // Units of a package have ranges in all its sections, which must be there.
             let all = |id: SectionId| file.section(id.dwo_name().unwrap_or_default());
-            let read = |id| Ok(EndianReader::new(all(id).map_err(Failed)?, file.endian));
+            let read = |id| Ok(EndianReader::new(all(id).map_err(Failed)?, file.headers.endian));
             DwarfPackage::load(read, empty)
         });
         let package = package.transpose().map_err(|Failed(sentence)| sentence)?;
-        Ok(Self { context, package, is_of_windows: file.kind == Kind::Pe })
+        Ok(Self { context, package, is_of_windows: file.headers.kind == Kind::Pe })
     }
 
-    /// The functions at an address, innermost first. `part` finds the file of a part of split debug
-    /// information, from the path that the compiler wrote.
+    /// The functions at an address, innermost first.
     ///
     /// # Errors
     /// The debug information is invalid.
     pub(super) fn frames(
         &self,
         address: u64,
-        mut part: impl FnMut(PathBuf) -> Option<ObjectFile>,
+        part: FindPart<'_>,
     ) -> Result<Vec<DebugFrame>, gimli::Error> {
         let mut lookup = self.context.find_frames(address);
         let mut found = loop {
             lookup = match lookup {
                 LookupResult::Output(frames) => break frames?,
                 LookupResult::Load { load, continuation } => {
-                    continuation.resume(self.part(load, &mut part))
+                    continuation.resume(self.part(load, part))
                 }
             };
         };
@@ -91,7 +95,7 @@ impl Dwarf {
     fn part(
         &self,
         load: SplitDwarfLoad<Reader>,
-        find: &mut impl FnMut(PathBuf) -> Option<ObjectFile>,
+        find: FindPart<'_>,
     ) -> Option<Arc<gimli::Dwarf<Reader>>> {
         if let Some(package) = &self.package
             && let Ok(Some(unit)) = package.find_cu(load.dwo_id, &load.parent)
@@ -130,7 +134,7 @@ fn section(file: &ObjectFile, id: SectionId, name: Option<&str>) -> Result<Reade
         Some(name) => file.section(name)?,
         None => Rc::new([]),
     };
-    Ok(EndianReader::new(bytes, file.endian))
+    Ok(EndianReader::new(bytes, file.headers.endian))
 }
 
 /// A sentence, as the error type that `DwarfPackage::load` asks for.

@@ -35,7 +35,8 @@ pub(super) fn read(file: &ObjectFile) -> Result<Vec<GoFunction>, String> {
     let found = file.with_parsed(|file| section(file)).flatten();
     let Some((name, address)) = found else { return Ok(Vec::new()) };
     let bytes = file.section(name)?;
-    let bytes = Bytes { table: &bytes, is_little: file.endian == gimli::RunTimeEndian::Little };
+    let bytes =
+        Bytes { table: &bytes, is_little: file.headers.endian == gimli::RunTimeEndian::Little };
     let at = if name.ends_with("tab") { Some(0) } else { bytes.find_table() };
     let Some(at) = at else { return Ok(Vec::new()) };
     let in_header = address.wrapping_add(at as u64 + HEADER + TEXT_START as u64 * WORD);

@@ -6,30 +6,39 @@
 //!
 //! ```text
 //! search.rs        where the files of a module can be
-//! object_file.rs   one file with code (ELF, PE, Mach-O), and whether it is the right one
+//! object_file.rs   one file with code, and whether it is the right one
+//! headers.rs       what its headers say: ELF, and, in pe.rs and macho.rs, those of Windows and macOS
 //! dwarf.rs         its debug information
 //! pdb/             that of Windows, in a file of its own
 //! symbol_table.rs  its symbols
 //! go_functions.rs  what Go's runtime knows of its functions
+//! demangled.rs     names as their source has them
 //! perf_map.rs      functions that a process has made at run time
 //! ```
 
 mod debug_frame;
+mod debug_info;
+mod demangled;
 mod dwarf;
+mod file_path;
 mod go_functions;
+mod headers;
+#[cfg(any(target_os = "macos", feature = "read"))]
+mod macho;
 mod object_file;
+#[cfg(any(windows, feature = "read"))]
 mod pdb;
+#[cfg(any(windows, feature = "read"))]
+mod pe;
 mod perf_map;
 mod search;
 mod symbol_table;
 
 use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
-use dwarf::Dwarf;
-use object_file::{Kind, ObjectFile};
-use pdb::Pdb;
+use debug_info::DebugInfo;
+use object_file::ObjectFile;
 use perf_map::PerfMap;
 use search::{Found, Search};
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use symbol_table::SymbolTable;
@@ -85,13 +94,8 @@ struct Binary {
 
 /// What the files of a module say of its addresses.
 struct Tables {
-    debug_info: Option<DebugInfo>,
+    debug_info: Option<Box<dyn DebugInfo>>,
     symbols: SymbolTable,
-}
-
-enum DebugInfo {
-    Dwarf(Box<Dwarf>),
-    Pdb(Box<Pdb>),
 }
 
 impl Binaries {
@@ -157,7 +161,7 @@ impl Symbolizer for Binaries {
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
         let Self { search, modules, notes, .. } = self;
         let binary = binary(modules, search, module, notes);
-        binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
+        binary.as_ref().map_or_else(Vec::new, |binary| binary.file.headers.code.clone())
     }
 }
 
@@ -219,23 +223,17 @@ impl Binary {
             }
             return None;
         }
-        let opened = match file.kind {
-            Kind::Pdb => Some(open_pdb(file)),
-            _ if file.has_debug_info() => {
-                let dwarf = Dwarf::open(file, alt.as_ref(), package.as_ref());
-                Some(dwarf.map(|dwarf| (DebugInfo::Dwarf(Box::new(dwarf)), None)))
-            }
-            _ => None,
-        };
-        let opened = opened.and_then(|opened| {
-            opened.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
-        });
+        let opened =
+            debug_info::open(file, alt.as_ref(), package.as_ref()).unwrap_or_else(|sentence| {
+                notes.push(format!("{sentence}; it is not used"));
+                None
+            });
         let (debug_info, exported) = opened.unzip();
         let symbols = exported.flatten().unwrap_or_else(|| SymbolTable::read(file, notes));
         if debug_info.is_none() {
             match refused.first() {
                 Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
-                None if file.pdb.is_some() && module.is_library() => {}
+                None if file.headers.pdb.is_some() && module.is_library() => {}
                 None if symbols.is_empty() => notes.push(format!(
                     "{} has no symbols, because it was stripped; its frames are the module and an \
                      offset",
@@ -271,18 +269,12 @@ impl Binary {
             return Vec::new();
         };
         let mut is_in_parts = false;
-        let part = |written: PathBuf| {
+        let mut part = |written: PathBuf| {
             is_in_parts = true;
             search.part(&written, &self.file.path)
         };
-        let found = match debug_info {
-            Some(DebugInfo::Dwarf(dwarf)) => {
-                dwarf.frames(address, part).map_err(|error| error.to_string())
-            }
-            Some(DebugInfo::Pdb(pdb)) => pdb.frames(address),
-            None => Ok(Vec::new()),
-        };
-        let frames = found.unwrap_or_else(|error| {
+        let found = debug_info.as_mut().map(|debug_info| debug_info.frames(address, &mut part));
+        let frames = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.is_damaged, true) {
                 notes.push(format!(
                     "the debug information of {} is damaged: {error}; some functions have no file and \
@@ -313,67 +305,5 @@ impl Binary {
             }));
         }
         frames
-    }
-}
-
-/// Opens a PDB file, and reads the names of functions that other object files can use.
-fn open_pdb(file: &ObjectFile) -> Result<(DebugInfo, Option<SymbolTable>), String> {
-    let (pdb, exported) = Pdb::open(file.file()).map_err(|what| {
-        format!("the debug information of {} is damaged: {what}", file.path.display())
-    })?;
-    Ok((DebugInfo::Pdb(Box::new(pdb)), Some(SymbolTable::of_functions(exported))))
-}
-
-/// A name as its source has it. `language` is `None` if it is unknown.
-///
-/// NOTE: only names that a compiler has encoded are decoded: `h` is a function of C, and would
-/// otherwise be the encoding of a type of C++, `unsigned char`.
-fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
-    const ENCODED: [&str; 3] = ["_Z", "__Z", "_R"];
-    if !ENCODED.iter().any(|start| name.starts_with(start)) {
-        return name.to_owned();
-    }
-    match addr2line::demangle_auto(name.into(), language) {
-        decoded if *decoded == *name => function_alone(name).unwrap_or_else(|| name.to_owned()),
-        decoded => decoded.into_owned(),
-    }
-}
-
-/// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
-///
-/// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which
-/// `make_shared` has.
-fn function_alone(name: &str) -> Option<String> {
-    /// How many shorter names are tried.
-    const TRIES: usize = 64;
-    let name = name
-        .strip_prefix("__Z")
-        .map_or(Cow::Borrowed(name), |rest| Cow::Owned(format!("_Z{rest}")));
-    // The name of a function in a namespace, and that of a template, end with an E; the types follow.
-    let ends = name.match_indices('E').map(|(at, _)| at + 1).collect::<Vec<_>>();
-    ends.into_iter().rev().take(TRIES).find_map(|end| {
-        let without_arguments = format!("{}v", &name[..end]);
-        let decoded = addr2line::demangle(&without_arguments, gimli::DW_LANG_C_plus_plus)?;
-        let function = decoded.strip_suffix("()").unwrap_or(&decoded);
-        // An empty list of arguments leaves its comma.
-        Some(function.strip_prefix("void ").unwrap_or(function).replace(", >", ">"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_function_of_cpp_has_a_name_though_its_types_cannot_be_decoded() {
-        let make_shared = "_ZSt11make_sharedI6AnswerJEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES4_E4typeEEDpOT0_";
-        for (name, expected) in [
-            (make_shared, "std::make_shared<Answer>"),
-            ("_ZN5scene4loadEi", "scene::load(int)"),
-            ("_Znot_a_name", "_Znot_a_name"),
-            ("h", "h"),
-        ] {
-            assert_eq!(demangled(name, None), expected);
-        }
     }
 }

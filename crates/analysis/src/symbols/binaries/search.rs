@@ -1,6 +1,7 @@
 //! Where the files with the symbols of a module are.
 
-use super::object_file::{ObjectFile, hex, path_of_module};
+use super::file_path::path_of_module;
+use super::object_file::{ObjectFile, hex};
 use crate::Module;
 use crate::sort;
 use std::collections::HashMap;
@@ -59,7 +60,7 @@ impl Folder {
             let mut paths: Vec<_> = by_name.values().flatten().cloned().collect();
             paths.sort();
             for file in paths.iter().filter_map(|path| ObjectFile::open(path).ok()) {
-                found.entry(file.build_id).or_default().push(file.path);
+                found.entry(file.headers.build_id).or_default().push(file.path);
             }
             found
         });
@@ -174,7 +175,7 @@ impl Search {
         module: &Module,
         refused: &mut Vec<String>,
     ) -> Option<ObjectFile> {
-        let written = file.pdb.as_ref()?;
+        let written = file.headers.pdb.as_ref()?;
         let name = written.file_name()?;
         let mut paths: Vec<_> = self.folders.iter().flat_map(|f| f.named(name)).collect();
         paths.extend(file.path.parent().map(|folder| folder.join(name)));
@@ -204,7 +205,7 @@ impl Search {
         module: &Module,
         refused: &mut Vec<String>,
     ) -> Option<ObjectFile> {
-        let (name, crc) = file.debug_link.as_ref()?;
+        let (name, crc) = file.headers.debug_link.as_ref()?;
         let name = name.file_name()?;
         let mut paths: Vec<_> = self.folders.iter().flat_map(|f| f.named(name)).collect();
         if let Some(folder) = file.path.parent() {
@@ -216,7 +217,7 @@ impl Search {
             let other = ObjectFile::open(&path).ok().filter(ObjectFile::has_debug_info)?;
             // The build id decides. Files without one have only the CRC.
             let refusal = match (other.check(module), other.crc()) {
-                (Err(sentence), _) if !other.build_id.is_empty() => sentence,
+                (Err(sentence), _) if !other.headers.build_id.is_empty() => sentence,
                 (_, Ok(actual)) if actual == *crc => return Some(other),
                 (_, Ok(actual)) => format!(
                     "{} is not the debug information of {}: its CRC is {actual:08x} instead of \
@@ -252,15 +253,16 @@ impl Search {
 
     /// The file that `.gnu_debugaltlink` names.
     fn alt(&mut self, file: &ObjectFile, refused: &mut Vec<String>) -> Option<ObjectFile> {
-        let (path, build_id) = file.alt_link.as_ref()?;
+        let (path, build_id) = file.headers.alt_link.as_ref()?;
         let beside = file.path.parent().map(|folder| folder.join(path));
         let mut paths: Vec<_> = (self.folders.iter())
             .flat_map(|folder| folder.named(path.file_name().unwrap_or_default()))
             .chain(beside)
             .chain(by_build_id(build_id).map(|path| Path::new(SYSTEM).join(path)))
             .collect();
-        let is_it =
-            |path: &PathBuf| ObjectFile::open(path).ok().filter(|file| file.build_id == *build_id);
+        let is_it = |path: &PathBuf| {
+            ObjectFile::open(path).ok().filter(|file| file.headers.build_id == *build_id)
+        };
         if let Some(found) = paths.iter().find_map(is_it) {
             return Some(found);
         }

@@ -1,8 +1,10 @@
 //! The symbols of a file: functions by address, without source lines.
 
+use super::demangled::demangled;
+use super::go_functions;
 use super::go_functions::GoFunction;
-use super::object_file::{Kind, ObjectFile};
-use super::{demangled, go_functions};
+use super::headers::Kind;
+use super::object_file::ObjectFile;
 use memledger_format::words::text_of;
 use object::{Object, ObjectSymbol, SymbolKind};
 
@@ -34,7 +36,7 @@ impl SymbolTable {
     /// MiniDebugInfo, and of Go's runtime. What cannot be read goes to `notes`.
     pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
         let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
-        if file.kind == Kind::MachO {
+        if file.headers.kind == Kind::MachO {
             // Names of C begin with `_` there, and all others with one more.
             for (symbol, _) in &mut symbols {
                 symbol.name = symbol.name.strip_prefix('_').unwrap_or(&symbol.name).into();
