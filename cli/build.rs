@@ -60,9 +60,12 @@ fn build() -> io::Result<u64> {
     fs::create_dir_all(package.join("src"))?;
     let manifest = fs::read_to_string("preload/manifest.toml")?;
     fs::write(package.join("Cargo.toml"), manifest.replace(r#"path = "..""#, &memledger()?))?;
-    for (from, to) in
-        [("lock.toml", "Cargo.lock"), ("build.rs", "build.rs"), ("lib.rs", "src/lib.rs")]
-    {
+    for (from, to) in [
+        ("lock.toml", "Cargo.lock"),
+        ("build.rs", "build.rs"),
+        ("lib.rs", "src/lib.rs"),
+        ("linux.rs", "src/linux.rs"),
+    ] {
         fs::write(package.join(to), fs::read(Path::new("preload").join(from))?)?;
     }
     let target = out.join("target");

@@ -1,10 +1,18 @@
-//! Has the loader run this library's first functions before those of all others (`ld -z initfirst`), where it
-//! redirects functions of allocators: what these allocate is recorded from the first block on, and no other
-//! thread runs meanwhile.
+//! How the library is linked.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|name| name == "x86_64") {
-        println!("cargo::rustc-link-arg-cdylib=-Wl,-z,initfirst");
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    let link = |argument: &str| println!("cargo::rustc-link-arg-cdylib={argument}");
+    if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_OS", "linux") {
+        // The loader runs this library's first functions before those of all others, where it redirects
+        // functions of allocators: what these allocate is recorded from the first block on, and no other
+        // thread runs meanwhile.
+        link("-Wl,-z,initfirst");
+    }
+    if is("CARGO_CFG_TARGET_OS", "macos") {
+        // It names functions of macOS 14, which older lists of functions do not have.
+        link("-undefined");
+        link("dynamic_lookup");
     }
 }

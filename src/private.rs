@@ -6,6 +6,8 @@
 pub use crate::alloc::c_dlopen as dlopen;
 #[cfg(feature = "c-malloc")]
 pub use crate::alloc::c_malloc;
+#[cfg(interposes)]
+pub use crate::alloc::interposed;
 pub use crate::events::channel::ChannelPreset;
 pub use crate::events::declare::{Loggable, check_event, check_kind, check_scope, empty};
 pub use crate::events::field::{Definition, Kind};
@@ -28,4 +30,6 @@ pub mod start {
     pub use crate::platform::os::main_function::start_main;
 }
 #[cfg(all(preload, c_malloc))]
-pub use crate::platform::os::next_signals::{exit_after_report, shown as signals};
+pub use crate::platform::os::next_signals::shown as signals;
+#[cfg(any(preload, interposes))]
+pub use crate::platform::os::signals::exit_after_report;

@@ -161,6 +161,38 @@ fi
 echo "parse_sources on macOS: the scopes of its parser are those of $host. Others, $figures:"
 diff "$folder/$host/scopes" "$folder/$target/scopes" || true
 
+# `memledger run`: a program without the tracker, by the library, says itself what it has allocated; in one with the
+# tracker the library does nothing.
+(cd preload && on aarch64 build && on x86_64 build)
+command=$CARGO_TARGET_DIR/$target/debug/memledger library=$CARGO_TARGET_DIR/$target/debug/libmemledger_preload.dylib
+"$zig/zig" cc -target x86_64-macos.10.15 -O1 -g -o "$folder/memory" scripts/platforms/macos_memory.c
+cd "$folder"
+for end in "" by_exit; do
+    timeout 300 "$loader" "$command" run --preload "$library" --report memory.json ./memory $end >said
+    read -r allocations _ frees _ live _ <said
+    found=$(jq -r '.totals | "\(.allocations) \(.frees) \(.live_bytes)"' memory.json)
+    if [ "$found" != "$allocations $frees $live" ]; then
+        echo "FAILED on macOS: memledger run has $found allocations, frees and live bytes, but the program $(cat said)" >&2
+        exit 1
+    fi
+done
+echo "memledger run on macOS, by __interpose: $(cat said); the report has the same, also where _exit ends the program"
+if "$loader" "$command" run ./memory >said 2>&1 || ! grep -q 'has run on no Mac' said; then
+    echo "FAILED on macOS: memledger run takes the library by itself" >&2
+    exit 1
+fi
+own=$CARGO_TARGET_DIR/$target/debug/examples/parse_sources
+PARSERS=0 timeout 300 "$loader" "$command" run --report own.json "$own" sources >said
+own() { jq -c ".by_scope[] | select(.path[-1] == \"parse\") | {$figures}" "$1"; }
+diff <(own own.json) <(own "$target/report.json")
+PARSERS=0 MEMLEDGER_REPORT=stderr DYLD_INSERT_LIBRARIES=$library timeout 300 "$loader" "$own" sources >said 2>&1
+if [ "$(grep -c '^Memory of' said)" != 1 ]; then
+    echo "FAILED on macOS: a program with the tracker and the library has not one report" >&2
+    exit 1
+fi
+echo "memledger run on macOS, with a program that has the tracker: the same figures; with the library in it, too, one report"
+cd "$root"
+
 # Call stacks are those of the crate `backtrace`, which goes by tables that the loader makes.
 export CARGO_TARGET_DIR=$root/target/stacks
 stacks=(--release --manifest-path tests/stacks/Cargo.toml)

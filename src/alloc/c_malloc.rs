@@ -107,7 +107,7 @@ macro_rules! __c_malloc_functions {
 }
 
 /// Defines the functions, and one that runs before `main`.
-#[cfg(c_malloc)]
+#[cfg(all(c_malloc, not(interposes)))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_malloc {
@@ -191,7 +191,7 @@ macro_rules! __define_c_function {
     };
 }
 
-#[cfg(all(c_malloc, not(c_mmap)))]
+#[cfg(all(c_malloc, not(interposes), not(c_mmap)))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_function {
@@ -211,6 +211,15 @@ macro_rules! __define_c_identity {
     ($($anything:tt)*) => {};
 }
 
+#[cfg(interposes)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_malloc {
+    ($($anything:tt)*) => {
+        $crate::__interpose_c_malloc! {}
+    };
+}
+
 #[cfg(not(c_malloc))]
 #[doc(hidden)]
 #[macro_export]
@@ -224,6 +233,8 @@ pub use crate::platform::os::next_malloc::IS_NESTED;
 pub use functions::nested;
 #[cfg(redirects)]
 pub use functions::other_names;
+#[cfg(interposes)]
+pub(super) use functions::{EINVAL, record, refuse};
 #[cfg(c_malloc)]
 pub use functions::{begin, outer};
 
@@ -239,14 +250,14 @@ mod functions {
     use crate::platform::os::next_malloc::{self, MIN_ALIGN, usable_size};
     #[cfg(other_allocators)]
     use crate::platform::os::other_allocators;
-    use crate::platform::os::page_bytes;
+    use crate::platform::os::{self, page_bytes};
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
     use std::alloc::{GlobalAlloc, Layout};
     use std::cell::Cell;
     use std::ptr;
 
-    const EINVAL: i32 = 22;
+    pub(in crate::alloc) const EINVAL: i32 = 22;
     const ENOMEM: i32 = 12;
 
     /// The next `malloc`, as the hook calls it.
@@ -294,7 +305,11 @@ mod functions {
     /// NOTE: inlined into the program's `malloc`, so that its caller is the innermost frame of the
     /// stack.
     #[inline(always)]
-    fn record<const INNER: bool>(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+    pub(in crate::alloc) fn record<const INNER: bool>(
+        block: *mut u8,
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
         let mode = hook::mode();
         if INNER || mode == Mode::Off {
             return block;
@@ -582,9 +597,9 @@ mod functions {
     next_malloc::for_other_names! { other_names }
 
     #[cold]
-    fn refuse(error: i32) -> *mut u8 {
+    pub(in crate::alloc) fn refuse(error: i32) -> *mut u8 {
         // SAFETY: every thread has one.
-        unsafe { *libc::__errno_location() = error };
+        unsafe { *os::errno() = error };
         ptr::null_mut()
     }
 }

@@ -78,7 +78,7 @@ pub(crate) const CASES: &[Case] = &[
         run.run().exited(0);
     }),
     case("a repeated measurement takes one node", repeated, |run| {
-        run.deadline(60).run().quiet();
+        run.deadline(300).run().quiet();
     }),
     case("a destructor of a thread's own storage can measure", thread_local, |run| {
         run.run().quiet();

@@ -3,6 +3,8 @@
 //
 //     loader [--argv0 NAME] PROGRAM ARGUMENT...
 //
+// Libraries that DYLD_INSERT_LIBRARIES names are loaded, too (man 1 dyld).
+//
 // Both systems call functions in the same manner (System V's ABI), so the program's own code runs as it is.
 // This file maps it, binds its imports to the functions of the other files, gives it thread-local values, and
 // calls `main`. An import that none of them has ends the process at its first call, with its name.
@@ -40,15 +42,14 @@ struct dyld_info {
 struct symtab { struct command command; uint32_t symbols, count, strings, string_bytes; };
 struct symbol { uint32_t name; uint8_t kind, section; uint16_t description; uint64_t value; };
 struct entry { struct command command; uint64_t offset, stack; };
-enum { MAGIC = 0xfeedfacf, X86_64 = 0x01000007, EXECUTE = 2 };
+enum { MAGIC = 0xfeedfacf, X86_64 = 0x01000007, EXECUTE = 2, DYLIB = 6 };
 enum { SEGMENT = 0x19, SYMTAB = 2, DYLD_INFO = 0x80000022, CHAINED = 0x80000034, MAIN = 0x80000028 };
 enum { INITIALIZERS = 9, THREAD_REGULAR = 0x11, THREAD_ZEROS = 0x12, THREAD_VARIABLES = 0x13 };
 
-struct image image;
-static const uint8_t *file;
-static size_t file_bytes;
-static struct segment *segments[16];
-static int segment_count;
+struct image images[MAX_IMAGES];
+uint32_t image_count;
+static int program_argc;
+static char **program_argv;
 
 void fail(const char *what, const char *detail) {
     dprintf(2, "macOS loader: %s%s%s\n", what, detail ? ": " : "", detail ? detail : "");
@@ -56,60 +57,75 @@ void fail(const char *what, const char *detail) {
     _exit(86);
 }
 
-static const struct command *first_command(void) { return (const void *)(image.header + sizeof(struct header)); }
+static const struct command *first_command(const struct image *image) {
+    return (const void *)(image->header + sizeof(struct header));
+}
 static const struct command *next_command(const struct command *command) {
     return (const void *)((const uint8_t *)command + command->bytes);
 }
-#define EACH_COMMAND(command)                                                                                    \
-    const struct command *command = first_command(),                                                             \
-                         *end_ = (const void *)((uint8_t *)command + ((struct header *)image.header)->command_bytes); \
+#define EACH_COMMAND(image, command)                                                                             \
+    const struct command *command = first_command(image),                                                        \
+                         *end_ = (const void *)((uint8_t *)command + ((struct header *)(image)->header)->command_bytes); \
     command < end_;                                                                                              \
     command = next_command(command)
 
-static const struct command *find_command(uint32_t kind) {
-    for (EACH_COMMAND(command))
+static const struct command *find_command(const struct image *image, uint32_t kind) {
+    for (EACH_COMMAND(image, command))
         if (command->kind == kind) return command;
     return NULL;
 }
 
 // Calls `visit` for each section of a type; -1 for all.
-static void each_section(int type, void (*visit)(const struct section *)) {
-    for (int i = 0; i < segment_count; i++) {
-        const struct section *section = (const void *)(segments[i] + 1);
-        for (uint32_t j = 0; j < segments[i]->sections; j++, section++)
-            if (type < 0 || (section->flags & 0xff) == (uint32_t)type) visit(section);
+static void each_section(struct image *image, int type, void (*visit)(struct image *, const struct section *)) {
+    for (int i = 0; i < image->segment_count; i++) {
+        const struct section *section = (const void *)(image->segments[i] + 1);
+        for (uint32_t j = 0; j < image->segments[i]->sections; j++, section++)
+            if (type < 0 || (section->flags & 0xff) == (uint32_t)type) visit(image, section);
     }
+}
+
+static const struct section *find_section(const struct image *image, const char *segment, const char *name) {
+    for (int i = 0; i < image->segment_count; i++) {
+        const struct section *section = (const void *)(image->segments[i] + 1);
+        for (uint32_t j = 0; j < image->segments[i]->sections; j++, section++)
+            if (strncmp(section->segment, segment, 16) == 0 && strncmp(section->name, name, 16) == 0) return section;
+    }
+    return NULL;
 }
 
 // Mapping ---------------------------------------------------------------------------------------------------
 
-// Maps the segments where they want to be, but for a slide of some pages: so does macOS.
-static void map_segments(int descriptor) {
-    const struct header *header = (const void *)file;
-    if (file_bytes < sizeof *header || header->magic != MAGIC || header->processor != X86_64 || header->kind != EXECUTE)
-        fail("this is no program for x86-64 macOS", image.path);
-    image.header = file;
-    for (EACH_COMMAND(command)) {
-        struct segment *segment = (struct segment *)command;
+static void find_segments(struct image *image) {
+    image->segment_count = 0;
+    for (EACH_COMMAND(image, command))
         // __PAGEZERO has no access; Linux maps nothing there either.
-        if (command->kind != SEGMENT) continue;
-        segments[segment_count++] = segment;
+        if (command->kind == SEGMENT) image->segments[image->segment_count++] = (struct segment *)command;
+}
+
+// Maps the segments: those of a program where they want to be, but for a slide of some pages, as macOS does.
+static void map_segments(struct image *image, int descriptor, uint32_t kind) {
+    const struct header *header = (const void *)image->file;
+    if (image->file_bytes < sizeof *header || header->magic != MAGIC || header->processor != X86_64 || header->kind != kind)
+        fail(kind == EXECUTE ? "this is no program for x86-64 macOS" : "this is no library for x86-64 macOS", image->path);
+    image->header = image->file;
+    find_segments(image);
+    uint64_t wanted = 0, bytes = 0;
+    for (int i = 0; i < image->segment_count; i++) {
+        struct segment *segment = image->segments[i];
         uint64_t end = segment->address + segment->bytes;
-        if (segment->access && end > image.bytes) image.bytes = end;
+        if (segment->access && end > bytes) bytes = end;
+        if (strcmp(segment->name, "__TEXT") == 0) wanted = segment->address;
     }
-    uint64_t wanted = 0;
-    for (int i = 0; i < segment_count; i++)
-        if (strcmp(segments[i]->name, "__TEXT") == 0) wanted = segments[i]->address;
+    bytes -= wanted;
     uint16_t pages;
     getrandom(&pages, sizeof pages, 0);
-    image.slide = (intptr_t)(pages & 0x3fff) * 4096;
-    image.bytes -= wanted;
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-    if (mmap((void *)(wanted + image.slide), image.bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED)
-        fail("no place for the program", NULL);
-    for (int i = 0; i < segment_count; i++) {
-        struct segment *segment = segments[i];
-        uint8_t *at = (uint8_t *)segment->address + image.slide;
+    void *place = wanted ? (void *)(wanted + (pages & 0x3fff) * 4096ul) : NULL;
+    place = mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+    if (place == MAP_FAILED) fail("no place for", image->path);
+    image->slide = (intptr_t)place - (intptr_t)wanted;
+    for (int i = 0; i < image->segment_count; i++) {
+        struct segment *segment = image->segments[i];
+        uint8_t *at = (uint8_t *)segment->address + image->slide;
         if (!segment->access) continue;
         size_t of_file = (segment->file_bytes + 4095) & ~4095ul;
         int access = PROT_READ | PROT_WRITE;
@@ -119,20 +135,20 @@ static void map_segments(int descriptor) {
             mmap(at + of_file, segment->bytes - of_file, access, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
         memset(at + segment->file_bytes, 0, segment->bytes < of_file ? 0 : of_file - segment->file_bytes);
     }
-    image.header = (const uint8_t *)wanted + image.slide;
+    image->header = place;
     // From here on, those of the mapped header, which the program sees, too.
-    segment_count = 0;
-    for (EACH_COMMAND(command))
-        if (command->kind == SEGMENT) segments[segment_count++] = (struct segment *)command;
+    find_segments(image);
 }
 
-static void protect_segments(void) {
-    for (int i = 0; i < segment_count; i++)
-        if (segments[i]->access) {
+static void protect_segments(const struct image *image) {
+    for (int i = 0; i < image->segment_count; i++) {
+        const struct segment *segment = image->segments[i];
+        if (segment->access) {
             // The numbers of the rights are those of Linux.
-            size_t bytes = (segments[i]->bytes + 4095) & ~4095ul;
-            mprotect((uint8_t *)segments[i]->address + image.slide, bytes, segments[i]->access);
+            size_t bytes = (segment->bytes + 4095) & ~4095ul;
+            mprotect((uint8_t *)segment->address + image->slide, bytes, segment->access);
         }
+    }
 }
 
 // Binding ---------------------------------------------------------------------------------------------------
@@ -186,14 +202,14 @@ static int64_t read_sleb(const uint8_t **at) {
     }
 }
 
-static uint8_t *place(int segment, uint64_t offset) {
-    return (uint8_t *)segments[segment]->address + image.slide + offset;
+static uint8_t *place(const struct image *image, int segment, uint64_t offset) {
+    return (uint8_t *)image->segments[segment]->address + image->slide + offset;
 }
 
-static void rebase_one(uint8_t *at) { *(uint64_t *)at += image.slide; }
+static void rebase_one(const struct image *image, uint8_t *at) { *(uint64_t *)at += image->slide; }
 
 // The codes of mach-o/loader.h (REBASE_OPCODE_...), by which pointers into the program itself get its slide.
-static void rebase(const uint8_t *at, uint32_t bytes) {
+static void rebase(const struct image *image, const uint8_t *at, uint32_t bytes) {
     const uint8_t *end = at + bytes;
     uint8_t *to = NULL;
     while (at < end) {
@@ -202,22 +218,22 @@ static void rebase(const uint8_t *at, uint32_t bytes) {
         switch (code & 0xf0) {
         case 0x00: return;
         case 0x10: break;
-        case 0x20: to = place(low, read_uleb(&at)); break;
+        case 0x20: to = place(image, low, read_uleb(&at)); break;
         case 0x30: to += read_uleb(&at); break;
         case 0x40: to += low * 8; break;
         case 0x50:
         case 0x60:
             count = (code & 0xf0) == 0x50 ? low : read_uleb(&at);
-            for (; count; count--, to += 8) rebase_one(to);
+            for (; count; count--, to += 8) rebase_one(image, to);
             break;
         case 0x70:
-            rebase_one(to);
+            rebase_one(image, to);
             to += 8 + read_uleb(&at);
             break;
         case 0x80:
             count = read_uleb(&at);
             skip = read_uleb(&at);
-            for (; count; count--, to += 8 + skip) rebase_one(to);
+            for (; count; count--, to += 8 + skip) rebase_one(image, to);
             break;
         default: fail("unknown code of a rebase", NULL);
         }
@@ -226,8 +242,22 @@ static void rebase(const uint8_t *at, uint32_t bytes) {
 
 enum bind_kind { STRONG, WEAK, LAZY };
 
-static void bind_one(uint8_t *to, const char *name, bool may_be_missing, int64_t addend, enum bind_kind kind) {
-    const void *function = find_function(name + 1);
+// Functions that inserted libraries have for others (mach-o/dyld-interposing.h).
+struct interposed { const void *new, *old; };
+static const struct interposed *interposed[MAX_IMAGES];
+static size_t interposed_count[MAX_IMAGES];
+
+// The calls of the library itself stay as they are.
+static const void *put_in_place(const struct image *image, const void *function) {
+    for (uint32_t i = 1; function && i < image_count; i++)
+        for (size_t j = 0; image != images + i && j < interposed_count[i]; j++)
+            if (interposed[i][j].old == function) return interposed[i][j].new;
+    return function;
+}
+
+static void bind_one(const struct image *image, uint8_t *to, const char *name, bool may_be_missing, int64_t addend,
+                     enum bind_kind kind) {
+    const void *function = put_in_place(image, find_function(name + 1));
     // NOTE: for a weak name, the program's own is there already.
     if (!function && kind == WEAK) return;
     if (!function && !may_be_missing) function = make_missing(name + 1);
@@ -235,7 +265,7 @@ static void bind_one(uint8_t *to, const char *name, bool may_be_missing, int64_t
 }
 
 // The codes BIND_OPCODE_... All is bound at once, also what dyld would bind at its first call.
-static void bind(const uint8_t *at, uint32_t bytes, enum bind_kind kind) {
+static void bind(const struct image *image, const uint8_t *at, uint32_t bytes, enum bind_kind kind) {
     const uint8_t *end = at + bytes;
     uint8_t *to = NULL;
     const char *name = "";
@@ -256,48 +286,53 @@ static void bind(const uint8_t *at, uint32_t bytes, enum bind_kind kind) {
             may_be_missing = low & 1;
             break;
         case 0x60: addend = read_sleb(&at); break;
-        case 0x70: to = place(low, read_uleb(&at)); break;
+        case 0x70: to = place(image, low, read_uleb(&at)); break;
         case 0x80: to += read_uleb(&at); break;
         case 0x90: case 0xa0: case 0xb0:
-            bind_one(to, name, may_be_missing, addend, kind);
+            bind_one(image, to, name, may_be_missing, addend, kind);
             skip = (code & 0xf0) == 0x90 ? 0 : (code & 0xf0) == 0xa0 ? read_uleb(&at) : low * 8;
             to += 8 + skip;
             break;
         case 0xc0:
             count = read_uleb(&at);
             skip = read_uleb(&at);
-            for (; count; count--, to += 8 + skip) bind_one(to, name, may_be_missing, addend, kind);
+            for (; count; count--, to += 8 + skip) bind_one(image, to, name, may_be_missing, addend, kind);
             break;
         default: fail("unknown code of a binding", NULL);
         }
     }
 }
 
-static void fix_pointers(void) {
-    const struct dyld_info *info = (const void *)find_command(DYLD_INFO);
+static void fix_pointers(struct image *image) {
+    const struct dyld_info *info = (const void *)find_command(image, DYLD_INFO);
     if (!info) fail("the linker has written chained fixups: link for an older macOS, by -platform_version", NULL);
-    rebase(file + info->rebase, info->rebase_bytes);
-    bind(file + info->bind, info->bind_bytes, STRONG);
-    bind(file + info->weak, info->weak_bytes, WEAK);
-    bind(file + info->lazy, info->lazy_bytes, LAZY);
+    rebase(image, image->file + info->rebase, info->rebase_bytes);
+    bind(image, image->file + info->bind, info->bind_bytes, STRONG);
+    bind(image, image->file + info->weak, info->weak_bytes, WEAK);
+    bind(image, image->file + info->lazy, info->lazy_bytes, LAZY);
+    const struct section *section = image == images ? NULL : find_section(image, "__DATA", "__interpose");
+    if (section) {
+        interposed[image - images] = (const void *)(section->address + image->slide);
+        interposed_count[image - images] = section->bytes / sizeof(struct interposed);
+    }
 }
 
 // Thread-local values (dyld, libdyld/ThreadLocalVariables.cpp and threadLocalHelpers.s) ---------------------
 //
 // All those of an image are one block for each thread, which the thread's first use takes from `malloc`. It
-// is the value of a thread key, whose destructor is `free`. Destructors of single values are a list in a key
+// is the value of a thread key, whose destructor is `free`. Here the key of a descriptor is where the block's
+// address is in `tlv_blocks`. Destructors of single values are a list in a key
 // that is older.
 
-static __thread uint8_t *tlv_block __attribute__((tls_model("initial-exec"), used));
-static const uint8_t *tlv_content;
-static size_t tlv_bytes;
-static pthread_key_t terminators_key, block_key;
+static __thread uint8_t *tlv_blocks[MAX_IMAGES] __attribute__((tls_model("initial-exec"), used));
+static pthread_key_t terminators_key, block_keys[MAX_IMAGES];
 
 // Returns the value of the descriptor in %rdi, and keeps all other registers.
 void tlv_get_addr(void);
 __asm__(".text\n"
         "tlv_get_addr:\n"
-        "  movq tlv_block@gottpoff(%rip), %rax\n"
+        "  movq tlv_blocks@gottpoff(%rip), %rax\n"
+        "  addq 8(%rdi), %rax\n"
         "  movq %fs:(%rax), %rax\n"
         "  testq %rax, %rax\n"
         "  je 1f\n"
@@ -314,6 +349,7 @@ __asm__(".text\n"
         "  movq %rax, 544(%rsp); movq %rax, 552(%rsp); movq %rax, 560(%rsp); movq %rax, 568(%rsp)\n"
         "  movl $0xe7, %eax; xorl %edx, %edx\n"
         "  xsave64 (%rsp)\n"
+        "  movq 8(%rdi), %rdi\n"
         "  call tlv_make_block\n"
         "  movq %rax, %rcx\n"
         "  movl $0xe7, %eax; xorl %edx, %edx\n"
@@ -325,18 +361,24 @@ __asm__(".text\n"
         "  addq 16(%rdi), %rax\n"
         "  ret\n");
 
-__attribute__((used)) uint8_t *tlv_make_block(void) {
-    tlv_block = malloc(tlv_bytes);
-    if (!tlv_block) fail("no memory for thread-local values", NULL);
-    memcpy(tlv_block, tlv_content, tlv_bytes);
-    pthread_setspecific(block_key, tlv_block);
-    return tlv_block;
+__attribute__((used)) uint8_t *tlv_make_block(size_t key) {
+    size_t number = key / sizeof *tlv_blocks;
+    const struct image *image = images + number;
+    uint8_t *block = malloc(image->tlv_bytes);
+    if (!block) fail("no memory for thread-local values", NULL);
+    memcpy(block, image->tlv_content, image->tlv_bytes);
+    tlv_blocks[number] = block;
+    pthread_setspecific(block_keys[number], block);
+    return block;
 }
 
 static void free_block(void *block) {
-    tlv_block = NULL;
-    // What uses a value of it now shows that soon.
-    memset(block, 0xdf, tlv_bytes);
+    for (uint32_t i = 0; i < image_count; i++)
+        if (tlv_blocks[i] == block) {
+            tlv_blocks[i] = NULL;
+            // What uses a value of it now shows that soon.
+            memset(block, 0xdf, images[i].tlv_bytes);
+        }
     free(block);
 }
 
@@ -370,79 +412,107 @@ static void mac__tlv_atexit(void (*function)(void *), void *object) {
 
 static void mac__tlv_bootstrap(void) { fail("a thread-local value that has not been set up", NULL); }
 
-static void add_content(const struct section *section) {
-    const uint8_t *start = (uint8_t *)section->address + image.slide;
-    if (!tlv_content) tlv_content = start;
-    tlv_bytes = start + section->bytes - tlv_content;
+static void add_content(struct image *image, const struct section *section) {
+    const uint8_t *start = (uint8_t *)section->address + image->slide;
+    if (!image->tlv_content) image->tlv_content = start;
+    image->tlv_bytes = start + section->bytes - image->tlv_content;
 }
-static void set_descriptors(const struct section *section) {
-    struct { const void *function; uint64_t key, offset; } *one = (void *)(section->address + image.slide);
-    for (uint64_t i = 0; i < section->bytes / sizeof *one; i++) one[i].function = (const void *)tlv_get_addr;
+static void set_descriptors(struct image *image, const struct section *section) {
+    struct { const void *function; uint64_t key, offset; } *one = (void *)(section->address + image->slide);
+    for (uint64_t i = 0; i < section->bytes / sizeof *one; i++) {
+        one[i].function = (const void *)tlv_get_addr;
+        one[i].key = (image - images) * sizeof *tlv_blocks;
+    }
 }
-static void set_thread_locals(void) {
-    pthread_key_create(&terminators_key, run_terminators_of);
-    pthread_key_create(&block_key, free_block);
-    each_section(THREAD_REGULAR, add_content);
-    each_section(THREAD_ZEROS, add_content);
-    each_section(THREAD_VARIABLES, set_descriptors);
+static void set_thread_locals(struct image *image) {
+    pthread_key_create(block_keys + (image - images), free_block);
+    each_section(image, THREAD_REGULAR, add_content);
+    each_section(image, THREAD_ZEROS, add_content);
+    each_section(image, THREAD_VARIABLES, set_descriptors);
 }
 
 // What the loader says of itself (man 3 dyld, man 3 dladdr) -------------------------------------------------
 //
-// The only image is the program: what it imports is Linux's.
+// What the images import is Linux's, and in none of them.
 
-static uint32_t mac__dyld_image_count(void) { return 1; }
-static const void *mac__dyld_get_image_header(uint32_t index) { return index ? NULL : image.header; }
-static intptr_t mac__dyld_get_image_vmaddr_slide(uint32_t index) { return index ? 0 : image.slide; }
-static const char *mac__dyld_get_image_name(uint32_t index) { return index ? NULL : image.path; }
+static uint32_t mac__dyld_image_count(void) { return image_count; }
+static const struct image *image_at(uint32_t index) {
+    static const struct image none;
+    return index < image_count ? images + index : &none;
+}
+static const void *mac__dyld_get_image_header(uint32_t index) { return image_at(index)->header; }
+static intptr_t mac__dyld_get_image_vmaddr_slide(uint32_t index) { return image_at(index)->slide; }
+static const char *mac__dyld_get_image_name(uint32_t index) { return image_at(index)->path; }
 
 // At once for each image that is loaded, and then for each that is loaded later: there are none.
 static void mac__dyld_register_func_for_add_image(void (*function)(const void *, intptr_t)) {
-    function(image.header, image.slide);
+    for (uint32_t i = 0; i < image_count; i++) function(images[i].header, images[i].slide);
 }
 static void mac__dyld_register_func_for_remove_image(void (*function)(const void *, intptr_t)) { (void)function; }
 
-static const struct segment *segment_of(uint64_t address) {
-    for (int i = 0; i < segment_count; i++) {
-        uint64_t start = segments[i]->address + image.slide;
-        if (segments[i]->access && address >= start && address - start < segments[i]->bytes) return segments[i];
-    }
+// The segment with an address, and its image.
+static const struct segment *segment_of(uint64_t address, const struct image **in) {
+    for (*in = images; *in < images + image_count; ++*in)
+        for (int i = 0; i < (*in)->segment_count; i++) {
+            const struct segment *segment = (*in)->segments[i];
+            uint64_t start = segment->address + (*in)->slide;
+            if (segment->access && address >= start && address - start < segment->bytes) return segment;
+        }
     return NULL;
 }
 
 // dyld, DyldAPIs.cpp: memory of an image that is never unloaded, in a segment that cannot be written.
 static bool mac__dyld_is_memory_immutable(const void *address, size_t bytes) {
-    const struct segment *segment = segment_of((uint64_t)address);
+    const struct image *image;
+    const struct segment *segment = segment_of((uint64_t)address, &image);
     if (!segment || segment->access & PROT_WRITE) return false;
-    return (uint64_t)address + bytes <= segment->address + image.slide + segment->bytes;
+    return (uint64_t)address + bytes <= segment->address + image->slide + segment->bytes;
 }
 
 static uint8_t *mac_getsegmentdata(const void *header, const char *name, unsigned long *bytes) {
-    for (int i = 0; header == image.header && i < segment_count; i++)
-        if (strncmp(segments[i]->name, name, 16) == 0) {
-            *bytes = segments[i]->bytes;
-            return (uint8_t *)segments[i]->address + image.slide;
-        }
+    for (const struct image *image = images; image < images + image_count; image++)
+        for (int i = 0; header == image->header && i < image->segment_count; i++)
+            if (strncmp(image->segments[i]->name, name, 16) == 0) {
+                *bytes = image->segments[i]->bytes;
+                return (uint8_t *)image->segments[i]->address + image->slide;
+            }
+    return NULL;
+}
+static uint8_t *mac_getsectiondata(const void *header, const char *segment, const char *name, unsigned long *bytes) {
+    for (const struct image *image = images; image < images + image_count; image++) {
+        const struct section *section = header == image->header ? find_section(image, segment, name) : NULL;
+        if (!section) continue;
+        *bytes = section->bytes;
+        return (uint8_t *)section->address + image->slide;
+    }
     return NULL;
 }
 
 // The nearest symbol at or below an address.
 static int mac_dladdr(const void *address, Dl_info *found) {
-    if (!segment_of((uint64_t)address)) return 0;
-    *found = (Dl_info){.dli_fname = image.path, .dli_fbase = (void *)image.header};
-    const struct symtab *table = (const void *)find_command(SYMTAB);
-    const struct symbol *symbols = (const void *)(file + table->symbols), *best = NULL;
-    uint64_t unslid = (uint64_t)address - image.slide;
+    const struct image *image;
+    if (!segment_of((uint64_t)address, &image)) return 0;
+    *found = (Dl_info){.dli_fname = image->path, .dli_fbase = (void *)image->header};
+    const struct symtab *table = (const void *)find_command(image, SYMTAB);
+    const struct symbol *symbols = (const void *)(image->file + table->symbols), *best = NULL;
+    uint64_t unslid = (uint64_t)address - image->slide;
     for (uint32_t i = 0; i < table->count; i++) {
         bool is_defined = (symbols[i].kind & 0xee) == 0x0e;
         if (is_defined && symbols[i].value <= unslid && (!best || symbols[i].value > best->value)) best = symbols + i;
     }
-    if (best && best->value + image.slide != (uint64_t)image.header) {
+    if (best && best->value + image->slide != (uint64_t)image->header) {
         // Without the underscore (man 3 dladdr).
-        found->dli_sname = (const char *)file + table->strings + best->name + 1;
-        found->dli_saddr = (void *)(best->value + image.slide);
+        found->dli_sname = (const char *)image->file + table->strings + best->name + 1;
+        found->dli_saddr = (void *)(best->value + image->slide);
     }
     return 1;
+}
+
+// RTLD_NOLOAD and RTLD_NODELETE: what is loaded stays so anyway.
+static void *mac_dlopen(const char *path, int flags) {
+    for (uint32_t i = 0; path && flags & 0x10 && i < image_count; i++)
+        if (strcmp(images[i].path, path) == 0) return images + i;
+    fail("nothing is loaded later", path);
 }
 
 // RTLD_DEFAULT (-2), RTLD_SELF (-3) and RTLD_MAIN_ONLY (-5). A name that MACOS_LACKS names is not there.
@@ -454,24 +524,25 @@ static const void *mac_dlsym(void *handle, const char *name) {
 }
 
 static int mac__NSGetExecutablePath(char *to, uint32_t *bytes) {
-    uint32_t needed = strlen(image.path) + 1;
+    uint32_t needed = strlen(images[0].path) + 1;
     if (*bytes < needed) {
         *bytes = needed;
         return -1;
     }
-    memcpy(to, image.path, needed);
+    memcpy(to, images[0].path, needed);
     return 0;
 }
-static int *mac__NSGetArgc(void) { return &image.argc; }
-static char ***mac__NSGetArgv(void) { return &image.argv; }
+static int *mac__NSGetArgc(void) { return &program_argc; }
+static char ***mac__NSGetArgv(void) { return &program_argv; }
 static char ***mac__NSGetEnviron(void) { return &environ; }
 
-// Up to the frame that has called the program's first function. What is further out is none of macOS.
+// Up to the frame that has called the image's first function. What is further out is none of macOS.
 struct trace { _Unwind_Trace_Fn function; void *argument; bool has_begun, has_ended; };
 static _Unwind_Reason_Code step_out(struct _Unwind_Context *context, void *passed) {
     struct trace *trace = passed;
     if (trace->has_ended) return _URC_END_OF_STACK;
-    bool is_own = segment_of(_Unwind_GetIP(context));
+    const struct image *image;
+    bool is_own = segment_of(_Unwind_GetIP(context), &image);
     // The function below is the first frame.
     if (!is_own && !trace->has_begun) return _URC_NO_REASON;
     trace->has_begun = true;
@@ -486,8 +557,8 @@ static _Unwind_Reason_Code mac__Unwind_Backtrace(_Unwind_Trace_Fn function, void
 const struct function of_loader[] = {
     OURS(_tlv_atexit), OURS(_tlv_bootstrap), OURS(_dyld_image_count), OURS(_dyld_get_image_header),
     OURS(_dyld_get_image_vmaddr_slide), OURS(_dyld_get_image_name), OURS(_dyld_register_func_for_add_image),
-    OURS(_dyld_register_func_for_remove_image), OURS(_dyld_is_memory_immutable), OURS(getsegmentdata), OURS(dladdr),
-    OURS(dlsym), OURS(_NSGetExecutablePath), OURS(_NSGetArgc), OURS(_NSGetArgv), OURS(_NSGetEnviron),
+    OURS(_dyld_register_func_for_remove_image), OURS(_dyld_is_memory_immutable), OURS(getsegmentdata), OURS(getsectiondata), OURS(dladdr),
+    OURS(dlopen), OURS(dlsym), OURS(_NSGetExecutablePath), OURS(_NSGetArgc), OURS(_NSGetArgv), OURS(_NSGetEnviron),
     OURS(_Unwind_Backtrace), SAME(_Unwind_DeleteException), SAME(_Unwind_GetDataRelBase), SAME(_Unwind_GetIP),
     SAME(_Unwind_GetIPInfo), SAME(_Unwind_GetLanguageSpecificData), SAME(_Unwind_GetRegionStart),
     SAME(_Unwind_GetTextRelBase), SAME(_Unwind_RaiseException), SAME(_Unwind_Resume), SAME(_Unwind_SetGR),
@@ -499,18 +570,36 @@ const struct function of_loader[] = {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-static const uint8_t *unwind_info, *eh_frame;
-static void find_unwind(const struct section *section) {
-    const uint8_t *start = (uint8_t *)section->address + image.slide;
-    if (strncmp(section->name, "__unwind_info", 16) == 0) unwind_info = start;
-    if (strncmp(section->name, "__eh_frame", 16) == 0) eh_frame = start;
+static const uint8_t *section_start(const struct image *image, const char *segment, const char *name) {
+    const struct section *section = find_section(image, segment, name);
+    return section ? (uint8_t *)section->address + image->slide : NULL;
+}
+
+static void load(const char *path, uint32_t kind) {
+    if (image_count == MAX_IMAGES) fail("too many libraries", path);
+    struct image *image = images + image_count++;
+    image->path = path;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (descriptor < 0 || fstat(descriptor, &status) != 0) fail("cannot open", path);
+    image->file_bytes = status.st_size;
+    image->file = mmap(NULL, image->file_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    map_segments(image, descriptor, kind);
+    close(descriptor);
+}
+
+// Loads what DYLD_INSERT_LIBRARIES names, with colons between.
+static void load_inserted(void) {
+    const char *list = getenv("DYLD_INSERT_LIBRARIES");
+    char *paths = list ? strdup(list) : NULL;
+    for (char *path = paths ? strtok(paths, ":") : NULL; path; path = strtok(NULL, ":")) load(path, DYLIB);
 }
 
 static const char *apple[2];
-static void run_initializers(const struct section *section) {
+static void run_initializers(struct image *image, const struct section *section) {
     typedef void initializer(int, char **, char **, const char **);
-    initializer **functions = (void *)(section->address + image.slide);
-    for (uint64_t i = 0; i < section->bytes / 8; i++) functions[i](image.argc, image.argv, environ, apple);
+    initializer **functions = (void *)(section->address + image->slide);
+    for (uint64_t i = 0; i < section->bytes / 8; i++) functions[i](program_argc, program_argv, environ, apple);
 }
 
 int main(int argc, char **argv) {
@@ -521,29 +610,29 @@ int main(int argc, char **argv) {
         argc -= 2;
     }
     if (argc < 2) fail("usage: loader [--argv0 NAME] PROGRAM ARGUMENT...", NULL);
-    image.path = strdup(argv[1]);
-    image.argc = argc - 1;
-    image.argv = argv + 1;
-    if (name) image.argv[0] = name;
-    int descriptor = open(image.path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0) fail("cannot open", image.path);
-    file_bytes = status.st_size;
-    file = mmap(NULL, file_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    map_segments(descriptor);
-    close(descriptor);
-    fix_pointers();
-    set_thread_locals();
-    protect_segments();
-    each_section(-1, find_unwind);
-    add_unwind_tables(image.header, unwind_info, eh_frame);
+    program_argc = argc - 1;
+    program_argv = argv + 1;
+    const char *path = strdup(argv[1]);
+    if (name) program_argv[0] = name;
+    load(path, EXECUTE);
+    load_inserted();
+    pthread_key_create(&terminators_key, run_terminators_of);
+    // The program last: its calls go to what the libraries have for it.
+    for (struct image *image = images + image_count; image-- > images;) {
+        fix_pointers(image);
+        set_thread_locals(image);
+        protect_segments(image);
+        add_unwind_tables(image->header, section_start(image, "__TEXT", "__unwind_info"),
+                          section_start(image, "__TEXT", "__eh_frame"));
+    }
     begin_threads();
     keep_ignored_signals();
-    if (asprintf((char **)&apple[0], "executable_path=%s", image.path) < 0) fail("no memory", NULL);
-    each_section(INITIALIZERS, run_initializers);
-    const struct entry *entry = (const void *)find_command(MAIN);
+    if (asprintf((char **)&apple[0], "executable_path=%s", path) < 0) fail("no memory", NULL);
+    // The program's last, too (man 1 dyld).
+    for (uint32_t i = 1; i <= image_count; i++) each_section(images + i % image_count, INITIALIZERS, run_initializers);
+    const struct entry *entry = (const void *)find_command(images, MAIN);
     if (!entry) fail("the program has no LC_MAIN", NULL);
     typedef int main_function(int, char **, char **, const char **);
-    main_function *function = (main_function *)(image.header + entry->offset);
-    ((void (*)(int))find_function("exit"))(function(image.argc, image.argv, environ, apple));
+    main_function *function = (main_function *)(images[0].header + entry->offset);
+    ((void (*)(int))find_function("exit"))(function(program_argc, program_argv, environ, apple));
 }

@@ -58,16 +58,21 @@ void set_raises_no_signal(int descriptor, bool set);
 bool raises_no_signal(int descriptor);
 int to_linux_folder(int folder);
 
-// The program (loader.c).
+// What is loaded (loader.c): the program, and the libraries that are inserted into it.
 struct image {
-    const uint8_t *header;
-    intptr_t slide;
-    uint64_t bytes;
     const char *path;
-    int argc;
-    char **argv;
+    const uint8_t *header, *file;
+    size_t file_bytes;
+    intptr_t slide;
+    struct segment *segments[16];
+    int segment_count;
+    // What a thread's block of thread-local values begins with.
+    const uint8_t *tlv_content;
+    size_t tlv_bytes;
 };
-extern struct image image;
+enum { MAX_IMAGES = 4 };
+extern struct image images[MAX_IMAGES];
+extern uint32_t image_count;
 void run_terminators(void);
 // Adds the tables by which exceptions find their way (unwind.c).
 void add_unwind_tables(const uint8_t *text, const uint8_t *unwind_info, const uint8_t *eh_frame);

@@ -106,17 +106,18 @@ static int mac_mach_vm_region(uint32_t task, uint64_t *at, uint64_t *bytes, int 
 // mach_task_basic_info of mach/task_info.h: 20 is MACH_TASK_BASIC_INFO.
 struct task_info { uint64_t bytes, resident, most_resident; int32_t user[2], system[2], policy, suspended; };
 // What the loader keeps for debuggers (struct dyld_all_image_infos of mach-o/dyld_images.h), up to its version
-// 9: the program only. From version 15 on, the loader says where it is itself, which is no file of macOS here.
-static struct { const void *header; const char *path; uint64_t changed; } images[1];
+// 9. From version 15 on, the loader says where it is itself, which is no file of macOS here.
+static struct { const void *header; const char *path; uint64_t changed; } told_images[MAX_IMAGES];
 static struct {
     uint32_t version, count;
     const void *images, *notification;
     bool is_detached, has_system;
     const void *others[9];
-} image_infos = {.version = 9, .count = 1, .images = images, .has_system = true};
+} image_infos = {.version = 9, .images = told_images, .has_system = true};
 
 static int tell_images(uint64_t *to, uint32_t *count) {
-    images[0].header = image.header, images[0].path = image.path;
+    image_infos.count = image_count;
+    for (uint32_t i = 0; i < image_count; i++) told_images[i].header = images[i].header, told_images[i].path = images[i].path;
     // struct task_dyld_info: where it is, its size, and that it is one of 64 bits.
     uint64_t told[] = {(uint64_t)&image_infos, sizeof image_infos, 1};
     memcpy(to, told, 20);
@@ -157,13 +158,41 @@ static int mac_mach_vm_read_overwrite(uint32_t task, uint64_t from, uint64_t byt
     return KERN_SUCCESS;
 }
 
+// Zones (man 3 malloc_zone_malloc): there is one.
+static void *mac_malloc_default_zone(void) { return (void *)&own_task; }
+static void *mac_malloc_zone_malloc(void *zone, size_t bytes) { (void)zone; return malloc(bytes); }
+static void *mac_malloc_zone_calloc(void *zone, size_t count, size_t bytes) { (void)zone; return calloc(count, bytes); }
+static void *mac_malloc_zone_realloc(void *zone, void *block, size_t bytes) { (void)zone; return realloc(block, bytes); }
+static void mac_malloc_zone_free(void *zone, void *block) { (void)zone; free(block); }
+static void *mac_malloc_zone_memalign(void *zone, size_t align, size_t bytes) {
+    void *block = NULL;
+    (void)zone;
+    return posix_memalign(&block, align, bytes) ? NULL : block;
+}
+static void *mac_malloc_zone_valloc(void *zone, size_t bytes) { return mac_malloc_zone_memalign(zone, 4096, bytes); }
+static void *mac_valloc(size_t bytes) { return mac_malloc_zone_valloc(NULL, bytes); }
+static void *mac_reallocf(void *block, size_t bytes) {
+    void *new = realloc(block, bytes);
+    if (!new && bytes) free(block);
+    return new;
+}
+// libmalloc, malloc.c: MZ_C11.
+static void *mac_aligned_alloc(size_t align, size_t bytes) {
+    void *block = bytes & (align - 1) ? NULL : mac_malloc_zone_memalign(NULL, align, bytes);
+    if (!block) refuse(EINVAL);
+    return block;
+}
+
 const struct function of_memory[] = {
     OURS(mmap), OURS(munmap), OURS(mprotect), {"__bzero", mac_bzero}, OURS(bzero), OURS(memset_pattern16), OURS(getentropy),
     OURS(CCRandomGenerateBytes), {"mach_task_self_", &own_task}, OURS(mach_task_self), OURS(mach_vm_region),
     OURS(task_info), OURS(mach_vm_read_overwrite), SAME(malloc), SAME(calloc), SAME(realloc), SAME(free),
+    OURS(malloc_default_zone), OURS(malloc_zone_malloc), OURS(malloc_zone_calloc), OURS(malloc_zone_realloc),
+    OURS(malloc_zone_free), OURS(malloc_zone_memalign), OURS(malloc_zone_valloc), OURS(valloc), OURS(reallocf),
+    OURS(aligned_alloc),
     // Its errors are ENOMEM and EINVAL, which have the same numbers.
     SAME(posix_memalign), {"malloc_size", malloc_usable_size}, SAME(memcpy), SAME(memmove), SAME(memset), SAME(memcmp),
     SAME(memchr), SAME(strlen), SAME(strcmp), SAME(strncmp), SAME(strchr), SAME(strrchr), SAME(strstr),
-    SAME(qsort), SAME(exp), SAME(expm1), SAME(fmod), SAME(log), SAME(pow),
+    SAME(qsort), SAME(snprintf), SAME(exp), SAME(expm1), SAME(fmod), SAME(log), SAME(pow),
     END,
 };

@@ -25,9 +25,17 @@ fn list_own_channels() {
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
     list_own_channels();
+    // The program's own tracker records what the environment asks for.
+    #[cfg(any(preload, interposes))]
+    if os::program_has_tracker() {
+        return;
+    }
+    // The heap of `malloc` is there from the first event on. (On Linux, what defines its functions says so.)
+    #[cfg(interposes)]
+    alloc::c_malloc::begin();
+    // Nothing can.
     #[cfg(preload)]
-    if os::program_has_tracker() || !os::has_static_thread_memory() {
-        // The program's own tracker records what the environment asks for, or nothing can.
+    if !os::has_static_thread_memory() {
         return;
     }
     untracked(|| {

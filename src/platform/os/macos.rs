@@ -20,6 +20,8 @@ mod clocks;
 pub(super) mod descriptors;
 #[cfg(takes_stacks)]
 mod modules;
+#[cfg(interposes)]
+pub(crate) mod next_malloc;
 pub(super) mod pages;
 mod process;
 mod resident;
@@ -28,6 +30,8 @@ mod threads;
 mod waiting;
 
 pub(crate) use super::unix::*;
+#[cfg(interposes)]
+pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]

@@ -11,7 +11,7 @@ pub(super) mod files;
 mod own;
 pub(super) mod process;
 mod regular_file;
-pub(super) mod signals;
+pub(crate) mod signals;
 mod target_file;
 pub(super) mod thread_exit;
 
@@ -22,6 +22,8 @@ pub(crate) use files::{
     write_file,
 };
 pub(crate) use own::OwnDescriptor;
+#[cfg(c_malloc)]
+pub(crate) use process::errno;
 pub(crate) use process::{KeepErrno, at_exit, at_fork, has_env, parent_process_id, process_id};
 pub(crate) use regular_file::{open_regular, read_at};
 pub(crate) use signals::{

@@ -12,8 +12,8 @@
 //!
 //! Windows has no signals. Its consoles send Ctrl-C to all their programs, too.
 #![cfg_attr(
-    not(any(target_os = "linux", windows)),
-    expect(dead_code, reason = "programs are tracked on Linux and Windows only")
+    not(any(target_os = "linux", target_os = "macos", windows)),
+    expect(dead_code, reason = "programs are tracked on Linux, macOS and Windows only")
 )]
 
 #[cfg(target_os = "linux")]
@@ -79,8 +79,35 @@ impl From<CliError> for NotRun {
 
 #[cfg(target_os = "linux")]
 pub use linux::{interrupt, run};
+#[cfg(target_os = "macos")]
+pub use macos::{interrupt, run};
 #[cfg(windows)]
 pub use windows::{interrupt, run};
+
+/// The program, as the standard library starts one.
+#[cfg(any(target_os = "macos", windows))]
+fn command(program: &Program<'_>) -> io::Result<std::process::Command> {
+    let Some((name, arguments)) = program.command.split_first() else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let mut command = std::process::Command::new(name);
+    command.args(arguments);
+    for (name, value) in &program.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    for (number, file) in &program.streams {
+        let file = file.try_clone()?;
+        match number {
+            0 => command.stdin(file),
+            1 => command.stdout(file),
+            _ => command.stderr(file),
+        };
+    }
+    Ok(command)
+}
 
 /// What the console sends, such as Ctrl-C, reaches the program and this command, which waits for the end of
 /// the program nevertheless.
@@ -88,7 +115,6 @@ pub use windows::{interrupt, run};
 mod windows {
     use super::*;
     use crate::stop_signal::stop_signal;
-    use std::process::Command;
 
     /// Runs the program to its end. `started` is called with its process id.
     pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
@@ -102,32 +128,101 @@ mod windows {
         Ok(ProgramEnd { pid: child.id(), status: status.code().unwrap_or(-1), signal: None })
     }
 
-    fn command(program: &Program<'_>) -> io::Result<Command> {
-        let Some((name, arguments)) = program.command.split_first() else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let mut command = Command::new(name);
-        command.args(arguments);
-        for (name, value) in &program.environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        for (number, file) in &program.streams {
-            let file = file.try_clone()?;
-            match number {
-                0 => command.stdin(file),
-                1 => command.stdout(file),
-                _ => command.stderr(file),
-            };
-        }
-        Ok(command)
-    }
-
     /// Says how to send Ctrl-C to the program: the console does, once the screen has given back its keys.
     pub fn interrupt(_: u32) {
         note("the program still runs; Ctrl-C ends it");
+    }
+}
+
+/// As on Linux, with two differences. Another thread takes the signals, since `sigwait` never returns a
+/// SIGCHLD that nothing handles. And the system does not say who has sent a signal: SIGINT and SIGQUIT count
+/// as the terminal's, which the program gets, too.
+#[cfg(target_os = "macos")]
+mod macos {
+    use super::*;
+    use nix::errno::Errno;
+    use nix::sys::signal::{SigSet, Signal, kill, raise};
+    use nix::unistd::Pid;
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Child;
+    use std::sync::{Arc, Mutex, PoisonError};
+    use std::thread;
+
+    /// The signals that are passed on.
+    const PASSED_ON: [Signal; 4] =
+        [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM];
+    /// Those that the terminal sends to the program, too.
+    const OF_TERMINAL: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+
+    /// Runs the program to its end. Afterwards signals end this command again. `started` is called with its
+    /// process id.
+    pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
+        let failed = |error: Errno| CliError::Failed(format!("cannot wait for signals: {error}"));
+        let signals: SigSet = PASSED_ON.into_iter().chain(OF_TERMINAL).collect();
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        signals.thread_block().map_err(failed)?;
+        // The standard library has a program start with no signal blocked.
+        let child = command(program).and_then(|mut it| it.spawn()).map_err(NotRun::Refused);
+        let ended = child.and_then(|child| {
+            started(child.id());
+            wait(child, signals)
+        });
+        before.thread_set_mask().map_err(failed)?;
+        ended
+    }
+
+    /// Passes signals on until the program has ended.
+    fn wait(mut child: Child, signals: SigSet) -> Result<ProgramEnd, NotRun> {
+        let failed =
+            |error: io::Error| CliError::Failed(format!("cannot wait for the program: {error}"));
+        let pid = child.id().cast_signed();
+        let running = Arc::new(Mutex::new(Some(Pid::from_raw(pid))));
+        let known = Arc::clone(&running);
+        thread::spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                match *known.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some(_) if OF_TERMINAL.contains(&signal) => {}
+                    Some(pid) => drop(kill(pid, signal)),
+                    None => {
+                        let _ = SigSet::from(signal).thread_unblock();
+                        let _ = raise(signal);
+                    }
+                }
+            }
+        });
+        // NOTE: the number is the program's until its status is taken, in the next call.
+        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while waitid(WaitId::Pid(pid), options)
+                .is_err_and(|error| error == rustix::io::Errno::INTR)
+            {}
+        }
+        *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let status = child.wait().map_err(failed)?;
+        let signal = status.signal().map(|number| match Signal::try_from(number) {
+            Ok(signal) => signal.to_string(),
+            Err(_) => format!("signal {number}"),
+        });
+        let status = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1);
+        Ok(ProgramEnd { pid: child.id(), status, signal })
+    }
+
+    /// Sends SIGINT to a program that has not been waited for yet.
+    pub fn interrupt(pid: u32) {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGINT);
+    }
+
+    impl ProgramEnd {
+        /// The tracker reports to the program's errors.
+        pub fn show_problems(&mut self) {}
+
+        /// Ends this process by SIGINT if SIGINT has ended the program, as on Linux.
+        pub fn interrupt_like_it(&self) {
+            if self.signal.as_deref() == Some(Signal::SIGINT.as_str()) {
+                let _ = raise(Signal::SIGINT);
+            }
+        }
     }
 }
 
@@ -314,15 +409,16 @@ mod linux {
     }
 }
 
-#[cfg(not(any(target_os = "linux", windows)))]
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
-    Err(CliError::Failed("programs are tracked on Linux and Windows only".to_owned()).into())
+    let why = "programs are tracked on Linux, macOS and Windows only";
+    Err(CliError::Failed(why.to_owned()).into())
 }
 
-#[cfg(not(any(target_os = "linux", windows)))]
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub fn interrupt(_: u32) {}
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 impl ProgramEnd {
     pub fn show_problems(&mut self) {}
 

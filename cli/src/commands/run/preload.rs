@@ -1,5 +1,7 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
+mod macho;
+
 use super::embedded;
 use memledger_format::words::system_text;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
@@ -14,7 +16,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// The variable of the dynamic loader with the libraries that it loads first.
-pub const VARIABLE: &str = "LD_PRELOAD";
+pub const VARIABLE: &str =
+    if cfg!(target_os = "macos") { "DYLD_INSERT_LIBRARIES" } else { "LD_PRELOAD" };
 
 /// The file of the library.
 const LIBRARY: &str = "libmemledger_preload.so";
@@ -23,6 +26,10 @@ const LIBRARY: &str = "libmemledger_preload.so";
 const NO_LIBRARY: &str = "this command was built without the library for other programs, and libmemledger_preload.so \
     is not beside it, in ../lib or in ../lib/memledger; install a command that has it with 'cargo install --path cli' in \
     memledger's sources, or name the library with --preload FILE (--preload off: only programs with the tracker are recorded)";
+
+/// Why none is taken by itself on macOS.
+const UNTRIED: &str = "the library for other programs has run on no Mac yet; to try it, build it with 'cargo build \
+    --release --manifest-path preload/Cargo.toml' in memledger's sources, and name the file with --preload FILE";
 
 /// Where the library is looked for, from the folder of this command.
 const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
@@ -87,6 +94,7 @@ pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking
         _ if library == Some(Path::new("off")) => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
         Kind::Loader => tracking(started_by_loader(arguments), library),
+        Kind::Dynamic if cfg!(target_os = "macos") && library.is_none() => refused(UNTRIED),
         Kind::Dynamic => {
             let found = library.map(Path::to_owned).or_else(beside_this_command).map(Ok);
             match found.or_else(embedded::library) {
@@ -171,6 +179,17 @@ fn mode(file: &Metadata) -> u32 {
     return if file.is_file() { 0o755 } else { 0 };
 }
 
+/// Whether the file is one of macOS that not even its owner may change: the loader ignores its variables.
+fn is_protected(_file: &Metadata) -> bool {
+    /// `SF_RESTRICTED` of `sys/stat.h`
+    #[cfg(target_os = "macos")]
+    const RESTRICTED: u32 = 0x8_0000;
+    #[cfg(target_os = "macos")]
+    return std::os::macos::fs::MetadataExt::st_flags(_file) & RESTRICTED != 0;
+    #[cfg(not(target_os = "macos"))]
+    false
+}
+
 /// What the file is. Of a script, what its interpreter is.
 fn kind(path: &Path) -> Kind {
     let interpreter = interpreter(path);
@@ -178,7 +197,17 @@ fn kind(path: &Path) -> Kind {
     let Ok(file) = File::open(path) else { return Kind::Other };
     // Set-user-id, set-group-id: the loader ignores its variables.
     let is_privileged = file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0);
-    match if cfg!(windows) { of_pe(file) } else { of_elf(file) } {
+    let is_protected = file.metadata().is_ok_and(|it| is_protected(&it));
+    match if cfg!(windows) {
+        of_pe(file)
+    } else if cfg!(target_os = "macos") {
+        macho::of_macho(&file)
+    } else {
+        of_elf(file)
+    } {
+        Some(Kind::Dynamic) if is_protected => {
+            Kind::Closed("System Integrity Protection keeps libraries out of the system's programs")
+        }
         Some(Kind::Dynamic) if is_privileged => {
             Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
         }

@@ -7,7 +7,7 @@
 
 use super::super::unix::signals::{
     CRASHES, ENDING, IS_DONE, action_before, before, has_waiting_thread, is_own, own_action,
-    set_action, wait_for_report,
+    set_action,
 };
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute;
@@ -78,22 +78,6 @@ fn take_again(signal: c_int) {
     if is_taken && has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
         before(signal).store(ptr::null_mut(), Ordering::Release);
         set_action(signal, &own_action(signal));
-    }
-}
-
-/// In the place of a signal: a thread is about to call `_exit`.
-const EXIT: c_int = -1;
-
-/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a
-/// crash, if there is such a thread. Calls only what a signal handler may.
-pub fn exit_after_report(status: c_int) -> ! {
-    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
-    if has_waiting_thread() {
-        wait_for_report(EXIT);
-    }
-    loop {
-        // SAFETY: ends the process. NOTE: not by `_exit`, which can be what has called this.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }
 

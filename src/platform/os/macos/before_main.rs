@@ -1,5 +1,7 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
+#[cfg(interposes)]
+use std::ffi::c_char;
 use std::ffi::{OsString, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// starts a recording.
 extern "C" fn before_main() {
     super::waiting::find_functions();
-    let is_program = stay_loaded();
+    // A library that is inserted into a program is there before the program's first thread runs code.
+    let is_program = stay_loaded() || cfg!(interposes);
     #[cfg(takes_stacks)]
     super::modules::watch(is_program);
     if is_program {
@@ -67,6 +70,27 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 #[unsafe(link_section = "__DATA,__memledger")]
 #[used]
 static NOTE: [u8; 9] = *b"memledger";
+
+/// Whether the program that this library is inserted into has a tracker of its own: the [`NOTE`].
+#[cfg(interposes)]
+pub(crate) fn program_has_tracker() -> bool {
+    unsafe extern "C" {
+        fn _dyld_get_image_header(index: u32) -> *const c_void;
+        fn getsectiondata(
+            header: *const c_void,
+            segment: *const c_char,
+            section: *const c_char,
+            bytes: *mut usize,
+        ) -> *const u8;
+    }
+    let mut bytes = 0;
+    // SAFETY: the first image is the program; the names end with a NUL, and the size is a local.
+    let note = unsafe {
+        let program = _dyld_get_image_header(0);
+        getsectiondata(program, c"__DATA".as_ptr(), c"__memledger".as_ptr(), &raw mut bytes)
+    };
+    !note.is_null()
+}
 
 /// Makes the linker keep what it would leave out of a program that calls this: nothing else refers to it.
 pub(crate) fn keep_before_main() {

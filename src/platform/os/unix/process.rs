@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 /// Where the error number of the calling thread is.
 #[inline(always)]
-pub(in crate::platform::os) fn errno() -> *mut c_int {
+pub(crate) fn errno() -> *mut c_int {
     // SAFETY: always allowed.
     #[cfg(target_os = "linux")]
     unsafe {

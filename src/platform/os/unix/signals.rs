@@ -2,6 +2,8 @@
 //!
 //! NOTE: what the handlers call is inlined, so that the compiler sees that nothing there panics.
 
+#[cfg(any(preload, interposes))]
+use super::super::end_process;
 use super::super::{now, send_again, wait, wake_all};
 use super::process::{KeepErrno, process_id};
 use crate::platform::own_thread::{self, ValueOffset};
@@ -251,7 +253,7 @@ extern "C" fn arrived(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
 
 /// Lets another thread make the report, unless one already does, and waits until it is made, but no longer
 /// than [`HANDLER_TIMEOUT`].
-pub(in crate::platform::os) fn wait_for_report(signal: c_int) {
+fn wait_for_report(signal: c_int) {
     let begin = now();
     let is_free = |first: u32| matches!(first, 0 | LEAVE).then_some(signal as u32);
     if FIRST.fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_free).is_ok() {
@@ -263,6 +265,19 @@ pub(in crate::platform::os) fn wait_for_report(signal: c_int) {
             left => wait(&IS_DONE, 0, left),
         }
     }
+}
+
+/// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a
+/// crash, if there is such a thread. Calls only what a signal handler may.
+#[cfg(any(preload, interposes))]
+pub extern "C" fn exit_after_report(status: c_int) -> ! {
+    /// In the place of a signal: a thread is about to call `_exit`.
+    const EXIT: c_int = -1;
+    // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
+    if has_waiting_thread() {
+        wait_for_report(EXIT);
+    }
+    end_process(status)
 }
 
 /// Whether a thread waits for the report in a handler, or before `_exit`: it may hold any lock.

@@ -1,0 +1,1 @@
+../../preload/src/linux.rs

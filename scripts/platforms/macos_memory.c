@@ -1,0 +1,72 @@
+// A program without the tracker: allocates by each of macOS's functions, on two threads, and says how often, and
+// how many bytes are live at its end. With an argument it ends by _exit.
+#include <malloc/malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS = 1000, KEPT = 4 };
+static unsigned long allocations, frees, live;
+
+// A compiler leaves out blocks that nobody reads.
+static void *used(void *block) {
+    __asm__ volatile("" : "+r"(block) : : "memory");
+    return block;
+}
+static void *keep(void *block, size_t bytes) {
+    memset(used(block), 1, bytes);
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&live, bytes, __ATOMIC_RELAXED);
+    return block;
+}
+static void drop(void *block, size_t bytes) {
+    free(block);
+    __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&live, bytes, __ATOMIC_RELAXED);
+}
+
+static void *work(void *unused) {
+    malloc_zone_t *zone = malloc_default_zone();
+    for (int i = 0; i < ROUNDS; i++) {
+        void *aligned = NULL;
+        void *blocks[] = {
+            keep(malloc(100), 100),
+            keep(calloc(3, 50), 150),
+            posix_memalign(&aligned, 256, 300) ? NULL : keep(aligned, 300),
+            keep(aligned_alloc(64, 128), 128),
+            keep(valloc(5000), 5000),
+            keep(malloc_zone_malloc(zone, 70), 70),
+            keep(malloc_zone_calloc(zone, 7, 10), 70),
+            keep(malloc_zone_memalign(zone, 64, 70), 70),
+            keep(malloc_zone_valloc(zone, 70), 70),
+        };
+        const size_t sizes[] = {100, 150, 300, 128, 5000, 70, 70, 70, 70};
+        for (int j = 0; j < 9; j++)
+            if (i >= KEPT || j > 0) drop(blocks[j], sizes[j]);
+        void *grown = keep(malloc(10), 10);
+        for (size_t bytes = 20; bytes <= 5000; bytes *= 2) grown = realloc(grown, bytes);
+        grown = reallocf(grown, 30);
+        grown = malloc_zone_realloc(zone, grown, 10);
+        malloc_zone_free(zone, grown);
+        __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&live, 10, __ATOMIC_RELAXED);
+    }
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, NULL)) return 1;
+    work(NULL);
+    pthread_join(thread, NULL);
+    if (used(aligned_alloc(64, 100))) return 2;
+    char line[100];
+    int bytes = snprintf(line, sizeof line, "%lu allocations, %lu frees, %lu bytes live\n", allocations, frees, live);
+    if (write(1, line, bytes) != bytes) return 3;
+    if (argc > 1) _exit(0);
+    return 0;
+}
