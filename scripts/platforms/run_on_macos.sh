@@ -134,32 +134,8 @@ cd "$root"
 echo "not on macOS, of tests of processes: $(wc -l <"$folder/not")"
 cut -f2 "$folder/not" | sort | uniq -c | sort -rn
 
-# The parser's own scopes make the same allocations.
-figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes'
-cp -r src/events "$folder/sources"
 on x86_64 build --profile test -p memledger-examples --example parse_sources
-timeout 1800 cargo build --quiet --profile test --target "$host" -p memledger-examples --example parse_sources
-for machine in "$host" "$target"; do
-    mkdir "$folder/$machine"
-    (
-        cd "$folder/$machine"
-        command=()
-        if [ "$machine" = "$target" ]; then command=("$loader"); fi
-        command+=("$CARGO_TARGET_DIR/$machine/debug/examples/parse_sources" ../sources)
-        PARSERS=0 MEMLEDGER_REPORT=report.json timeout 300 "${command[@]}" >found
-        jq -r "
-            .by_scope[] | (.path | join(\"/\")) + \"\t\" + ({$figures} | [.[] | tostring] | join(\" \"))" \
-            report.json | sort >scopes
-    )
-done
-diff "$folder/$host/found" "$folder/$target/found"
-same() { grep -E '/parse(/|	)' "$folder/$1/scopes"; }
-if ! diff <(same "$host") <(same "$target"); then
-    echo "FAILED: scopes of the parser have other figures on macOS" >&2
-    exit 1
-fi
-echo "parse_sources on macOS: the scopes of its parser are those of $host. Others, $figures:"
-diff "$folder/$host/scopes" "$folder/$target/scopes" || true
+same_parser macOS "$loader"
 
 # `memledger run`: a program without the tracker, by the library, says itself what it has allocated; in one with the
 # tracker the library does nothing.
@@ -183,8 +159,8 @@ if "$loader" "$command" run ./memory >said 2>&1 || ! grep -q 'has run on no Mac'
 fi
 own=$CARGO_TARGET_DIR/$target/debug/examples/parse_sources
 PARSERS=0 timeout 300 "$loader" "$command" run --report own.json "$own" sources >said
-own() { jq -c ".by_scope[] | select(.path[-1] == \"parse\") | {$figures}" "$1"; }
-diff <(own own.json) <(own "$target/report.json")
+parser() { jq -c ".by_scope[] | select(.path[-1] == \"parse\") | {$figures}" "$1"; }
+diff <(parser own.json) <(parser "$target/report.json")
 PARSERS=0 MEMLEDGER_REPORT=stderr DYLD_INSERT_LIBRARIES=$library timeout 300 "$loader" "$own" sources >said 2>&1
 if [ "$(grep -c '^Memory of' said)" != 1 ]; then
     echo "FAILED on macOS: a program with the tracker and the library has not one report" >&2

@@ -50,31 +50,8 @@ cd "$root"
 echo "not on Windows, of tests of processes: $(wc -l <"$folder/not")"
 cut -f2 "$folder/not" | sort | uniq -c | sort -rn
 
-# The parser's own scopes make the same allocations. Those of std differ, such as paths, which are UTF-16 for Windows.
-figures='allocations, frees, reallocations, allocated_bytes, live_blocks, live_bytes'
-cp -r src/events "$folder/sources"
-for machine in "$host" "$target"; do
-    timeout 1800 cargo build --quiet --profile test --target "$machine" -p memledger-examples --example parse_sources
-    mkdir "$folder/$machine"
-    (
-        cd "$folder/$machine"
-        name=parse_sources command=()
-        if [ "$machine" = "$target" ]; then name=parse_sources.exe command=("$wine"); fi
-        command+=("$CARGO_TARGET_DIR/$machine/debug/examples/$name" ../sources)
-        PARSERS=0 MEMLEDGER_REPORT=report.json timeout 300 "${command[@]}" | tr -d '\r' >found
-        jq -r "
-            .by_scope[] | (.path | join(\"/\")) + \"\t\" + ({$figures} | [.[] | tostring] | join(\" \"))" \
-            report.json | sort >scopes
-    )
-done
-diff "$folder/$host/found" "$folder/$target/found"
-same() { grep -E '/parse(/|	)' "$folder/$1/scopes"; }
-if ! diff <(same "$host") <(same "$target"); then
-    echo "FAILED: scopes of the parser have other figures on Windows" >&2
-    exit 1
-fi
-echo "parse_sources on Windows: the scopes of its parser are those of $host. Others, $figures:"
-diff "$folder/$host/scopes" "$folder/$target/scopes" || true
+timeout 1800 cargo build --quiet --profile test --target "$target" -p memledger-examples --example parse_sources
+same_parser Windows "$wine"
 
 # Functions and lines, as the program's own report has them on Windows, and the command here, from the same trace. One row is
 # of the program itself.

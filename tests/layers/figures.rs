@@ -7,7 +7,7 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 63_200),
+    ("src", 63_210),
     ("crates/format/src", 9_031),
     ("crates/analysis/src", 44_740),
     ("crates/export/src", 1_360),

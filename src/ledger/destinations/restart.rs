@@ -3,7 +3,7 @@
 use super::initial::{InitialDestinations, StartedDestination};
 use super::{DestinationHandle, add};
 use crate::error;
-use crate::ledger::recording;
+use crate::ledger::recording::{self, WORKER_TIMEOUT};
 use crate::ledger::settings::files::expand;
 use crate::platform::os;
 use crate::trace::sink::FIRST_FILE;
@@ -13,28 +13,29 @@ use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How many files of one name are tried.
 const MAX_NAMES: u32 = 10_000;
 
-/// Whether the destination receives the trace. If the worker is stuck, the file that the worker
-/// itself writes is assumed to receive the trace.
-fn is_running<P>(started: &StartedDestination<P>) -> bool {
+/// Whether the destination receives the trace. `None` if that is the file that the worker itself writes, and
+/// the worker is stuck for `timeout`.
+fn is_running<P>(started: &StartedDestination<P>, timeout: Duration) -> Option<bool> {
     if started.number != FIRST_FILE {
         let queue = queue::by_number(started.number);
-        return queue.is_some_and(|queue| queue.status().stage != Stage::Ended);
+        return Some(queue.is_some_and(|queue| queue.status().stage != Stage::Ended));
     }
-    worker::session_within(HOOK_TIMEOUT)
-        .is_none_or(|session| session.as_ref().is_some_and(|s| s.has_sink(FIRST_FILE)))
+    let session = worker::session_within(timeout)?;
+    Some(session.as_ref().is_some_and(|session| session.has_sink(FIRST_FILE)))
 }
 
-/// The name of the first file, and whether it is being written; `None` if none was, or if the
-/// ledger is busy.
+/// The name of the first file, and whether it is being written, which is assumed of a worker that is stuck;
+/// `None` if none was, or if the ledger is busy.
 pub(in crate::ledger) fn first_file() -> Option<(String, bool)> {
     let recording = recording::current_within(HOOK_TIMEOUT)?;
     let file =
         recording.as_ref()?.initial.file.as_ref().filter(|file| file.number == FIRST_FILE)?;
-    Some((file.name.clone(), is_running(file)))
+    Some((file.name.clone(), is_running(file, HOOK_TIMEOUT).unwrap_or(true)))
 }
 
 /// Ends the first file with everything recorded so far; returns its name if it was being written.
@@ -44,6 +45,20 @@ pub(in crate::ledger) fn end_first_file() -> Option<String> {
         DestinationHandle::new(FIRST_FILE).stop();
     }
     is_running.then_some(name)
+}
+
+/// The destination, if it has ended.
+///
+/// # Errors
+/// A sentence, if the worker is stuck. NOTE: on a busy machine it can hold the session for some time.
+fn ended<P>(
+    started: Option<StartedDestination<P>>,
+) -> Result<Option<StartedDestination<P>>, String> {
+    let Some(started) = started else { return Ok(None) };
+    match is_running(&started, WORKER_TIMEOUT) {
+        Some(is_running) => Ok((!is_running).then_some(started)),
+        None => Err(error::worker_stuck("nothing can be started", WORKER_TIMEOUT).to_string()),
+    }
 }
 
 /// Starts the initial destinations that have ended again: a new file beside the first one, and the
@@ -76,7 +91,7 @@ pub(in crate::ledger) fn start_again(
         same.into_iter().for_each(|recording| change(&mut recording.initial));
     };
     let mut started = Vec::new();
-    if let Some(StartedDestination { location, .. }) = file.filter(|file| !is_running(file)) {
+    if let Some(StartedDestination { location, .. }) = ended(file)? {
         check_destination_limit()?;
         // The start has reported what is wrong with the name.
         let (created, path) = create_beside(&expand(&location, &mut |_| {}))?;
@@ -89,7 +104,7 @@ pub(in crate::ledger) fn start_again(
         started.push(new.name.clone());
         keep(&|initial| initial.file = Some(new.clone()));
     }
-    if let Some(StartedDestination { location, name, .. }) = host.filter(|host| !is_running(host)) {
+    if let Some(StartedDestination { location, name, .. }) = ended(host)? {
         check_destination_limit()?;
         let handle = add::add_host(&location).map_err(|error| format!("{error:#}"))?;
         let new = StartedDestination::new(location, handle.number, name);
