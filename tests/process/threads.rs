@@ -254,22 +254,23 @@ fn names() {
         let builder = std::thread::Builder::new().name(name.into());
         builder.spawn(move || leave(bytes)).unwrap().join().unwrap();
     }
-    #[cfg(target_os = "linux")]
-    let body = || {
-        std::fs::write("/proc/thread-self/comm", b"no\xffutf8").unwrap();
-        leave(1_000_039);
-    };
-    #[cfg(target_os = "linux")]
-    std::thread::spawn(body).join().unwrap();
-    // It has the name of this thread until the worker knows it, and is looked at no more while it runs.
-    #[cfg(target_os = "linux")]
-    let body = || {
-        leave(1_000_081);
-        (0..3).for_each(|_| ledger.flush());
-        std::fs::write("/proc/thread-self/comm", b"named late").unwrap();
-    };
-    #[cfg(target_os = "linux")]
-    std::thread::scope(|scope| scope.spawn(body).join().unwrap());
+    if cfg!(target_os = "linux") {
+        let rename = |name: &[u8]| std::fs::write("/proc/thread-self/comm", name).unwrap();
+        std::thread::scope(|scope| {
+            let not_text = scope.spawn(|| {
+                rename(b"no\xffutf8");
+                leave(1_000_039);
+            });
+            not_text.join().unwrap();
+            // It has the name of this thread until the worker knows it; then it is looked at at its end.
+            let late = scope.spawn(|| {
+                leave(1_000_081);
+                (0..3).for_each(|_| ledger.flush());
+                rename(b"named late");
+            });
+            late.join().unwrap();
+        });
+    }
     drop(ledger);
 }
 
