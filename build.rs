@@ -9,7 +9,7 @@
 //! | `takes_stacks` | the tracker takes call stacks: it is compiled, for a system and a processor that it knows |
 //! | `elf`, `pdata`, `compact_unwind` | where files of the target have their unwind information: on Linux in `.eh_frame`, which is DWARF; on Windows in `.pdata`; on macOS in `__unwind_info`, and in DWARF for what that has no form for |
 //! | `report` | the program analyses its own events: the feature `report`, where the tracker is compiled |
-//! | `preload` | the tracker is the library of `preload/`, which only Linux has |
+//! | `preload` | the tracker is the library of `preload/` for Linux |
 //! | `own_values` | the system's thread-local values are no good for the hook, so the tracker has its own |
 //! | `by_distance` | thread-local values are found by their distance from the thread's control block: only in the library of `preload/` |
 //! | `interposes` | the tracker is that library for macOS, whose loader puts functions in the place of others |

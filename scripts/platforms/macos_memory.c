@@ -1,5 +1,5 @@
 // A program without the tracker: allocates by each of macOS's functions, on two threads, and says how often, and
-// how many bytes are live at its end. With an argument it ends by _exit.
+// how many bytes are live at its end. Then it returns from main, ends by `_exit`, or waits, as its argument says.
 #include <malloc/malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { ROUNDS = 1000, KEPT = 4 };
-static unsigned long allocations, frees, live;
+static unsigned long allocations, frees, reallocations, live;
 
 // A compiler leaves out blocks that nobody reads.
 static void *used(void *block) {
@@ -22,10 +22,14 @@ static void *keep(void *block, size_t bytes) {
     __atomic_add_fetch(&live, bytes, __ATOMIC_RELAXED);
     return block;
 }
-static void drop(void *block, size_t bytes) {
-    free(block);
-    __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&live, bytes, __ATOMIC_RELAXED);
+
+static void *grow(void *block) {
+    __atomic_add_fetch(&reallocations, 1, __ATOMIC_RELAXED);
+    return block;
+}
+static void forget(unsigned count, size_t bytes) {
+    __atomic_add_fetch(&frees, count, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&live, count * bytes, __ATOMIC_RELAXED);
 }
 
 static void *work(void *unused) {
@@ -45,28 +49,40 @@ static void *work(void *unused) {
         };
         const size_t sizes[] = {100, 150, 300, 128, 5000, 70, 70, 70, 70};
         for (int j = 0; j < 9; j++)
-            if (i >= KEPT || j > 0) drop(blocks[j], sizes[j]);
+            if (i >= KEPT || j > 0) free(blocks[j]), forget(1, sizes[j]);
         void *grown = keep(malloc(10), 10);
-        for (size_t bytes = 20; bytes <= 5000; bytes *= 2) grown = realloc(grown, bytes);
-        grown = reallocf(grown, 30);
-        grown = malloc_zone_realloc(zone, grown, 10);
+        for (size_t bytes = 20; bytes <= 5000; bytes *= 2) grown = grow(realloc(grown, bytes));
+        grown = grow(reallocf(grown, 30));
+        grown = grow(malloc_zone_realloc(zone, grown, 10));
         malloc_zone_free(zone, grown);
-        __atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
-        __atomic_sub_fetch(&live, 10, __ATOMIC_RELAXED);
+        forget(1, 10);
+        // Of nothing, and to nothing: a new block, and a free.
+        void *shrunk = keep(malloc_zone_realloc(zone, NULL, 40), 40);
+        shrunk = keep(malloc_zone_realloc(zone, shrunk, 0), 0);
+        forget(1, 40);
+        malloc_zone_free(zone, shrunk);
+        forget(1, 0);
+        void *batch[5];
+        unsigned count = malloc_zone_batch_malloc(zone, 60, batch, 5);
+        for (unsigned j = 0; j < count; j++) keep(batch[j], 60);
+        malloc_zone_batch_free(zone, batch, count);
+        forget(count, 60);
     }
     return unused;
 }
 
 int main(int argc, char **argv) {
-    (void)argv;
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, NULL)) return 1;
     work(NULL);
     pthread_join(thread, NULL);
     if (used(aligned_alloc(64, 100))) return 2;
-    char line[100];
-    int bytes = snprintf(line, sizeof line, "%lu allocations, %lu frees, %lu bytes live\n", allocations, frees, live);
+    char line[200];
+    int bytes = snprintf(line, sizeof line, "%lu allocations, %lu frees, %lu reallocations, %lu bytes live\n", allocations,
+                         frees, reallocations, live);
     if (write(1, line, bytes) != bytes) return 3;
-    if (argc > 1) _exit(0);
+    const char *end = argc > 1 ? argv[1] : "";
+    if (strcmp(end, "by_exit") == 0) _exit(0);
+    if (strcmp(end, "waits") == 0 && read(0, line, 1) < 1) return 4;
     return 0;
 }

@@ -23,6 +23,7 @@ need gcc gcc
 need jq jq
 need pip python3-pip
 need dsymutil llvm
+need llvm-objdump llvm
 ready macOS $target
 ready macOS aarch64-apple-darwin
 
@@ -141,18 +142,41 @@ same_parser macOS "$loader"
 # tracker the library does nothing.
 (cd preload && on aarch64 build && on x86_64 build)
 command=$CARGO_TARGET_DIR/$target/debug/memledger library=$CARGO_TARGET_DIR/$target/debug/libmemledger_preload.dylib
+# What it does not find in the lists must be what newer ones may have.
+if llvm-objdump --macho --bind "$library" | grep flat-namespace | grep -v weak_import; then
+    echo "FAILED on macOS: the library for other programs needs these functions" >&2
+    exit 1
+fi
 "$zig/zig" cc -target x86_64-macos.10.15 -O1 -g -o "$folder/memory" scripts/platforms/macos_memory.c
 cd "$folder"
-for end in "" by_exit; do
-    timeout 300 "$loader" "$command" run --preload "$library" --report memory.json ./memory $end >said
-    read -r allocations _ frees _ live _ <said
-    found=$(jq -r '.totals | "\(.allocations) \(.frees) \(.live_bytes)"' memory.json)
-    if [ "$found" != "$allocations $frees $live" ]; then
-        echo "FAILED on macOS: memledger run has $found allocations, frees and live bytes, but the program $(cat said)" >&2
+# is_exact: whether the report has what the program says.
+is_exact() {
+    local found allocations frees reallocations live
+    read -r allocations _ frees _ reallocations _ live _ <said
+    found=$(jq -r '.totals | "\(.allocations) \(.frees) \(.reallocations) \(.live_bytes)"' memory.json)
+    if [ "$found" != "$allocations $frees $reallocations $live" ]; then
+        echo "FAILED on macOS: memledger run has $found allocations, frees, reallocations and live bytes, but the program $(cat said)" >&2
         exit 1
     fi
+}
+run=("$loader" "$command" run --preload "$library" --report memory.json ./memory)
+for end in "" by_exit; do
+    timeout 300 "${run[@]}" $end >said
+    is_exact
 done
-echo "memledger run on macOS, by __interpose: $(cat said); the report has the same, also where _exit ends the program"
+# A signal that is sent to the command reaches the program.
+coproc RUN { exec timeout --foreground 300 "${run[@]}" waits; }
+read -r -u "${RUN[0]}" line
+echo "$line" >said
+pkill -TERM -P "$RUN_PID"
+status=0
+wait "$RUN_PID" || status=$?
+if [ "$status" != 143 ]; then
+    echo "FAILED on macOS: SIGTERM ends memledger run with $status" >&2
+    exit 1
+fi
+is_exact
+echo "memledger run on macOS, by __interpose: $(cat said); the report has the same, also where _exit or SIGTERM ends the program"
 if "$loader" "$command" run ./memory >said 2>&1 || ! grep -q 'has run on no Mac' said; then
     echo "FAILED on macOS: memledger run takes the library by itself" >&2
     exit 1

@@ -7,12 +7,12 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 63_210),
+    ("src", 63_360),
     ("crates/format/src", 9_031),
     ("crates/analysis/src", 44_740),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_551),
-    ("cli/src", 17_430),
+    ("cli/src", 17_460),
     ("tests", 26_350),
     ("crates/analysis/tests", 12_200),
     ("crates/export/tests", 620),

@@ -436,9 +436,10 @@ static void set_thread_locals(struct image *image) {
 // What the images import is Linux's, and in none of them.
 
 static uint32_t mac__dyld_image_count(void) { return image_count; }
+// In the order of dyld's list: the program after what is inserted (DyldRuntimeState.cpp, loadInsertedLibraries).
 static const struct image *image_at(uint32_t index) {
     static const struct image none;
-    return index < image_count ? images + index : &none;
+    return index < image_count ? images + (index + 1) % image_count : &none;
 }
 static const void *mac__dyld_get_image_header(uint32_t index) { return image_at(index)->header; }
 static intptr_t mac__dyld_get_image_vmaddr_slide(uint32_t index) { return image_at(index)->slide; }

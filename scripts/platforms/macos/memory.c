@@ -170,6 +170,15 @@ static void *mac_malloc_zone_memalign(void *zone, size_t align, size_t bytes) {
     return posix_memalign(&block, align, bytes) ? NULL : block;
 }
 static void *mac_malloc_zone_valloc(void *zone, size_t bytes) { return mac_malloc_zone_memalign(zone, 4096, bytes); }
+static unsigned mac_malloc_zone_batch_malloc(void *zone, size_t bytes, void **to, unsigned count) {
+    (void)zone;
+    for (unsigned i = 0; i < count; i++) to[i] = malloc(bytes);
+    return count;
+}
+static void mac_malloc_zone_batch_free(void *zone, void **blocks, unsigned count) {
+    (void)zone;
+    for (unsigned i = 0; i < count; i++) free(blocks[i]);
+}
 static void *mac_valloc(size_t bytes) { return mac_malloc_zone_valloc(NULL, bytes); }
 static void *mac_reallocf(void *block, size_t bytes) {
     void *new = realloc(block, bytes);
@@ -188,7 +197,8 @@ const struct function of_memory[] = {
     OURS(CCRandomGenerateBytes), {"mach_task_self_", &own_task}, OURS(mach_task_self), OURS(mach_vm_region),
     OURS(task_info), OURS(mach_vm_read_overwrite), SAME(malloc), SAME(calloc), SAME(realloc), SAME(free),
     OURS(malloc_default_zone), OURS(malloc_zone_malloc), OURS(malloc_zone_calloc), OURS(malloc_zone_realloc),
-    OURS(malloc_zone_free), OURS(malloc_zone_memalign), OURS(malloc_zone_valloc), OURS(valloc), OURS(reallocf),
+    OURS(malloc_zone_free), OURS(malloc_zone_memalign), OURS(malloc_zone_valloc), OURS(malloc_zone_batch_malloc),
+    OURS(malloc_zone_batch_free), OURS(valloc), OURS(reallocf),
     OURS(aligned_alloc),
     // Its errors are ENOMEM and EINVAL, which have the same numbers.
     SAME(posix_memalign), {"malloc_size", malloc_usable_size}, SAME(memcpy), SAME(memmove), SAME(memset), SAME(memcmp),

@@ -33,7 +33,7 @@ pub(crate) fn start_before_main() {
     // The heap of `malloc` is there from the first event on. (On Linux, what defines its functions says so.)
     #[cfg(interposes)]
     alloc::c_malloc::begin();
-    // Nothing can.
+    // Without thread-local memory that is there from the start, nothing can be recorded.
     #[cfg(preload)]
     if !os::has_static_thread_memory() {
         return;
@@ -41,6 +41,8 @@ pub(crate) fn start_before_main() {
     untracked(|| {
         // NOTE: within the guard, because the loader allocates there, with the program's `malloc`.
         os::prepare_before_main();
+        #[cfg(interposes)]
+        os::leave_to_children();
         let _active = state::hook_active();
         exit::watch_forks();
         problems::prepare();

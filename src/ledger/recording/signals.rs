@@ -3,7 +3,7 @@
 //! The handler of the signal only wakes a thread, because nothing else is allowed there, and waits. That
 //! thread ends the recording, which writes the report. Then the thread that got the signal ends the process
 //! by it, or crashes as it would have. So does one that calls `_exit`, in a program that has the library of
-//! `preload/`, which defines that function. The program's other threads run until then: one that is stopped
+//! `preload/`, which takes its place. The program's other threads run until then: one that is stopped
 //! could hold a lock that the report needs.
 
 use crate::error::{self, Error};

@@ -30,9 +30,9 @@ mod threads;
 mod waiting;
 
 pub(crate) use super::unix::*;
-#[cfg(interposes)]
-pub(crate) use before_main::program_has_tracker;
 pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
+#[cfg(interposes)]
+pub(crate) use before_main::{leave_to_children, program_has_tracker};
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};

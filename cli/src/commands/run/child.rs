@@ -84,37 +84,13 @@ pub use macos::{interrupt, run};
 #[cfg(windows)]
 pub use windows::{interrupt, run};
 
-/// The program, as the standard library starts one.
-#[cfg(any(target_os = "macos", windows))]
-fn command(program: &Program<'_>) -> io::Result<std::process::Command> {
-    let Some((name, arguments)) = program.command.split_first() else {
-        return Err(io::ErrorKind::NotFound.into());
-    };
-    let mut command = std::process::Command::new(name);
-    command.args(arguments);
-    for (name, value) in &program.environment {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    for (number, file) in &program.streams {
-        let file = file.try_clone()?;
-        match number {
-            0 => command.stdin(file),
-            1 => command.stdout(file),
-            _ => command.stderr(file),
-        };
-    }
-    Ok(command)
-}
-
 /// What the console sends, such as Ctrl-C, reaches the program and this command, which waits for the end of
 /// the program nevertheless.
 #[cfg(windows)]
 mod windows {
     use super::*;
     use crate::stop_signal::stop_signal;
+    use std::process::Command;
 
     /// Runs the program to its end. `started` is called with its process id.
     pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
@@ -128,24 +104,47 @@ mod windows {
         Ok(ProgramEnd { pid: child.id(), status: status.code().unwrap_or(-1), signal: None })
     }
 
+    fn command(program: &Program<'_>) -> io::Result<Command> {
+        let Some((name, arguments)) = program.command.split_first() else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut command = Command::new(name);
+        command.args(arguments);
+        for (name, value) in &program.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        for (number, file) in &program.streams {
+            let file = file.try_clone()?;
+            match number {
+                0 => command.stdin(file),
+                1 => command.stdout(file),
+                _ => command.stderr(file),
+            };
+        }
+        Ok(command)
+    }
+
     /// Says how to send Ctrl-C to the program: the console does, once the screen has given back its keys.
     pub fn interrupt(_: u32) {
         note("the program still runs; Ctrl-C ends it");
     }
 }
 
-/// As on Linux, with two differences. Another thread takes the signals, since `sigwait` never returns a
-/// SIGCHLD that nothing handles. And the system does not say who has sent a signal: SIGINT and SIGQUIT count
-/// as the terminal's, which the program gets, too.
+/// As on Linux, but for this. Another thread takes the signals, since `sigwait` never returns a SIGCHLD that
+/// nothing handles. The system does not say who has sent a signal: SIGINT and SIGQUIT count as sent by the
+/// terminal, to the program, too, and all others as sent to this command alone. The program starts with
+/// SIGPIPE at its default, and with none of the first three descriptors closed.
 #[cfg(target_os = "macos")]
 mod macos {
+    use super::posix::{name_of, spawn};
     use super::*;
     use nix::errno::Errno;
     use nix::sys::signal::{SigSet, Signal, kill, raise};
     use nix::unistd::Pid;
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::Child;
+    use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
     use std::sync::{Arc, Mutex, PoisonError};
     use std::thread;
 
@@ -162,22 +161,21 @@ mod macos {
         let signals: SigSet = PASSED_ON.into_iter().chain(OF_TERMINAL).collect();
         let before = SigSet::thread_get_mask().map_err(failed)?;
         signals.thread_block().map_err(failed)?;
-        // The standard library has a program start with no signal blocked.
-        let child = command(program).and_then(|mut it| it.spawn()).map_err(NotRun::Refused);
-        let ended = child.and_then(|child| {
-            started(child.id());
-            wait(child, signals)
+        let pid = spawn(program, None, &before);
+        let ended = pid.map_err(|error| NotRun::Refused(error.into())).and_then(|pid| {
+            started(pid.as_raw().cast_unsigned());
+            wait(pid, signals)
         });
         before.thread_set_mask().map_err(failed)?;
         ended
     }
 
     /// Passes signals on until the program has ended.
-    fn wait(mut child: Child, signals: SigSet) -> Result<ProgramEnd, NotRun> {
-        let failed =
-            |error: io::Error| CliError::Failed(format!("cannot wait for the program: {error}"));
-        let pid = child.id().cast_signed();
-        let running = Arc::new(Mutex::new(Some(Pid::from_raw(pid))));
+    fn wait(pid: Pid, signals: SigSet) -> Result<ProgramEnd, NotRun> {
+        let failed = |error: rustix::io::Errno| {
+            CliError::Failed(format!("cannot wait for the program: {error}"))
+        };
+        let running = Arc::new(Mutex::new(Some(pid)));
         let known = Arc::clone(&running);
         thread::spawn(move || {
             while let Ok(signal) = signals.wait() {
@@ -191,21 +189,18 @@ mod macos {
                 }
             }
         });
+        let child = rustix::process::Pid::from_raw(pid.as_raw());
+        let child = child.ok_or(rustix::io::Errno::SRCH).map_err(failed)?;
         // NOTE: the number is the program's until its status is taken, in the next call.
-        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while waitid(WaitId::Pid(pid), options)
-                .is_err_and(|error| error == rustix::io::Errno::INTR)
-            {}
-        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), options)).map_err(failed)?;
         *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let status = child.wait().map_err(failed)?;
-        let signal = status.signal().map(|number| match Signal::try_from(number) {
-            Ok(signal) => signal.to_string(),
-            Err(_) => format!("signal {number}"),
-        });
-        let status = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1);
-        Ok(ProgramEnd { pid: child.id(), status, signal })
+        let taken = rustix::io::retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
+        let (_, status) = taken.map_err(failed)?.ok_or(rustix::io::Errno::CHILD).map_err(failed)?;
+        let signal = status.terminating_signal();
+        let number = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
+        let pid = pid.as_raw().cast_unsigned();
+        Ok(ProgramEnd { pid, status: number & 0xff, signal: signal.map(name_of) })
     }
 
     /// Sends SIGINT to a program that has not been waited for yet.
@@ -226,20 +221,87 @@ mod macos {
     }
 }
 
+/// How both systems start a program.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+mod posix {
+    use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::inherited::{closed, to_default};
+    use nix::errno::Errno;
+    use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
+    use nix::sys::signal::{SigSet, Signal};
+    use nix::unistd::Pid;
+    use std::ffi::CString;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStringExt;
+
+    /// What Rust's runtime ignores.
+    #[cfg(target_os = "macos")]
+    fn to_default() -> SigSet {
+        SigSet::from(Signal::SIGPIPE)
+    }
+
+    #[cfg(target_os = "macos")]
+    fn closed() -> [i32; 0] {
+        []
+    }
+
+    /// Starts the program with one more variable, and with this mask of signals. A `Command` of the standard
+    /// library would have it start with ours.
+    pub fn spawn(
+        program: &Program<'_>,
+        variable: Option<(&'static str, Option<OsString>)>,
+        mask: &SigSet,
+    ) -> Result<Pid, Errno> {
+        let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
+        let added = program.environment.iter().chain(&variable);
+        let changed = |name: &OsString| added.clone().any(|(other, _)| name == other);
+        let kept = std::env::vars_os().filter(|(name, _)| !changed(name));
+        let added = added.clone().filter_map(|(name, value)| Some((name.into(), value.clone()?)));
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            text(name)
+        };
+        let environment = kept.chain(added).map(variable).collect::<Result<Vec<_>, _>>()?;
+        let arguments = program.command.iter().cloned().map(text).collect::<Result<Vec<_>, _>>()?;
+        let path = arguments.first().ok_or(Errno::EINVAL)?;
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+        )?;
+        attributes.set_sigmask(mask)?;
+        attributes.set_sigdefault(&to_default())?;
+        let mut streams = PosixSpawnFileActions::init()?;
+        for closed in closed() {
+            streams.add_close(closed)?;
+        }
+        for (number, file) in &program.streams {
+            streams.add_dup2(file.as_raw_fd(), *number)?;
+        }
+        posix_spawnp(path, &streams, &attributes, &arguments, &environment)
+    }
+
+    /// The name of the signal with a number.
+    pub fn name_of(number: i32) -> String {
+        match Signal::try_from(number) {
+            Ok(signal) => signal.to_string(),
+            Err(_) => format!("signal {number}"),
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
+    use super::posix::{name_of, spawn};
     use super::*;
-    use crate::inherited;
     use nix::errno::Errno;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
     use nix::sys::signal::{SigSet, Signal, kill, raise};
     use nix::sys::signalfd::{SfdFlags, SignalFd};
     use nix::unistd::{Pid, getsid};
     use rustix::process::{WaitOptions, WaitStatus, waitpid};
-    use std::ffi::CString;
-    use std::os::fd::{AsFd, AsRawFd};
-    use std::os::unix::ffi::OsStringExt;
+    use std::os::fd::AsFd;
 
     /// The signals that are passed on.
     const PASSED_ON: [Signal; 6] = [
@@ -274,15 +336,12 @@ mod linux {
             // Where there are no sockets, they are in the program's errors.
             let mut problems = Problems::new().ok();
             let name = problems.as_ref().map(|problems| problems.name().into());
-            let pid = spawn(program, (PROBLEMS, name), &before)
+            let pid = spawn(program, Some((PROBLEMS, name)), &before)
                 .map_err(|error| NotRun::Refused(io::Error::from(error)))?;
             started(pid.as_raw() as u32);
             let status = wait(pid, &arriving, &mut problems)?;
             let signal = status.terminating_signal();
-            let name = signal.map(|number| match Signal::try_from(number) {
-                Ok(signal) => signal.to_string(),
-                Err(_) => format!("signal {number}"),
-            });
+            let name = signal.map(name_of);
             let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
             // An exit status has 8 bits.
             Ok(ProgramEnd {
@@ -294,42 +353,6 @@ mod linux {
         });
         before.thread_set_mask().map_err(failed)?;
         result
-    }
-
-    /// Starts the program with one more variable, and with this mask of signals. A `Command` of the standard
-    /// library would have it start with ours.
-    fn spawn(
-        program: &Program<'_>,
-        variable: (&'static str, Option<OsString>),
-        mask: &SigSet,
-    ) -> Result<Pid, Errno> {
-        let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
-        let added = program.environment.iter().chain(std::iter::once(&variable));
-        let changed = |name: &OsString| added.clone().any(|(other, _)| name == other);
-        let kept = std::env::vars_os().filter(|(name, _)| !changed(name));
-        let added = added.clone().filter_map(|(name, value)| Some((name.into(), value.clone()?)));
-        let variable = |(mut name, value): (OsString, OsString)| {
-            name.push("=");
-            name.push(value);
-            text(name)
-        };
-        let environment = kept.chain(added).map(variable).collect::<Result<Vec<_>, _>>()?;
-        let arguments = program.command.iter().cloned().map(text).collect::<Result<Vec<_>, _>>()?;
-        let path = arguments.first().ok_or(Errno::EINVAL)?;
-        let mut attributes = PosixSpawnAttr::init()?;
-        attributes.set_flags(
-            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
-        )?;
-        attributes.set_sigmask(mask)?;
-        attributes.set_sigdefault(&inherited::to_default())?;
-        let mut streams = PosixSpawnFileActions::init()?;
-        for closed in inherited::closed() {
-            streams.add_close(closed)?;
-        }
-        for (number, file) in &program.streams {
-            streams.add_dup2(file.as_raw_fd(), *number)?;
-        }
-        posix_spawnp(path, &streams, &attributes, &arguments, &environment)
     }
 
     /// Passes signals on until the program has ended.

@@ -133,10 +133,11 @@ fn preloaded(library: &Path) -> Result<Tracking, String> {
     let shown = library.display();
     let library = fs::canonicalize(library)
         .map_err(|error| format!("the library {shown} cannot be used: {error}"))?;
-    if library.to_string_lossy().contains([':', ' ']) {
+    let ends: &[char] = if cfg!(target_os = "macos") { &[':'] } else { &[':', ' '] };
+    if library.to_string_lossy().contains(ends) {
+        let ends = if cfg!(target_os = "macos") { "a colon" } else { "a colon or a space" };
         return Err(format!(
-            "the library {shown} cannot be used: the loader takes a colon or a space in its path for \
-             the end of the path"
+            "the library {shown} cannot be used: the loader takes {ends} in its path for the end of the path"
         ));
     }
     let mut value = library.into_os_string();

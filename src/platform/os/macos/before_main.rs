@@ -1,16 +1,19 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
-#[cfg(interposes)]
-use std::ffi::c_char;
 use std::ffi::{OsString, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(interposes)]
+use std::{
+    ffi::{CStr, CString, c_char},
+    os::unix::ffi::OsStringExt,
+};
 
-/// NOTE: in a library, other threads may run, and the loader calls this while it loads. So there only code
-/// starts a recording.
+/// NOTE: in a library that is not inserted, other threads may run, and the loader calls this while it loads.
+/// So there only code starts a recording.
 extern "C" fn before_main() {
     super::waiting::find_functions();
-    // A library that is inserted into a program is there before the program's first thread runs code.
+    // A library that is inserted begins before the program's own code, when there is one thread only.
     let is_program = stay_loaded() || cfg!(interposes);
     #[cfg(takes_stacks)]
     super::modules::watch(is_program);
@@ -20,7 +23,7 @@ extern "C" fn before_main() {
     }
 }
 
-/// The thread that runs `main`; 0 in a library.
+/// The thread that runs `main`; 0 in a library that is not inserted.
 static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// The thread that runs the `main` of this process.
@@ -31,9 +34,6 @@ pub(crate) fn main_thread_of(_process: u32) -> u32 {
 /// Keeps the library that contains this code loaded until the process ends: the tracker's code runs on its
 /// own threads and at the ends of others. Returns whether it is the program itself.
 fn stay_loaded() -> bool {
-    /// Of `mach-o/loader.h`: the kind of a program's file, and where its header has that.
-    const MH_EXECUTE: u32 = 2;
-    const KIND_AT: usize = 12;
     let code = stay_loaded as fn() -> bool as *const c_void;
     // SAFETY: the call writes to a local. The loader's answer is the header of the file that has this code,
     // and its name, which ends with a NUL.
@@ -42,7 +42,7 @@ fn stay_loaded() -> bool {
         if libc::dladdr(code, &raw mut found) == 0 || found.dli_fbase.is_null() {
             return false;
         }
-        if found.dli_fbase.cast_const().byte_add(KIND_AT).cast::<u32>().read() == MH_EXECUTE {
+        if is_program(found.dli_fbase) {
             return true;
         }
         // NOTE: the handle is never closed, which alone would keep the library loaded (`man 3 dlopen`).
@@ -52,6 +52,18 @@ fn stay_loaded() -> bool {
         }
     }
     false
+}
+
+/// Whether the header is that of a program.
+///
+/// # Safety
+/// It is the header of an image.
+unsafe fn is_program(header: *const c_void) -> bool {
+    /// Of `mach-o/loader.h`: the kind of a program's file, and where its header has that.
+    const MH_EXECUTE: u32 = 2;
+    const KIND_AT: usize = 12;
+    // SAFETY: the caller makes that promise.
+    unsafe { header.byte_add(KIND_AT).cast::<u32>().read() == MH_EXECUTE }
 }
 
 /// What the platform does before `main`.
@@ -72,9 +84,12 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 static NOTE: [u8; 9] = *b"memledger";
 
 /// Whether the program that this library is inserted into has a tracker of its own: the [`NOTE`].
+///
+/// NOTE: the loader lists inserted libraries first (`loadInsertedLibraries` of dyld's DyldRuntimeState.cpp).
 #[cfg(interposes)]
 pub(crate) fn program_has_tracker() -> bool {
     unsafe extern "C" {
+        fn _dyld_image_count() -> u32;
         fn _dyld_get_image_header(index: u32) -> *const c_void;
         fn getsectiondata(
             header: *const c_void,
@@ -83,13 +98,34 @@ pub(crate) fn program_has_tracker() -> bool {
             bytes: *mut usize,
         ) -> *const u8;
     }
-    let mut bytes = 0;
-    // SAFETY: the first image is the program; the names end with a NUL, and the size is a local.
-    let note = unsafe {
-        let program = _dyld_get_image_header(0);
-        getsectiondata(program, c"__DATA".as_ptr(), c"__memledger".as_ptr(), &raw mut bytes)
-    };
-    !note.is_null()
+    // SAFETY: images that are there before the program runs stay. The names end with a NUL, and the size is a
+    // local.
+    unsafe {
+        let mut images = (0.._dyld_image_count()).map(|index| _dyld_get_image_header(index));
+        let Some(program) = images.find(|image| !image.is_null() && is_program(*image)) else {
+            return false;
+        };
+        let mut bytes = 0;
+        let (segment, section) = (c"__DATA".as_ptr(), c"__memledger".as_ptr());
+        !getsectiondata(program, segment, section, &raw mut bytes).is_null()
+    }
+}
+
+/// Takes this library out of what the loader inserts into the programs that this one starts: the loader stops
+/// a program that the library is not for.
+#[cfg(interposes)]
+pub(crate) fn leave_to_children() {
+    const VARIABLE: &CStr = c"DYLD_INSERT_LIBRARIES";
+    // The library is the first one in the list.
+    let others = super::secure_env(VARIABLE).unwrap_or_default().into_vec();
+    let others = others.splitn(2, |byte| *byte == b':').nth(1).unwrap_or_default();
+    // SAFETY: the program has no other thread yet; both texts end with a NUL.
+    unsafe {
+        match CString::new(others) {
+            Ok(others) if !others.is_empty() => libc::setenv(VARIABLE.as_ptr(), others.as_ptr(), 1),
+            _ => libc::unsetenv(VARIABLE.as_ptr()),
+        };
+    }
 }
 
 /// Makes the linker keep what it would leave out of a program that calls this: nothing else refers to it.

@@ -90,8 +90,8 @@ pub(crate) fn forget_signals() {
 /// this process must be in [`wait_for_ending_signal`], or get there.
 ///
 /// NOTE: before `main`, not those that the runtime of Rust would handle: it only does so where nothing else
-/// does. Those are for [`handle_late_crashes`]. A program that the library of `preload/` is loaded into does
-/// not see that they are taken.
+/// does. Those are for [`handle_late_crashes`]. On Linux, a program that the library of `preload/` is loaded
+/// into does not see that they are taken.
 pub(crate) fn handle_ending_signals() {
     WAITING_PROCESS.store(process_id(), Ordering::Release);
     for signal in ENDING {

@@ -1,9 +1,10 @@
 //! What a program of macOS is (`mach-o/loader.h`, `mach-o/fat.h`), and whether its signature lets libraries
-//! in (`kern/cs_blobs.h` of XNU).
+//! in (`osfmk/kern/cs_blobs.h` of XNU).
 
 use super::Kind;
 use object::macho::{
-    CPU_TYPE_ARM64, CPU_TYPE_X86_64, LC_CODE_SIGNATURE, LC_LOAD_DYLINKER, MH_EXECUTE, MachHeader64,
+    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, LC_CODE_SIGNATURE, LC_LOAD_DYLINKER,
+    MH_EXECUTE, MachHeader64,
 };
 use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Section, Segment};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
@@ -22,7 +23,9 @@ pub(super) fn of_macho(file: &File) -> Option<Kind> {
         FileKind::MachO64 => of_header(data, 0, processor),
         FileKind::MachOFat32 => {
             let programs = MachOFatFile32::parse(data).ok()?;
-            let own = programs.arches().iter().find(|one| one.cputype() == processor);
+            let own = programs.arches().iter().filter(|one| one.cputype() == processor);
+            // Of two, the system takes that with signed pointers.
+            let own = own.max_by_key(|one| one.cpusubtype().id() == CPU_SUBTYPE_ARM64E);
             own.map_or(Some(OTHER_PROCESSOR), |own| of_header(data, own.offset().into(), processor))
         }
         FileKind::MachO32 => Some(Kind::Closed("the library is for programs of 64 bits")),
@@ -63,12 +66,17 @@ fn of_header<'data>(
     }
     Some(match header.cputype(endian) == processor {
         false => OTHER_PROCESSOR,
+        true if processor == CPU_TYPE_ARM64
+            && header.cpusubtype(endian).id() == CPU_SUBTYPE_ARM64E =>
+        {
+            Kind::Closed("it is for arm64e, but the library for arm64")
+        }
         true if !has_loader => {
             Kind::Closed("it is linked statically, so nothing can be loaded into it")
         }
         true if is_restricted => Kind::Closed("its section __restrict keeps libraries out"),
         true if signature.is_some_and(|bytes| is_closed(bytes).unwrap_or(false)) => Kind::Closed(
-            "its hardened runtime keeps libraries out (codesign --force --sign - FILE signs a copy without one)",
+            "its signature keeps libraries out (of a copy, codesign --force --sign - COPY makes one that does not)",
         ),
         true => Kind::Dynamic,
     })

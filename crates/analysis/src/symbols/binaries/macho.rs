@@ -45,6 +45,7 @@ fn program<'data>(data: impl ReadRef<'data>) -> object::Result<Headers> {
     });
     Ok(Headers {
         kind: Kind::MachO,
+        endian: gimli::RunTimeEndian::Little,
         code: code.collect(),
         sections: sections.collect(),
         build_id: file.mach_uuid()?.map_or_else(Vec::new, |uuid| uuid.to_vec()),

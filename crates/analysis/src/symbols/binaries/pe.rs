@@ -51,6 +51,7 @@ fn program<'data>(data: impl ReadRef<'data>) -> object::Result<Headers> {
     };
     Ok(Headers {
         kind: Kind::Pe,
+        endian: gimli::RunTimeEndian::Little,
         code: code.collect(),
         sections: sections.collect(),
         build_id,
