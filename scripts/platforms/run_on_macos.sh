@@ -9,7 +9,7 @@
 #
 # No macOS runs: the loader of scripts/platforms/macos has Linux's functions under the names of macOS's.
 #
-# Needs gcc, jq, dsymutil of llvm, and pip, which gets the package `ziglang` (50 MB), and says which of them is not
+# Needs gcc, jq, dsymutil and llvm-objdump of llvm, and pip, which gets the package `ziglang` (50 MB), and says which of them is not
 # there. Works in target/platforms and target/stacks.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -149,34 +149,7 @@ if llvm-objdump --macho --bind "$library" | grep flat-namespace | grep -v weak_i
 fi
 "$zig/zig" cc -target x86_64-macos.10.15 -O1 -g -o "$folder/memory" scripts/platforms/macos_memory.c
 cd "$folder"
-# is_exact: whether the report has what the program says.
-is_exact() {
-    local found allocations frees reallocations live
-    read -r allocations _ frees _ reallocations _ live _ <said
-    found=$(jq -r '.totals | "\(.allocations) \(.frees) \(.reallocations) \(.live_bytes)"' memory.json)
-    if [ "$found" != "$allocations $frees $reallocations $live" ]; then
-        echo "FAILED on macOS: memledger run has $found allocations, frees, reallocations and live bytes, but the program $(cat said)" >&2
-        exit 1
-    fi
-}
-run=("$loader" "$command" run --preload "$library" --report memory.json ./memory)
-for end in "" by_exit; do
-    timeout 300 "${run[@]}" $end >said
-    is_exact
-done
-# A signal that is sent to the command reaches the program.
-coproc RUN { exec timeout --foreground 300 "${run[@]}" waits; }
-read -r -u "${RUN[0]}" line
-echo "$line" >said
-pkill -TERM -P "$RUN_PID"
-status=0
-wait "$RUN_PID" || status=$?
-if [ "$status" != 143 ]; then
-    echo "FAILED on macOS: SIGTERM ends memledger run with $status" >&2
-    exit 1
-fi
-is_exact
-echo "memledger run on macOS, by __interpose: $(cat said); the report has the same, also where _exit or SIGTERM ends the program"
+timeout 900 "$root/scripts/platforms/macos_memory.sh" "$command" "$library" ./memory "$loader"
 if "$loader" "$command" run ./memory >said 2>&1 || ! grep -q 'has run on no Mac' said; then
     echo "FAILED on macOS: memledger run takes the library by itself" >&2
     exit 1
