@@ -1,5 +1,6 @@
 // A program without the tracker: allocates by each of macOS's functions, on two threads, and says how often, and
-// how many bytes are live at its end. Then it returns from main, ends by `_exit`, or waits, as its argument says.
+// how many bytes are live at its end. Then it returns from main, ends by `_exit`, or waits, as its first argument
+// says. The second one is how often it does all that.
 #include <malloc/malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS = 1000, KEPT = 4 };
+static int rounds;
 static unsigned long allocations, frees, reallocations, live;
 
 // A compiler leaves out blocks that nobody reads.
@@ -34,7 +35,7 @@ static void forget(unsigned count, size_t bytes) {
 
 static void *work(void *unused) {
     malloc_zone_t *zone = malloc_default_zone();
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         void *aligned = NULL;
         void *blocks[] = {
             keep(malloc(100), 100),
@@ -49,7 +50,7 @@ static void *work(void *unused) {
         };
         const size_t sizes[] = {100, 150, 300, 128, 5000, 70, 70, 70, 70};
         for (int j = 0; j < 9; j++)
-            if (i >= KEPT || j > 0) free(blocks[j]), forget(1, sizes[j]);
+            if (i % 250 || j > 0) free(blocks[j]), forget(1, sizes[j]);
         void *grown = keep(malloc(10), 10);
         for (size_t bytes = 20; bytes <= 5000; bytes *= 2) grown = grow(realloc(grown, bytes));
         grown = grow(reallocf(grown, 30));
@@ -72,6 +73,8 @@ static void *work(void *unused) {
 }
 
 int main(int argc, char **argv) {
+    if (argc != 3) return 5;
+    rounds = atoi(argv[2]);
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, NULL)) return 1;
     work(NULL);
@@ -81,8 +84,7 @@ int main(int argc, char **argv) {
     int bytes = snprintf(line, sizeof line, "%lu allocations, %lu frees, %lu reallocations, %lu bytes live\n", allocations,
                          frees, reallocations, live);
     if (write(1, line, bytes) != bytes) return 3;
-    const char *end = argc > 1 ? argv[1] : "";
-    if (strcmp(end, "by_exit") == 0) _exit(0);
-    if (strcmp(end, "waits") == 0 && read(0, line, 1) < 1) return 4;
+    if (strcmp(argv[1], "by_exit") == 0) _exit(0);
+    if (strcmp(argv[1], "waits") == 0 && read(0, line, 1) < 1) return 4;
     return 0;
 }

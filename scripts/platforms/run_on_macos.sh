@@ -150,7 +150,7 @@ fi
 "$zig/zig" cc -target x86_64-macos.10.15 -O1 -g -o "$folder/memory" scripts/platforms/macos_memory.c
 cd "$folder"
 timeout 900 "$root/scripts/platforms/macos_memory.sh" "$command" "$library" ./memory "$loader"
-if "$loader" "$command" run ./memory >said 2>&1 || ! grep -q 'has run on no Mac' said; then
+if "$loader" "$command" run ./memory returns 1 >said 2>&1 || ! grep -q 'has run on no Mac' said; then
     echo "FAILED on macOS: memledger run takes the library by itself" >&2
     exit 1
 fi

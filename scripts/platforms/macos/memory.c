@@ -203,6 +203,6 @@ const struct function of_memory[] = {
     // Its errors are ENOMEM and EINVAL, which have the same numbers.
     SAME(posix_memalign), {"malloc_size", malloc_usable_size}, SAME(memcpy), SAME(memmove), SAME(memset), SAME(memcmp),
     SAME(memchr), SAME(strlen), SAME(strcmp), SAME(strncmp), SAME(strchr), SAME(strrchr), SAME(strstr),
-    SAME(qsort), SAME(snprintf), SAME(exp), SAME(expm1), SAME(fmod), SAME(log), SAME(pow),
+    SAME(atoi), SAME(qsort), SAME(snprintf), SAME(exp), SAME(expm1), SAME(fmod), SAME(log), SAME(pow),
     END,
 };
