@@ -211,15 +211,6 @@ macro_rules! __define_c_identity {
     ($($anything:tt)*) => {};
 }
 
-#[cfg(interposes)]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __define_c_malloc {
-    ($($anything:tt)*) => {
-        $crate::__interpose_c_malloc! {}
-    };
-}
-
 #[cfg(not(c_malloc))]
 #[doc(hidden)]
 #[macro_export]

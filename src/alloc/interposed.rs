@@ -13,7 +13,6 @@ use super::c_malloc::{EINVAL, outer, record, refuse};
 use crate::platform::os::next_malloc::{MIN_ALIGN, usable_size};
 use crate::platform::os::page_bytes;
 use std::ffi::{c_uint, c_void};
-use std::slice;
 
 unsafe extern "C" {
     fn malloc_zone_malloc(zone: *mut c_void, size: usize) -> *mut u8;
@@ -111,8 +110,8 @@ pub unsafe extern "C" fn zone_batch_malloc(
     // SAFETY: as above. The function has written as many blocks as it returns.
     unsafe {
         let made = malloc_zone_batch_malloc(zone, size, blocks, count);
-        for block in slice::from_raw_parts(blocks, made as usize) {
-            record::<false>(*block, size, MIN_ALIGN);
+        for at in 0..made as usize {
+            record::<false>(*blocks.add(at), size, MIN_ALIGN);
         }
         made
     }
@@ -123,8 +122,8 @@ pub unsafe extern "C" fn zone_batch_malloc(
 pub unsafe extern "C" fn zone_batch_free(zone: *mut c_void, blocks: *mut *mut u8, count: c_uint) {
     // SAFETY: as above.
     unsafe {
-        for block in slice::from_raw_parts(blocks, count as usize) {
-            zone_free(zone, *block);
+        for at in 0..count as usize {
+            zone_free(zone, *blocks.add(at));
         }
     }
 }
@@ -193,11 +192,11 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
     unsafe { outer::memalign(align, size) }
 }
 
-/// Writes the section. A name that the system does not have is 0 in it, and is not called.
+/// Writes the section, in the place of what the macro defines on Linux.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __interpose_c_malloc {
-    () => {
+macro_rules! __define_c_malloc {
+    ($($of_linux:tt)*) => {
         use $crate::__private::{c_malloc::outer, exit_after_report, interposed};
         $crate::__interpose_c_malloc! {
             "malloc" "malloc_type_malloc" => outer::malloc;
@@ -222,6 +221,12 @@ macro_rules! __interpose_c_malloc {
             "_exit" "_Exit" => exit_after_report;
         }
     };
+}
+
+/// Writes pairs. A name that the system does not have is 0 in the section, and is not called.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __interpose_c_malloc {
     ($($($name:literal)* => $new:path;)*) => {
         $($crate::__interpose_c_malloc! { $new, $($name)* })*
     };

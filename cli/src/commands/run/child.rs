@@ -78,9 +78,11 @@ impl From<CliError> for NotRun {
 }
 
 #[cfg(target_os = "linux")]
-pub use linux::{interrupt, run};
+pub use linux::run;
 #[cfg(target_os = "macos")]
-pub use macos::{interrupt, run};
+pub use macos::run;
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub use posix::interrupt;
 #[cfg(windows)]
 pub use windows::{interrupt, run};
 
@@ -139,7 +141,7 @@ mod windows {
 /// SIGPIPE at its default, and with none of the first three descriptors closed.
 #[cfg(target_os = "macos")]
 mod macos {
-    use super::posix::{name_of, spawn};
+    use super::posix::{spawn, told};
     use super::*;
     use nix::errno::Errno;
     use nix::sys::signal::{SigSet, Signal, kill, raise};
@@ -197,31 +199,12 @@ mod macos {
         *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let taken = rustix::io::retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
         let (_, status) = taken.map_err(failed)?.ok_or(rustix::io::Errno::CHILD).map_err(failed)?;
-        let signal = status.terminating_signal();
-        let number = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
-        let pid = pid.as_raw().cast_unsigned();
-        Ok(ProgramEnd { pid, status: number & 0xff, signal: signal.map(name_of) })
-    }
-
-    /// Sends SIGINT to a program that has not been waited for yet.
-    pub fn interrupt(pid: u32) {
-        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGINT);
-    }
-
-    impl ProgramEnd {
-        /// The tracker reports to the program's errors.
-        pub fn show_problems(&mut self) {}
-
-        /// Ends this process by SIGINT if SIGINT has ended the program, as on Linux.
-        pub fn interrupt_like_it(&self) {
-            if self.signal.as_deref() == Some(Signal::SIGINT.as_str()) {
-                let _ = raise(Signal::SIGINT);
-            }
-        }
+        let (status, signal) = told(status);
+        Ok(ProgramEnd { pid: pid.as_raw().cast_unsigned(), status, signal })
     }
 }
 
-/// How both systems start a program.
+/// What both systems have in common.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 mod posix {
     use super::*;
@@ -229,8 +212,9 @@ mod posix {
     use crate::inherited::{closed, to_default};
     use nix::errno::Errno;
     use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
-    use nix::sys::signal::{SigSet, Signal};
+    use nix::sys::signal::{SigSet, Signal, kill, raise};
     use nix::unistd::Pid;
+    use rustix::process::WaitStatus;
     use std::ffi::CString;
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStringExt;
@@ -282,22 +266,47 @@ mod posix {
         posix_spawnp(path, &streams, &attributes, &arguments, &environment)
     }
 
-    /// The name of the signal with a number.
-    pub fn name_of(number: i32) -> String {
-        match Signal::try_from(number) {
+    /// The exit status of the program as [`ProgramEnd`] has it, and the name of the signal that ended it.
+    pub fn told(status: WaitStatus) -> (i32, Option<String>) {
+        let signal = status.terminating_signal();
+        let name = signal.map(|number| match Signal::try_from(number) {
             Ok(signal) => signal.to_string(),
             Err(_) => format!("signal {number}"),
+        });
+        let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
+        // An exit status has 8 bits.
+        (status & 0xff, name)
+    }
+
+    /// Sends SIGINT to a program that has not been waited for yet.
+    pub fn interrupt(pid: u32) {
+        if let Ok(pid) = i32::try_from(pid) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+    }
+
+    impl ProgramEnd {
+        /// Ends this process by SIGINT if SIGINT has ended the program.
+        ///
+        /// NOTE: a shell that runs a script looks how its command ended. If Ctrl-C has ended it, the
+        /// script ends; if the command exits with 130, the script continues. For other signals shells
+        /// make no difference, and a second process that ends by SIGSEGV would only leave a
+        /// misleading core dump.
+        pub fn interrupt_like_it(&self) {
+            if self.signal.as_deref() == Some(Signal::SIGINT.as_str()) {
+                let _ = raise(Signal::SIGINT);
+            }
         }
     }
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::posix::{name_of, spawn};
+    use super::posix::{spawn, told};
     use super::*;
     use nix::errno::Errno;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::signal::{SigSet, Signal, kill, raise};
+    use nix::sys::signal::{SigSet, Signal, kill};
     use nix::sys::signalfd::{SfdFlags, SignalFd};
     use nix::unistd::{Pid, getsid};
     use rustix::process::{WaitOptions, WaitStatus, waitpid};
@@ -340,16 +349,8 @@ mod linux {
                 .map_err(|error| NotRun::Refused(io::Error::from(error)))?;
             started(pid.as_raw() as u32);
             let status = wait(pid, &arriving, &mut problems)?;
-            let signal = status.terminating_signal();
-            let name = signal.map(name_of);
-            let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
-            // An exit status has 8 bits.
-            Ok(ProgramEnd {
-                pid: pid.as_raw() as u32,
-                status: status & 0xff,
-                signal: name,
-                problems,
-            })
+            let (status, signal) = told(status);
+            Ok(ProgramEnd { pid: pid.as_raw() as u32, status, signal, problems })
         });
         before.thread_set_mask().map_err(failed)?;
         result
@@ -403,30 +404,11 @@ mod linux {
         getsid(None).is_ok_and(|leader| leader == Pid::this())
     }
 
-    /// Sends SIGINT to a program that has not been waited for yet.
-    pub fn interrupt(pid: u32) {
-        if let Ok(pid) = i32::try_from(pid) {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
-        }
-    }
-
     impl ProgramEnd {
         /// Writes what the tracker has reported to stderr.
         pub fn show_problems(&mut self) {
             if let Some(problems) = self.problems.take() {
                 problems.show();
-            }
-        }
-
-        /// Ends this process by SIGINT if SIGINT has ended the program.
-        ///
-        /// NOTE: a shell that runs a script looks how its command ended. If Ctrl-C has ended it, the
-        /// script ends; if the command exits with 130, the script continues. For other signals shells
-        /// make no difference, and a second process that ends by SIGSEGV would only leave a
-        /// misleading core dump.
-        pub fn interrupt_like_it(&self) {
-            if self.signal.as_deref() == Some(Signal::SIGINT.as_str()) {
-                let _ = raise(Signal::SIGINT);
             }
         }
     }
@@ -441,9 +423,13 @@ pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<ProgramEnd, NotRun> {
 #[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub fn interrupt(_: u32) {}
 
+#[cfg(not(target_os = "linux"))]
+impl ProgramEnd {
+    /// The tracker reports to the program's errors.
+    pub fn show_problems(&mut self) {}
+}
+
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 impl ProgramEnd {
-    pub fn show_problems(&mut self) {}
-
     pub fn interrupt_like_it(&self) {}
 }

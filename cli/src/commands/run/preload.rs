@@ -133,11 +133,13 @@ fn preloaded(library: &Path) -> Result<Tracking, String> {
     let shown = library.display();
     let library = fs::canonicalize(library)
         .map_err(|error| format!("the library {shown} cannot be used: {error}"))?;
-    let ends: &[char] = if cfg!(target_os = "macos") { &[':'] } else { &[':', ' '] };
+    let (ends, shown_ends): (&[char], _) = match cfg!(target_os = "macos") {
+        true => (&[':'], "a colon"),
+        false => (&[':', ' '], "a colon or a space"),
+    };
     if library.to_string_lossy().contains(ends) {
-        let ends = if cfg!(target_os = "macos") { "a colon" } else { "a colon or a space" };
         return Err(format!(
-            "the library {shown} cannot be used: the loader takes {ends} in its path for the end of the path"
+            "the library {shown} cannot be used: the loader takes {shown_ends} in its path for the end of the path"
         ));
     }
     let mut value = library.into_os_string();
@@ -180,13 +182,11 @@ fn mode(file: &Metadata) -> u32 {
     return if file.is_file() { 0o755 } else { 0 };
 }
 
-/// Whether the file is one of macOS that not even its owner may change: the loader ignores its variables.
+/// Whether the file is one of macOS that not even its owner may change (`SF_RESTRICTED` of `sys/stat.h`): the
+/// loader ignores its variables.
 fn is_protected(_file: &Metadata) -> bool {
-    /// `SF_RESTRICTED` of `sys/stat.h`
     #[cfg(target_os = "macos")]
-    const RESTRICTED: u32 = 0x8_0000;
-    #[cfg(target_os = "macos")]
-    return std::os::macos::fs::MetadataExt::st_flags(_file) & RESTRICTED != 0;
+    return std::os::macos::fs::MetadataExt::st_flags(_file) & 0x8_0000 != 0;
     #[cfg(not(target_os = "macos"))]
     false
 }

@@ -69,8 +69,8 @@ pub(in crate::platform::os) fn discard_pending(set: &libc::sigset_t) {
 /// In the handler of a signal: what handles it now does so. That is a function, which is called; or the
 /// signal is sent to this thread again, on which it is blocked until the handler returns.
 ///
-/// NOTE: Rust's runtime tells a stack overflow by the address of the fault, which a signal that is sent does
-/// not have. The system does not say whether a fault has raised the signal, or a process (`sendsig` of XNU).
+/// NOTE: Rust's runtime knows a stack overflow by the address of the fault. A signal that is sent has no such
+/// address. The system does not say whether a fault has raised the signal, or a process (`sendsig` of XNU).
 pub(in crate::platform::os) fn send_again(
     signal: c_int,
     info: &libc::siginfo_t,

@@ -3,8 +3,8 @@
 
 use super::Kind;
 use object::macho::{
-    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, LC_CODE_SIGNATURE, LC_LOAD_DYLINKER,
-    MH_EXECUTE, MachHeader64,
+    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, CpuType, LC_CODE_SIGNATURE,
+    LC_LOAD_DYLINKER, MH_EXECUTE, MachHeader64,
 };
 use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Section, Segment};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
@@ -17,8 +17,11 @@ const RESTRICTED: (&[u8], &[u8]) = (b"__RESTRICT", b"__restrict");
 
 /// What the file is; `None` if it is none of macOS.
 pub(super) fn of_macho(file: &File) -> Option<Kind> {
-    let data = &ReadCache::new(file);
     let processor = if cfg!(target_arch = "aarch64") { CPU_TYPE_ARM64 } else { CPU_TYPE_X86_64 };
+    of_data(&ReadCache::new(file), processor)
+}
+
+fn of_data<'data>(data: impl ReadRef<'data>, processor: CpuType) -> Option<Kind> {
     match FileKind::parse(data).ok()? {
         FileKind::MachO64 => of_header(data, 0, processor),
         FileKind::MachOFat32 => {
@@ -35,11 +38,7 @@ pub(super) fn of_macho(file: &File) -> Option<Kind> {
 
 const OTHER_PROCESSOR: Kind = Kind::Closed("it is for another processor than the library");
 
-fn of_header<'data>(
-    data: impl ReadRef<'data>,
-    at: u64,
-    processor: object::macho::CpuType,
-) -> Option<Kind> {
+fn of_header<'data>(data: impl ReadRef<'data>, at: u64, processor: CpuType) -> Option<Kind> {
     let header = MachHeader64::<Endianness>::parse(data, at).ok()?;
     let endian = header.endian().ok()?;
     if header.filetype(endian) != MH_EXECUTE {
@@ -120,9 +119,11 @@ mod tests {
     use std::io::Write;
 
     const HARDENED: u32 = 0x1_0000;
+    const ONLY_OF_THE_SAME_SIGNER: u32 = 0x2000;
     const BY_ITS_LINKER: u32 = 0x2_0002;
-    const BOTH: &[u8] = b"<key>com.apple.security.cs.allow-dyld-environment-variables</key><true/>\
-        <key>com.apple.security.cs.disable-library-validation</key><true/>";
+    const VARIABLES: &str =
+        "<key>com.apple.security.cs.allow-dyld-environment-variables</key><true/>";
+    const LIBRARIES: &str = "<key>com.apple.security.cs.disable-library-validation</key><true/>";
 
     fn command(kind: u32, fields: &[u8]) -> Vec<u8> {
         [&kind.to_le_bytes(), &(fields.len() as u32 + 8).to_le_bytes(), fields].concat()
@@ -145,15 +146,14 @@ mod tests {
     }
 
     /// A signature with these flags and entitlements.
-    fn signature(flags: u32, entitlements: &[u8]) -> Vec<u8> {
+    fn signature(flags: u32, entitlements: &str) -> Vec<u8> {
         let be =
             |numbers: &[u32]| numbers.iter().flat_map(|one| one.to_be_bytes()).collect::<Vec<_>>();
         let code = be(&[0xfade_0c02, 16, 0x2_0400, flags]);
         let size = entitlements.len() as u32;
-        let list = be(&[0xfade_0cc0, 60 + size, 2, CODE_PLACE[0], CODE_PLACE[1], 5, 44]);
-        [list, code, be(&[0xfade_7171, 8 + size]), entitlements.to_vec()].concat()
+        let list = be(&[0xfade_0cc0, 60 + size, 2, 0, 28, 5, 44]);
+        [list, code, be(&[0xfade_7171, 8 + size]), entitlements.into()].concat()
     }
-    const CODE_PLACE: [u32; 2] = [0, 28];
 
     /// What a program with these commands is; the signature follows them.
     fn kind(processor: u32, commands: &[Vec<u8>], signature: Option<Vec<u8>>) -> Option<Kind> {
@@ -191,19 +191,37 @@ mod tests {
         closed(kind(own, &plain[..1], None), "statically");
         closed(kind(other, &plain, None), "another processor");
         closed(kind(own, &[segment("__RESTRICT", "__restrict"), loader()], None), "__restrict");
-        assert_eq!(
-            of_macho(
-                &std::fs::File::open(std::env::current_exe().expect("a path"))
-                    .expect("this program")
-            )
-            .is_some(),
-            cfg!(target_os = "macos")
-        );
+        let this = std::env::current_exe().expect("a path");
+        let of_this = of_macho(&File::open(this).expect("this program"));
+        assert_eq!(of_this.is_some(), cfg!(target_os = "macos"));
+    }
+
+    #[test]
+    fn of_a_program_for_arm64_the_part_with_signed_pointers_counts() {
+        // Two programs without commands at 64 and 128, in a universal file.
+        let of = |subtypes: [u32; 2]| {
+            let part = |subtype: u32, at: u32| [0x0100_000c, subtype, at, 32, 0];
+            let list = [0xcafe_babe, 2]
+                .into_iter()
+                .chain(part(subtypes[0], 64))
+                .chain(part(subtypes[1], 128));
+            let mut bytes: Vec<u8> = list.flat_map(u32::to_be_bytes).collect();
+            for (subtype, at) in subtypes.into_iter().zip([64, 128]) {
+                bytes.resize(at, 0);
+                let header = [0xfeed_facf, 0x0100_000c, subtype, 2, 0, 0, 0, 0];
+                bytes.extend(header.into_iter().flat_map(u32::to_le_bytes));
+            }
+            of_data(&*bytes, CPU_TYPE_ARM64)
+        };
+        let of_arm64e = Some(Kind::Closed("it is for arm64e, but the library for arm64"));
+        assert_eq!(of([0, 2]), of_arm64e);
+        assert_eq!(of([2, 0]), of_arm64e);
+        assert_ne!(of([0, 0]), of_arm64e);
     }
 
     #[test]
     fn a_hardened_program_takes_a_library_only_if_it_says_so_for_both() {
-        let is_open = |flags, entitlements: &[u8]| {
+        let is_open = |flags, entitlements: &str| {
             let whole = signature(flags, entitlements);
             // Whatever part of it there is.
             for end in 0..whole.len() {
@@ -211,16 +229,17 @@ mod tests {
             }
             is_closed(&whole) == Some(false)
         };
-        assert!(is_open(BY_ITS_LINKER, b""));
-        assert!(!is_open(HARDENED, b""));
-        assert!(is_open(HARDENED, BOTH));
-        assert!(!is_open(HARDENED, &BOTH[..80]), "variables, but no libraries");
-        assert!(!is_open(HARDENED, &BOTH[80..]), "libraries, but no variables");
-        assert!(!is_open(0x2000, &BOTH[..80]), "only libraries of the same signer");
+        assert!(is_open(BY_ITS_LINKER, ""));
+        assert!(!is_open(HARDENED, ""));
+        assert!(is_open(HARDENED, &[VARIABLES, LIBRARIES].concat()));
+        assert!(!is_open(HARDENED, VARIABLES));
+        assert!(!is_open(HARDENED, LIBRARIES));
+        assert!(!is_open(ONLY_OF_THE_SAME_SIGNER, VARIABLES));
+        assert!(is_open(ONLY_OF_THE_SAME_SIGNER, LIBRARIES));
         let machine = if cfg!(target_arch = "aarch64") { 0x0100_000c } else { 0x0100_0007 };
         let plain = [segment("__TEXT", "__text"), loader()];
-        assert_eq!(kind(machine, &plain, Some(signature(BY_ITS_LINKER, b""))), Some(Kind::Dynamic));
-        let hardened = kind(machine, &plain, Some(signature(HARDENED, b"")));
+        assert_eq!(kind(machine, &plain, Some(signature(BY_ITS_LINKER, ""))), Some(Kind::Dynamic));
+        let hardened = kind(machine, &plain, Some(signature(HARDENED, "")));
         assert!(matches!(hardened, Some(Kind::Closed(_))), "{hardened:?}");
     }
 }
