@@ -22,6 +22,7 @@ export interface Trace {
   events: number;
   from_process_start: boolean | null;
   complete: boolean;
+  coverage: { word: "complete" | "complete_for" | "incomplete" };
 }
 
 export interface Bookmark {

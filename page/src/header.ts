@@ -7,6 +7,13 @@ import type { Overview } from "./messages";
 import { change, state, watch } from "./state";
 import { bytes, count, percent, sentence, time, visible } from "./text";
 
+/** How the words for the completeness of the figures look. */
+const BADGES = {
+  complete: ["good", "The trace has its end, no event is missing, and all memory is in a block", "complete"],
+  complete_for: ["", "Blocks are complete; of other memory, see below", "complete for blocks"],
+  incomplete: ["bad", "Something is missing, see below", "incomplete"],
+} as const;
+
 export function showHeader({ trace, moment }: Overview): void {
   const program = visible(trace.program || "the program");
   byId("program").textContent = program;
@@ -17,9 +24,8 @@ export function showHeader({ trace, moment }: Overview): void {
     moment && `as it was at ${visible(moment)}`,
     trace.from_process_start === false && "recorded from later on",
   ];
-  const badge = trace.complete
-    ? el("span", { class: "badge good", title: "The trace has its end, and no event is missing" }, "complete")
-    : el("span", { class: "badge bad", title: "Something of the trace is missing, see below" }, "not whole");
+  const [look, title, word] = BADGES[trace.coverage.word];
+  const badge = el("span", { class: `badge ${look}`, title }, word);
   fill(byId("facts"), ...facts.map((fact) => fact && el("span", {}, fact)), badge);
 }
 
@@ -48,11 +54,11 @@ export function showNotes({ trace, totals, losses, notes, after_report }: Overvi
   const counts = lost.map(([key, text]) => `${text}: ${count(losses[key]!)}`);
   if (losses.lost_events === null) counts.unshift("an unknown number of events is missing");
   if (after_report.allocations) counts.push(`allocations after the report: ${count(after_report.allocations)}`);
-  const isBad = !trace.complete || losses.lost_events === null || Boolean(losses.lost_events);
+  const isBad = trace.coverage.word === "incomplete" || losses.lost_events === null || Boolean(losses.lost_events);
   const section = byId("notes");
-  section.hidden = !lines.length && !counts.length && trace.complete;
+  section.hidden = !lines.length && !counts.length && !isBad;
   section.className = isBad ? "bad" : "";
-  if (!trace.complete && !lines.length) lines.push("not whole: the figures are of what there is of the trace");
+  if (isBad && !lines.length) lines.push("not whole: the figures are of what there is of the trace");
   fill(
     section,
     el("strong", {}, isBad ? "These figures are not of the whole run" : "To know about these figures"),

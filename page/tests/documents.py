@@ -130,7 +130,7 @@ class Maker:
             "trace": {
                 "program": self.program, "pid": 4242, "duration_ns": 2_000_000_000, "time_resolution_ns": 10_000_000,
                 "events": totals["allocations"] + totals["frees"] + totals["reallocations"], "from_process_start": True,
-                "complete": True,
+                "complete": True, "coverage": {"word": "complete"},
             },
             "totals": totals,
             "losses": dict.fromkeys(("lost_events", "serial_holes", "unmatched_frees", "duplicate_allocations", "truncated_bytes", "scope_misuses"), 0),
@@ -258,7 +258,7 @@ def long_names():
 
 def damaged():
     document = small("damaged").document(notes=["not whole: 1,234 events are missing"])
-    document["trace"]["complete"] = False
+    document["trace"].update({"complete": False, "coverage": {"word": "incomplete"}})
     document["losses"].update({"lost_events": 1234, "serial_holes": 2, "truncated_bytes": 77})
     return document
 

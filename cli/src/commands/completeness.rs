@@ -3,9 +3,9 @@
 use super::input::display_name;
 use crate::error::Outcome;
 use crate::terminal::note;
-use memledger_analysis::Report;
 use memledger_analysis::dump::text;
 use memledger_analysis::read::Summary;
+use memledger_analysis::{CoverageWord, Report};
 use std::path::Path;
 
 /// The outcome of a command. `incomplete` is the reason why its figures are incomplete, if they
@@ -21,34 +21,50 @@ pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
     }
 }
 
-/// Why the figures of a report are incomplete, if they are.
-pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<String> {
-    incomplete_unless(false, path, report, summary)
+/// What a report lacks, for conditions on its figures.
+#[derive(Clone, Debug, Default)]
+pub struct Lack {
+    /// Why its figures are incomplete, if they are.
+    pub sentence: Option<String>,
+    /// Whether only `unseen_bytes` are missing: then rows and counts are exact.
+    pub is_bounded: bool,
+    /// How much the figures of all memory can be larger, in bytes.
+    pub unseen_bytes: u64,
 }
 
-/// The same; `allow_untracked`: memory that is known to be in no block is no reason.
-pub fn incomplete_unless(
-    allow_untracked: bool,
-    path: &Path,
-    report: &Report,
-    summary: &Summary,
-) -> Option<String> {
+impl Lack {
+    /// `allow_untracked`: memory that is in no block is no reason, and is in no figure.
+    pub fn of(allow_untracked: bool, path: &Path, report: &Report, summary: &Summary) -> Self {
+        let coverage = &report.trace.coverage;
+        if allow_untracked && coverage.is_memory_only() {
+            return Self { sentence: missing(path, summary), ..Self::default() };
+        }
+        Self {
+            sentence: incomplete(path, report, summary),
+            is_bounded: coverage.is_bounded() && missing(path, summary).is_none(),
+            unseen_bytes: if allow_untracked { 0 } else { coverage.unseen_bytes() },
+        }
+    }
+}
+
+/// Why the figures of a report are incomplete, if they are.
+pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<String> {
     let lost = report.losses.lost_events;
     let missed = report.trace.missed_at_start;
-    missing(path, summary).or_else(|| match (report.trace.complete, lost) {
-        (true, _) => None,
-        (false, 0) if missed > 0 => Some(format!(
+    let coverage = &report.trace.coverage;
+    missing(path, summary).or_else(|| match (coverage.word == CoverageWord::Incomplete, lost) {
+        (false, _) => None,
+        (true, 0) if missed > 0 => Some(format!(
             "the blocks live at the start of {} are an estimate: threads of its parent allocated or freed {} while it forked",
             display_name(path),
             text::counted(missed, "block", "blocks"),
         )),
-        (false, 0) => match (text::contradictions(report), text::untracked(report)) {
+        (true, 0) => match (text::contradictions(report), text::untracked(report)) {
             (Some(sentence), _) => Some(format!("{} has {sentence}", display_name(path))),
-            (None, Some(_)) if allow_untracked => None,
             (None, Some(sentence)) => Some(format!("of {}: {sentence}", display_name(path))),
             (None, None) => Some(without_end(path)),
         },
-        (false, _) => Some(format!(
+        (true, _) => Some(format!(
             "{} lacks {} that the program could not record; the result covers only the rest",
             display_name(path),
             text::counted(lost, "event", "events"),

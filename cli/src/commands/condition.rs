@@ -6,7 +6,7 @@ mod grammar;
 mod tests;
 
 use super::by::By;
-use super::completeness::outcome;
+use super::completeness::{Lack, outcome};
 use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
 use figures::{FigureType, Figures, Selector, row_figure};
@@ -128,15 +128,16 @@ impl Condition {
         self.key == "complete"
     }
 
-    /// Returns a sentence if the condition holds; of several rows, if it holds for at least one.
-    /// `Err` if the report has no such figure, or no such row.
-    pub fn check(&self, figures: &Figures) -> Result<Option<String>, String> {
+    /// Whether the condition holds, while the figures of all memory can be `unseen` bytes larger; of several
+    /// rows, whether it holds for at least one. `Err` if the report has no such figure, or no such row.
+    pub fn check(&self, figures: &Figures, unseen: u64) -> Result<Verdict, String> {
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: this trace does not have {key}");
         let margin = if counts_blocks(key) { figures.missed_at_start() } else { 0 };
         let Some(selector) = &self.selector else {
             let actual = figures.total(key).ok_or_else(unknown)?;
-            return Ok(self.holds(actual, margin).then(|| self.sentence(key, actual, margin)));
+            let unseen = if has_all_memory(key) { unseen } else { 0 };
+            return Ok(self.verdict(actual, margin, unseen));
         };
         let selected = figures.select(selector);
         if selected.is_empty() {
@@ -147,23 +148,41 @@ impl Condition {
         }
         for (label, row) in selected {
             let actual = row_figure(row, key).ok_or_else(unknown)?;
-            if self.holds(actual, margin) {
+            if self.holds(actual.saturating_sub(margin), actual.saturating_add(margin)) {
                 let figure = format!("{key} of {}", text::escape(&label));
-                return Ok(Some(self.sentence(&figure, actual, margin)));
+                return Ok(Verdict::Holds(self.sentence(&figure, actual, margin)));
             }
         }
-        Ok(None)
+        Ok(Verdict::Fails)
+    }
+
+    /// Whether the condition holds for a figure of the whole report that can be `margin` more or less, and
+    /// `unseen` more.
+    fn verdict(&self, actual: u64, margin: u64, unseen: u64) -> Verdict {
+        let (least, most) = (actual.saturating_sub(margin), actual.saturating_add(margin));
+        let (holds, upper) = (self.holds(least, most), actual.saturating_add(unseen));
+        let is_equality = matches!(self.comparison, Comparison::Equal | Comparison::NotEqual);
+        let is_inside = is_equality && (least..=upper).contains(&self.value);
+        if unseen == 0 || holds == self.holds(upper, upper) && !is_inside {
+            return holds.then(|| self.sentence(&self.key, actual, margin)).into();
+        }
+        let [actual, upper] = [actual, upper].map(|figure| self.number(figure));
+        Verdict::Open(format!(
+            "'{}' cannot be judged: {} is at least {actual}, and {upper} with what is in no block; --allow-untracked \
+             judges it on blocks alone",
+            self.source, self.key
+        ))
     }
 
     /// [`check`](Self::check) of the new figures, or of the change from the old ones. A row that one of
     /// the traces does not have is 0 there; rows of one name are summed.
-    fn check_change(&self, old: &Figures, new: &Figures) -> Result<Option<String>, String> {
-        let Some(change) = self.change else { return self.check(new) };
+    fn check_change(&self, old: &Figures, new: &Figures) -> Result<Verdict, String> {
+        let Some(change) = self.change else { return self.check(new, 0) };
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: one trace does not have {key}");
         let Some(selector) = &self.selector else {
             let (old, new) = old.total(key).zip(new.total(key)).ok_or_else(unknown)?;
-            return Ok(self.has_changed(change, old, new, key));
+            return Ok(self.has_changed(change, old, new, key).into());
         };
         let mut rows = BTreeMap::<String, [u64; 2]>::new();
         for (at, figures) in [old, new].into_iter().enumerate() {
@@ -176,10 +195,11 @@ impl Condition {
             let none = no_such_row(selector, new);
             return Err(format!("'{source}' cannot be checked: {none}"));
         }
-        Ok(rows.into_iter().find_map(|(label, [old, new])| {
+        let held = rows.into_iter().find_map(|(label, [old, new])| {
             let figure = format!("{key} of {}", text::escape(&label));
             self.has_changed(change, old, new, &figure)
-        }))
+        });
+        Ok(held.into())
     }
 
     /// A sentence, if the figure has changed as the condition says.
@@ -204,9 +224,8 @@ impl Condition {
         })
     }
 
-    /// Whether the condition holds for a figure that is at most `margin` from `actual`.
-    fn holds(&self, actual: u64, margin: u64) -> bool {
-        let (least, most) = (actual.saturating_sub(margin), actual.saturating_add(margin));
+    /// Whether the condition holds for a figure from `least` to `most`.
+    fn holds(&self, least: u64, most: u64) -> bool {
         match self.comparison {
             Comparison::Greater => most > self.value,
             Comparison::GreaterOrEqual => most >= self.value,
@@ -238,24 +257,50 @@ impl Condition {
     }
 }
 
+/// Whether a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does, with this sentence.
+    Holds(String),
+    /// It does not.
+    Fails,
+    /// That depends on memory that is in no block.
+    Open(String),
+}
+
+impl From<Option<String>> for Verdict {
+    fn from(held: Option<String>) -> Self {
+        held.map_or(Self::Fails, Self::Holds)
+    }
+}
+
+/// Whether memory in no block can be added to a figure.
+fn has_all_memory(key: &str) -> bool {
+    matches!(key, "peak_bytes" | "live_bytes")
+}
+
 /// Whether a figure counts blocks, of which those at the start can be estimated.
 fn counts_blocks(key: &str) -> bool {
     matches!(key, "allocations" | "frees") || key.contains("blocks")
 }
 
 /// Checks all conditions on a report, and returns the outcome of the command: [`Outcome::Held`] for the
-/// first that holds. `incomplete` is the reason why the figures are incomplete, if they are; then no
-/// condition passes. Without conditions they are a success if `allow_incomplete`.
+/// first that holds. Where more is missing than a known number of bytes, no condition passes. Without
+/// conditions incomplete figures are a success if `allow_incomplete`.
 pub fn judge(
     conditions: &[Condition],
     report: &Report,
-    incomplete: Option<String>,
+    lack: Lack,
     allow_incomplete: bool,
 ) -> Result<Outcome, CliError> {
     // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
     // need.
     let figures = LazyCell::new(|| Figures::of(report));
-    judge_by(conditions, incomplete, allow_incomplete, |condition| condition.check(&figures))
+    let is_judged = lack.is_bounded && !conditions.is_empty();
+    let incomplete = lack.sentence.filter(|_| !is_judged);
+    judge_by(conditions, incomplete, allow_incomplete, |condition| {
+        condition.check(&figures, lack.unseen_bytes)
+    })
 }
 
 /// [`judge`] for conditions on a new report and on the changes from an old one.
@@ -277,17 +322,18 @@ fn judge_by(
     conditions: &[Condition],
     incomplete: Option<String>,
     allow_incomplete: bool,
-    check: impl Fn(&Condition) -> Result<Option<String>, String>,
+    check: impl Fn(&Condition) -> Result<Verdict, String>,
 ) -> Result<Outcome, CliError> {
-    let (mut unknown, mut unproven) = (None, None);
+    let (mut unknown, mut unproven, mut open) = (None, None, None);
     for condition in conditions {
         match check(condition) {
-            Ok(Some(held)) => {
+            Ok(Verdict::Holds(held)) => {
                 incomplete.iter().for_each(|sentence| note(sentence));
                 return Ok(Outcome::Held(held));
             }
-            Ok(None) if condition.is_about_completeness() => {}
-            Ok(None) => unproven = Some(condition.source()),
+            Ok(Verdict::Open(sentence)) => open = Some(sentence),
+            Ok(Verdict::Fails) if condition.is_about_completeness() => {}
+            Ok(Verdict::Fails) => unproven = Some(condition.source()),
             Err(sentence) => unknown = Some(sentence),
         }
     }
@@ -300,7 +346,10 @@ fn judge_by(
         (None, Some(condition), Some(sentence)) => Ok(Outcome::Incomplete(format!(
             "{sentence}; so '{condition}' cannot pass, though it does not hold so far"
         ))),
-        (None, _, incomplete) => Ok(outcome(incomplete, allow_incomplete)),
+        (None, _, incomplete) => Ok(match open {
+            Some(sentence) => Outcome::Incomplete(sentence),
+            None => outcome(incomplete, allow_incomplete),
+        }),
     }
 }
 

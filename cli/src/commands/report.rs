@@ -1,7 +1,7 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
 use super::choice;
-use super::completeness::incomplete_unless;
+use super::completeness::Lack;
 use super::condition::{Condition, judge};
 use super::diff::DiffArgs;
 use super::input::is_stdin;
@@ -219,8 +219,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     note_unmatched(args, until, &report);
 
-    let incomplete = incomplete_unless(args.allow_untracked, &args.trace, &report, &summary);
-    judge(&args.fail_if, &report, incomplete, args.allow_incomplete)
+    let lack = Lack::of(args.allow_untracked, &args.trace, &report, &summary);
+    judge(&args.fail_if, &report, lack, args.allow_incomplete)
 }
 
 /// What `--from` and `--to` ask for: two times of one trace, to be compared.

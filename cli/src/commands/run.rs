@@ -11,7 +11,7 @@ mod processes;
 mod traces;
 mod viewed;
 
-use super::completeness::incomplete_unless;
+use super::completeness::Lack;
 use super::condition::{Condition, judge};
 use super::needs::Needs;
 use super::output::{unwritable, write_to};
@@ -407,8 +407,8 @@ fn report_one(
         .read(path, |report| symbols.find(report))
         .map_err(|error| CliError::Failed(traces.sentence(path, &format!("{error:#}"), None)))?;
     processes.push(Process::of(&report));
-    let incomplete = incomplete_unless(args.allow_untracked, path, &report, &summary);
-    let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
+    let mut lack = Lack::of(args.allow_untracked, path, &report, &summary);
+    lack.sentence = lack.sentence.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
     if let (Some(path), Some(page)) = (&args.html, page) {
         write_report(page, &report, path, trace.number)?;
     }
@@ -427,7 +427,7 @@ fn report_one(
         _ => {}
     }
     // The program may have ended as it pleases; only a condition needs all of the trace.
-    judge(&args.fail_if, &report, incomplete, args.fail_if.is_empty())
+    judge(&args.fail_if, &report, lack, args.fail_if.is_empty())
 }
 
 /// Writes the report to a file, in whose name %p is the process id. It is numbered as the trace is.

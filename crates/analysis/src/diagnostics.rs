@@ -1,6 +1,6 @@
 //! Losses and contradictions in a trace.
 
-use super::report::{Losses, Report};
+use super::report::{Coverage, CoverageWord, Losses, Report};
 use crate::read::{Damage, Hole};
 
 /// The maximum number of problems that are kept; further ones are dropped.
@@ -113,12 +113,8 @@ impl Diagnostics {
         let lost_events = noted.max(reported).saturating_add(missing).saturating_add(refused);
         report.losses = Losses { lost_events, ..self.losses };
         report.losses.count_stacks(&report.by_stack);
-        let whole = !self.damaged
-            && lost_events == 0
-            && self.losses.serial_holes == 0
-            && report.trace.missed_at_start == 0
-            && report.losses.contradictions() == 0;
         report.trace.ended = self.has_report || self.ended;
-        report.trace.complete = whole && report.trace.ended;
+        report.trace.coverage = Coverage::of(report, self.damaged);
+        report.trace.complete = report.trace.coverage.word == CoverageWord::Complete;
     }
 }

@@ -2,13 +2,81 @@ use super::figures::{Figures, known_figures};
 use super::*;
 use memledger_analysis::Report;
 
+fn held(verdict: Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Holds(sentence) => Some(sentence),
+        Verdict::Fails => None,
+        Verdict::Open(sentence) => panic!("{sentence}"),
+    }
+}
+
+#[test]
+fn memory_in_no_block_makes_figures_of_all_memory_intervals() {
+    const MIB: u64 = 1 << 20;
+    let mut report = Report::default();
+    report.totals.peak_bytes = 10 * MIB;
+    report.by_thread.push(Default::default());
+    report.by_thread[0].figures.peak_bytes = 10 * MIB;
+    let figures = Figures::of(&report);
+    // From 10 to 49 MiB: whether it holds, does not, or is open.
+    for (text, expected) in [
+        ("peak_bytes > 9MiB", 'h'),
+        ("peak_bytes > 10MiB", 'o'),
+        ("peak_bytes >= 10MiB", 'h'),
+        ("peak_bytes > 48MiB", 'o'),
+        ("peak_bytes > 49MiB", 'f'),
+        ("peak_bytes >= 49MiB", 'o'),
+        ("peak_bytes < 10MiB", 'f'),
+        ("peak_bytes <= 10MiB", 'o'),
+        ("peak_bytes < 50MiB", 'h'),
+        ("peak_bytes = 20MiB", 'o'),
+        ("peak_bytes = 9MiB", 'f'),
+        ("peak_bytes != 10MiB", 'o'),
+        ("peak_bytes != 50MiB", 'h'),
+        ("allocations > 1", 'f'),
+        ("peak_bytes{thread='thread 0'} > 10MiB", 'f'),
+    ] {
+        let condition = text.parse::<Condition>().expect("an expression");
+        let verdict = condition.check(&figures, 39 * MIB).expect("a figure");
+        let found = match verdict {
+            Verdict::Holds(_) => 'h',
+            Verdict::Fails => 'f',
+            Verdict::Open(_) => 'o',
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
+fn only_memory_of_a_known_size_leaves_conditions_judged() {
+    let mut report = Report::default();
+    report.totals.peak_bytes = 10 << 20;
+    let judged = |lack: &Lack, text: &str| {
+        let conditions = [text.parse::<Condition>().expect("an expression")];
+        judge(&conditions, &report, lack.clone(), false)
+    };
+    let sentence = Some("x".to_owned());
+    let bounded = Lack { sentence, is_bounded: true, unseen_bytes: 39 << 20 };
+    let is_done = |outcome| matches!(outcome, Ok(Outcome::Done));
+    assert!(is_done(judged(&bounded, "peak_bytes > 64MiB")));
+    assert!(matches!(judged(&bounded, "peak_bytes > 9MiB"), Ok(Outcome::Held(_))));
+    let Ok(Outcome::Incomplete(open)) = judged(&bounded, "peak_bytes > 40MiB") else { panic!() };
+    assert!(open.contains("at least 10485760 (10.0 MiB), and 51380224 (49.0 MiB)"), "{open}");
+    let lost = Lack { is_bounded: false, ..bounded };
+    assert!(matches!(judged(&lost, "peak_bytes > 64MiB"), Ok(Outcome::Incomplete(_))));
+    // Without conditions, what is missing counts.
+    let none = judge(&[], &report, Lack { is_bounded: true, ..lost }, false);
+    assert!(matches!(none, Ok(Outcome::Incomplete(_))));
+}
+
 #[test]
 fn conditions() {
     let mut report = Report::default();
     report.totals.peak_bytes = 64 << 20;
     report.losses.lost_events = 3;
     let figures = Figures::of(&report);
-    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    let check =
+        |text: &str| text.parse::<Condition>().expect("an expression").check(&figures, 0).map(held);
     for (text, holds) in [
         ("peak_bytes > 64MiB", false),
         ("peak_bytes >= 64MiB", true),
@@ -83,7 +151,8 @@ fn an_estimated_start_is_a_margin_of_figures_that_count_blocks() {
     report.totals.live_bytes = 100;
     report.trace.missed_at_start = 14;
     let figures = Figures::of(&report);
-    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    let check =
+        |text: &str| text.parse::<Condition>().expect("an expression").check(&figures, 0).map(held);
     for (text, holds) in [
         ("live_blocks > 113", true),
         ("live_blocks > 114", false),
@@ -143,7 +212,8 @@ fn rows() -> Figures {
 #[test]
 fn conditions_on_rows() {
     let figures = rows();
-    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    let check =
+        |text: &str| text.parse::<Condition>().expect("an expression").check(&figures, 0).map(held);
     for (text, holds) in [
         ("peak_bytes{scope=\"request\"} = 500", true),
         ("peak_bytes { scope = \"request\" } > 499", true),
@@ -195,10 +265,10 @@ fn conditions_on_rows() {
         assert!(error.contains(sentence), "{error}");
     }
     let none = "live_blocks{thread='x'} > 1".parse::<Condition>().expect("an expression");
-    let error = none.check(&Figures::of(&Report::default())).expect_err("no thread");
+    let error = none.check(&Figures::of(&Report::default()), 0).expect_err("no thread");
     assert!(error.ends_with("the trace has no thread \"x\"; there are none"), "{error}");
     let none = "live_blocks{function='x'} > 1".parse::<Condition>().expect("an expression");
-    let error = none.check(&Figures::of(&Report::default())).expect_err("no stacks");
+    let error = none.check(&Figures::of(&Report::default()), 0).expect_err("no stacks");
     assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
 }
 

@@ -300,12 +300,16 @@ impl<O: BlockObserver> Analyzer<O> {
         }
         let fixed = event.fixed;
         match role {
-            RssRole::Now { cycle, bytes, most, limit } => {
+            RssRole::Now { cycle, bytes, most, limit, mapped } => {
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
-                self.rss.read(point, u64_at(fixed, most), u64_at(fixed, limit));
+                let most = u64_at(fixed, most);
+                self.rss.read(point, most, u64_at(fixed, limit));
+                if let Some(mapped) = mapped {
+                    self.untracked.look(at_ns, most, u64_at(fixed, mapped));
+                }
             }
-            RssRole::Parts { cycle, sums, most_own, ranges } => {
+            RssRole::Parts { cycle, sums, most_own, is_last, ranges } => {
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let sums = sums.map(|sum| u64_at(fixed, sum));
                 let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
@@ -314,20 +318,23 @@ impl<O: BlockObserver> Analyzer<O> {
                 let windows = heaps.windows();
                 if self.facts.has_all_blocks() && !windows.is_full() {
                     let (bytes, outside) = ranges.outside(|start, end| windows.covered(start, end));
-                    let others =
-                        sums[1..].iter().fold(bytes, |sum, part| sum.saturating_add(*part));
+                    let beside =
+                        sums[1..].iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
                     // The tracker's own blocks are in the ranges, and what the allocator keeps of those that
                     // were freed: with its gaps, a quarter more than the most that they were has been seen.
                     let most_own = u64_at(fixed, most_own);
                     let of_tracker = most_own.saturating_add(most_own / 2);
                     let in_tables = self.untracked.table_bytes();
-                    self.untracked.weigh(Weighed {
+                    let weighed = Weighed {
                         at_ns,
-                        rss_bytes: others,
+                        rss_bytes: beside.saturating_add(bytes),
                         untracked_bytes: outside
                             .saturating_sub(of_tracker)
                             .saturating_sub(in_tables),
-                    });
+                    };
+                    // NOTE: earlier traces do not say which reading is the last one.
+                    let is_last = is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
+                    self.untracked.weigh(weighed, beside.saturating_add(outside), is_last);
                 }
                 let reading = Reading { at_ns, sums, ranges };
                 self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));

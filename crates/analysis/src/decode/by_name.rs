@@ -307,6 +307,7 @@ impl Fields<'_> {
                 bytes: self.at("Bytes", U64)?,
                 most: self.at("MostBytes", U64)?,
                 limit: self.at("LimitBytes", U64)?,
+                mapped: self.at("MappedBytes", U64).ok(),
             }),
             "ResidentMemory" => {
                 let mut sums = [0; RSS_SUMS.len()];
@@ -320,6 +321,7 @@ impl Fields<'_> {
                     cycle: self.at("Cycle", U64)?,
                     sums,
                     most_own,
+                    is_last: self.at("IsLast", U8).ok(),
                     ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
                 })
             }

@@ -207,6 +207,8 @@ pub(crate) enum RssRole {
         bytes: u16,
         most: u16,
         limit: u16,
+        /// What the program has mapped that is in no block; earlier traces lack it.
+        mapped: Option<u16>,
     },
     /// What it is: `sums` has the offsets of [`RSS_SUMS`].
     Parts {
@@ -214,20 +216,14 @@ pub(crate) enum RssRole {
         sums: [u16; RSS_SUMS.len()],
         /// The most that the first of them was.
         most_own: u16,
+        /// Whether it was read at the end of the program; earlier traces lack it.
+        is_last: Option<u16>,
         ranges: [usize; 3],
     },
     /// What an allocator says of itself.
-    Allocator {
-        allocator: usize,
-        names: usize,
-        bytes: usize,
-    },
+    Allocator { allocator: usize, names: usize, bytes: usize },
     /// Blocks are not recorded, for a reason.
-    Untracked {
-        reason: u16,
-        function: usize,
-        file: usize,
-    },
+    Untracked { reason: u16, function: usize, file: usize },
 }
 
 /// The fields of an event that says what the resident memory is, but those of ranges.

@@ -1,8 +1,8 @@
 //! What formats by stack make of the buckets of a report.
 
-use super::missing::{contradictions, untracked};
+use super::missing::{contradictions, untracked, word};
 use super::text::{is_untagged, tag};
-use crate::{BucketRow, Figures, Report, StackKind};
+use crate::{BucketRow, CoverageWord, Figures, Report, StackKind};
 use std::borrow::Cow;
 
 /// The figures of a bucket, in a sampled trace their estimates; `None` if the blocks of the sample
@@ -45,23 +45,27 @@ pub fn notes(report: &Report, is_running: bool) -> Vec<String> {
             totals.reallocations
         ));
     }
+    let untracked = untracked(report);
+    let is_incomplete = trace.coverage.word == CoverageWord::Incomplete;
     if losses.lost_unknown {
         notes.push("not whole: an unknown number of events is missing".to_owned());
     } else if losses.lost_events > 0 {
         notes.push(format!("not whole: {} events are missing", losses.lost_events));
     } else if let Some(sentence) = contradictions(report) {
         notes.push(format!("not whole: {sentence}"));
-    } else if report.untracked.is_missing() {
-        // Its own sentence follows.
-    } else if !trace.complete && !is_running {
+    } else if !is_incomplete || untracked.is_some() {
+        // What is missing has its own sentence, which follows.
+    } else if !is_running {
         notes.push(
             "not whole: the trace is damaged or has no end; the figures are of what there is"
                 .to_owned(),
         );
     }
-    if let Some(sentence) = untracked(report) {
-        let whole = if report.untracked.is_missing() { "not whole: " } else { "" };
+    if let Some(sentence) = untracked {
+        let whole = if is_incomplete { "not whole: " } else { "" };
         notes.push(format!("{whole}{sentence}"));
+    } else if trace.coverage.word == CoverageWord::CompleteFor {
+        notes.push(word(report));
     }
     if trace.from_process_start == Some(false) && trace.initial_live_blocks.is_none() {
         notes.push("recording began after the process: earlier blocks are missing".to_owned());

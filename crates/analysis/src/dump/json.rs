@@ -8,10 +8,10 @@ use super::json_stacks;
 use super::options::Options;
 use super::pretty::{self, Json, List, Object, OneLine, Value, objects};
 use crate::{
-    AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock,
-    LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment, Report, ResidentHeap,
-    ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo, Untracked,
-    UntrackedKind, UntrackedReason, Weighed,
+    AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Coverage, CoverageReason, Figures,
+    GroupRow, HeapRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment,
+    Report, ResidentHeap, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals,
+    TraceInfo, Untracked, UntrackedKind, UntrackedReason, Weighed,
 };
 use std::io::{self, Write};
 
@@ -112,6 +112,7 @@ objects! {
         "scopes_off": of.scopes_off,
         "tracker_optimized": of.tracker_optimized,
         "complete": of.complete,
+        "coverage": of.coverage,
         "recording_since_ns": of.recording_since_ns,
         "initial_live_blocks": of.initial_live_blocks,
         "memory_recorded": of.memory_recorded,
@@ -119,6 +120,17 @@ objects! {
         "ended": of.ended,
     }
     TimeSpan, of => {
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
+    }
+    Coverage, of => {
+        "word": of.word.name(),
+        "unseen_bytes": of.unseen_bytes(),
+        "reasons": of.reasons,
+    }
+    CoverageReason, of => {
+        "kind": of.kind.name(),
+        "bytes": of.bytes,
         "from_ns": of.from_ns,
         "to_ns": of.to_ns,
     }
@@ -135,6 +147,7 @@ objects! {
         "beside": of.is_beside,
         "reasons": of.reasons,
         "weighed": of.weighed,
+        "unseen_peak": of.unseen_peak,
     }
     UntrackedReason, of => {
         "kind": match of.kind {

@@ -1,7 +1,7 @@
 //! Sentences about memory that is in no event.
 
-use super::text::{bytes, counted, escape};
-use crate::{Report, UntrackedKind, UntrackedReason, Weighed};
+use super::text::{bytes, counted, duration, escape};
+use crate::{CoverageKind, CoverageWord, Report, UntrackedKind, UntrackedReason, Weighed};
 use memledger_format::words::scopes_of_copy;
 
 /// What makes the figures incomplete, in sentences, each with its title in the text report: `LOSSES`, `ODD`,
@@ -31,10 +31,10 @@ pub fn lacks(report: &Report) -> Vec<(&'static str, String)> {
         ));
     }
     let odd = contradictions(report);
-    let untracked = untracked(report).filter(|_| report.untracked.is_missing());
-    let has_reason = odd.is_some() || untracked.is_some();
-    let lacks_end = !report.trace.ended || !report.trace.complete && !has_reason;
-    if loud.is_empty() && lacks_end {
+    let is_incomplete = report.trace.coverage.word == CoverageWord::Incomplete;
+    let untracked = untracked(report).filter(|_| is_incomplete);
+    let is_cut = is_incomplete && odd.is_none() && untracked.is_none();
+    if loud.is_empty() && (!report.trace.ended || is_cut) {
         loud.push(
             "the trace has no end: the program was killed or is still running, or the trace was \
              cut. What came later is not in the figures"
@@ -67,50 +67,84 @@ pub fn contradictions(report: &Report) -> Option<String> {
     if counts.is_empty() {
         return None;
     }
-    // The heap of `malloc`, through which programs have ways that others do not see.
-    let reason = match report.by_heap.iter().any(|heap| heap.name == "C") {
-        true => {
-            "It may be an allocator in a stripped program, or in a library that was loaded later, or what the first \
-             functions of a library have allocated that was opened with RTLD_DEEPBIND"
-        }
-        false => "It may be a block that one allocator has given and another one has taken back",
-    };
-    Some(format!("{}: the figures are wrong by what was not seen. {reason}", counts.join(" and ")))
+    Some(format!("{}: the figures are wrong by what was not seen", counts.join(" and ")))
 }
 
-/// How much memory is untracked, or that some is; `None` if none is known to be.
-pub(super) fn untracked_briefly(report: &Report) -> Option<String> {
+/// The word for how complete the figures are, with the gravest reason that has no sentence of its own.
+pub(super) fn word(report: &Report) -> String {
+    let coverage = &report.trace.coverage;
+    match coverage.word {
+        CoverageWord::Complete => "complete, nothing lost".to_owned(),
+        CoverageWord::Incomplete => match untracked_briefly(report) {
+            Some(sentence) => format!("INCOMPLETE, {sentence}"),
+            None => "INCOMPLETE".to_owned(),
+        },
+        CoverageWord::CompleteFor => match (coverage.unseen_bytes(), untracked_briefly(report)) {
+            (0, sentence) => format!("complete for malloc; {}", sentence.unwrap_or_default()),
+            (unseen, _) => {
+                format!("complete but for at least {} that are in no block", bytes(unseen))
+            }
+        },
+    }
+}
+
+/// The gravest reason why memory is missing; `None` if there is none.
+fn untracked_briefly(report: &Report) -> Option<String> {
+    let (trace, untracked) = (&report.trace, &report.untracked);
+    let has = |kind| trace.coverage.reasons.iter().find(move |reason| reason.kind == kind);
+    let of = |part: &Option<Weighed>| part.unwrap_or_default();
+    let (weighed, peak) = (of(&untracked.weighed), of(&untracked.unseen_peak));
+    let unseen = |weighed: Weighed, what: &str| {
+        let [unseen, rss] = [weighed.untracked_bytes, weighed.rss_bytes].map(bytes);
+        format!("at least {unseen} of {rss} {what} are in no block seen")
+    };
+    let sentence = if has(CoverageKind::UnseenPeak).is_some() {
+        unseen(peak, "resident at most")
+    } else if has(CoverageKind::Unseen).is_some() {
+        unseen(weighed, "resident")
+    } else if has(CoverageKind::Allocator).is_some() {
+        "the program has memory that is in no block seen".to_owned()
+    } else if has(CoverageKind::Scopes).is_some() {
+        "not all scopes are recorded".to_owned()
+    } else if let Some(reason) = has(CoverageKind::WeighedBeforeEnd) {
+        let before = trace.duration_ns.saturating_sub(reason.from_ns.unwrap_or_default());
+        format!("other memory was last weighed {} before the end", duration(before))
+    } else if has(CoverageKind::NotWeighed).is_some() {
+        "other memory was not weighed".to_owned()
+    } else if untracked.is_beside && untracked.is_known() {
+        unseen(weighed, "resident")
+    } else {
+        return None;
+    };
+    Some(sentence)
+}
+
+/// The same, why, and what to do about it; `None` if no memory is known to be missing.
+pub fn untracked(report: &Report) -> Option<String> {
     let untracked = &report.untracked;
-    if !untracked.is_known() {
+    let is_missing = report.trace.coverage.reasons.iter().any(|reason| {
+        use CoverageKind::{Allocator, Scopes, Unseen, UnseenPeak};
+        [Allocator, Scopes, Unseen, UnseenPeak].contains(&reason.kind)
+    });
+    if !is_missing && !(untracked.is_beside && untracked.is_known()) {
         return None;
     }
-    let is_why = |of: &Weighed| of.is_much() && !(untracked.is_beside && untracked.has_scopes());
-    Some(match untracked.weighed.filter(is_why) {
-        Some(weighed) => format!(
-            "{} of {} resident are in no block seen",
-            bytes(weighed.untracked_bytes),
-            bytes(weighed.rss_bytes)
-        ),
-        None if untracked.has_scopes() => "not all scopes are recorded".to_owned(),
-        None => "the program has memory that is in no block seen".to_owned(),
-    })
-}
-
-/// The same, why, and what to do about it.
-pub fn untracked(report: &Report) -> Option<String> {
     let briefly = untracked_briefly(report)?;
-    let reasons = &report.untracked.reasons;
-    let why = if !report.untracked.is_missing() {
+    let why = if !is_missing {
         "the figures are those of Rust's allocator. What C functions and libraries allocate is recorded with \
          memledger::track_c_malloc!()"
             .to_owned()
-    } else if reasons.is_empty() {
-        by_program(report).to_owned()
+    } else if untracked.reasons.is_empty() {
+        NOT_KNOWN.to_owned()
     } else {
-        reasons.iter().map(reason).collect::<Vec<_>>().join(". ")
+        untracked.reasons.iter().map(reason).collect::<Vec<_>>().join(". ")
     };
     Some(format!("{briefly}: {why}"))
 }
+
+/// Where nothing is known of memory in no block.
+const NOT_KNOWN: &str = "no function that memledger records has given it. A guess: the program, or the runtime of \
+                         its language, asks the system for memory without the C library";
 
 fn reason(reason: &UntrackedReason) -> String {
     let UntrackedReason { kind, function, file } = reason;
@@ -134,24 +168,5 @@ fn reason(reason: &UntrackedReason) -> String {
              figures are those of its C code"
         ),
         UntrackedKind::Scopes => scopes_of_copy(&function, file),
-    }
-}
-
-/// What the reason may be where none is known.
-fn by_program(report: &Report) -> &'static str {
-    let program = report.trace.program.as_deref().unwrap_or_default();
-    match program.rsplit('/').next().unwrap_or_default() {
-        "java" => {
-            "objects of Java are in a heap of the virtual machine: jcmd PID GC.class_histogram shows them. The figures \
-             are those of C code"
-        }
-        "node" | "nodejs" => {
-            "objects of JavaScript are in V8's heap: node --heap-prof shows who allocates them. The figures are those \
-             of C and C++ code"
-        }
-        _ => {
-            "it may be an allocator that asks the system for memory without the C library, a copy of the C library \
-             (dlmopen), or the heap of a language's runtime. A program in Rust can use memledger::TrackingAllocator"
-        }
     }
 }

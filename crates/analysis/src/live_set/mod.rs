@@ -23,3 +23,4 @@ mod young;
 pub(super) use block::Block;
 pub(super) use heaps::{HEAPS, Heaps};
 pub(super) use mappings::Mappings;
+pub(super) use windows::Windows;

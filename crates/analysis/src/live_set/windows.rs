@@ -77,6 +77,12 @@ impl Windows {
             .is_some_and(|&place| self.chunks[place][window / 64 % WORDS] >> (window % 64) & 1 != 0)
     }
 
+    /// How many bytes all such windows have.
+    pub(crate) fn bytes(&self) -> u64 {
+        let words = self.chunks.iter().flatten();
+        words.map(|word| u64::from(word.count_ones())).sum::<u64>() * WINDOW_BYTES
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -115,6 +121,7 @@ mod tests {
                 let from = window << WINDOW;
                 (from + (1 << WINDOW)).min(start + bytes).saturating_sub(from.max(start))
             };
+            prop_assert_eq!(windows.bytes(), set.len() as u64 * WINDOW_BYTES);
             prop_assert_eq!(windows.covered(start, start + bytes), set.iter().map(within).sum::<u64>());
         }
     }

@@ -59,8 +59,9 @@ impl Sources<'_> {
 
     /// Adds losses. They are included even if they are noticed after the point where counting stopped.
     pub(crate) fn fill(&self, report: &mut Report) {
+        let is_ours = report.trace.from_process_start.is_some();
+        report.untracked.is_beside = is_ours && !self.model.contexts().heaps().has_name("C");
         self.diagnostics.fill(report, self.model.heaps().refused());
-        report.judge_untracked(self.model.contexts().heaps().has_name("C"));
     }
 
     /// The report of the current state, without losses.
@@ -103,7 +104,7 @@ impl Sources<'_> {
             rss: self.rss.rss(self.model.contexts().heaps(), |heap| {
                 self.model.heaps().sizes(heap..heap + 1)
             }),
-            untracked: self.untracked.report(),
+            untracked: self.untracked.report(&self.facts, self.model.heaps().windows()),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),

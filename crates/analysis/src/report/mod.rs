@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `build.rs` | makes a report: sums, and sorts |
+//! | `coverage.rs` | whether all memory is in the report: complete, complete but for some, or not |
 //! | `largest.rs` | the largest live blocks |
 //! | `rows.rs` | the rows |
 //! | `call_sums.rs` | the figures of functions, lines and crates, summed up the tree of stacks |
@@ -22,6 +23,7 @@
 pub(super) mod build;
 mod call_sums;
 mod calls;
+mod coverage;
 mod crates;
 mod labels;
 mod largest;
@@ -41,6 +43,7 @@ mod untracked;
 pub use call_sums::CallRow;
 pub(crate) use calls::{Call, CallKind};
 pub use calls::{Calls, Frames, GUESS};
+pub use coverage::{Coverage, CoverageKind, CoverageReason, CoverageWord};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
 pub use crates::{is_allocation_entry, is_folded_by_name};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};

@@ -1,5 +1,6 @@
 //! The parts of a report about all blocks together.
 
+use super::coverage::Coverage;
 use super::llm::LlmTagRow;
 use super::rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow,
@@ -149,10 +150,11 @@ pub struct TraceInfo {
     /// By how many blocks [`initial_live_blocks`](Self::initial_live_blocks) can be wrong: in the child of a
     /// fork, allocations and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
-    /// Whether nothing is missing: no event lost, none missed at the start, no damage, no
-    /// [contradiction](Losses::contradictions), no memory that is [known to be
-    /// missing](Untracked::is_missing), and the trace has its [end](Self::ended).
+    /// Whether nothing is missing: the [word](Self::coverage) is
+    /// [`Complete`](super::CoverageWord::Complete).
     pub complete: bool,
+    /// How complete the figures are, and why they are not.
+    pub coverage: Coverage,
     /// Whether the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
     /// a trace of that writer counts as ended when its source could be read to the end and has a

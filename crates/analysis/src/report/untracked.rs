@@ -1,6 +1,6 @@
 //! What of the program's memory is in no block of the report.
 
-use super::types::Report;
+use super::coverage::CoverageWord;
 
 /// What may be in no block of the report: memory that the program has not got from an allocator that is
 /// recorded.
@@ -13,6 +13,15 @@ pub struct Untracked {
     /// whichever has more that is untracked. `None` if that could not be compared: the trace has no resident
     /// memory in it, began after the process, or has no allocations.
     pub weighed: Option<Weighed>,
+    /// The largest RSS that the kernel has counted, if more of it is explained by nothing in the trace than of
+    /// what was weighed: it was there between two readings. `None` if all is explained.
+    pub unseen_peak: Option<Weighed>,
+    /// When memory was last weighed; `None` if it never was.
+    pub last_weighed_ns: Option<u64>,
+    /// Whether that was at the end of the program.
+    pub is_weighed_at_end: bool,
+    /// Whether the trace has all blocks from the start of its process on, against which memory can be weighed.
+    pub can_be_weighed: bool,
     /// The trace is of Rust's global allocator alone, by its own choice: what C functions allocate is beside
     /// it, and the figures of the allocator are complete.
     pub is_beside: bool,
@@ -60,35 +69,15 @@ pub struct Weighed {
     pub untracked_bytes: u64,
 }
 
-impl Weighed {
-    /// Whether it is so much that figures are wrong without it: more than 1 MiB and 5 %.
-    pub fn is_much(&self) -> bool {
-        self.untracked_bytes > 1 << 20 && self.untracked_bytes / 5 > self.rss_bytes / 100
-    }
-}
-
 impl Untracked {
     /// Whether memory or scopes are untracked, for a known reason or by its weight.
     pub fn is_known(&self) -> bool {
-        !self.reasons.is_empty() || self.weighed.is_some_and(|weighed| weighed.is_much())
+        let is_much = |weighed| CoverageWord::of(weighed) == CoverageWord::Incomplete;
+        !self.reasons.is_empty() || self.weighed.as_ref().is_some_and(is_much)
     }
 
     /// Whether there are scopes that are not recorded.
     pub fn has_scopes(&self) -> bool {
         self.reasons.iter().any(|reason| reason.kind == UntrackedKind::Scopes)
-    }
-
-    /// Whether the figures are wrong by that.
-    pub fn is_missing(&self) -> bool {
-        self.has_scopes() || self.is_known() && !self.is_beside
-    }
-}
-
-impl Report {
-    /// Completes what is untracked, and whether the trace is complete.
-    pub(crate) fn judge_untracked(&mut self, has_c_heap: bool) {
-        let is_ours = self.trace.from_process_start.is_some();
-        self.untracked.is_beside = is_ours && !has_c_heap;
-        self.trace.complete &= !self.untracked.is_missing();
     }
 }

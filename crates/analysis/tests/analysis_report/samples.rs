@@ -124,8 +124,8 @@ fn the_keys_are_those_of_the_contract() {
     assert_eq!(keys(&report["by_scope"][0]["inclusive"]), row);
     assert_eq!(
         keys(&report["trace"]),
-        "complete duration_ns ended events from_process_start initial_live_blocks memory_recorded missed_at_start \
-         parent_pid pid program recording_since_ns scopes_off time_resolution_ns tracker_optimized"
+        "complete coverage duration_ns ended events from_process_start initial_live_blocks memory_recorded \
+         missed_at_start parent_pid pid program recording_since_ns scopes_off time_resolution_ns tracker_optimized"
     );
     assert_eq!(
         keys(&report["largest_live"][0]),

@@ -239,7 +239,7 @@ fn figures_that_contradict_one_another_are_never_complete() {
     let cut = text(&feed.report(), &Options::default());
     assert!(cut.contains("the trace has no end") && cut.contains("  ODD  "), "{cut}");
     feed.our_report(5);
-    let mut report = feed.report();
+    let report = feed.report();
     assert!(report.trace.ended && !report.trace.complete);
     assert_eq!(report.losses.contradictions(), 3);
     let mut options = Options::default();
@@ -247,10 +247,8 @@ fn figures_that_contradict_one_another_are_never_complete() {
     let odd = text(&report, &options);
     let expected = ", INCOMPLETE\n  ODD          2 frees of blocks never allocated and 1 allocation where a block \
                     was still live: the figures are wrong";
-    assert!(odd.contains(expected) && !odd.contains("RTLD_DEEPBIND"), "{odd}");
+    assert!(odd.contains(expected), "{odd}");
     assert!(!odd.contains("no end") && !odd.contains("LOSSES"), "{odd}");
-    report.by_heap[0].name = "C".to_owned();
-    assert!(text(&report, &options).contains("RTLD_DEEPBIND"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Memory that is in no block: known reasons, and resident memory outside of where blocks have been.
 
 use memledger_analysis::dump::json;
-use memledger_analysis::dump::text::{self, Options};
-use memledger_analysis::{Analyzer, Report, UntrackedKind, Weighed};
+use memledger_analysis::dump::text::{self, Options, lacks};
+use memledger_analysis::{Analyzer, CoverageWord, Report, UntrackedKind};
 use memledger_format::schema::FieldType;
 use memledger_test_support::feed::{
     Feed,
@@ -54,10 +54,11 @@ fn what_is_resident_where_no_block_has_been_is_said() {
     // The windows, and the tracker's 64 KiB with half as much again.
     let explained = (2 * 64 + 96) << 10;
     assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (11 * MIB, 10 * MIB - explained));
-    assert!(!report.trace.complete && report.trace.ended && report.untracked.is_missing());
+    assert!(!report.trace.complete && report.trace.ended);
+    assert_eq!(report.trace.coverage.word, CoverageWord::Incomplete);
     let text = shown(&report);
-    let sentence = "9.8 MiB of 11.0 MiB resident are in no block seen";
-    let expected = format!(", INCOMPLETE, {sentence}\n  UNTRACKED    {sentence}: it may be ");
+    let sentence = "at least 9.8 MiB of 11.0 MiB resident are in no block seen";
+    let expected = format!(", INCOMPLETE, {sentence}\n  UNTRACKED    {sentence}: no function ");
     assert!(text.contains(&expected) && !text.contains("no end"), "{text}");
     let mut written = Vec::new();
     json::write(&report, &mut written).expect("a Vec takes all");
@@ -144,7 +145,7 @@ fn scopes_of_another_copy_are_said_and_nothing_is_beside() {
         (
             true,
             "0.2.0",
-            "10.0 MiB of 11.0 MiB resident are in no block seen",
+            "at least 10.0 MiB of 11.0 MiB resident are in no block seen",
             "0.2.0 twice; scopes of one copy",
         ),
     ] {
@@ -172,14 +173,115 @@ fn what_began_late_is_not_weighed() {
     assert_eq!(feed.report().untracked.weighed, None);
 }
 
+/// The words for so much in no block of so much resident memory: no more than 1 MiB or 1 % is complete, more
+/// than 1 MiB and 5 % is not.
 #[test]
-fn little_is_not_said() {
-    let weighed = |untracked_bytes, rss_bytes| {
-        let mut weighed = Weighed::default();
-        (weighed.untracked_bytes, weighed.rss_bytes) = (untracked_bytes, rss_bytes);
-        weighed.is_much()
-    };
-    assert!(!weighed(MIB, 2 * MIB) && weighed(MIB + 10, 2 * MIB));
-    assert!(!weighed(5 * MIB, 100 * MIB) && weighed(6 * MIB, 100 * MIB));
-    assert!(weighed(u64::MAX, u64::MAX));
+fn how_much_is_in_no_block_decides_the_word() {
+    use CoverageWord::{Complete, CompleteFor, Incomplete};
+    for (unseen, all, expected) in [
+        (MIB - 1, 3 * MIB, Complete),
+        (MIB, 3 * MIB, CompleteFor),
+        (MIB + 4096, 3 * MIB, Incomplete),
+        (MIB + 4096, 30 * MIB, CompleteFor),
+        (9 * MIB, 1000 * MIB, Complete),
+        (10 * MIB, 1000 * MIB, CompleteFor),
+        (50 * MIB, 1000 * MIB, CompleteFor),
+        (51 * MIB, 1000 * MIB, Incomplete),
+    ] {
+        let mut feed = feed(true);
+        feed.alloc(2, 0x1000_0000, 100);
+        let parts = [(0x1000_0000, 64 << 10), (0x5000_0000, unseen)];
+        let rest = all - MIB - unseen - (64 << 10);
+        let parts = [&parts[..], &[(0x9000_0000, rest)]].concat();
+        feed.alloc(2, 0x9000_0000, rest);
+        let array = |of: fn(&(u64, u64)) -> u64| words(&parts.iter().map(of).collect::<Vec<_>>());
+        let [starts, sizes] = [array(|part| part.0), array(|part| part.1)];
+        let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+        let ranges = [B(&starts), B(&sizes), B(&sizes)];
+        feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+        feed.our_report(9);
+        let report = feed.report();
+        let coverage = &report.trace.coverage;
+        assert_eq!(coverage.word, expected, "{unseen} of {all}");
+        assert_eq!(report.trace.complete, expected == Complete);
+        assert_eq!(coverage.unseen_bytes(), if expected == Complete { 0 } else { unseen });
+        let text = shown(&report);
+        let first = text.lines().next().expect("a line");
+        assert!(
+            first.contains(match expected {
+                Complete => ", complete, nothing lost",
+                CompleteFor => ", complete but for at least ",
+                _ => ", INCOMPLETE, at least ",
+            }),
+            "{first}"
+        );
+    }
+}
+
+/// The kernel's maximum, against what a reading says is beside the windows of blocks, and what was mapped.
+#[test]
+fn a_maximum_between_two_readings_is_unseen() {
+    for (most, mapped, expected) in [
+        (11 * MIB, 0, CoverageWord::Complete),
+        (60 * MIB, 0, CoverageWord::Incomplete),
+        (60 * MIB, 50 * MIB, CoverageWord::Complete),
+    ] {
+        let mut feed = feed(true);
+        feed.add_field("Memledger.Rss", ("MappedBytes", FieldType::U64));
+        feed.alloc(2, 0x1000_0000, 10 * MIB);
+        feed.free(2, 0x1000_0000);
+        let look = |feed: &mut Feed, most, mapped| {
+            feed.emit("Memledger.Rss", 1, &[N(6), N(MIB), N(most), N(u64::MAX), N(mapped)]);
+        };
+        look(&mut feed, most, mapped);
+        resident(&mut feed, 0, 0x1000_0000, 10 * MIB, 0);
+        // What is mapped afterwards explains nothing.
+        look(&mut feed, most, 999 * MIB);
+        feed.our_report(9);
+        let report = feed.report();
+        assert_eq!(report.trace.coverage.word, expected, "{most} {mapped}");
+        if expected == CoverageWord::Incomplete {
+            let unseen = most - 11 * MIB;
+            assert_eq!(report.untracked.unseen_peak.map(|peak| peak.untracked_bytes), Some(unseen));
+            assert!(
+                shown(&report)
+                    .contains("INCOMPLETE, at least 49.0 MiB of 60.0 MiB resident at most")
+            );
+        }
+    }
+}
+
+#[test]
+fn what_was_not_weighed_to_the_end_is_complete_for_malloc() {
+    let mut never = feed(true);
+    never.alloc(2, 0x1000_0000, 100);
+    never.our_report(9);
+    let mut early = feed(true);
+    early.add_field("Memledger.ResidentMemory", ("IsLast", FieldType::U8));
+    early.alloc(2, 0x1000_0000, 100);
+    let none = words(&[]);
+    let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let parts = |is_last| [&sums[..], &[B(&none), B(&none), B(&none), N(is_last)]].concat();
+    early.emit("Memledger.ResidentMemory", 1, &parts(0));
+    let running = early.report();
+    assert_eq!(running.trace.coverage.reasons.len(), 1, "it has no end yet, and no more");
+    early.our_report(800_000_007);
+    let mut last = feed(true);
+    last.add_field("Memledger.ResidentMemory", ("IsLast", FieldType::U8));
+    last.emit("Memledger.ResidentMemory", 1, &parts(1));
+    last.our_report(800_000_007);
+    for (mut feed, words) in [
+        (never, "complete for malloc; other memory was not weighed\n"),
+        (early, "complete for malloc; other memory was last weighed 800.0 ms before the end\n"),
+        (last, "complete, nothing lost\n"),
+    ] {
+        let report = feed.report();
+        let text = shown(&report);
+        assert!(text.contains(words), "{text}");
+        let is_complete = words.contains("nothing lost");
+        assert_eq!(report.trace.complete, is_complete);
+        assert_eq!(report.trace.coverage.unseen_bytes(), 0);
+        let bounded = report.trace.coverage.is_bounded();
+        assert!(bounded && lacks(&report).is_empty());
+    }
 }

@@ -4,9 +4,9 @@ use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
 use super::{llm, over_time, peak_by, rss};
-use crate::dump::missing::{lacks, untracked, untracked_briefly};
+use crate::dump::missing::{lacks, untracked, word};
 use crate::dump::options::Options;
-use crate::{Losses, PeakMoment, Report};
+use crate::{CoverageWord, Losses, PeakMoment, Report};
 use memledger_format::words::escape;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -48,7 +48,7 @@ pub(super) fn write(
         lines.write("over time", &line)?;
         by_whom.map_or(Ok(()), |command| lines.write("by whom", &command))?;
     }
-    if !report.untracked.is_missing()
+    if report.trace.coverage.word != CoverageWord::Incomplete
         && let Some(sentence) = untracked(report)
     {
         lines.write("untracked", &sentence)?;
@@ -77,12 +77,7 @@ fn headline(report: &Report, options: &Options) -> String {
     if let Some(moment) = &options.moment {
         text.push_str(&format!(", as it was at {}", fit(&escape(moment), PROGRAM)));
     }
-    text.push_str(if trace.complete { ", complete, nothing lost" } else { ", INCOMPLETE" });
-    if report.untracked.is_missing()
-        && let Some(sentence) = untracked_briefly(report)
-    {
-        text.push_str(&format!(", {sentence}"));
-    }
+    text.push_str(&format!(", {}", word(report)));
     match report.losses {
         Losses { lost_unknown: true, .. } => text.push_str(", EVENTS LOST"),
         Losses { lost_events: 0, .. } => {}
