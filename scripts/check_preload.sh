@@ -5,7 +5,7 @@
 # it; other allocators below; other libraries before and after; libraries that are opened with RTLD_DEEPBIND (tests/preload/opens.c);
 # children that cannot load the library (tests/preload/executes.c); a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
-# are as alone.
+# are as alone. Memory that is in no block is said, and stacks of ended threads are not that (scripts/check_resident.py).
 # Installs what it needs. Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
@@ -78,7 +78,9 @@ another_clock="$libraries/faketime/libfaketime.so.1" \
     other_allocators="$libraries/libjemalloc.so.2 $libraries/libtcmalloc_minimal.so.4 $libraries/libmimalloc.so.2" \
     python3 scripts/check_preload.py
 gcc -O1 -Wall -Wextra -Wno-deprecated-declarations -Werror -pthread -o "$folder/endings" tests/preload/endings.c
+gcc -O1 -Wall -Wextra -Werror -pthread -o "$folder/resident" tests/preload/resident.c
 python3 scripts/check_signals.py
+scripts/check_resident.py "$memledger" "$library" "$folder/resident"
 
 # The heap "C" in a Rust program that is linked with a static glibc.
 mkdir -p "$folder/program/src"

@@ -1,9 +1,10 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
-//! The first is read at an interval, and between two readings where live bytes took it to a new peak. The
-//! second takes milliseconds in a large program, so it is read where the first has become larger than ever,
-//! at the end, and when the last reading is a sixteenth of the run ago: a process that is killed, or asked in
-//! the middle, has no end of its own. What the allocators say of themselves is read at the end only, and for
+//! The first is looked at each 50 ms, and is an event where it has changed notably. The second takes
+//! milliseconds in a large program, so it is read where the first has become larger than ever or has risen, at
+//! the end, and when the last reading is a sixteenth of the run ago: a process that is killed, or asked in the
+//! middle, has no end of its own. A thread that is about to end the process by `_exit`, or to execute another
+//! program, waits a moment for it. What the allocators say of themselves is read at the end only, and for
 //! a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
 //! for four million.
 
@@ -13,39 +14,49 @@ use crate::alloc::stats;
 use crate::platform::os::Instant;
 use crate::platform::{clock, os};
 use crate::trace::worker::{self, EventProvider, Importants};
-use crate::trace::write::ReentrancyGuard;
+use crate::trace::write::{ReentrancyGuard, state};
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::{
-    FieldType::{AnsiString, U64, U64Array},
+    FieldType::{AnsiString, U8, U64, U64Array},
     NO_SYNC,
 };
 use std::cmp::Reverse;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The time from one reading of RSS to the next, by default.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time from one look for a new peak of RSS to the next: a look takes some 20 µs. A peak that lasts less
-/// is seen in `MostBytes` only.
-const PEAK_INTERVAL: Duration = Duration::from_millis(50);
-/// A new peak is of interest from this share of the last one on.
-const PEAK_GROWTH: u64 = 16;
+/// The time from one look at RSS to the next: a look takes some 20 µs. A peak that lasts less is seen in
+/// `MostBytes` only.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// RSS, or the most that it was, is an event if it differs by more than this, and by this share.
+const NOTABLE_BYTES: u64 = 256 << 10;
+const NOTABLE_SHARE: u64 = 100;
 
-/// How much memory is resident, in bytes, how much was at most, and how much the control groups of the
-/// process allow: the largest number if that is not limited.
+/// How much memory is resident, in bytes, how much was at most, how much the control groups of the process
+/// allow (the largest number if that is not limited), what of the first is anonymous, and all that the program
+/// has mapped so far and that is in no block.
 static RSS: Declaration = Declaration {
     uid: 27,
     logger: "Memledger",
     event: "Rss",
     flags: NO_SYNC,
-    fields: &[("Cycle", U64), ("Bytes", U64), ("MostBytes", U64), ("LimitBytes", U64)],
+    fields: &[
+        ("Cycle", U64),
+        ("Bytes", U64),
+        ("MostBytes", U64),
+        ("LimitBytes", U64),
+        ("Anonymous", U64),
+        ("MappedBytes", U64),
+    ],
 };
 
-/// What the resident memory is. The three arrays have anonymous memory: where, and how much of it is
-/// resident. `OwnBytes` are the tracker's blocks, which are in it.
+/// What the resident memory is: parts, whose sum is `Rss` where the system states it. The first three arrays
+/// are anonymous memory: where, and how much of it is resident. `OwnBytes` are the tracker's blocks, which
+/// are in it. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages` and `Swap` are no parts.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -65,6 +76,19 @@ static RESIDENT_MEMORY: Declaration = Declaration {
         ("Starts", U64Array),
         ("Sizes", U64Array),
         ("Resident", U64Array),
+        ("Rss", U64),
+        ("EndedStacks", U64),
+        ("ChangedFiles", U64),
+        ("Data", U64),
+        ("HugePages", U64),
+        ("Swap", U64),
+        ("SharedStarts", U64Array),
+        ("SharedSizes", U64Array),
+        ("SharedResident", U64Array),
+        ("ChangedStarts", U64Array),
+        ("ChangedSizes", U64Array),
+        ("ChangedResident", U64Array),
+        ("IsLast", U8),
     ],
 };
 
@@ -90,6 +114,8 @@ const ALLOCATORS_PART: u32 = 100;
 
 /// The maximum number of ranges in an event. What the smaller ones have is in `OtherAnonymous`.
 const MAX_RANGES: usize = 2048;
+/// The same of shared memory, and of changed files.
+const MAX_NAMED_RANGES: usize = 256;
 /// A new maximum of RSS is of interest from this share of the last one on.
 const GROWTH: u64 = 100;
 /// The same, if the last one was just now.
@@ -101,6 +127,54 @@ const SHORT_REST: u32 = 20;
 /// The time between two readings if RSS does not grow, as a share of the run so far: so an hour has at
 /// most 150.
 const RUN_SHARE: u32 = 16;
+/// What the memory is is read soon if RSS has risen by this since the last reading, and by this share.
+const RISEN_BYTES: u64 = 1 << 20;
+const RISEN_SHARE: u64 = 20;
+
+/// How long a thread waits for a reading before it ends the process. A debug build takes ten times as long for
+/// one.
+const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 5 });
+/// It does not if the last reading is not older than this.
+const END_AGE: Duration = Duration::from_millis(50);
+
+/// Whether a worker reads RSS.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// When it was last read what the memory is.
+static READ_AT: AtomicU64 = AtomicU64::new(0);
+/// How many threads have asked for that, and how many of them have it in the file.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+static ANSWERED: AtomicU32 = AtomicU32::new(0);
+
+/// The process is about to end without its handlers, or to become another program: what its memory is is read
+/// before, if that does not take long.
+///
+/// NOTE: the child of a `vfork` calls this, too, which has its parent's memory.
+fn read_before_end() {
+    let is_new = || clock::now_since_start() < READ_AT.load(Ordering::Acquire) + nanos(END_AGE);
+    if !IS_ON.load(Ordering::Acquire)
+        || !state::is_running()
+        || is_new()
+        || !os::may_ask_system()
+        || state::is_forked()
+    {
+        return;
+    }
+    let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;
+    worker::wake();
+    let begin = clock::now();
+    loop {
+        let answered = ANSWERED.load(Ordering::Acquire);
+        let left = nanos(END_TIMEOUT).saturating_sub(clock::now() - begin);
+        if answered.wrapping_sub(asked) < u32::MAX / 2 || left == 0 {
+            return;
+        }
+        os::wait(&ANSWERED, answered, left);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
 
 /// Reads the resident memory.
 pub(crate) struct RssEvents {
@@ -108,13 +182,15 @@ pub(crate) struct RssEvents {
     /// When the interval began, and when RSS was last looked at.
     read_at: Option<Instant>,
     looked_at: Option<Instant>,
-    /// The largest RSS of all events.
-    peak: u64,
-    /// The RSS in the last event, and when it was last looked at.
-    bytes: u64,
+    /// The figures in the last event, and the RSS when it was last looked at.
+    sums: [u64; 3],
     looked: u64,
+    /// The figures before the first cycle, and their time.
+    first: Option<([u64; 3], u64)>,
     /// How much it may be.
     limit: Option<u64>,
+    /// How many threads have asked for a reading.
+    asked: u32,
     parts: Parts,
 }
 
@@ -133,39 +209,31 @@ impl RssEvents {
     pub(crate) fn every(interval: Duration) -> Self {
         let now = Instant::now();
         let parts = Parts { began: now, at: now, took: Duration::ZERO, bytes: 0, most: 0 };
-        let (read_at, looked_at) = (None, None);
-        Self { interval, read_at, looked_at, peak: 0, bytes: 0, looked: 0, limit: None, parts }
+        os::set_before_end(read_before_end);
+        READ_AT.store(0, Ordering::Release);
+        IS_ON.store(true, Ordering::Release);
+        let first = os::rss_sums().map(|sums| (sums, clock::now_since_start()));
+        let asked = ASKED.load(Ordering::Acquire);
+        let (read_at, looked_at, limit) = (None, None, None);
+        Self { interval, read_at, looked_at, sums: [0; 3], looked: 0, first, limit, asked, parts }
     }
 
-    /// RSS is of interest: what it is, and was at most.
-    fn sum(
-        &mut self,
-        [bytes, most]: [u64; 2],
-        is_due: bool,
-        is_end: bool,
-        events: &mut Vec<Vec<u8>>,
-    ) {
-        self.peak = self.peak.max(bytes);
-        let is_first = self.read_at.is_none();
-        if is_due {
-            self.read_at = Some(Instant::now());
-        }
-        if is_first || is_end {
-            self.limit = os::memory_limit();
-        }
-        if bytes != self.bytes || is_end {
-            self.bytes = bytes;
-            let limit = self.limit.unwrap_or(u64::MAX);
-            let mut event = Vec::new();
-            let now = clock::now_since_start();
-            RSS.append(&[now.into(), bytes.into(), most.into(), limit.into()], &mut event);
-            events.push(event);
-        }
+    /// An event of the figures of this time.
+    fn sum(&mut self, (sums, at): ([u64; 3], u64)) -> Vec<u8> {
+        let [bytes, most, anonymous] = sums;
+        self.sums = sums;
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let mut event = Vec::new();
+        let mapped = stats::mapped_beside().into();
+        let values = [at.into(), bytes.into(), most.into(), limit.into(), anonymous.into(), mapped];
+        RSS.append(&values, &mut event);
+        event
     }
 
-    /// Whether `rss` bytes are a new peak that is of interest.
-    fn is_peak(&self, rss: u64) -> bool {
-        rss > self.peak.saturating_add(self.peak / PEAK_GROWTH)
+    /// Whether these figures are others than those of the last event.
+    fn is_notable(&self, sums: [u64; 3]) -> bool {
+        let mut pairs = self.sums.into_iter().zip(sums);
+        pairs.any(|(last, now)| last.abs_diff(now) > NOTABLE_BYTES.max(last / NOTABLE_SHARE))
     }
 }
 
@@ -182,20 +250,28 @@ impl Parts {
         let fell = rss < self.bytes - self.bytes / FAST_GROWTH;
         let rest = self.took * if fell { SHORT_REST } else { REST };
         let share = self.began.elapsed() / RUN_SHARE;
-        self.at.elapsed() >= share.max(PEAK_INTERVAL).max(rest)
+        self.at.elapsed() >= share.max(LOOK_INTERVAL).max(rest)
     }
 
-    /// The event; `None` if the system does not say.
-    fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
+    /// Whether RSS has risen to `rss` bytes since the last reading.
+    fn has_risen(&self, rss: u64) -> bool {
+        let bytes = RISEN_BYTES.max(self.bytes / RISEN_SHARE);
+        rss > self.bytes + bytes && self.at.elapsed() >= self.took * REST
+    }
+
+    /// The event; `is_last`: the program ends. `None` if the system does not say.
+    fn read(&mut self, rss: u64, is_last: bool) -> Option<Vec<u8>> {
         self.at = Instant::now();
         // Each part of the reading is progress of the worker, so that no thread gives up waiting for it.
         let memory = os::resident_memory(worker::note_progress);
         self.took = self.at.elapsed();
+        READ_AT.store(clock::now_since_start(), Ordering::Release);
         (self.bytes, self.most) = (rss, self.most.max(rss));
         Some(event(
             memory.ok()?,
             clock::now_since_start(),
             [stats::own_bytes(), stats::most_own_bytes()],
+            is_last,
         ))
     }
 }
@@ -277,17 +353,18 @@ fn statistics_event(of: &os::AllocatorStatistics) -> Vec<u8> {
     event
 }
 
-fn event(memory: os::ResidentMemory, cycle: u64, [own, most_own]: [u64; 2]) -> Vec<u8> {
-    let mut ranges = memory.anonymous;
-    ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
-    let rest = ranges.split_off(ranges.len().min(MAX_RANGES));
-    let rest: u64 = rest.iter().map(|range| range.resident_bytes).sum();
-    ranges.sort_unstable_by_key(|range| range.start);
-    let array = |of: fn(&os::AnonymousRange) -> u64| {
-        ranges.iter().flat_map(|range| of(range).to_le_bytes()).collect::<Vec<_>>()
-    };
-    let starts = array(|range| range.start);
-    let (sizes, resident) = (array(|range| range.bytes), array(|range| range.resident_bytes));
+fn event(
+    memory: os::ResidentMemory,
+    cycle: u64,
+    [own, most_own]: [u64; 2],
+    is_last: bool,
+) -> Vec<u8> {
+    let (anonymous, rest) = largest(memory.anonymous, MAX_RANGES);
+    let named = |ranges| largest(ranges, MAX_NAMED_RANGES).0;
+    let [anonymous, shared, changed] =
+        [anonymous, named(memory.shared_ranges), named(memory.changed_ranges)]
+            .map(|ranges| arrays(&ranges));
+    let array = |bytes| Value::Elements(bytes, 8);
     let mut event = Vec::new();
     RESIDENT_MEMORY.append(
         &[
@@ -301,13 +378,42 @@ fn event(memory: os::ResidentMemory, cycle: u64, [own, most_own]: [u64; 2]) -> V
             memory.other.into(),
             rest.into(),
             most_own.into(),
-            Value::Elements(&starts, 8),
-            Value::Elements(&sizes, 8),
-            Value::Elements(&resident, 8),
+            array(&anonymous[0]),
+            array(&anonymous[1]),
+            array(&anonymous[2]),
+            memory.rss.into(),
+            memory.ended_stacks.into(),
+            memory.changed_files.into(),
+            memory.data.into(),
+            memory.huge_pages.into(),
+            memory.swap.into(),
+            array(&shared[0]),
+            array(&shared[1]),
+            array(&shared[2]),
+            array(&changed[0]),
+            array(&changed[1]),
+            array(&changed[2]),
+            u8::from(is_last).into(),
         ],
         &mut event,
     );
     event
+}
+
+/// The ranges of which most is resident, in the order of their addresses, and what the others have.
+fn largest(mut ranges: Vec<os::AnonymousRange>, most: usize) -> (Vec<os::AnonymousRange>, u64) {
+    ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
+    let rest = ranges.split_off(ranges.len().min(most));
+    ranges.sort_unstable_by_key(|range| range.start);
+    (ranges, rest.iter().map(|range| range.resident_bytes).sum())
+}
+
+/// Starts, sizes and resident bytes.
+fn arrays(ranges: &[os::AnonymousRange]) -> [Vec<u8>; 3] {
+    let array = |of: fn(&os::AnonymousRange) -> u64| {
+        ranges.iter().flat_map(|range| of(range).to_le_bytes()).collect::<Vec<_>>()
+    };
+    [array(|range| range.start), array(|range| range.bytes), array(|range| range.resident_bytes)]
 }
 
 impl EventProvider for RssEvents {
@@ -320,27 +426,54 @@ impl EventProvider for RssEvents {
     fn readings(&mut self, is_end: bool, events: &mut Vec<Vec<u8>>) {
         let is_over = |since: Option<Instant>, time| since.is_none_or(|at| at.elapsed() >= time);
         let is_due = is_end || is_over(self.read_at, self.interval);
-        if !is_due && !is_over(self.looked_at, PEAK_INTERVAL) {
+        let asked = ASKED.load(Ordering::Acquire);
+        let is_asked = asked != std::mem::replace(&mut self.asked, asked);
+        if !is_due && !is_asked && !is_over(self.looked_at, LOOK_INTERVAL) {
             return;
         }
         self.looked_at = Some(Instant::now());
-        let Some((bytes, most)) = os::rss_now_and_most() else { return };
+        let Some(sums) = os::rss_sums() else { return };
+        let bytes = sums[0];
         let grows = bytes > std::mem::replace(&mut self.looked, bytes);
-        if is_due || self.is_peak(bytes) {
-            self.sum([bytes, most], is_due, is_end, events);
+        if self.read_at.is_none() || is_end {
+            self.limit = os::memory_limit();
+        }
+        if let Some(first) = self.first.take() {
+            events.push(self.sum(first));
+        }
+        if is_end || is_due && bytes != self.sums[0] || self.is_notable(sums) {
+            events.push(self.sum((sums, clock::now_since_start())));
+        }
+        if is_due {
+            self.read_at = Some(Instant::now());
         }
         // The first reading is what the program begins with.
         if self.parts.most == 0 {
-            self.parts.most = bytes;
+            (self.parts.bytes, self.parts.most) = (bytes, bytes);
         }
         if is_end {
             events.extend(allocators());
         }
         // NOTE: not while memory grows to a peak: blocks that come while its pages are looked at would be in
         // none.
-        if is_end || is_due && self.parts.is_due(bytes) || !grows && self.parts.is_old(bytes) {
-            events.extend(self.parts.read(bytes));
+        let parts = &mut self.parts;
+        let is_changed = || is_due && parts.is_due(bytes);
+        let is_old = || !grows && (parts.is_old(bytes) || parts.has_risen(bytes));
+        if is_end || is_asked || is_changed() || is_old() {
+            events.extend(parts.read(bytes, is_end || is_asked));
         }
+    }
+
+    fn committed(&mut self) {
+        if ANSWERED.swap(self.asked, Ordering::AcqRel) != self.asked {
+            os::wake_all(&ANSWERED);
+        }
+    }
+}
+
+impl Drop for RssEvents {
+    fn drop(&mut self) {
+        IS_ON.store(false, Ordering::Release);
     }
 }
 
@@ -355,10 +488,28 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_is_of_interest_from_a_sixteenth_on() {
-        let events = RssEvents { peak: 1_600, ..RssEvents::every(DEFAULT_INTERVAL) };
-        assert!(!events.is_peak(1_700));
-        assert!(events.is_peak(1_701));
+    fn a_change_is_notable_from_a_hundredth_on() {
+        let mut events = RssEvents::every(DEFAULT_INTERVAL);
+        events.sums = [10 << 20, 100 << 20, 5 << 20];
+        let is_notable = |more: [i64; 3]| {
+            let sums = events.sums.into_iter().zip(more);
+            let sums: Vec<_> = sums.map(|(sum, more)| sum.wrapping_add_signed(more)).collect();
+            events.is_notable(sums.try_into().unwrap())
+        };
+        assert!(!is_notable([256 << 10, 1 << 20, -(256 << 10)]));
+        assert!(is_notable([-(257 << 10), 0, 0]) && is_notable([0, 0, 257 << 10]));
+        assert!(is_notable([0, 1025 << 10, 0]));
+    }
+
+    #[test]
+    fn what_the_memory_is_is_read_when_rss_has_risen() {
+        let has_risen = |ago, took, rss| {
+            let at = Instant::now().checked_sub(Duration::from_millis(ago)).unwrap();
+            let took = Duration::from_millis(took);
+            Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20 }.has_risen(rss)
+        };
+        assert!(has_risen(500, 1, (105 << 20) + 1) && !has_risen(500, 1, 105 << 20));
+        assert!(!has_risen(400, 1, 200 << 20));
     }
 
     #[test]

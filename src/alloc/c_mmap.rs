@@ -94,6 +94,7 @@ pub mod recorded {
     use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
+    use crate::alloc::stats;
     use crate::platform::os::next_malloc::is_in_allocator;
     use crate::platform::os::{page_bytes, pages};
     use crate::scopes;
@@ -184,6 +185,9 @@ pub mod recorded {
         } else {
             mapping::MAPPED
         };
+        if state != mapping::MAPPED {
+            stats::note_mapped_beside(whole_pages(bytes));
+        }
         // A file takes the place of what was at fixed addresses.
         if is_memory || flags & libc::MAP_FIXED != 0 {
             record(state, pages.addr(), whole_pages(bytes));

@@ -43,14 +43,20 @@ const MAX_STARTING: usize = 64;
 /// never allocates there.
 static STARTS: [StartPlace; MAX_STARTING] = [const { StartPlace::new() }; MAX_STARTING];
 
+/// The same, with the bytes of its stack: 0 if the program has given it the memory.
+struct Kept {
+    start: Start,
+    stack_bytes: usize,
+}
+
 struct StartPlace {
     is_taken: AtomicBool,
-    start: UnsafeCell<MaybeUninit<Start>>,
+    kept: UnsafeCell<MaybeUninit<Kept>>,
 }
 
 impl StartPlace {
     const fn new() -> Self {
-        Self { is_taken: AtomicBool::new(false), start: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self { is_taken: AtomicBool::new(false), kept: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 }
 
@@ -71,7 +77,7 @@ pub unsafe extern "C" fn pthread_create(
     let create = |function, argument| unsafe {
         next::pthread_create(thread, attributes, function, argument)
     };
-    make(function, argument, create)
+    make(Start { function, argument }, attributes, create)
 }
 
 /// The same by the function of C11. What its threads return is an `int`, in the register of a pointer.
@@ -96,60 +102,85 @@ pub unsafe extern "C" fn thrd_create(
     let create = |function, argument| unsafe {
         std::mem::transmute::<*mut c_void, Create>(next)(thread, function, argument)
     };
-    make(function, argument, create)
+    make(Start { function, argument }, ptr::null(), create)
+}
+
+/// The bytes of the stack of a thread with these attributes, or the usual ones; 0 if they give it memory.
+fn stack_bytes(attributes: *const libc::pthread_attr_t) -> usize {
+    unsafe extern "C" {
+        fn pthread_attr_getstacksize(of: *const libc::pthread_attr_t, bytes: *mut usize) -> c_int;
+    }
+    let mut usual = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut start, mut bytes) = (ptr::null_mut::<c_void>(), 0);
+    // SAFETY: the attributes are those of the caller, or are initialized first; the others are written.
+    unsafe {
+        let is_usual = attributes.is_null();
+        if is_usual && libc::pthread_attr_init(usual.as_mut_ptr()) != 0 {
+            return 0;
+        }
+        let of = if is_usual { usual.as_ptr() } else { attributes };
+        // Without memory of the program, it is glibc's null at the end.
+        let error = libc::pthread_attr_getstack(of, &raw mut start, &raw mut bytes);
+        if error != 0 || start.addr().wrapping_add(bytes) != 0 {
+            return 0;
+        }
+        if pthread_attr_getstacksize(of, &raw mut bytes) == 0 { bytes } else { 0 }
+    }
 }
 
 /// Makes a thread by `create`.
 fn make(
-    function: Function,
-    argument: *mut c_void,
+    start: Start,
+    attributes: *const libc::pthread_attr_t,
     create: impl FnOnce(Function, *mut c_void) -> c_int,
 ) -> c_int {
+    let Start { function, argument } = start;
     if os::is_own_start(function) {
         // The thread is the tracker's own.
         return create(function, argument);
     }
     #[cfg(redirects)]
     MADE.fetch_add(1, Ordering::AcqRel);
-    let Some(start) = keep(Start { function, argument }) else {
+    let kept = Kept { start: Start { function, argument }, stack_bytes: stack_bytes(attributes) };
+    let Some(kept) = keep(kept) else {
         return create(function, argument);
     };
     os::count_thread();
-    let error = create(begin, start.cast());
+    let error = create(begin, kept.cast());
     if error != 0 {
         os::uncount_thread();
         // SAFETY: no thread was made, so it is still ours.
-        let _ = unsafe { take(start) };
+        let _ = unsafe { take(kept) };
     }
     error
 }
 
 /// Keeps this for the new thread, which [takes](take) it.
-fn keep(start: Start) -> Option<*mut Start> {
+fn keep(kept: Kept) -> Option<*mut Kept> {
     let is_free = |place: &&StartPlace| !place.is_taken.swap(true, Ordering::Acquire);
     let place = match STARTS.iter().find(is_free) {
-        Some(place) => place.start.get().cast::<Start>(),
+        Some(place) => place.kept.get().cast::<Kept>(),
         // NOTE: from the next `malloc`, so no event is written of it.
         // SAFETY: C's `malloc` has no condition.
-        None => unsafe { next_malloc::malloc(size_of::<Start>()) }.cast::<Start>(),
+        None => unsafe { next_malloc::malloc(size_of::<Kept>()) }.cast::<Kept>(),
     };
     if place.is_null() {
         return None;
     }
     // SAFETY: it is ours, and large enough; blocks of `malloc` are aligned to 16 bytes.
-    unsafe { place.write(start) };
+    unsafe { place.write(kept) };
     Some(place)
 }
 
 /// # Safety
 /// It is from [`keep`], and is taken once.
-unsafe fn take(start: *mut Start) -> Start {
+unsafe fn take(kept: *mut Kept) -> Kept {
     // SAFETY: the caller's promise.
-    let taken = unsafe { start.read() };
-    match STARTS.iter().find(|place| ptr::eq(place.start.get().cast(), start)) {
+    let taken = unsafe { kept.read() };
+    match STARTS.iter().find(|place| ptr::eq(place.kept.get().cast(), kept)) {
         Some(place) => place.is_taken.store(false, Ordering::Release),
         // SAFETY: it is a block of `malloc` then.
-        None => unsafe { next_malloc::free(start.cast()) },
+        None => unsafe { next_malloc::free(kept.cast()) },
     }
     taken
 }
@@ -198,8 +229,9 @@ unsafe extern "C" fn begin(start: *mut c_void) -> *mut c_void {
 }
 
 /// Counts this new thread. Returns what the program has made it for.
-unsafe extern "C" fn take_over(start: *mut Start) -> Start {
-    os::begin_counted_thread();
+unsafe extern "C" fn take_over(kept: *mut Kept) -> Start {
     // SAFETY: `pthread_create` has made it for this thread.
-    unsafe { take(start) }
+    let Kept { start, stack_bytes } = unsafe { take(kept) };
+    os::begin_counted_thread(stack_bytes);
+    start
 }

@@ -22,6 +22,24 @@ pub(crate) fn most_own_bytes() -> u64 {
     MAX_OWN_BYTES.load(Ordering::Relaxed).max(0) as u64
 }
 
+/// All bytes that the program has mapped and that are in no event that counts: files, reserved addresses.
+#[cfg(c_mmap)]
+static MAPPED_BESIDE: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(c_mmap)]
+pub(crate) fn note_mapped_beside(bytes: usize) {
+    MAPPED_BESIDE.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+/// All bytes that the program has mapped so far and that are in no block. Where the functions that map memory
+/// are not seen, it can be any number.
+pub(crate) fn mapped_beside() -> u64 {
+    #[cfg(c_mmap)]
+    return MAPPED_BESIDE.load(Ordering::Relaxed);
+    #[cfg(not(c_mmap))]
+    u64::MAX
+}
+
 /// Counts a null of the inner allocator that is returned to the program.
 pub(crate) fn count_failure() {
     FAILED.fetch_add(1, Ordering::Relaxed);

@@ -72,6 +72,12 @@ impl Facts {
         self.trace.recording_since_ns == Some(0) && self.trace.memory_recorded != Some(false)
     }
 
+    /// Whether the trace has all blocks that are live, of whatever time.
+    pub(super) fn knows_all_blocks(&self) -> bool {
+        let is_whole = self.trace.missed_at_start == 0 && self.trace.memory_recorded != Some(false);
+        is_whole && self.trace.initial_live_blocks.is_some()
+    }
+
     /// Notes that the stream joined a recording with this many live blocks, after which `missed` events are
     /// missing.
     pub(super) fn joined(&mut self, now: u64, blocks: u64, missed: u64) {

@@ -9,7 +9,7 @@ mod ranges;
 pub(super) use ranges::Ranges;
 
 use super::attribution::RootHeaps;
-use super::decode::RSS_SUMS;
+use super::decode::{MORE_RSS_SUMS, RSS_SUMS};
 use super::live_set::HEAPS;
 use super::report::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
 use crate::sort;
@@ -46,6 +46,9 @@ pub(super) struct RssHistory {
     step: u64,
     in_last: u64,
     mapped: MappedHeaps,
+    /// What was anonymous when that was first read, with the live bytes then, and last.
+    first: Option<(u64, u64)>,
+    anonymous: u64,
 }
 
 /// What the memory was at one time: the [`RSS_SUMS`], and ranges of anonymous memory.
@@ -53,6 +56,7 @@ pub(super) struct RssHistory {
 pub(super) struct Reading {
     pub(super) at_ns: u64,
     pub(super) sums: [u64; RSS_SUMS.len()],
+    pub(super) more: [u64; MORE_RSS_SUMS.len()],
     pub(super) ranges: Ranges,
 }
 
@@ -112,6 +116,20 @@ impl RssHistory {
         let is_same =
             sum.is_none_or(|sum| sum.at_ns <= reading.at_ns || is_same(reading.bytes(), sum.bytes));
         is_same.then(|| self.divide(reading, live).0)
+    }
+
+    /// So much is anonymous, with these live bytes; 0 if the trace does not say.
+    pub(super) fn note_anonymous(&mut self, bytes: u64, live: u64) {
+        self.anonymous = bytes;
+        if bytes > 0 {
+            self.first.get_or_insert((bytes, live));
+        }
+    }
+
+    /// By how much more anonymous memory has risen than live bytes, which are this many now.
+    pub(super) fn risen(&self, live: u64) -> Option<u64> {
+        let (bytes, live_then) = self.first?;
+        Some(self.anonymous.saturating_sub(bytes).saturating_sub(live.saturating_sub(live_then)))
     }
 
     /// The program has mapped addresses in a root heap.
@@ -211,10 +229,15 @@ impl RssHistory {
 }
 
 impl Reading {
-    /// RSS. The first of the sums is within the others.
-    fn bytes(&self) -> u64 {
+    /// The pages that the tracker has mapped.
+    pub(super) fn tracker_bytes(&self) -> u64 {
+        self.sums[1]
+    }
+
+    /// RSS. The first of the sums is within the others, and the last two of [`MORE_RSS_SUMS`] are.
+    pub(super) fn bytes(&self) -> u64 {
         let ranges = self.ranges.0.iter().map(|range| range.resident);
-        let all = self.sums[1..].iter().copied().chain(ranges);
+        let all = self.sums[1..].iter().chain(&self.more[..3]).copied().chain(ranges);
         all.fold(0, u64::saturating_add)
     }
 }
@@ -227,6 +250,7 @@ fn is_same(before: u64, now: u64) -> bool {
 /// The parts of the resident memory. `live` is the sum of all live blocks.
 fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, live: u64) -> Divided {
     let [own, tracker, stacks, binaries, files, shared, other, mut anonymous] = reading.sums;
+    let [ended_stacks, data, changed_files, huge_pages, swap] = reading.more;
     let (mut by_heap, mut allocator) = ([0_u64; HEAPS], 0_u64);
     for (range, blocks) in ranges.ranges.iter().zip(&ranges.live) {
         let rest = divide_range(range.resident, blocks, &mut by_heap, mapped);
@@ -247,11 +271,16 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         anonymous_bytes: anonymous - of_anonymous,
         tracker_bytes: tracker.saturating_add(of_anonymous + of_allocator),
         stack_bytes: stacks,
+        ended_stack_bytes: ended_stacks,
         binary_bytes: binaries,
+        data_bytes: data,
         file_bytes: files,
+        changed_file_bytes: changed_files,
         shared_bytes: shared,
         other_bytes: other,
         live_not_resident_bytes: live.saturating_sub(live_bytes),
+        huge_page_bytes: huge_pages,
+        swapped_bytes: swap,
         tracker_block_bytes: own,
     };
     (memory, by_heap)
@@ -284,7 +313,7 @@ mod tests {
         ranges: Ranges,
         live: Blocks<'_>,
     ) -> Rss {
-        history.read_parts(Reading { at_ns, sums, ranges }, of(live));
+        history.read_parts(Reading { at_ns, sums, ranges, ..Reading::default() }, of(live));
         rss_of(history, live)
     }
 
@@ -327,6 +356,7 @@ mod tests {
             other_bytes: 6,
             live_not_resident_bytes: 2_910,
             tracker_block_bytes: 50,
+            ..ResidentMemory::default()
         };
         assert_eq!(end, expected);
         assert_eq!(end.rss_bytes(), 900 + 500 + 100 + 700 + 1 + 2 + 3 + 4 + 5 + 6 + 8);
@@ -336,6 +366,21 @@ mod tests {
         let end = end.unwrap();
         assert_eq!((peak.unwrap(), end.at_ns), (expected, 9));
         assert_eq!((end.anonymous_bytes, end.live_by_heap), (900, vec![]));
+    }
+
+    #[test]
+    fn stacks_of_ended_threads_and_changed_pages_are_parts() {
+        let mut history = RssHistory::default();
+        let reading = Reading {
+            sums: [0, 0, 1, 2, 3, 4, 5, 6],
+            more: [10, 20, 30, 7, 9],
+            ..Reading::default()
+        };
+        assert_eq!(reading.bytes(), 21 + 60);
+        history.read_parts(reading, of(&[]));
+        let end = rss_of(&history, &[]).end.unwrap();
+        assert_eq!([end.ended_stack_bytes, end.data_bytes, end.changed_file_bytes], [10, 20, 30]);
+        assert_eq!((end.huge_page_bytes, end.swapped_bytes, end.rss_bytes()), (7, 9, 81));
     }
 
     #[test]

@@ -86,10 +86,10 @@ impl UntrackedMemory {
         Untracked {
             reasons: self.reasons.clone(),
             weighed: self.weighed,
-            unseen_peak: self.unseen_peak(windows),
+            unseen_peak: self.unseen_peak(windows).filter(|_| facts.has_all_blocks()),
             last_weighed_ns: self.last.map(|(at_ns, _)| at_ns),
             is_weighed_at_end: self.last.is_some_and(|(_, is_last)| is_last),
-            can_be_weighed: facts.has_all_blocks() && !windows.is_full(),
+            can_be_weighed: facts.knows_all_blocks() && !windows.is_full(),
             is_beside: false,
         }
     }

@@ -44,6 +44,7 @@ pub(crate) mod redirect;
 mod reserved_names;
 mod resident;
 mod servant;
+mod thread_stacks;
 mod threads;
 mod watched;
 
@@ -107,4 +108,4 @@ pub(crate) use modules::{
     FileId, LIST_OF_MODULES, LoadedFile, Memory, copy_bytes, is_readable, loaded_files,
     loader_state, main_stack_end,
 };
-pub(crate) use resident::{resident_memory, rss_now_and_most};
+pub(crate) use resident::{resident_memory, rss_sums};

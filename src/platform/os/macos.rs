@@ -49,7 +49,7 @@ pub(crate) use process::{
     register_barrier, secure_env,
 };
 pub(super) use process::{discard_pending, send_again};
-pub(crate) use resident::{allocator_statistics, resident_memory, rss_now_and_most};
+pub(crate) use resident::{allocator_statistics, resident_memory, rss_sums};
 pub(super) use threads::{
     StartedThread, await_thread_end, give_memory_back, is_ending, start_thread, take_memory,
     thread_ends,

@@ -18,7 +18,7 @@
 //! | descriptors | `OwnTable`, `run_in_own_table`, `run_in_program_table`, `OwnDescriptor` | what the tracker has open is not among the program's, where the system allows that |
 //! | sockets | `send_some`, `readable` | wait no longer than the given time |
 //! | files | `TargetFile`, `create_in`, `lock_alone`, `write_file` | a file is never emptied before it is locked; others can read it meanwhile |
-//! | memory | `rss_now_and_most`, `resident_memory`, `memory_limit` | the system's own figures, in bytes |
+//! | memory | `rss_sums`, `resident_memory`, `memory_limit` | the system's own figures, in bytes |
 //! | loaded files | `loaded_files`, `Memory`, `loads`, `unloads` | only where call stacks are taken |
 //!
 //! *Hook*: runs inside an `alloc` or `free` of the program, so it neither allocates from the global allocator
@@ -92,6 +92,8 @@ pub(crate) use wasm::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
+use std::sync::OnceLock;
+
 // WebAssembly has its own: std's panic there.
 #[cfg(not(wasm))]
 pub(crate) use std::{thread::sleep, time::Instant};
@@ -107,10 +109,34 @@ pub(crate) fn time_of_day() -> Option<std::time::SystemTime> {
     (!cfg!(wasm)).then(std::time::SystemTime::now)
 }
 
+/// See [`set_before_end`].
+static BEFORE_END: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what runs before the process ends by `_exit`, or becomes another program by a function of C, where
+/// such functions are the library's.
+pub(crate) fn set_before_end(run: fn()) {
+    let _ = BEFORE_END.set(run);
+}
+
+/// Called by such functions.
+#[cfg(any(preload, interposes))]
+pub(in crate::platform) fn before_end() {
+    if let Some(run) = BEFORE_END.get() {
+        let _errno = KeepErrno::new();
+        run();
+    }
+}
+
+/// Whether threads of the program may make system calls of the tracker: no filter is known that could end the
+/// process for one.
+pub(crate) fn may_ask_system() -> bool {
+    true
+}
+
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];
 
-/// Anonymous memory that no other kind explains: addresses, and how much of it is resident.
+/// Addresses, and how much of them is resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnonymousRange {
     pub(crate) start: u64,
@@ -125,20 +151,33 @@ pub(crate) struct AllocatorStatistics {
     pub(crate) figures: Vec<(&'static str, u64)>,
 }
 
-/// The resident memory of this process in bytes. The sum of all parts is the sum of the lines `Rss` of
-/// `/proc/self/smaps`.
+/// The resident memory of this process in bytes. On Linux the sum of all parts is `rss`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResidentMemory {
+    /// The sum of the lines `Rss` of `/proc/self/smaps`, from the same pass.
+    pub(crate) rss: u64,
     /// Pages that the tracker has mapped.
     pub(crate) tracker: u64,
     pub(crate) stacks: u64,
-    /// Programs and libraries: their files, and the memory that was mapped with them.
+    /// What the C library keeps of threads that have ended.
+    pub(crate) ended_stacks: u64,
+    /// Programs and libraries: what is unchanged of their files.
     pub(crate) binaries: u64,
+    /// Their static variables: changed pages, and memory that was mapped with the files.
+    pub(crate) data: u64,
     pub(crate) files: u64,
+    /// Private pages of other files, which the program has changed.
+    pub(crate) changed_files: u64,
     /// Memory that other processes can share.
     pub(crate) shared: u64,
     /// What the kernel maps (`[vdso]`).
     pub(crate) other: u64,
-    /// In the order of their addresses.
+    /// Huge pages of anonymous memory, and what is swapped out; neither is a part.
+    pub(crate) huge_pages: u64,
+    pub(crate) swap: u64,
+    /// Anonymous memory, in the order of addresses.
     pub(crate) anonymous: Vec<AnonymousRange>,
+    /// Where `shared` and `changed_files` are.
+    pub(crate) shared_ranges: Vec<AnonymousRange>,
+    pub(crate) changed_ranges: Vec<AnonymousRange>,
 }

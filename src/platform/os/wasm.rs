@@ -29,7 +29,7 @@ pub(crate) use process::{
     forget_signals, handle_ending_signals, handle_late_crashes, has_env, has_late_crashes,
     has_waiting_thread, is_report_awaited, keep_before_main, keep_waiting_thread, left_alone,
     memory_limit, parent_process_id, prepare_before_main, process_id, program_name,
-    register_barrier, resident_memory, rss_now_and_most, secure_env, wait, wait_for_ending_signal,
+    register_barrier, resident_memory, rss_sums, secure_env, wait, wait_for_ending_signal,
     wake_all,
 };
 pub(crate) use threads::{

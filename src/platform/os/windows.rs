@@ -46,7 +46,7 @@ pub(crate) use process::{
     end_process, forget_ends, has_env, left_alone, parent_process_id, process_id, register_barrier,
     secure_env, wait, wake_all,
 };
-pub(crate) use resident::{allocator_statistics, resident_memory, rss_now_and_most};
+pub(crate) use resident::{allocator_statistics, resident_memory, rss_sums};
 pub(crate) use target_file::TargetFile;
 pub(in crate::platform::os) use thread_end::await_thread_end;
 pub(super) use thread_end::is_ending;

@@ -45,6 +45,9 @@ pub(crate) trait EventProvider: Send {
     /// every cycle, and with `is_end` at the end.
     fn readings(&mut self, _is_end: bool, _events: &mut Vec<Vec<u8>>) {}
 
+    /// What was added before is in the file, or will be if the process ends.
+    fn committed(&mut self) {}
+
     /// Adds the figures so far, for a stream that starts here.
     fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
 
@@ -178,6 +181,11 @@ impl Announcer {
         for packet in packets(&events) {
             output.packet(CONTROL, &packet);
         }
+    }
+
+    /// A cycle has ended.
+    pub(super) fn note_committed(&mut self) {
+        self.providers.iter_mut().for_each(|provider| provider.committed());
     }
 
     /// The figures so far, as packets for a stream that starts here.

@@ -132,6 +132,11 @@ pub(crate) fn spawn(left_alone: fn(i32) -> !) -> Result<(), Error> {
         .map_err(|source| error::thread_not_started("the worker thread", source))
 }
 
+/// Wakes the worker before its time.
+pub(crate) fn wake() {
+    backpressure::wake_worker();
+}
+
 /// Ends the worker of the present session, when it next wakes.
 pub(crate) fn dismiss() {
     GENERATION.fetch_add(1, Ordering::AcqRel);

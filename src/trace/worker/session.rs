@@ -253,6 +253,7 @@ impl Session {
         if has_sent || self.threads.has_to_release() {
             self.commit();
         }
+        self.announcer.note_committed();
         self.rejoin();
         if reserve::is_used() {
             self.give_up();

@@ -128,6 +128,17 @@ const TYPES: &[Declaration] = &[
         &[("Reason", T::U8), ("Function", T::AnsiString), ("File", T::AnsiString)],
     ),
     (
+        "Memledger.Rss",
+        false,
+        &[
+            ("Cycle", T::U64),
+            ("Bytes", T::U64),
+            ("MostBytes", T::U64),
+            ("LimitBytes", T::U64),
+            ("Anonymous", T::U64),
+        ],
+    ),
+    (
         "Memledger.ResidentMemory",
         false,
         &[
@@ -237,10 +248,14 @@ impl<O: BlockObserver> Feed<O> {
 
     /// The type `name` has a further field from here on.
     pub fn add_field(&mut self, name: &str, field: (&'static str, T)) {
+        self.add_fields(name, &[field]);
+    }
+
+    pub fn add_fields(&mut self, name: &str, more: &[(&'static str, T)]) {
         let index = self.types.len();
         let known = self.types.iter().find(|t| t.name() == name).expect("a known name");
         let fields = TYPES.iter().find(|(of, ..)| *of == name).expect("a known name").2;
-        let fields = [fields, &[field]].concat();
+        let fields = [fields, more].concat();
         self.types.push(event_type(16 + index as u16, name, known.is_synced(), &fields));
         self.analyzer.event_type(index, &self.types[index]);
     }

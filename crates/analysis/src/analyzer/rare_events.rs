@@ -300,43 +300,31 @@ impl<O: BlockObserver> Analyzer<O> {
         }
         let fixed = event.fixed;
         match role {
-            RssRole::Now { cycle, bytes, most, limit, mapped } => {
+            RssRole::Now { cycle, bytes, most, limit, anonymous, mapped } => {
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
                 let most = u64_at(fixed, most);
                 self.rss.read(point, most, u64_at(fixed, limit));
+                let live = self.model.accounts().total().live_bytes;
+                self.rss.note_anonymous(u64_at(fixed, anonymous), live);
                 if let Some(mapped) = mapped {
                     self.untracked.look(at_ns, most, u64_at(fixed, mapped));
                 }
             }
-            RssRole::Parts { cycle, sums, most_own, is_last, ranges } => {
+            RssRole::Parts { cycle, sums, more, most_own, is_last, ranges, shared, .. } => {
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
+                let ranges_of = |fields: [usize; 3]| {
+                    let [starts, sizes, resident] = fields.map(|field| event.bytes(field));
+                    Ranges::new(&starts, &sizes, &resident)
+                };
                 let sums = sums.map(|sum| u64_at(fixed, sum));
-                let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
-                let ranges = Ranges::new(&starts, &sizes, &resident);
+                let more = more.map(|sum| u64_at(fixed, sum));
+                let reading = Reading { at_ns, sums, more, ranges: ranges_of(ranges) };
+                let shared = shared.map(ranges_of).unwrap_or_default();
+                // NOTE: earlier traces do not say which reading is the last one.
+                let is_last = is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
+                self.weigh(&reading, &shared, u64_at(fixed, most_own), is_last);
                 let heaps = self.model.heaps();
-                let windows = heaps.windows();
-                if self.facts.has_all_blocks() && !windows.is_full() {
-                    let (bytes, outside) = ranges.outside(|start, end| windows.covered(start, end));
-                    let beside =
-                        sums[1..].iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
-                    // The tracker's own blocks are in the ranges, and what the allocator keeps of those that
-                    // were freed: with its gaps, a quarter more than the most that they were has been seen.
-                    let most_own = u64_at(fixed, most_own);
-                    let of_tracker = most_own.saturating_add(most_own / 2);
-                    let in_tables = self.untracked.table_bytes();
-                    let weighed = Weighed {
-                        at_ns,
-                        rss_bytes: beside.saturating_add(bytes),
-                        untracked_bytes: outside
-                            .saturating_sub(of_tracker)
-                            .saturating_sub(in_tables),
-                    };
-                    // NOTE: earlier traces do not say which reading is the last one.
-                    let is_last = is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
-                    self.untracked.weigh(weighed, beside.saturating_add(outside), is_last);
-                }
-                let reading = Reading { at_ns, sums, ranges };
                 self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
             }
             RssRole::Untracked { reason, function, file } => {
@@ -360,6 +348,38 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.rss.allocator(AllocatorStatistics { allocator, figures });
             }
         }
+    }
+
+    /// How much of the resident memory is in no block. `most_own`: the most that the tracker's blocks had.
+    fn weigh(&mut self, reading: &Reading, shared: &Ranges, most_own: u64, is_last: bool) {
+        let windows = self.model.heaps().windows();
+        if windows.is_full() {
+            return;
+        }
+        // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were freed:
+        // with its gaps, a quarter more than the most that they were has been seen.
+        let of_tracker = most_own.saturating_add(most_own / 2);
+        let of_tracker = of_tracker.saturating_add(self.untracked.table_bytes());
+        let outside = |ranges: &Ranges| ranges.outside(|start, end| windows.covered(start, end));
+        let anonymous = outside(&reading.ranges);
+        let beside = reading.bytes().saturating_sub(reading.ranges.resident());
+        let beside = beside.saturating_add(anonymous);
+        let mut untracked = anonymous.saturating_add(outside(shared));
+        if !self.facts.has_all_blocks() {
+            // What was freed before a fork is nowhere in the trace of the child. So at most what memory has
+            // risen by counts, without blocks and the tracker.
+            let live = self.model.accounts().total().live_bytes;
+            let Some(risen) = self.rss.risen(live).filter(|_| self.facts.knows_all_blocks()) else {
+                return;
+            };
+            untracked = untracked.min(risen.saturating_sub(reading.tracker_bytes()));
+        }
+        let weighed = Weighed {
+            at_ns: reading.at_ns,
+            rss_bytes: reading.bytes(),
+            untracked_bytes: untracked.saturating_sub(of_tracker),
+        };
+        self.untracked.weigh(weighed, beside, is_last);
     }
 
     fn trace_event(&mut self, role: TraceRole, event: &Event<'_>) {

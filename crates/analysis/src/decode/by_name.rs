@@ -3,8 +3,8 @@
 //! After that an event costs one look-up in a table and loads at known offsets.
 
 use super::roles::{
-    ABSENT, BlockRole, HeapField, LlmRole, NameRole, RSS_SUMS, Role, RssRole, SYSTEM, ScopeRole,
-    StackRole, TimeRole, TraceRole, VIDEO,
+    ABSENT, BlockRole, HeapField, LlmRole, MORE_RSS_SUMS, NameRole, RSS_SUMS, Role, RssRole,
+    SYSTEM, ScopeRole, StackRole, TimeRole, TraceRole, VIDEO,
 };
 use crate::callstacks::{BaseField, SpecForm};
 use memledger_format::schema::{EventType, FieldType};
@@ -307,6 +307,7 @@ impl Fields<'_> {
                 bytes: self.at("Bytes", U64)?,
                 most: self.at("MostBytes", U64)?,
                 limit: self.at("LimitBytes", U64)?,
+                anonymous: self.at("Anonymous", U64).unwrap_or(ABSENT),
                 mapped: self.at("MappedBytes", U64).ok(),
             }),
             "ResidentMemory" => {
@@ -314,7 +315,11 @@ impl Fields<'_> {
                 for (sum, name) in sums.iter_mut().zip(RSS_SUMS) {
                     *sum = self.at(name, U64)?;
                 }
-                let array = |name| self.index(name, &[FieldType::U64Array]);
+                let array = |name: &str| self.index(name, &[FieldType::U64Array]);
+                let arrays = |names: [&str; 3]| {
+                    let [starts, sizes, resident] = names.map(|name| array(name).ok());
+                    Some([starts?, sizes?, resident?])
+                };
                 // NOTE: earlier traces do not have the most.
                 let most_own = self.at("MostOwnBytes", U64).or(self.at("OwnBytes", U64))?;
                 Role::Rss(RssRole::Parts {
@@ -322,7 +327,10 @@ impl Fields<'_> {
                     sums,
                     most_own,
                     is_last: self.at("IsLast", U8).ok(),
+                    more: MORE_RSS_SUMS.map(|name| self.at(name, U64).unwrap_or(ABSENT)),
                     ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
+                    shared: arrays(["SharedStarts", "SharedSizes", "SharedResident"]),
+                    changed: arrays(["ChangedStarts", "ChangedSizes", "ChangedResident"]),
                 })
             }
             "AllocatorStatistics" => Role::Rss(RssRole::Allocator {

@@ -207,6 +207,7 @@ pub(crate) enum RssRole {
         bytes: u16,
         most: u16,
         limit: u16,
+        anonymous: u16,
         /// What the program has mapped that is in no block; earlier traces lack it.
         mapped: Option<u16>,
     },
@@ -214,11 +215,16 @@ pub(crate) enum RssRole {
     Parts {
         cycle: u16,
         sums: [u16; RSS_SUMS.len()],
+        /// [`MORE_RSS_SUMS`].
+        more: [u16; MORE_RSS_SUMS.len()],
         /// The most that the first of them was.
         most_own: u16,
         /// Whether it was read at the end of the program; earlier traces lack it.
         is_last: Option<u16>,
         ranges: [usize; 3],
+        /// Shared memory, and changed files, if the trace says where they are.
+        shared: Option<[usize; 3]>,
+        changed: Option<[usize; 3]>,
     },
     /// What an allocator says of itself.
     Allocator { allocator: usize, names: usize, bytes: usize },
@@ -229,6 +235,9 @@ pub(crate) enum RssRole {
 /// The fields of an event that says what the resident memory is, but those of ranges.
 pub(crate) const RSS_SUMS: [&str; 8] =
     ["OwnBytes", "Tracker", "Stacks", "Binaries", "Files", "Shared", "Other", "OtherAnonymous"];
+/// The same of those that earlier traces do not have.
+pub(crate) const MORE_RSS_SUMS: [&str; 5] =
+    ["EndedStacks", "Data", "ChangedFiles", "HugePages", "Swap"];
 
 pub(super) const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
 pub(super) const VIDEO: HeapField = HeapField { offset: ABSENT, implied: 1 };

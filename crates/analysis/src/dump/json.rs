@@ -177,6 +177,8 @@ impl Json for ResidentMemory {
                 object.entry("live_by_heap", &self.live_by_heap)?;
             }
             object.entry("live_not_resident_bytes", &self.live_not_resident_bytes)?;
+            object.entry("huge_page_bytes", &self.huge_page_bytes)?;
+            object.entry("swapped_bytes", &self.swapped_bytes)?;
             object.entry("tracker_block_bytes", &self.tracker_block_bytes)
         })
     }

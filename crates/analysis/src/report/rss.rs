@@ -98,10 +98,17 @@ pub struct ResidentMemory {
     pub tracker_bytes: u64,
     /// The stacks of threads.
     pub stack_bytes: u64,
-    /// The program and its libraries: code, constants and static variables.
+    /// The stacks of threads that have ended, which the C library keeps for later ones.
+    pub ended_stack_bytes: u64,
+    /// The program and its libraries: code and constants. In traces of earlier versions it
+    /// has the static variables, too.
     pub binary_bytes: u64,
+    /// Static variables of the program and its libraries (`.data`, `.bss`), and what the loader has changed.
+    pub data_bytes: u64,
     /// Other files that are mapped.
     pub file_bytes: u64,
+    /// Pages of other files that are mapped privately and that the program has changed.
+    pub changed_file_bytes: u64,
     /// Memory that can be shared with other processes.
     pub shared_bytes: u64,
     /// What the kernel maps, such as `[vdso]`.
@@ -109,21 +116,28 @@ pub struct ResidentMemory {
     /// Bytes of live blocks that are certainly not resident: never written, or swapped out. Not a part of
     /// RSS.
     pub live_not_resident_bytes: u64,
+    /// Of the parts, what is in huge pages. Not a part of its own.
+    pub huge_page_bytes: u64,
+    /// What the system has swapped out. Not a part of RSS.
+    pub swapped_bytes: u64,
     /// Of what the tracker has, its blocks, which its allocator has in use beside the live blocks.
     pub tracker_block_bytes: u64,
 }
 
 impl ResidentMemory {
     /// The parts of RSS, each with its key in JSON.
-    pub fn parts(&self) -> [(&'static str, u64); 9] {
+    pub fn parts(&self) -> [(&'static str, u64); 12] {
         [
             ("live_bytes", self.live_bytes),
             ("allocator_bytes", self.allocator_bytes),
             ("anonymous_bytes", self.anonymous_bytes),
             ("tracker_bytes", self.tracker_bytes),
             ("stack_bytes", self.stack_bytes),
+            ("ended_stack_bytes", self.ended_stack_bytes),
             ("binary_bytes", self.binary_bytes),
+            ("data_bytes", self.data_bytes),
             ("file_bytes", self.file_bytes),
+            ("changed_file_bytes", self.changed_file_bytes),
             ("shared_bytes", self.shared_bytes),
             ("other_bytes", self.other_bytes),
         ]

@@ -20,7 +20,7 @@ pub struct Untracked {
     pub last_weighed_ns: Option<u64>,
     /// Whether that was at the end of the program.
     pub is_weighed_at_end: bool,
-    /// Whether the trace has all blocks from the start of its process on, against which memory can be weighed.
+    /// Whether the trace has all live blocks, against which memory can be weighed.
     pub can_be_weighed: bool,
     /// The trace is of Rust's global allocator alone, by its own choice: what C functions allocate is beside
     /// it, and the figures of the allocator are complete.

@@ -99,12 +99,15 @@ impl Ranges {
         Self(ranges)
     }
 
-    /// How much is resident, and at least how much of it is outside of what `covered` says of addresses.
-    pub(crate) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> (u64, u64) {
-        self.0.iter().fold((0, 0), |(all, outside), range| {
-            let rest = range.resident.saturating_sub(covered(range.start, range.end));
-            (range.resident.saturating_add(all), rest.saturating_add(outside))
-        })
+    /// How much is resident.
+    pub(crate) fn resident(&self) -> u64 {
+        self.0.iter().map(|range| range.resident).fold(0, u64::saturating_add)
+    }
+
+    /// At least how much is resident outside of what `covered` says of addresses.
+    pub(crate) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> u64 {
+        let rest = |range: &Range| range.resident.saturating_sub(covered(range.start, range.end));
+        self.0.iter().map(rest).fold(0, u64::saturating_add)
     }
 }
 

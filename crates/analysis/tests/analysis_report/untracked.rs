@@ -87,6 +87,49 @@ fn the_most_that_the_tracker_had_explains_as_much_and_half_of_it() {
 }
 
 #[test]
+fn shared_memory_that_no_block_has_is_untracked() {
+    let mut feed = feed(true);
+    let array = |name| (name, FieldType::U64Array);
+    let arrays = ["SharedStarts", "SharedSizes", "SharedResident"].map(array);
+    feed.add_fields("Memledger.ResidentMemory", &arrays);
+    // A block has been in one half of it.
+    feed.alloc(2, 0x1000_0000, 2 << 20);
+    let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(4 * MIB), N(0), N(0)];
+    let [start, bytes] = [0x1000_0000, 4 * MIB].map(|value| words(&[value]));
+    let ranges = [B(&[]), B(&[]), B(&[]), B(&start), B(&bytes), B(&bytes)];
+    feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+    feed.our_report(9);
+    let report = feed.report();
+    let weighed = report.untracked.weighed.expect("it was weighed");
+    assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (5 * MIB, 2 * MIB));
+    // It is one part still.
+    assert_eq!(report.rss.unwrap().end.unwrap().shared_bytes, 4 * MIB);
+}
+
+#[test]
+fn a_forked_child_has_untracked_what_memory_has_risen_by_without_blocks() {
+    let of_child = |risen: u64, blocks: u64| {
+        let mut feed = Feed::with(Analyzer::new(), false);
+        feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
+        feed.emit("Memory.HeapSpec", 1, &[N(2), N(u32::MAX.into()), N(1), S("C")]);
+        feed.alloc(2, 0x1000_0000, 100);
+        feed.emit("Memledger.Alive", 1, &[N(1)]);
+        let rss = |anonymous| [N(7), N(90 * MIB), N(90 * MIB), N(u64::MAX), N(anonymous)];
+        // The parent has freed 50 MiB, of which the child has no event.
+        feed.emit("Memledger.Rss", 1, &rss(50 * MIB));
+        feed.alloc(2, 0x5000_0000, blocks as u32);
+        feed.emit("Memledger.Rss", 1, &rss(50 * MIB + risen));
+        resident(&mut feed, 0, 0x2000_0000, 100 * MIB, 50 * MIB + risen);
+        feed.our_report(9);
+        let weighed = feed.report().untracked.weighed.expect("it was weighed");
+        weighed.untracked_bytes
+    };
+    assert_eq!(of_child(0, 8), 0);
+    assert_eq!(of_child(40 * MIB, 8), 40 * MIB - 8);
+    assert_eq!(of_child(40 * MIB, 40 * MIB), 0);
+}
+
+#[test]
 fn where_blocks_have_been_explains_what_an_allocator_keeps() {
     let mut feed = feed(true);
     for block in 0..160 {

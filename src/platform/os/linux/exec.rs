@@ -8,7 +8,7 @@
 //! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and
 //! only its own stack is written. They are no cancellation points either: files are read by system calls.
 
-use super::super::KeepErrno;
+use super::super::{KeepErrno, before_end};
 use super::next_functions::next_functions;
 use super::objects;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -77,6 +77,7 @@ pub unsafe fn execve(path: *const c_char, arguments: Texts, environment: Texts) 
     // SAFETY: the caller's promise, here and below.
     unsafe {
         with_environment(environment, program, |environment| {
+            before_end();
             next::execve(path, arguments, environment)
         })
     }
@@ -97,7 +98,10 @@ pub unsafe fn execvpe(name: *const c_char, arguments: Texts, environment: Texts)
         with_environment(
             environment,
             || Program::named(name),
-            |environment| next::execvpe(name, arguments, environment),
+            |environment| {
+                before_end();
+                next::execvpe(name, arguments, environment)
+            },
         )
     }
 }
@@ -143,7 +147,10 @@ pub unsafe fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_in
         with_environment(
             environment,
             || Program::of(file),
-            |environment| next::fexecve(file, arguments, environment),
+            |environment| {
+                before_end();
+                next::fexecve(file, arguments, environment)
+            },
         )
     }
 }
@@ -165,6 +172,7 @@ pub unsafe fn execveat(
     // SAFETY: as above.
     unsafe {
         with_environment(environment, program, |environment| {
+            before_end();
             next::execveat(folder, path, arguments, environment, flags)
         })
     }

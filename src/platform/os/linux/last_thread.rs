@@ -7,6 +7,8 @@
 //! beside it, and such that are about to end. A thread that ends by a system call does not come here; the
 //! worker asks [`left_alone`] from time to time.
 
+#[cfg(c_mmap)]
+use super::thread_stacks::remember_stack;
 use super::threads::{has_own_threads, is_any_starting, is_own_thread, started_threads};
 use super::{now, process_id, thread_id};
 use crate::platform::own_thread::{self, ValueOffset};
@@ -50,9 +52,11 @@ pub(crate) fn uncount_thread() {
     THREADS.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Called by a thread of [`count_thread`] at its start.
+/// Called by a thread of [`count_thread`] at its start. Its stack has as many bytes; 0 if the program has
+/// given it the memory.
 #[cfg(c_mmap)]
-pub(crate) fn begin_counted_thread() {
+pub(crate) fn begin_counted_thread(stack_bytes: usize) {
+    remember_stack(stack_bytes);
     if let Some(is_counted) = own_thread::get(&IS_COUNTED, &PLACE) {
         is_counted.set(true);
     }

@@ -1,27 +1,27 @@
 //! Which memory of this process is resident (RSS), and what it is.
-#![expect(unsafe_code, reason = "system calls")]
 
 use super::super::own_pages::own_pages;
 use super::super::{AnonymousRange, ResidentMemory};
 use super::pages::page_bytes;
+use super::thread_stacks::{ThreadStack, thread_stacks};
 use super::watched::shared_ranges;
 use super::{Memory, loaded_files};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
-/// The resident memory of this process now, and the largest so far, in bytes; `None` if the system does
-/// not say.
+/// The resident memory of this process now, the largest so far, and what of the first is anonymous, in bytes;
+/// `None` if the system does not say.
 ///
 /// NOTE: not `ru_maxrss`, which a program inherits from the one that has started it.
-pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
+pub(crate) fn rss_sums() -> Option<[u64; 3]> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     let kib = |key| {
         let mut lines = status.lines();
         let text = lines.find_map(|line| line.strip_prefix(key))?;
         text.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     };
-    Some((kib("VmRSS:")? << 10, kib("VmHWM:")? << 10))
+    Some([kib("VmRSS:")? << 10, kib("VmHWM:")? << 10, kib("RssAnon:").unwrap_or(0) << 10])
 }
 
 /// What the resident memory of this process is. Takes time in proportion to mappings and resident pages;
@@ -43,8 +43,8 @@ pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
 struct AddressRanges {
     /// Without overlaps, in their order.
     cuts: Vec<Cut>,
-    /// Where stacks of threads end, in their order.
-    stack_ends: Vec<u64>,
+    /// In the order of their ends.
+    stacks: Vec<ThreadStack>,
 }
 
 /// A part of the addresses.
@@ -60,7 +60,9 @@ enum Kind {
     Anonymous,
     Tracker,
     Stack,
+    EndedStack,
     Binary,
+    Data,
     File,
     Shared,
     Other,
@@ -69,22 +71,26 @@ enum Kind {
 impl ResidentMemory {
     fn add(&mut self, kind: Kind, start: u64, end: u64, resident: u64) {
         let sum = match kind {
-            Kind::Anonymous => {
-                if resident > 0 {
-                    let bytes = end - start;
-                    let range = AnonymousRange { start, bytes, resident_bytes: resident };
-                    self.anonymous.push(range);
-                }
-                return;
-            }
+            Kind::Anonymous => return push(&mut self.anonymous, start, end, resident),
             Kind::Tracker => &mut self.tracker,
             Kind::Stack => &mut self.stacks,
+            Kind::EndedStack => &mut self.ended_stacks,
             Kind::Binary => &mut self.binaries,
+            Kind::Data => &mut self.data,
             Kind::File => &mut self.files,
-            Kind::Shared => &mut self.shared,
+            Kind::Shared => {
+                push(&mut self.shared_ranges, start, end, resident);
+                &mut self.shared
+            }
             Kind::Other => &mut self.other,
         };
         *sum += resident;
+    }
+}
+
+fn push(to: &mut Vec<AnonymousRange>, start: u64, end: u64, resident_bytes: u64) {
+    if resident_bytes > 0 {
+        to.push(AnonymousRange { start, bytes: end - start, resident_bytes });
     }
 }
 
@@ -104,9 +110,7 @@ impl AddressRanges {
         cuts.extend(shared.into_iter().map(cut(Kind::Tracker)));
         cuts.extend(binaries.map(cut(Kind::Binary)));
         cuts.sort_unstable_by_key(|cut| cut.start);
-        let mut stack_ends: Vec<_> = stack_ends().collect();
-        stack_ends.sort_unstable();
-        Ok(Self { cuts, stack_ends })
+        Ok(Self { cuts, stacks: thread_stacks() })
     }
 
     fn between(&self, start: u64, end: u64) -> impl Iterator<Item = &Cut> {
@@ -114,24 +118,41 @@ impl AddressRanges {
         self.cuts[first..].iter().take_while(move |cut| cut.start < end)
     }
 
-    /// The parts of an anonymous mapping; `may_have_stack`: it can have the stack of a thread.
-    fn parts(&self, start: u64, end: u64, may_have_stack: bool) -> Vec<Cut> {
-        let mut parts = Vec::new();
-        let mut at = start;
-        let stack_end = self.stack_ends.partition_point(|stack_end| *stack_end <= start);
-        let stack_end = self.stack_ends.get(stack_end).filter(|stack_end| **stack_end <= end);
-        if let Some(&end) = stack_end.filter(|_| may_have_stack) {
-            // A stack goes down to the start of its mapping, because an inaccessible page is below it.
-            parts.push(Cut { start, end, kind: Kind::Stack });
-            at = end;
+    /// The stacks in an anonymous mapping.
+    fn stacks_in(&self, mapping: &Mapping) -> impl Iterator<Item = Cut> {
+        let Mapping { start, end, is_guarded, .. } = *mapping;
+        let first = self.stacks.partition_point(|stack| stack.end <= start);
+        let stacks = self.stacks[first..].iter().take_while(move |stack| stack.end <= end);
+        // The C library keeps the stack of an ended thread as it was: after an inaccessible page, and no
+        // longer. What has another form has taken its place.
+        let is_kept = move |stack: &&ThreadStack| {
+            !stack.is_ended || is_guarded && stack.end == end && stack.start() <= start
+        };
+        stacks.filter(is_kept).map(move |stack| {
+            let kind = if stack.is_ended { Kind::EndedStack } else { Kind::Stack };
+            Cut { start: stack.start().max(start), end: stack.end, kind }
+        })
+    }
+
+    /// The parts of an anonymous mapping.
+    fn parts(&self, mapping: &Mapping) -> Vec<Cut> {
+        let Mapping { start, end, .. } = *mapping;
+        let mut cuts: Vec<_> = self.between(start, end).copied().collect();
+        if mapping.may_have_stack {
+            cuts.extend(self.stacks_in(mapping));
+            cuts.sort_unstable_by_key(|cut| cut.start);
         }
-        for cut in self.between(start, end) {
+        let mut parts = Vec::with_capacity(cuts.len() + 1);
+        let mut at = start;
+        for cut in cuts {
             let (from, to) = (cut.start.max(at), cut.end.min(end));
             if from < to {
                 if at < from {
                     parts.push(Cut { start: at, end: from, kind: Kind::Anonymous });
                 }
-                parts.push(Cut { start: from, end: to, kind: cut.kind });
+                // The zeroed data of a binary is after what is of its file.
+                let kind = if cut.kind == Kind::Binary { Kind::Data } else { cut.kind };
+                parts.push(Cut { start: from, end: to, kind });
                 at = to;
             }
         }
@@ -142,31 +163,20 @@ impl AddressRanges {
     }
 }
 
-/// The ends of the stacks of all threads but the first.
-///
-/// A thread's descriptor is at the end of its stack (glibc's `allocate_stack`), and its list of robust
-/// mutexes is in its descriptor. A thread of a C library that registers no such list is not found.
-fn stack_ends() -> impl Iterator<Item = u64> {
-    let first = std::process::id();
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(move |id| *id != first).filter_map(|id| {
-        let (mut head, mut size) = (0_u64, 0_usize);
-        // SAFETY: both are valid for writing.
-        let failed = unsafe {
-            libc::syscall(libc::SYS_get_robust_list, id, &raw mut head, &raw mut size) != 0
-        };
-        (!failed && head != 0).then(|| (head + 1).next_multiple_of(page_bytes() as u64))
-    })
-}
-
 /// One mapping of `/proc/self/smaps`.
+#[derive(Clone, Copy)]
 struct Mapping {
     start: u64,
     end: u64,
     kind: Kind,
     /// `[stack]` and `[heap]` have no stack of another thread.
-    is_named: bool,
+    may_have_stack: bool,
+    is_inaccessible: bool,
+    /// Inaccessible addresses are before it.
+    is_guarded: bool,
+    /// What is resident, and how much of it is in no file.
+    rss: u64,
+    anonymous: u64,
 }
 
 /// The head of a mapping; `None` for any other line.
@@ -191,33 +201,66 @@ fn parse(line: &str) -> Option<Mapping> {
         _ if inode != "0" => Kind::File,
         _ => Kind::Other,
     };
-    Some(Mapping { start, end, kind, is_named: !path.is_empty() })
+    Some(Mapping {
+        start,
+        end,
+        kind,
+        may_have_stack: kind == Kind::Anonymous && path != "[heap]",
+        is_inaccessible: access.starts_with("---"),
+        is_guarded: false,
+        rss: 0,
+        anonymous: 0,
+    })
+}
+
+/// The bytes of a line such as `Rss: 8 kB`; `None` for another one.
+fn bytes_of(line: &str, key: &str) -> io::Result<Option<u64>> {
+    let Some(kib) = line.strip_prefix(key) else { return Ok(None) };
+    let kib = kib.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
+    let kib =
+        kib.ok_or_else(|| io::Error::other(format!("/proc/self/smaps has the line {line:?}")))?;
+    Ok(Some(kib << 10))
 }
 
 /// Sums up the mappings of `smaps`, and calls `step` after each. `resident` counts the resident bytes between
 /// two addresses.
 fn classify(
-    smaps: impl BufRead,
+    mut smaps: impl BufRead,
     known: &AddressRanges,
     resident: impl Fn(u64, u64) -> u64,
     step: impl Fn(),
 ) -> io::Result<ResidentMemory> {
     let mut sums = ResidentMemory::default();
-    let mut mapping = None;
-    for line in smaps.split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        if let Some(next) = parse(&line) {
-            mapping = Some(next);
-        } else if let Some(kib) = line.strip_prefix("Rss:")
-            && let Some(mapping) = mapping.take()
+    let mut mapping = None::<Mapping>;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let is_end = smaps.read_until(b'\n', &mut line)? == 0;
+        let text = String::from_utf8_lossy(&line);
+        let next = parse(&text);
+        if (is_end || next.is_some())
+            && let Some(mapping) = &mapping
         {
-            let kib = kib.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
-            let kib = kib.ok_or_else(|| {
-                io::Error::other(format!("/proc/self/smaps has the line {line:?}"))
-            })?;
-            divide(&mapping, kib << 10, known, &resident, &mut sums);
+            divide(mapping, known, &resident, &mut sums);
             step();
+        }
+        if is_end {
+            break;
+        }
+        if let Some(next) = next {
+            let guard = mapping.filter(|last| last.is_inaccessible && last.end == next.start);
+            mapping = Some(Mapping { is_guarded: guard.is_some(), ..next });
+        } else if let Some(mapping) = &mut mapping {
+            if let Some(bytes) = bytes_of(&text, "Rss:")? {
+                mapping.rss = bytes;
+                sums.rss += bytes;
+            } else if let Some(bytes) = bytes_of(&text, "Anonymous:")? {
+                mapping.anonymous = bytes.min(mapping.rss);
+            } else if let Some(bytes) = bytes_of(&text, "AnonHugePages:")? {
+                sums.huge_pages += bytes;
+            } else if let Some(bytes) = bytes_of(&text, "Swap:")? {
+                sums.swap += bytes;
+            }
         }
     }
     sums.anonymous.sort_unstable_by_key(|range| range.start);
@@ -227,29 +270,35 @@ fn classify(
 /// Adds the parts of a mapping.
 fn divide(
     mapping: &Mapping,
-    rss: u64,
     known: &AddressRanges,
     resident: impl Fn(u64, u64) -> u64,
     sums: &mut ResidentMemory,
 ) {
-    let Mapping { start, end, kind, is_named } = *mapping;
-    if kind != Kind::Anonymous {
-        let is_own = || known.between(start, end).any(|cut| cut.kind == Kind::Tracker);
-        if kind == Kind::Shared && is_own() {
-            // What a watcher shares. NOTE: the kernel makes no mapping of this one and another.
-            return sums.add(Kind::Tracker, start, end, rss);
+    let Mapping { start, end, kind, rss, anonymous, .. } = *mapping;
+    let has = |kind| known.between(start, end).any(|cut| cut.kind == kind);
+    match kind {
+        Kind::Anonymous => {}
+        // What a watcher shares. NOTE: the kernel makes no mapping of this one and another.
+        Kind::Shared if has(Kind::Tracker) => return sums.add(Kind::Tracker, start, end, rss),
+        Kind::File => {
+            let is_binary = has(Kind::Binary);
+            if is_binary {
+                sums.add(Kind::Data, start, end, anonymous);
+            } else {
+                sums.changed_files += anonymous;
+                push(&mut sums.changed_ranges, start, end, anonymous);
+            }
+            let kind = if is_binary { Kind::Binary } else { Kind::File };
+            return sums.add(kind, start, end, rss - anonymous);
         }
-        let is_binary = || known.between(start, end).any(|cut| cut.kind == Kind::Binary);
-        let is_binary = kind == Kind::File && is_binary();
-        let kind = if is_binary { Kind::Binary } else { kind };
-        return sums.add(kind, start, end, rss);
+        _ => return sums.add(kind, start, end, rss),
     }
     if rss == 0 {
         return;
     }
     // The largest part gets what the others leave. So the parts have the sum that the kernel states, and
     // the pages of a huge mapping are not looked at.
-    let mut parts = known.parts(start, end, !is_named);
+    let mut parts = known.parts(mapping);
     parts.sort_unstable_by_key(|part| part.end - part.start);
     let mut left = rss;
     let largest = parts.pop();
@@ -305,9 +354,10 @@ mod tests {
 
     impl ResidentMemory {
         fn sum(&self) -> u64 {
-            let Self { tracker, stacks, binaries, files, shared, other, anonymous } = self;
-            let anonymous: u64 = anonymous.iter().map(|range| range.resident_bytes).sum();
-            tracker + stacks + binaries + files + shared + other + anonymous
+            let anonymous: u64 = self.anonymous.iter().map(|range| range.resident_bytes).sum();
+            let stacks = self.stacks + self.ended_stacks;
+            let files = self.binaries + self.data + self.files + self.changed_files;
+            self.tracker + stacks + files + self.shared + self.other + anonymous
         }
     }
 
@@ -315,15 +365,23 @@ mod tests {
 1000-3000 r-xp 00000000 fe:00 7    /usr/bin/a program
 Size:                  8 kB
 Rss:                   8 kB
+Anonymous:             4 kB
 3000-9000 rw-p 00000000 00:00 0
 Rss:                  20 kB
+Anonymous:            20 kB
+AnonHugePages:         8 kB
+Swap:                 12 kB
+SwapPss:              12 kB
 9000-a000 rw-p 00000000 00:00 0    [heap]
 Rss:                   4 kB
 b000-c000 rw-s 00000000 00:05 9    /memfd:x (deleted)
 Rss:                   4 kB
-c000-d000 r--p 00000000 fe:00 8    /tmp/data
+c000-d000 rw-p 00000000 fe:00 8    /tmp/data
 Rss:                   4 kB
-d000-f000 rw-p 00000000 00:00 0    [stack]
+Anonymous:             4 kB
+d000-d400 rw-p 00000000 fe:00 8    /tmp/data
+Rss:                   1 kB
+d400-f000 rw-p 00000000 00:00 0    [stack]
 Rss:                   4 kB
 f000-10000 r-xp 00000000 00:00 0   [vdso]
 Rss:                   4 kB
@@ -337,30 +395,39 @@ VmFlags: rd ex
     #[test]
     fn each_mapping_is_of_one_kind() {
         let cuts = vec![Cut { start: 0x1000, end: 0x4000, kind: Kind::Binary }];
-        let known = AddressRanges { cuts, stack_ends: Vec::new() };
+        let known = AddressRanges { cuts, stacks: Vec::new() };
         let steps = Cell::new(0);
         let step = || steps.set(steps.get() + 1);
         let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from, step).unwrap();
-        assert_eq!(steps.get(), 7);
+        assert_eq!(steps.get(), 8);
         let expected = ResidentMemory {
+            rss: 49 << 10,
             stacks: 4 << 10,
-            // With the page of zeroed data behind it.
-            binaries: 12 << 10,
-            files: 4 << 10,
+            binaries: 4 << 10,
+            // A changed page, and that of zeroed data after it.
+            data: 8 << 10,
+            files: 1 << 10,
+            changed_files: 4 << 10,
+            changed_ranges: vec![range(0xc000, 0x1000, 4 << 10)],
             shared: 4 << 10,
+            shared_ranges: vec![range(0xb000, 0x1000, 4 << 10)],
             other: 4 << 10,
+            huge_pages: 8 << 10,
+            swap: 12 << 10,
             tracker: 0,
+            ended_stacks: 0,
             anonymous: vec![range(0x4000, 0x5000, 16 << 10), range(0x9000, 0x1000, 4 << 10)],
         };
         assert_eq!(sums, expected);
-        assert_eq!(sums.sum(), 48 << 10);
+        assert_eq!(sums.sum(), sums.rss);
     }
 
     #[test]
     fn one_mapping_can_have_several_parts() {
         // A stack from the start of the mapping on, then pages of the tracker, then others.
         let cuts = vec![Cut { start: 0x6000, end: 0x7000, kind: Kind::Tracker }];
-        let known = AddressRanges { cuts, stack_ends: vec![0x5000] };
+        let living = ThreadStack { end: 0x5000, bytes: u64::MAX, is_ended: false };
+        let known = AddressRanges { cuts, stacks: vec![living] };
         let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  16 kB\n";
         // All pages are resident but that of the tracker, and one of the last two.
         let resident = |from: u64, to: u64| if from == 0x6000 { 0 } else { to - from };
@@ -368,6 +435,27 @@ VmFlags: rd ex
         let anonymous = vec![range(0x5000, 0x1000, 4 << 10), range(0x7000, 0x2000, 4 << 10)];
         assert_eq!((sums.stacks, sums.tracker, sums.sum()), (8 << 10, 0, 16 << 10));
         assert_eq!(sums.anonymous, anonymous);
+    }
+
+    #[test]
+    fn a_stack_of_an_ended_thread_counts_while_its_mapping_is_as_it_was() {
+        let stack = |end, is_ended| ThreadStack { end, bytes: 0x4000, is_ended };
+        let stacks = vec![stack(0x5000, true), stack(0x9000, true), stack(0xc000, false)];
+        let known = AddressRanges { cuts: Vec::new(), stacks };
+        let sums =
+            |lines: &str| classify(lines.as_bytes(), &known, |from, to| to - from, || {}).unwrap();
+        let kept = sums(
+            "1000-2000 ---p 00000000 00:00 0\n2000-5000 rw-p 00000000 00:00 0\nRss: 8 kB\n\
+             5000-6000 ---p 00000000 00:00 0\n6000-9000 rw-p 00000000 00:00 0\nRss: 4 kB\n\
+             9000-c000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
+        );
+        assert_eq!((kept.ended_stacks, kept.stacks, kept.sum()), (12 << 10, 4 << 10, 16 << 10));
+        // Something is in its place: without an inaccessible page, longer, or with a larger start.
+        let others = sums(
+            "2000-5000 rw-p 00000000 00:00 0\nRss: 8 kB\n\
+             5000-6000 ---p 00000000 00:00 0\n6000-a000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
+        );
+        assert_eq!((others.ended_stacks, others.anonymous.len()), (0, 2));
     }
 
     #[test]
@@ -398,6 +486,7 @@ VmFlags: rd ex
             map(1000, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
             let after = resident_memory(|| {}).unwrap();
             wait.wait();
+            assert_eq!(after.sum(), after.rss);
             assert!(before.stacks >= 256 << 10, "{before:?}");
             assert!(before.binaries >= 100 << 10, "{before:?}");
             // Other tests run meanwhile, but they map no shared memory.
@@ -408,7 +497,7 @@ VmFlags: rd ex
                 .find(|range| (range.start..range.start + range.bytes).contains(&own));
             assert!(range.unwrap().resident_bytes >= 1000 * page_bytes() as u64, "{after:?}");
         });
-        let (now, most) = rss_now_and_most().unwrap();
-        assert!(now > 1 << 20 && most >= now);
+        let [now, most, anonymous] = rss_sums().unwrap();
+        assert!(now > 1 << 20 && most >= now && (1..now).contains(&anonymous));
     }
 }

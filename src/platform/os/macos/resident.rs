@@ -30,7 +30,7 @@ pub(super) fn own_task() -> libc::mach_port_t {
 /// The resident memory of this process now, and the largest so far, in bytes; `None` if the system does not
 /// say. Pages of libraries that processes share are in it, and pages that the system has compressed are not:
 /// it is not what Activity Monitor shows (`phys_footprint`).
-pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
+pub(crate) fn rss_sums() -> Option<[u64; 3]> {
     // SAFETY: zeros are a valid value, of which the call writes at most its size.
     let found = unsafe {
         let mut found = std::mem::zeroed::<libc::mach_task_basic_info>();
@@ -41,7 +41,8 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
         }
         found
     };
-    Some((found.resident_size, found.resident_size_max))
+    // What of it is in no file is not said: at most all.
+    Some([found.resident_size, found.resident_size_max, found.resident_size])
 }
 
 /// Allocators of this system say nothing of themselves without taking their locks.
@@ -70,7 +71,7 @@ struct Region {
 /// `step` after each region.
 ///
 /// NOTE: the libraries that all processes share are one region, of which the system does not say what is
-/// resident, so the sum is less than [`rss_now_and_most`].
+/// resident, so the sum is less than [`rss_sums`].
 ///
 /// # Errors
 /// Those of the system.

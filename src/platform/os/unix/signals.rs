@@ -3,6 +3,8 @@
 //! NOTE: what the handlers call is inlined, so that the compiler sees that nothing there panics.
 
 #[cfg(any(preload, interposes))]
+#[cfg(any(preload, interposes))]
+use super::super::before_end;
 use super::super::end_process;
 use super::super::{now, send_again, wait, wake_all};
 use super::process::{KeepErrno, process_id};
@@ -276,6 +278,8 @@ pub extern "C" fn exit_after_report(status: c_int) -> ! {
     // NOTE: a child that shares the memory of its parent, after `vfork`, has no such thread.
     if has_waiting_thread() {
         wait_for_report(EXIT);
+    } else {
+        before_end();
     }
     end_process(status)
 }

@@ -132,9 +132,9 @@ pub(crate) fn handle_late_crashes() -> bool {
 }
 
 /// The bytes of the memory now. It never shrinks, so that is also the most so far.
-pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
+pub(crate) fn rss_sums() -> Option<[u64; 3]> {
     let bytes = memory_bytes();
-    Some((bytes, bytes))
+    Some([bytes; 3])
 }
 
 fn memory_bytes() -> u64 {

@@ -17,7 +17,7 @@ const PAGE: u64 = super::SMALLEST_PAGE as u64;
 
 /// The resident memory of this process now, and the largest so far, in bytes; `None` if the system does not
 /// say.
-pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
+pub(crate) fn rss_sums() -> Option<[u64; 3]> {
     // SAFETY: all zeros are a valid value, and the call writes at most its size.
     let counters = unsafe {
         let mut counters = std::mem::zeroed::<PROCESS_MEMORY_COUNTERS>();
@@ -27,7 +27,9 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
         }
         counters
     };
-    Some((counters.WorkingSetSize as u64, counters.PeakWorkingSetSize as u64))
+    let now = counters.WorkingSetSize as u64;
+    // What of it is in no file is not in the counters: at most all.
+    Some([now, counters.PeakWorkingSetSize as u64, now])
 }
 
 /// Allocators of this system say nothing of themselves without a walk through all their blocks.

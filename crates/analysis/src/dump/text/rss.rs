@@ -8,14 +8,17 @@ use crate::{AllocatorStatistics, Report, ResidentMemory, Rss};
 use std::cmp::Reverse;
 
 /// The names of [`ResidentMemory::parts`], briefly and whole.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 12] = [
     ("live blocks", "live blocks"),
     ("kept by the allocator", "kept by the allocator: free, rounding"),
     ("mapped without live blocks", "mapped by libraries or freed as a whole"),
     ("tracker", "tracker"),
     ("stacks", "stacks of threads"),
-    ("binaries", "binaries: code, statics"),
+    ("stacks of ended threads", "stacks of ended threads"),
+    ("binaries", "binaries: code, constants"),
+    ("static variables", "static variables"),
     ("files", "other files"),
+    ("changed files", "changed private pages of files"),
     ("shared", "shared memory"),
     ("kernel", "kernel"),
 ];

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Whether memory that is in no block is said, and what only looks so is not (tests/preload/resident.c). Called by
+scripts/check_preload.sh.
+
+    scripts/check_resident.py MEMLEDGER LIBRARY PROGRAM
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MIB = 1 << 20
+memledger, library, program = (os.path.abspath(path) for path in sys.argv[1:])
+
+
+def reports(*arguments):
+    """The reports of all processes, by the number that they have in the order of their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/file", "wb") as file:
+            file.write(bytes(64 * MIB))
+        command = [memledger, "run", "--preload", library, "--follow-children", "-o", "r-%p.json", "--", program]
+        arguments = [argument.replace("FILE", f"{folder}/file") for argument in arguments]
+        result = subprocess.run(command + arguments, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result
+        found = [json.load(open(path)) for path in sorted(glob.glob(f"{folder}/r*.json"))]
+        assert found, result
+        return found
+
+
+def untracked(report):
+    weighed = report["untracked"]["weighed"]
+    return None if weighed is None else weighed["untracked_bytes"]
+
+
+def check_parts(report):
+    end = report["rss"]["end"]
+    others = {"at_ns", "rss_bytes", "live_not_resident_bytes", "huge_page_bytes", "swapped_bytes", "tracker_block_bytes"}
+    parts = sum(value for key, value in end.items() if key not in others and isinstance(value, int))
+    assert parts == end["rss_bytes"], end
+    return end
+
+
+for way in ["exits", "executes", "forks", "shares"]:
+    found = reports(way)
+    unseen = [report for report in found if (untracked(report) or 0) > 30 * MIB]
+    assert len(unseen) == 1 and not unseen[0]["trace"]["complete"], (way, [untracked(report) for report in found])
+    print(f"unseen memory of a program that {way}: ok")
+
+for count, kib in [(300, 32), (300, 64), (3000, 64), (5000, 32)]:
+    [report] = reports("threads", str(count), str(kib))
+    assert report["trace"]["complete"] and untracked(report) < MIB, report["untracked"]
+    end = check_parts(report)
+    assert end["ended_stack_bytes"] > 300 * 4096, end
+print("stacks of threads that have ended: ok")
+
+[report] = reports("changes", "FILE")
+end = check_parts(report)
+assert end["changed_file_bytes"] >= 20 * MIB and report["trace"]["complete"], end
+print("changed pages of files: ok")
