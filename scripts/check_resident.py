@@ -16,12 +16,12 @@ MIB = 1 << 20
 memledger, library, program = (os.path.abspath(path) for path in sys.argv[1:])
 
 
-def reports(*arguments):
+def reports(*arguments, options=()):
     """The reports of all processes, by the number that they have in the order of their names."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/file", "wb") as file:
             file.write(bytes(64 * MIB))
-        command = [memledger, "run", "--preload", library, "--follow-children", "-o", "r-%p.json", "--", program]
+        command = [memledger, "run", "--preload", library, "--follow-children", "-o", "r-%p.json", *options, "--", program]
         arguments = [argument.replace("FILE", f"{folder}/file") for argument in arguments]
         result = subprocess.run(command + arguments, cwd=folder, capture_output=True, text=True, timeout=300)
         assert result.returncode == 0, result
@@ -56,7 +56,11 @@ for count, kib in [(300, 32), (300, 64), (3000, 64), (5000, 32)]:
     assert end["ended_stack_bytes"] > 300 * 4096, end
 print("stacks of threads that have ended: ok")
 
-[report] = reports("changes", "FILE")
-end = check_parts(report)
-assert end["changed_file_bytes"] >= 20 * MIB and report["trace"]["complete"], end
-print("changed pages of files: ok")
+for arguments, part, most in [(["changes", "FILE"], "changed_file_bytes", 20), (["reserves"], "unreserved_bytes", 40)]:
+    [report] = reports(*arguments, options=["--stacks"])
+    assert report["trace"]["complete"] and check_parts(report)[part] >= most * MIB, report["rss"]
+    assert report["totals"]["peak_bytes"] < MIB, report["totals"]
+    [row] = report["mapped_by"]
+    assert (row["function"], row["bytes"]) == ("main", most * MIB), row
+    assert report["by_stack"][row["stack"]]["frames"], row
+print("changed pages of files, and mappings without reservation: ok")

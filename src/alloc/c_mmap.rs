@@ -2,7 +2,8 @@
 //!
 //! What counts is what the kernel counts as committed: pages that can be written to and that are
 //! not those of a file, unless the program asks not to (`MAP_NORESERVE`). Other addresses are reserved: they
-//! count once `mprotect` lets the program write to them.
+//! count once `mprotect` lets the program write to them. Private pages of files, and those of `MAP_NORESERVE`,
+//! take memory as they are written: who has mapped them is recorded, but they do not count.
 //!
 //! An allocator also maps memory, which contains its blocks. So what is called from the library of the next
 //! `malloc`, or by Rust's allocator, is not recorded.
@@ -121,7 +122,7 @@ pub mod recorded {
         let Some(entry) = enter() else { return };
         let slot = entry.slot;
         let stack = match state {
-            mapping::MAPPED | mapping::COMMITTED => call_stack(slot, bytes, &at),
+            mapping::MAPPED | mapping::COMMITTED | mapping::LAZY => call_stack(slot, bytes, &at),
             _ => NO_STACK,
         };
         write(slot, state, address, bytes, MAPPED, stack);
@@ -178,18 +179,20 @@ pub mod recorded {
             return pages;
         }
         let is_memory = flags & libc::MAP_ANONYMOUS != 0 || pages::is_in_memory(file);
-        let state = if !is_memory {
-            mapping::FREED
-        } else if access & libc::PROT_WRITE == 0 || flags & libc::MAP_NORESERVE != 0 {
-            mapping::RESERVED
-        } else {
-            mapping::MAPPED
+        let can_write = access & libc::PROT_WRITE != 0;
+        let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+        let state = match is_memory {
+            true if !can_write => mapping::RESERVED,
+            true if flags & libc::MAP_NORESERVE != 0 => mapping::LAZY,
+            true => mapping::MAPPED,
+            false if can_write && is_private => mapping::LAZY,
+            false => mapping::FREED,
         };
         if state != mapping::MAPPED {
             stats::note_mapped_beside(whole_pages(bytes));
         }
         // A file takes the place of what was at fixed addresses.
-        if is_memory || flags & libc::MAP_FIXED != 0 {
+        if state != mapping::FREED || flags & libc::MAP_FIXED != 0 {
             record(state, pages.addr(), whole_pages(bytes));
         }
         pages

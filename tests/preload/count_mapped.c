@@ -60,7 +60,7 @@ void *mmap(void *address, size_t bytes, int access, int flags, int file, off_t o
     void *pages = next_mmap(address, bytes, access, flags, file, offset);
     if (pages != MAP_FAILED) {
         int memory = flags & MAP_ANONYMOUS || is_memory_file(file);
-        set(pages, bytes, NONE, !memory ? NONE : access & PROT_WRITE && !(flags & MAP_NORESERVE) ? COUNTED : RESERVED);
+        set(pages, bytes, NONE, !memory ? NONE : !(access & PROT_WRITE) ? RESERVED : flags & MAP_NORESERVE ? NONE : COUNTED);
     }
     pthread_mutex_unlock(&lock);
     return pages;

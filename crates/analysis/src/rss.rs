@@ -11,7 +11,9 @@ pub(super) use ranges::Ranges;
 use super::attribution::RootHeaps;
 use super::decode::{MORE_RSS_SUMS, RSS_SUMS};
 use super::live_set::HEAPS;
-use super::report::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
+use super::report::{
+    AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint,
+};
 use crate::sort;
 use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
@@ -58,6 +60,10 @@ pub(super) struct Reading {
     pub(super) sums: [u64; RSS_SUMS.len()],
     pub(super) more: [u64; MORE_RSS_SUMS.len()],
     pub(super) ranges: Ranges,
+    /// What is resident of mappings that take memory as they are written, by the stack of who has mapped them;
+    /// and what of that is in the ranges.
+    pub(super) lazy: Vec<(u32, u64)>,
+    pub(super) unreserved: u64,
 }
 
 /// The parts of the resident memory, and the resident bytes of live blocks by root heap.
@@ -229,6 +235,24 @@ impl RssHistory {
 }
 
 impl Reading {
+    /// Notes what of these ranges, and of changed files, is in mappings that take memory as they are written.
+    pub(super) fn note_lazy(&mut self, parts: &[(u64, u64, Option<u32>)], changed: &Ranges) {
+        let lazy = parts.iter().filter_map(|&(start, end, stack)| Some((start, end, stack?)));
+        let lazy: Vec<_> = lazy.collect();
+        let mut found = self.ranges.within(&lazy);
+        self.unreserved = found.iter().map(|(_, bytes)| bytes).sum();
+        found.extend(changed.within(&lazy));
+        found.sort_unstable();
+        found.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            sum.1 += if is_same { next.1 } else { 0 };
+            is_same
+        });
+        found.retain(|(_, bytes)| *bytes > 0);
+        found.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        self.lazy = found;
+    }
+
     /// The pages that the tracker has mapped.
     pub(super) fn tracker_bytes(&self) -> u64 {
         self.sums[1]
@@ -258,6 +282,8 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         let sum = if has_blocks { &mut allocator } else { &mut anonymous };
         *sum = sum.saturating_add(rest);
     }
+    let unreserved_bytes = reading.unreserved.min(anonymous);
+    anonymous -= unreserved_bytes;
     let live_bytes = by_heap.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     // Where the tracker's blocks are is not in the trace. Its threads mostly have parts of the allocator of
     // their own (arenas), in which no block of the program is.
@@ -269,6 +295,7 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         live_by_heap: Vec::new(),
         allocator_bytes: allocator - of_allocator,
         anonymous_bytes: anonymous - of_anonymous,
+        unreserved_bytes,
         tracker_bytes: tracker.saturating_add(of_anonymous + of_allocator),
         stack_bytes: stacks,
         ended_stack_bytes: ended_stacks,
@@ -282,6 +309,11 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         huge_page_bytes: huge_pages,
         swapped_bytes: swap,
         tracker_block_bytes: own,
+        mapped_by: reading
+            .lazy
+            .iter()
+            .map(|&(stack, bytes)| ResidentMapping { stack: Some(stack as usize), bytes })
+            .collect(),
     };
     (memory, by_heap)
 }

@@ -42,6 +42,9 @@ pub mod mapping {
     pub const MOVED_FROM: u8 = 4;
     /// The second half: where they are now.
     pub const MOVED_TO: u8 = 5;
+    /// They take memory as the program writes to them, and are no block: a private mapping of a file, or one
+    /// without reservation.
+    pub const LAZY: u8 = 6;
 }
 
 /// Why blocks of the program are not recorded, in an event of our writer.

@@ -311,7 +311,7 @@ impl<O: BlockObserver> Analyzer<O> {
                     self.untracked.look(at_ns, most, u64_at(fixed, mapped));
                 }
             }
-            RssRole::Parts { cycle, sums, more, most_own, is_last, ranges, shared, .. } => {
+            RssRole::Parts { cycle, sums, more, most_own, is_last, ranges, shared, changed } => {
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let ranges_of = |fields: [usize; 3]| {
                     let [starts, sizes, resident] = fields.map(|field| event.bytes(field));
@@ -319,8 +319,11 @@ impl<O: BlockObserver> Analyzer<O> {
                 };
                 let sums = sums.map(|sum| u64_at(fixed, sum));
                 let more = more.map(|sum| u64_at(fixed, sum));
-                let reading = Reading { at_ns, sums, more, ranges: ranges_of(ranges) };
-                let shared = shared.map(ranges_of).unwrap_or_default();
+                let ranges = ranges_of(ranges);
+                let mut reading = Reading { at_ns, sums, more, ranges, ..Reading::default() };
+                let [shared, changed] =
+                    [shared, changed].map(|of| of.map(ranges_of).unwrap_or_default());
+                reading.note_lazy(&self.model.reserved_in_order(), &changed);
                 // NOTE: earlier traces do not say which reading is the last one.
                 let is_last = is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
                 self.weigh(&reading, &shared, u64_at(fixed, most_own), is_last);
@@ -353,6 +356,7 @@ impl<O: BlockObserver> Analyzer<O> {
     /// How much of the resident memory is in no block. `most_own`: the most that the tracker's blocks had.
     fn weigh(&mut self, reading: &Reading, shared: &Ranges, most_own: u64, is_last: bool) {
         let windows = self.model.heaps().windows();
+        let reserved = self.model.reserved_in_order();
         if windows.is_full() {
             return;
         }
@@ -364,7 +368,12 @@ impl<O: BlockObserver> Analyzer<O> {
         let anonymous = outside(&reading.ranges);
         let beside = reading.bytes().saturating_sub(reading.ranges.resident());
         let beside = beside.saturating_add(anonymous);
-        let mut untracked = anonymous.saturating_add(outside(shared));
+        let unexplained = |outside: u64, ranges: &Ranges| {
+            let explained = ranges.within(&reserved).iter().map(|(_, bytes)| bytes).sum::<u64>();
+            outside.saturating_sub(explained)
+        };
+        let mut untracked = unexplained(anonymous, &reading.ranges)
+            .saturating_add(unexplained(outside(shared), shared));
         if !self.facts.has_all_blocks() {
             // What was freed before a fork is nowhere in the trace of the child. So at most what memory has
             // risen by counts, without blocks and the tracker.

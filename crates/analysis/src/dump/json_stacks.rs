@@ -9,15 +9,45 @@
 //! "by_function" [{ "function", columns, "inclusive", "estimates", "inclusive_estimates" }]
 //! "by_line"     [{ "line", "file", "line_number", .. }]
 //! "by_crate"    [{ "crate", .. }]
+//! "mapped_by"   [{ "function", "file", "stack": index or null, "bytes" }]: what is resident at the end of
+//!               mappings that are no blocks; only if something is
 //! ```
 
 use super::json::{columns, entries as figures, moves};
 use super::pretty::{Json, List, Object, Value, objects};
 use crate::{
     COLUMNS, CallKind, CallRow, Calls, Estimate, Estimates, Figures, Frame, Frames, Module, Report,
-    SourceFrame, StackEnd, StackKind, StackRow, column,
+    ResidentMapping, SourceFrame, StackEnd, StackKind, StackRow, column,
 };
 use std::io;
+
+/// Who has mapped what is resident at the end, and is no block.
+struct Mapped<'a> {
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    of: &'a ResidentMapping,
+}
+
+impl<'a> Mapped<'a> {
+    fn new(report: &'a Report, calls: &'a Calls<'_>, of: &'a ResidentMapping) -> Self {
+        let call = of.stack.and_then(|stack| calls.shown_from_own(stack).next());
+        let functions = call.and_then(|call| calls.frame_of(call));
+        let functions = functions.map_or(&[][..], |frame| &report.frames[frame].functions);
+        let file = functions.iter().find_map(|function| function.file.as_deref());
+        Self { function: call.map(|call| calls.function(call)), file, of }
+    }
+}
+
+impl Json for Mapped<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("function", &self.function)?;
+            object.entry("file", &self.file)?;
+            object.entry("stack", &self.of.stack.map(|stack| stack as u64))?;
+            object.entry("bytes", &self.of.bytes)
+        })
+    }
+}
 
 /// Adds the entries of the stacks to those of the report.
 pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
@@ -26,6 +56,12 @@ pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Resul
     object.entry("frames", &report.frames)?;
     object.entry("by_stack", &List(report.by_stack.iter()))?;
     let calls = Calls::of(report, Frames::Folded);
+    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
+    let mapped = end.map_or(&[][..], |end| &end.mapped_by);
+    if !mapped.is_empty() {
+        let rows = mapped.iter().map(|of| Mapped::new(report, &calls, of));
+        object.entry("mapped_by", &List(rows))?;
+    }
     for (key, name, kind) in [
         ("by_function", "function", CallKind::Function),
         ("by_line", "line", CallKind::Line),

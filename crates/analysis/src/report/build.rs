@@ -67,7 +67,16 @@ impl Sources<'_> {
     /// The report of the current state, without losses.
     pub(crate) fn build(&self) -> Report {
         let trace = self.trace();
-        let stacks = StackTable::of(self, self.by_stack);
+        let mut rss = self
+            .rss
+            .rss(self.model.contexts().heaps(), |heap| self.model.heaps().sizes(heap..heap + 1));
+        let mapped = rss.iter_mut().flat_map(|rss| [&mut rss.peak, &mut rss.end]).flatten();
+        let mut mapped: Vec<_> = mapped.flat_map(|memory| &mut memory.mapped_by).collect();
+        let mappers: Vec<_> = mapped.iter().filter_map(|row| Some(row.stack? as u32)).collect();
+        let stacks = StackTable::of(self, self.by_stack, &mappers);
+        for row in &mut mapped {
+            row.stack = row.stack.and_then(|stack| stacks.row(stack as u32));
+        }
         let largest = match self.by_block {
             true => Largest::of(self.model, self.largest_live, |stack| stacks.row(stack)),
             false => Largest::default(),
@@ -101,9 +110,7 @@ impl Sources<'_> {
             by_bucket,
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
-            rss: self.rss.rss(self.model.contexts().heaps(), |heap| {
-                self.model.heaps().sizes(heap..heap + 1)
-            }),
+            rss,
             untracked: self.untracked.report(&self.facts, self.model.heaps().windows()),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),

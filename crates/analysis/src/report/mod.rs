@@ -52,7 +52,7 @@ pub use rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
     StackRow, ThreadRow,
 };
-pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMemory, Rss, RssPoint};
+pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use stacks::StackRows;
 pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};

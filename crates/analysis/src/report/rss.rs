@@ -74,6 +74,16 @@ pub struct ResidentHeap {
     pub bytes: u64,
 }
 
+/// What is resident of mappings that one call stack has made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResidentMapping {
+    /// Its row in [`Report::by_stack`](super::Report::by_stack); `None` if the trace does not have it.
+    pub stack: Option<usize>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// What the resident memory of the program was at one time. All figures are bytes, multiples of a page but
 /// for the first four, and their sum is RSS ([`rss_bytes`](Self::rss_bytes)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +103,9 @@ pub struct ResidentMemory {
     /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C
     /// libraries, parts of the allocator in which everything was freed.
     pub anonymous_bytes: u64,
+    /// Anonymous memory that the program has mapped and written without a reservation (`MAP_NORESERVE`), which
+    /// is no block: see [`mapped_by`](Self::mapped_by).
+    pub unreserved_bytes: u64,
     /// What the tracker has: its buffers and tables, and its blocks. The trace does not say where these
     /// blocks are: they count as resident, and as if the memory without a live block had them.
     pub tracker_bytes: u64,
@@ -116,6 +129,10 @@ pub struct ResidentMemory {
     /// Bytes of live blocks that are certainly not resident: never written, or swapped out. Not a part of
     /// RSS.
     pub live_not_resident_bytes: u64,
+    /// Who has mapped what takes memory as it is written, and how much of it is resident, the largest first:
+    /// [`unreserved_bytes`](Self::unreserved_bytes) and
+    /// [`changed_file_bytes`](Self::changed_file_bytes).
+    pub mapped_by: Vec<ResidentMapping>,
     /// Of the parts, what is in huge pages. Not a part of its own.
     pub huge_page_bytes: u64,
     /// What the system has swapped out. Not a part of RSS.
@@ -126,11 +143,12 @@ pub struct ResidentMemory {
 
 impl ResidentMemory {
     /// The parts of RSS, each with its key in JSON.
-    pub fn parts(&self) -> [(&'static str, u64); 12] {
+    pub fn parts(&self) -> [(&'static str, u64); 13] {
         [
             ("live_bytes", self.live_bytes),
             ("allocator_bytes", self.allocator_bytes),
             ("anonymous_bytes", self.anonymous_bytes),
+            ("unreserved_bytes", self.unreserved_bytes),
             ("tracker_bytes", self.tracker_bytes),
             ("stack_bytes", self.stack_bytes),
             ("ended_stack_bytes", self.ended_stack_bytes),

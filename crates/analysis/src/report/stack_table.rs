@@ -29,8 +29,8 @@ pub(super) struct StackTable {
 }
 
 impl StackTable {
-    /// Without rows if `with_rows` is false.
-    pub(super) fn of(sources: &Sources<'_>, with_rows: bool) -> Self {
+    /// Without rows if `with_rows` is false. The stacks `more` have rows, too, without figures.
+    pub(super) fn of(sources: &Sources<'_>, with_rows: bool, more: &[u32]) -> Self {
         if !sources.model.accounts().has_stacks() {
             return Self::default();
         }
@@ -46,7 +46,7 @@ impl StackTable {
             return Self { stacks, ..Self::default() };
         }
         builder.sum_moves();
-        builder.table(taken)
+        builder.table(taken, more)
     }
 
     /// The row of a stack, if it has one.
@@ -302,10 +302,10 @@ impl<'a> Builder<'a> {
 
     /// The rows: for each its place, with its first stack. Stacks that have the same frames share one: their
     /// ids were used before their specs were read, or their modules were announced later.
-    fn places(&mut self, numbers: &mut FrameNumbers) -> Vec<SortKey> {
+    fn places(&mut self, numbers: &mut FrameNumbers, more: &[u32]) -> Vec<SortKey> {
         let callstacks = self.sources.model.callstacks();
-        let with_figures: Vec<u32> =
-            (0..callstacks.len() as u32).filter(|&stack| self.figures(stack).is_some()).collect();
+        let has_row = |&stack: &u32| self.figures(stack).is_some() || more.contains(&stack);
+        let with_figures: Vec<u32> = (0..callstacks.len() as u32).filter(has_row).collect();
         self.number_frames(&with_figures, numbers);
         let same = same_nodes(callstacks.tree(), numbers);
         // By node: the last stack of its row so far. Stacks that are not known have no node.
@@ -351,10 +351,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn table(mut self, taken: TakenStacks) -> StackTable {
+    fn table(mut self, taken: TakenStacks, more: &[u32]) -> StackTable {
         self.list_buckets();
         let mut numbers = FrameNumbers::default();
-        let places = self.places(&mut numbers);
+        let places = self.places(&mut numbers, more);
         let callstacks = self.sources.model.callstacks();
         let tree = Arc::clone(callstacks.tree());
         let mut stacks = StackRows::of_tree(tree, numbers.of_locations(), places.len(), taken);

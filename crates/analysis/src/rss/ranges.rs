@@ -104,6 +104,24 @@ impl Ranges {
         self.0.iter().map(|range| range.resident).fold(0, u64::saturating_add)
     }
 
+    /// What is resident of each of these parts, which are in the order of their addresses: starts, ends and what
+    /// they are. Several in a range share in proportion.
+    pub(crate) fn within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> Vec<(T, u64)> {
+        let mut within = Vec::new();
+        for range in &self.0 {
+            let first = parts.partition_point(|(_, end, _)| *end <= range.start);
+            let inside = parts[first..].iter().take_while(|(start, ..)| *start < range.end);
+            let inside =
+                inside.map(|&(start, end, of)| (of, end.min(range.end) - start.max(range.start)));
+            let all: u64 = inside.clone().map(|(_, bytes)| bytes).sum();
+            let resident = u128::from(range.resident.min(all));
+            within.extend(inside.map(|(of, bytes)| {
+                (of, (resident * u128::from(bytes) / u128::from(all.max(1))) as u64)
+            }));
+        }
+        within
+    }
+
     /// At least how much is resident outside of what `covered` says of addresses.
     pub(crate) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> u64 {
         let rest = |range: &Range| range.resident.saturating_sub(covered(range.start, range.end));

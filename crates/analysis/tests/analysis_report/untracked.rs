@@ -107,6 +107,41 @@ fn shared_memory_that_no_block_has_is_untracked() {
 }
 
 #[test]
+fn lazy_mappings_are_no_blocks_and_say_who_has_made_them() {
+    const LAZY: u64 = 6;
+    let mut feed = feed(true);
+    let array = |name| (name, FieldType::U64Array);
+    let mut more = ["ChangedStarts", "ChangedSizes", "ChangedResident"].map(array).to_vec();
+    more.push(("ChangedFiles", FieldType::U64));
+    feed.add_fields("Memledger.ResidentMemory", &more);
+    let map = |feed: &mut Feed, at, bytes, stack, state| {
+        let values = [N(at), N(bytes), N(stack), N(3), N(state)];
+        feed.emit("Memledger.Mapping", 2, &values);
+    };
+    map(&mut feed, 0x1000_0000, 64 * MIB, 5, LAZY);
+    map(&mut feed, 0x2000_0000, 8 * MIB, 6, LAZY);
+    // Writable, as it was: no block for that.
+    map(&mut feed, 0x1000_0000, 64 * MIB, 5, 1);
+    // A part was given back.
+    map(&mut feed, 0x1000_0000, 4 * MIB, 0, 3);
+    let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let [at, bytes, resident] = [0x1040_0000, 60 * MIB, 10 * MIB].map(|value| words(&[value]));
+    let [file, file_bytes, changed] = [0x2000_0000, 8 * MIB, 3 * MIB].map(|value| words(&[value]));
+    let ranges = [B(&at), B(&bytes), B(&resident), B(&file), B(&file_bytes), B(&changed)];
+    let values = [&sums[..], &ranges, &[N(3 * MIB)]].concat();
+    feed.emit("Memledger.ResidentMemory", 1, &values);
+    feed.our_report(9);
+    let report = feed.report();
+    assert_eq!((report.totals.live_bytes, report.totals.peak_bytes), (0, 0));
+    let weighed = report.untracked.weighed.expect("it was weighed");
+    assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (14 * MIB, 0));
+    let end = report.rss.unwrap().end.unwrap();
+    assert_eq!([end.unreserved_bytes, end.changed_file_bytes], [10 * MIB, 3 * MIB]);
+    let bytes: Vec<_> = end.mapped_by.iter().map(|row| row.bytes).collect();
+    assert_eq!((bytes, end.anonymous_bytes), (vec![10 * MIB, 3 * MIB], 0));
+}
+
+#[test]
 fn a_forked_child_has_untracked_what_memory_has_risen_by_without_blocks() {
     let of_child = |risen: u64, blocks: u64| {
         let mut feed = Feed::with(Analyzer::new(), false);

@@ -28,6 +28,11 @@ impl Model {
         self.mappings.reserved()
     }
 
+    /// The same in the order of addresses: starts, ends, and the stacks of what takes memory as it is written.
+    pub(crate) fn reserved_in_order(&self) -> Vec<(u64, u64, Option<u32>)> {
+        self.mappings.reserved_in_order()
+    }
+
     /// Something has happened to these addresses: a state of [`mapping`].
     pub(crate) fn apply_mapping<O: BlockObserver>(
         &mut self,
@@ -45,11 +50,19 @@ impl Model {
         match state {
             mapping::RESERVED => {
                 self.release(&range, env);
-                self.mappings.reserve(heap, range.addresses);
+                self.mappings.reserve(heap, range.addresses, None);
+            }
+            mapping::LAZY => {
+                self.release(&range, env);
+                let stack = self.callstacks.stack(stack);
+                self.mappings.reserve(heap, range.addresses, Some(stack));
             }
             mapping::COMMITTED => {
-                for part in self.mappings.take_reserved(heap, &range.addresses) {
-                    self.map(&MappedRange { addresses: part, ..range }, stack, env);
+                for (part, lazy) in self.mappings.take_reserved(heap, &range.addresses) {
+                    match lazy {
+                        Some(_) => self.mappings.reserve(heap, part, lazy),
+                        None => self.map(&MappedRange { addresses: part, ..range }, stack, env),
+                    }
                 }
             }
             mapping::MAPPED => {
@@ -68,7 +81,7 @@ impl Model {
                     }
                     Some(PendingRealloc::Reserved) => {
                         self.stream(stream).end_realloc();
-                        self.mappings.reserve(heap, range.addresses);
+                        self.mappings.reserve(heap, range.addresses, None);
                     }
                     // What was moved is not known, such as a file.
                     Some(PendingRealloc::Unknown) | None => _ = self.stream(stream).end_realloc(),
@@ -76,7 +89,7 @@ impl Model {
             }
             state => env
                 .diagnostics
-                .problem(format!("a Memledger.Mapping has state {state}; the states are 0 to 5")),
+                .problem(format!("a Memledger.Mapping has state {state}; the states are 0 to 6")),
         }
     }
 

@@ -80,7 +80,11 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         }
         if options.verbose {
             all.extend([one(By::Thread), one(By::Size)]);
-            all.extend([rss::table(report, options), rss::allocators(report)]);
+            all.extend([
+                rss::table(report, options),
+                rss::mapped_by(report, options),
+                rss::allocators(report),
+            ]);
         }
         all.push(llm::table(report, options));
         all.push(largest(report, options, options.largest()));
