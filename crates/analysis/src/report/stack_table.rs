@@ -31,7 +31,7 @@ pub(super) struct StackTable {
 impl StackTable {
     /// Without rows if `with_rows` is false. The stacks `more` have rows, too, without figures.
     pub(super) fn of(sources: &Sources<'_>, with_rows: bool, more: &[u32]) -> Self {
-        if !sources.model.accounts().has_stacks() {
+        if !sources.model.accounts().has_stacks() && more.is_empty() {
             return Self::default();
         }
         let is_in_scope = sources.scope.map(|scope| {

@@ -115,7 +115,7 @@ fn lazy_mappings_are_no_blocks_and_say_who_has_made_them() {
     more.push(("ChangedFiles", FieldType::U64));
     feed.add_fields("Memledger.ResidentMemory", &more);
     let map = |feed: &mut Feed, at, bytes, stack, state| {
-        let values = [N(at), N(bytes), N(stack), N(3), N(state)];
+        let values = [N(at), N(stack), N(bytes), N(3), N(state)];
         feed.emit("Memledger.Mapping", 2, &values);
     };
     map(&mut feed, 0x1000_0000, 64 * MIB, 5, LAZY);
