@@ -137,9 +137,9 @@ const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 
 /// It does not if the last reading is not older than this.
 const END_AGE: Duration = Duration::from_millis(50);
 
-/// Whether a worker reads RSS.
+/// Whether a worker has ever read RSS.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// When it was last read what the memory is.
+/// When it was last read what the memory is; 0 if that was never read.
 static READ_AT: AtomicU64 = AtomicU64::new(0);
 /// How many threads have asked for that, and how many of them have it in the file.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -150,7 +150,10 @@ static ANSWERED: AtomicU32 = AtomicU32::new(0);
 ///
 /// NOTE: the child of a `vfork` calls this, too, which has its parent's memory.
 fn read_before_end() {
-    let is_new = || clock::now_since_start() < READ_AT.load(Ordering::Acquire) + nanos(END_AGE);
+    let is_new = || {
+        let read_at = READ_AT.load(Ordering::Acquire);
+        read_at != 0 && clock::now_since_start() < read_at + nanos(END_AGE)
+    };
     if !IS_ON.load(Ordering::Acquire)
         || !state::is_running()
         || is_new()
@@ -468,12 +471,6 @@ impl EventProvider for RssEvents {
         if ANSWERED.swap(self.asked, Ordering::AcqRel) != self.asked {
             os::wake_all(&ANSWERED);
         }
-    }
-}
-
-impl Drop for RssEvents {
-    fn drop(&mut self) {
-        IS_ON.store(false, Ordering::Release);
     }
 }
 
