@@ -3,15 +3,16 @@
 
 #[cfg(redirects)]
 use super::redirected;
-use crate::platform::os::copies;
 #[cfg(other_allocators)]
 use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
+use crate::platform::os::{copies, executed};
 use crate::trace::worker::{EventProvider, Importants};
 use memledger_format::encode::Declaration;
 use memledger_format::schema::{
     FieldType::{AnsiString, U8},
     IMPORTANT, NO_SYNC, untracked,
 };
+use memledger_format::words::text_of;
 
 /// Blocks or scopes of the program are not recorded: a [reason](memledger_format::schema::untracked), the
 /// function that allocates them, and the file that has it. For scopes, the version of the copy that has them,
@@ -29,6 +30,9 @@ static TYPES: &[&Declaration] = &[&UNTRACKED];
 /// Looks for them when a recording begins. Later it adds allocators in libraries that the program opens.
 pub(crate) struct Others {
     announced: bool,
+    /// How many programs that were started were announced.
+    started: u32,
+    is_in_watcher: bool,
     /// How many of [`redirected::Outcome::allocators`] were announced.
     #[cfg(redirects)]
     later: usize,
@@ -38,6 +42,8 @@ impl Others {
     pub(crate) fn new() -> Self {
         Self {
             announced: false,
+            started: 0,
+            is_in_watcher: false,
             #[cfg(redirects)]
             later: 0,
         }
@@ -68,10 +74,32 @@ impl EventProvider for Others {
         TYPES
     }
 
+    fn position(&self) -> u64 {
+        self.started.into()
+    }
+
+    fn continue_after(&mut self, position: u64) -> bool {
+        (self.started, self.is_in_watcher) = (position as u32, true);
+        true
+    }
+
     fn announce(&mut self, importants: &mut Importants) {
         let mut add = |reason: u8, function: &str, file: &str| {
             importants.add(&UNTRACKED, &[u32::from(reason).into(), function.into(), file.into()]);
         };
+        if let Some(executed) = executed::own() {
+            let (started, next) = executed.started_from(self.started);
+            self.started = next;
+            for (process, program) in started {
+                add(untracked::STARTED, &process.to_string(), &text_of(&program));
+            }
+            if let Some((at, program)) = executed.unrecorded() {
+                add(untracked::REPLACED, &at.to_string(), &text_of(&program));
+            }
+        }
+        if self.is_in_watcher {
+            return;
+        }
         #[cfg(redirects)]
         self.announce_redirected(&mut add);
         if std::mem::replace(&mut self.announced, true) {

@@ -334,8 +334,10 @@ fn report_on(
     let mut processes = Vec::new();
     // Most processes of a run have files in common, such as libc.
     let mut symbols = Symbols::new(&args.symbols);
-    for trace in found {
-        let next = report_one(args, to, traces, &trace, &mut symbols, &mut processes);
+    for trace in &found {
+        let has_trace = |pid| !args.follow_children || traces.has_left(&found, pid);
+        let of = (trace, &has_trace as &dyn Fn(u32) -> bool);
+        let next = report_one(args, to, traces, of, &mut symbols, &mut processes);
         result = worse(result, next);
     }
     if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
@@ -381,7 +383,7 @@ fn report_one(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
-    trace: &Trace,
+    (trace, has_trace): (&Trace, &dyn Fn(u32) -> bool),
     symbols: &mut Symbols<'_>,
     processes: &mut Vec<Process>,
 ) -> Result<Outcome, CliError> {
@@ -406,6 +408,7 @@ fn report_one(
     let (mut report, summary, _) = needs
         .read(path, |report| symbols.find(report))
         .map_err(|error| CliError::Failed(traces.sentence(path, &format!("{error:#}"), None)))?;
+    report.judge_children(has_trace);
     processes.push(Process::of(&report));
     let mut lack = Lack::of(args.allow_untracked, path, &report, &summary);
     lack.sentence = lack.sentence.map(|sentence| traces.sentence(path, &sentence, Some(&report)));

@@ -12,6 +12,7 @@ const MAX_REASONS: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntrackedMemory {
     reasons: Vec<UntrackedReason>,
+    started: Vec<(u32, String)>,
     weighed: Option<Weighed>,
     /// The last reading, and whether it was at the end.
     last: Option<(u64, bool)>,
@@ -48,6 +49,17 @@ impl UntrackedMemory {
     pub(super) fn add_reason(&mut self, reason: UntrackedReason) {
         if self.reasons.len() < MAX_REASONS && !self.reasons.contains(&reason) {
             self.reasons.push(reason);
+        }
+    }
+
+    /// A program was started, or could not be if it has no name.
+    pub(super) fn add_started(&mut self, process: u32, program: String) {
+        match program.is_empty() {
+            false => self.started.push((process, program)),
+            true => {
+                let last = self.started.iter().rposition(|(other, _)| *other == process);
+                last.map(|last| self.started.remove(last));
+            }
         }
     }
 
@@ -91,6 +103,7 @@ impl UntrackedMemory {
             is_weighed_at_end: self.last.is_some_and(|(_, is_last)| is_last),
             can_be_weighed: facts.knows_all_blocks() && !windows.is_full(),
             is_beside: false,
+            started: self.started.clone(),
         }
     }
 }

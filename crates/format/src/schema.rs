@@ -62,6 +62,12 @@ pub mod untracked {
     pub const RECORDED: u8 = 5;
     /// Scopes of another copy of memledger are not recorded.
     pub const SCOPES: u8 = 6;
+    /// The process was replaced by a program, the file, which has no trace: at the time in the place of the
+    /// function, in cycles.
+    pub const REPLACED: u8 = 7;
+    /// A program was started as a child, not by a fork that is followed: the process in the place of the
+    /// function. Without a file, the program before it in that process could not be executed.
+    pub const STARTED: u8 = 8;
 }
 
 /// The type of one field's values.

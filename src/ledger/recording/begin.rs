@@ -90,8 +90,8 @@ pub(in crate::ledger) fn begin(
     let (mut new_session, mut recording) =
         build(config, &channels, follow, to, started_by, inherited, from_process_start);
     if let Some(file) = watched {
-        let (session, descriptor) = (&mut new_session, file.descriptor);
-        let started = watch::start(session, &mut recording, descriptor, config.buffer_limit());
+        let (session, file) = (&mut new_session, (file.descriptor, file.next));
+        let started = watch::start(session, &mut recording, file, config.buffer_limit());
         recording.watch = started.map_err(|error| note_no_watcher(config, &error)).ok();
     }
     if let Some((shared, descriptor, transport)) = followed {

@@ -43,10 +43,12 @@ use crate::trace::sink::file::FileSink;
 use crate::trace::worker::{Checkpoints, Session, Stage};
 use crate::trace::write::{ReentrancyGuard, declared, watch};
 use memledger_format::handshake::Transport;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// Set while the watcher is forked: the handlers of forks leave it as it is.
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
@@ -113,6 +115,8 @@ pub(in crate::ledger) fn share(
 pub(in crate::ledger) struct WatchedFile {
     pub(in crate::ledger) descriptor: RawFd,
     pub(in crate::ledger) own: Option<FileSink>,
+    /// Where the next program of the process writes its trace; `None` if nobody knows.
+    pub(in crate::ledger) next: Option<PathBuf>,
 }
 
 /// Makes a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name
@@ -124,7 +128,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
     if let Some(file) = file
         && let Some(descriptor) = file.set_watched()
     {
-        return Ok(WatchedFile { descriptor, own: None });
+        return Ok(WatchedFile { descriptor, own: None, next: Some(file.next_path().to_owned()) });
     }
     let folder = std::env::temp_dir();
     let name = format!("memledger-watch-{}.memledger", os::process_id());
@@ -136,7 +140,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
     let Some(descriptor) = file.set_watched() else {
         return Err(failed(io::Error::other("it is not a regular file")));
     };
-    Ok(WatchedFile { descriptor, own: Some(file) })
+    Ok(WatchedFile { descriptor, own: Some(file), next: None })
 }
 
 /// Starts the watcher of a recording that is about to run.
@@ -146,7 +150,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
 pub(in crate::ledger) fn start(
     session: &mut Session,
     recording: &mut Recording,
-    descriptor: RawFd,
+    (descriptor, next): (RawFd, Option<PathBuf>),
     buffer_limit: usize,
 ) -> io::Result<Watching> {
     if !os::HAS_WATCHERS {
@@ -161,6 +165,7 @@ pub(in crate::ledger) fn start(
     // SAFETY: there is no other thread that runs, and this is the only call.
     let checkpoints: &'static Checkpoints = unsafe { watch::share(buffer_limit)? };
     checkpoints.set_stage(Stage::Running);
+    checkpoints.executed.begin(recording.follow.is_some());
     session.watch(checkpoints, trailer);
     let mut kept = vec![descriptor];
     kept.extend(recording.report.iter().map(ReportOutput::descriptor));
@@ -168,7 +173,11 @@ pub(in crate::ledger) fn start(
     let started = os::start_watcher(&kept);
     match started {
         Ok(Started::Watcher(watched)) => {
-            if watched.wait_for_end() {
+            let began = SystemTime::now();
+            if watched.wait_for_end(&checkpoints.executed) {
+                if next.is_some_and(|next| !was_written(&next, began)) {
+                    checkpoints.executed.set_last();
+                }
                 let (report, unlinked) = (recording.report.take(), recording.unlinked);
                 let finish = || finish(session, report, unlinked, descriptor, checkpoints);
                 let _ = catch_unwind(AssertUnwindSafe(finish));
@@ -186,6 +195,12 @@ pub(in crate::ledger) fn start(
             Err(error)
         }
     }
+}
+
+/// Whether a file was written after a time, to the second.
+fn was_written(path: &Path, after: SystemTime) -> bool {
+    let written = fs::metadata(path).and_then(|found| found.modified());
+    written.is_ok_and(|written| written + Duration::from_secs(1) >= after)
 }
 
 /// Starts the process that gives watchers to the children of forks, if the recording follows them. `None`,
@@ -228,6 +243,7 @@ pub(in crate::ledger) fn follow(
     tree::share_all();
     declared::share_all();
     let checkpoints = shared.checkpoints;
+    checkpoints.executed.begin(true);
     session.watch(checkpoints, trailer);
     let request = || {
         let (watcher, watched) = os::connection()?;
@@ -283,14 +299,15 @@ fn watch_child(
         .next()
         .zip(settings)
         .and_then(|(file, settings)| ReportOutput::received(settings, (path, name), file));
-    if !watched.wait_for_end() {
+    if os::map_shared_file(&memory).is_err() || !watched.wait_for_end(&checkpoints.executed) {
         return;
     }
     // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of
     // its own under that name.
-    if os::has_no_name(&file) || os::map_shared_file(&memory).is_err() {
+    if os::has_no_name(&file) {
         return;
     }
+    checkpoints.executed.set_last();
     let sink = FileSink::received(file, transport);
     let Ok(mut sink) = sink else { return };
     let Some(descriptor) = sink.set_watched() else { return };

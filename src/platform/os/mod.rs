@@ -41,6 +41,7 @@ pub(crate) mod copies;
 mod counted_loads;
 #[cfg(not(any(target_os = "linux", wasm)))]
 mod counted_threads;
+pub(crate) mod executed;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "macos")]

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "functions that are unsafe on other systems")]
 
 use super::RawFd;
+use super::executed::Executed;
 use std::convert::Infallible;
 use std::fs::File;
 use std::io;
@@ -37,7 +38,7 @@ impl Watcher {
 pub(crate) struct Watched(Infallible);
 
 impl Watched {
-    pub(crate) fn wait_for_end(self) -> bool {
+    pub(crate) fn wait_for_end(self, _executed: &Executed) -> bool {
         match self.0 {}
     }
 }

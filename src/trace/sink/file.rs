@@ -35,6 +35,8 @@ const WRITE_AT: usize = 512 << 10;
 pub(crate) struct FileSink {
     file: OwnFile,
     path: PathBuf,
+    /// What this process takes if it replaces itself while this file is in use.
+    next: PathBuf,
     /// A regular file, which can be cut back; pipes and devices cannot.
     regular: bool,
     transport: Transport,
@@ -55,8 +57,9 @@ impl FileSink {
     /// transport the file gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
-        let (file, path) = open_empty(path)?;
-        Self::start(file, path, transport)
+        let (file, taken) = open_empty(path)?;
+        let next = next_path(path, &taken);
+        Ok(Self { next, ..Self::start(file, taken, transport)? })
     }
 
     /// Writes the start of the stream to a file that has just been created, at `path`.
@@ -85,6 +88,7 @@ impl FileSink {
         Self {
             regular: file.is_regular(),
             file,
+            next: beside(&path),
             path,
             transport,
             packets: PacketWriter::new(transport, PROTOCOL),
@@ -111,6 +115,11 @@ impl FileSink {
     /// The path of the file, which differs from the requested one if that was in use.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file that the next program of this process takes, if it asks for the same one.
+    pub(crate) fn next_path(&self) -> &Path {
+        &self.next
     }
 
     /// Makes a watcher continue the file, if it is one that can be cut: its descriptor.
@@ -436,6 +445,15 @@ fn take_name(locked: &File, path: &Path) -> Option<OwnFile> {
 
 /// At most this many files of one process are beside the one that was asked for.
 const MAX_BESIDE: u32 = 1000;
+
+/// The name that [`take_beside`] tries after `taken`, where `asked` was asked for.
+fn next_path(asked: &Path, taken: &Path) -> PathBuf {
+    let first = beside(asked);
+    let numbered = (2..=MAX_BESIDE).map(|number| with_suffix(&first, number));
+    let mut names = [asked.to_owned(), first.clone()].into_iter().chain(numbered);
+    names.find(|name| name == taken);
+    names.next().unwrap_or(first)
+}
 
 /// `NAME.PID.EXT`, for this process alone.
 pub(crate) fn beside(path: &Path) -> PathBuf {

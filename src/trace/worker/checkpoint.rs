@@ -14,6 +14,7 @@
 use super::threads::Progress;
 use super::timeline::{Timeline, Trailer};
 use crate::platform::chunk_table::Zeroed;
+use crate::platform::os::executed::Executed;
 use crate::trace::write::registry::MAX_THREADS;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -29,6 +30,7 @@ pub(crate) struct Checkpoints {
     active: AtomicU32,
     /// See [`Stage`].
     stage: AtomicU32,
+    pub(crate) executed: Executed,
     both: [UnsafeCell<Memory>; 2],
 }
 

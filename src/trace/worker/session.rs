@@ -183,7 +183,7 @@ impl Session {
         let mut last = self.threads.closings();
         last.push((WORKER, markers.as_flattened().to_vec()));
         last.push((CONTROL, settled_below(serial)));
-        last.push((WORKER, trailer.report(serial)));
+        last.push((WORKER, trailer.report(serial, clock::now_since_start())));
         self.output.finish_one(number, &last);
     }
 
@@ -309,7 +309,7 @@ impl Session {
         loss::reset();
         loss::reported(checkpoint.lost);
         loss::count_interrupted();
-        self.finish(&checkpoint.trailer);
+        self.finish_at(watch.checkpoints.executed.replaced_at(), &checkpoint.trailer);
         Ok(true)
     }
 
@@ -409,6 +409,11 @@ impl Session {
 
     /// Ends the stream. Recording is paused, so there are no events after those that are committed.
     pub(crate) fn finish(&mut self, trailer: &Trailer) {
+        self.finish_at(None, trailer);
+    }
+
+    /// The same for a recording that has ended before, at a time of the clock.
+    fn finish_at(&mut self, ended: Option<u64>, trailer: &Trailer) {
         if self.failed {
             return;
         }
@@ -422,9 +427,10 @@ impl Session {
         for (stream, closing) in self.threads.closings() {
             self.output.packet(stream, &closing);
         }
-        self.mark(clock::now_since_start());
+        let now = ended.unwrap_or_else(clock::now_since_start).max(self.timeline.marked_at());
+        self.mark(now);
         self.settle();
-        self.output.packet(WORKER, &trailer.report(self.timeline.next_serial()));
+        self.output.packet(WORKER, &trailer.report(self.timeline.next_serial(), now));
         self.output.finish();
     }
 }

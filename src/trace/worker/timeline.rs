@@ -64,13 +64,13 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The `Memledger.Report` event, with the serial of the next event.
-    pub(super) fn report(&self, serial: u64) -> Vec<u8> {
+    /// The `Memledger.Report` event, with the serial of the next event, and the time.
+    pub(super) fn report(&self, serial: u64, now: u64) -> Vec<u8> {
         let mut report = Vec::new();
         stream_events::REPORT.append(
             &[
                 serial.into(),
-                clock::now_since_start().into(),
+                now.into(),
                 self.overhead_bytes.into(),
                 loss::total().into(),
                 self.scope_misuses.into(),

@@ -197,6 +197,12 @@ impl Traces {
         )
     }
 
+    /// Whether the process `pid` has left one of these traces, where each process has its own.
+    pub fn has_left(&self, traces: &[Trace], pid: u32) -> bool {
+        let process = |trace: &Trace| trace.path.file_name().and_then(|name| self.pid_of(name));
+        traces.iter().any(|trace| process(trace) == Some(pid))
+    }
+
     /// The process that a trace of this name could be of, in a pattern with `%p`.
     fn pid_of(&self, name: &OsStr) -> Option<u32> {
         let pattern = self.pattern.file_name().unwrap_or_default().as_encoded_bytes();

@@ -331,6 +331,8 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
             }
             RssRole::Untracked { reason, function, file } => {
+                let [mut function, file] =
+                    [function, file].map(|text| event.text(text).into_owned());
                 let kind = match u8_at(fixed, reason) {
                     untracked::MALLOC => UntrackedKind::Malloc,
                     untracked::NEW => UntrackedKind::New,
@@ -338,9 +340,16 @@ impl<O: BlockObserver> Analyzer<O> {
                     untracked::GO => UntrackedKind::Go,
                     untracked::SCOPES => UntrackedKind::Scopes,
                     untracked::RECORDED => return self.untracked.note_tables(),
+                    untracked::REPLACED => {
+                        let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));
+                        function = at.to_string();
+                        UntrackedKind::Replaced
+                    }
+                    untracked::STARTED => {
+                        return self.untracked.add_started(function.parse().unwrap_or(0), file);
+                    }
                     _ => return,
                 };
-                let [function, file] = [function, file].map(|text| event.text(text).into_owned());
                 self.untracked.add_reason(UntrackedReason { kind, function, file });
             }
             RssRole::Allocator { allocator, names, bytes } => {

@@ -156,6 +156,8 @@ objects! {
             UntrackedKind::Allocator => "allocator",
             UntrackedKind::Go => "go",
             UntrackedKind::Scopes => "scopes",
+            UntrackedKind::Replaced => "replaced",
+            UntrackedKind::Child => "child",
         },
         "function": of.function,
         "file": of.file,

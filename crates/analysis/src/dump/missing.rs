@@ -98,7 +98,10 @@ fn untracked_briefly(report: &Report) -> Option<String> {
         let [unseen, rss] = [weighed.untracked_bytes, weighed.rss_bytes].map(bytes);
         format!("at least {unseen} of {rss} {what} are in no block seen")
     };
-    let sentence = if has(CoverageKind::UnseenPeak).is_some() {
+    let program = untracked.reasons.iter().find_map(unrecorded_program);
+    let sentence = if let Some(program) = program {
+        program
+    } else if has(CoverageKind::UnseenPeak).is_some() {
         unseen(peak, "resident at most")
     } else if has(CoverageKind::Unseen).is_some() {
         unseen(weighed, "resident")
@@ -119,6 +122,19 @@ fn untracked_briefly(report: &Report) -> Option<String> {
     Some(sentence)
 }
 
+/// Which program has no trace, if that is the reason.
+fn unrecorded_program(reason: &UntrackedReason) -> Option<String> {
+    let UntrackedReason { kind, function, file } = reason;
+    let (function, file) = (escape(function), escape(file));
+    match kind {
+        UntrackedKind::Replaced => {
+            Some(format!("replaced by {file} at {}", duration(function.parse().unwrap_or(0))))
+        }
+        UntrackedKind::Child => Some(format!("{file} (process {function}) has no trace")),
+        _ => None,
+    }
+}
+
 /// The same, why, and what to do about it; `None` if no memory is known to be missing.
 pub fn untracked(report: &Report) -> Option<String> {
     let untracked = &report.untracked;
@@ -128,6 +144,10 @@ pub fn untracked(report: &Report) -> Option<String> {
     });
     if !is_missing && !(untracked.is_beside && untracked.is_known()) {
         return None;
+    }
+    if let Some(program) = untracked.reasons.iter().find_map(unrecorded_program) {
+        let why = untracked.reasons.iter().map(reason).collect::<Vec<_>>().join(". ");
+        return Some(format!("{program}: {why}"));
     }
     let briefly = untracked_briefly(report)?;
     let why = if !is_missing {
@@ -168,5 +188,9 @@ fn reason(reason: &UntrackedReason) -> String {
              figures are those of its C code"
         ),
         UntrackedKind::Scopes => scopes_of_copy(&function, file),
+        UntrackedKind::Replaced | UntrackedKind::Child => format!(
+            "what {file} allocated is not recorded: the library could not be loaded, as in a static program, or it is \
+             not in LD_PRELOAD"
+        ),
     }
 }

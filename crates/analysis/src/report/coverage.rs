@@ -59,6 +59,10 @@ pub enum CoverageKind {
     Contradiction,
     /// The blocks that were live at the start of a forked child are an estimate.
     EstimatedStart,
+    /// The process executed a program that is not recorded.
+    Replaced,
+    /// A child executed a program that is not recorded.
+    Child,
     /// Allocators of the program are not recorded.
     Allocator,
     /// Scopes of another copy of memledger are not recorded.
@@ -73,6 +77,12 @@ pub enum CoverageKind {
     NotWeighed,
 }
 
+impl CoverageReason {
+    fn of(kind: CoverageKind) -> Self {
+        Self { kind, bytes: 0, from_ns: None, to_ns: None }
+    }
+}
+
 impl CoverageKind {
     /// Its name in JSON.
     pub fn name(self) -> &'static str {
@@ -82,6 +92,8 @@ impl CoverageKind {
             Self::NoEnd => "no_end",
             Self::Contradiction => "contradiction",
             Self::EstimatedStart => "estimated_start",
+            Self::Replaced => "replaced",
+            Self::Child => "child",
             Self::Allocator => "allocator",
             Self::Scopes => "scopes",
             Self::Unseen => "unseen",
@@ -136,13 +148,14 @@ impl Coverage {
             (!trace.ended, CoverageKind::NoEnd),
             (losses.contradictions() > 0, CoverageKind::Contradiction),
             (trace.missed_at_start > 0, CoverageKind::EstimatedStart),
+            (untracked.has(UntrackedKind::Replaced), CoverageKind::Replaced),
+            (untracked.has(UntrackedKind::Child), CoverageKind::Child),
             (untracked.has_allocators() && !untracked.is_beside, CoverageKind::Allocator),
             (untracked.has_scopes(), CoverageKind::Scopes),
         ];
         let facts = facts.into_iter().filter(|(is, _)| *is);
-        let reason = |kind| CoverageReason { kind, bytes: 0, from_ns: None, to_ns: None };
         let mut found: Vec<_> =
-            facts.map(|(_, kind)| (CoverageWord::Incomplete, reason(kind))).collect();
+            facts.map(|(_, kind)| (CoverageWord::Incomplete, CoverageReason::of(kind))).collect();
         if !untracked.is_beside {
             found.extend(untracked.unseen());
             found.extend(untracked.not_weighed(trace.ended, trace.duration_ns));
@@ -152,6 +165,12 @@ impl Coverage {
         // What is known of an allocator is why its memory is in no block.
         reasons.sort_by_key(|reason| reason.kind.is_unseen());
         Self { word: word.unwrap_or(CoverageWord::Complete), reasons }
+    }
+
+    /// Something is missing.
+    pub(super) fn add(&mut self, kind: CoverageKind) {
+        self.word = CoverageWord::Incomplete;
+        self.reasons.insert(0, CoverageReason::of(kind));
     }
 
     /// How much memory is in no block, in bytes: at least so much.
@@ -211,6 +230,7 @@ impl Untracked {
 impl Untracked {
     /// Whether there is an allocator that is known not to be recorded.
     fn has_allocators(&self) -> bool {
-        self.reasons.iter().any(|reason| reason.kind != UntrackedKind::Scopes)
+        use UntrackedKind::{Child, Replaced, Scopes};
+        self.reasons.iter().any(|reason| ![Scopes, Replaced, Child].contains(&reason.kind))
     }
 }

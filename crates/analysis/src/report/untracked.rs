@@ -1,6 +1,7 @@
 //! What of the program's memory is in no block of the report.
 
-use super::coverage::CoverageWord;
+use super::coverage::{CoverageKind, CoverageWord};
+use super::types::Report;
 
 /// What may be in no block of the report: memory that the program has not got from an allocator that is
 /// recorded.
@@ -25,6 +26,9 @@ pub struct Untracked {
     /// The trace is of Rust's global allocator alone, by its own choice: what C functions allocate is beside
     /// it, and the figures of the allocator are complete.
     pub is_beside: bool,
+    /// The programs that the process has started as children, other than by a fork that is followed, and the
+    /// numbers of their processes.
+    pub started: Vec<(u32, String)>,
 }
 
 /// A reason why blocks or scopes of the program are not recorded.
@@ -54,6 +58,10 @@ pub enum UntrackedKind {
     /// Another copy of memledger in the program, whose scopes are not recorded. `function` is its version,
     /// `file` that of the copy that records.
     Scopes,
+    /// The process was replaced by the program `file`, which has no trace. `function` is when, in nanoseconds.
+    Replaced,
+    /// The program `file` was started and has no trace. `function` is the number of its process.
+    Child,
 }
 
 /// The resident memory at a moment, against the blocks.
@@ -78,6 +86,27 @@ impl Untracked {
 
     /// Whether there are scopes that are not recorded.
     pub fn has_scopes(&self) -> bool {
-        self.reasons.iter().any(|reason| reason.kind == UntrackedKind::Scopes)
+        self.has(UntrackedKind::Scopes)
+    }
+
+    /// Whether there is a reason of this kind.
+    pub(super) fn has(&self, kind: UntrackedKind) -> bool {
+        self.reasons.iter().any(|reason| reason.kind == kind)
+    }
+}
+
+impl Report {
+    /// Adds those of the started programs as reasons that have no trace: `has_trace` says it of a process.
+    pub fn judge_children(&mut self, has_trace: impl Fn(u32) -> bool) {
+        let children = self.untracked.started.iter().filter(|(process, _)| !has_trace(*process));
+        self.untracked.reasons.extend(children.map(|(process, program)| UntrackedReason {
+            kind: UntrackedKind::Child,
+            function: process.to_string(),
+            file: program.clone(),
+        }));
+        if self.untracked.has(UntrackedKind::Child) {
+            self.trace.coverage.add(CoverageKind::Child);
+            self.trace.complete = false;
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and
 //! only its own stack is written. They are no cancellation points either: files are read by system calls.
 
+use super::super::executed::{self, executes};
 use super::super::{KeepErrno, before_end};
 use super::next_functions::next_functions;
 use super::objects;
@@ -77,8 +78,7 @@ pub unsafe fn execve(path: *const c_char, arguments: Texts, environment: Texts) 
     // SAFETY: the caller's promise, here and below.
     unsafe {
         with_environment(environment, program, |environment| {
-            before_end();
-            next::execve(path, arguments, environment)
+            replace(path, || next::execve(path, arguments, environment))
         })
     }
 }
@@ -98,10 +98,7 @@ pub unsafe fn execvpe(name: *const c_char, arguments: Texts, environment: Texts)
         with_environment(
             environment,
             || Program::named(name),
-            |environment| {
-                before_end();
-                next::execvpe(name, arguments, environment)
-            },
+            |environment| replace(name, || next::execvpe(name, arguments, environment)),
         )
     }
 }
@@ -147,10 +144,7 @@ pub unsafe fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_in
         with_environment(
             environment,
             || Program::of(file),
-            |environment| {
-                before_end();
-                next::fexecve(file, arguments, environment)
-            },
+            |environment| replace(ptr::null(), || next::fexecve(file, arguments, environment)),
         )
     }
 }
@@ -172,10 +166,57 @@ pub unsafe fn execveat(
     // SAFETY: as above.
     unsafe {
         with_environment(environment, program, |environment| {
-            before_end();
-            next::execveat(folder, path, arguments, environment, flags)
+            replace(path, || next::execveat(folder, path, arguments, environment, flags))
         })
     }
+}
+
+/// Calls `execute`, which returns only if it fails. It is noted which program it executes.
+///
+/// # Safety
+/// The name is null or has its end.
+unsafe fn replace(name: *const c_char, execute: impl FnOnce() -> c_int) -> c_int {
+    let errno = KeepErrno::new();
+    // SAFETY: the caller's promise.
+    let noted = executes(unsafe { bytes_of(name) });
+    before_end();
+    drop(errno);
+    let result = execute();
+    noted.failed();
+    result
+}
+
+/// Calls `start` with a place for the number of the process that it starts, which is noted.
+///
+/// # Safety
+/// As above; the place is null or valid.
+unsafe fn start(
+    process: *mut c_int,
+    name: *const c_char,
+    start: impl FnOnce(*mut c_int) -> c_int,
+) -> c_int {
+    let mut id = 0;
+    let error = start(&raw mut id);
+    if error == 0 {
+        let _errno = KeepErrno::new();
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !process.is_null() {
+                *process = id;
+            }
+            executed::has_started(id.cast_unsigned(), bytes_of(name));
+        }
+    }
+    error
+}
+
+/// The bytes of a text; none if there is none.
+///
+/// # Safety
+/// It has its end, or is null.
+unsafe fn bytes_of<'a>(text: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
 }
 
 macro_rules! spawn {
@@ -197,7 +238,9 @@ macro_rules! spawn {
                         environment,
                         || $find(program),
                         |environment| {
-                            next::$name(process, program, actions, attributes, arguments, environment)
+                            start(process, program, |process| {
+                                next::$name(process, program, actions, attributes, arguments, environment)
+                            })
                         },
                     )
                 }

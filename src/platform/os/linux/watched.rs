@@ -6,11 +6,15 @@
 use super::super::unix::descriptors::{is_open, keep_apart};
 use super::pages;
 use super::process_id;
+use crate::platform::clock;
 use crate::platform::os::OwnDescriptor;
+use crate::platform::os::executed::Executed;
 use std::ffi::{CStr, c_int};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -251,15 +255,23 @@ impl Watched {
         std::iter::once(self.process.as_raw_fd()).chain(pipe)
     }
 
-    /// Waits until the process has ended; `false` if it has dismissed the watcher before.
-    pub(crate) fn wait_for_end(mut self) -> bool {
+    /// Waits until the process has ended; `false` if it has dismissed the watcher before. If another program
+    /// replaces it, that is noted.
+    ///
+    /// NOTE: `exec` closes the pipe, and so do the end of the process, whose memory is gone by then, and, where
+    /// the tracker has no table of its own, a daemon that closes all, which keeps its memory.
+    pub(crate) fn wait_for_end(mut self, executed: &Executed) -> bool {
+        /// After the end of the pipe: how often the memory is looked at, and the time between, in milliseconds.
+        const LOOKS: u32 = 100;
+        const INTERVAL: c_int = 10;
+        let mut looks = 0;
         loop {
             let watch = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // A negative number is left out.
             let pipe = self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd);
             let mut polled = [watch(self.process.as_raw_fd()), watch(pipe)];
             // SAFETY: two valid entries.
-            unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
+            unsafe { libc::poll(polled.as_mut_ptr(), 2, if looks > 0 { INTERVAL } else { -1 }) };
             if polled[1].revents & libc::POLLIN != 0 {
                 return false;
             }
@@ -267,10 +279,46 @@ impl Watched {
                 return true;
             }
             if polled[1].revents != 0 {
-                // The program has closed it, as a daemon does.
-                self.pipe = None;
+                (self.pipe, looks) = (None, LOOKS);
+            }
+            if looks > 0 {
+                looks = if self.is_replaced(executed, looks == 1) { 0 } else { looks - 1 };
             }
         }
+    }
+
+    /// Whether another program has replaced the process, which is noted: the words that the kernel gives to a
+    /// program, and where, are not those that this process has inherited.
+    fn is_replaced(&self, executed: &Executed, is_last_look: bool) -> bool {
+        if executed.replaced_at().is_some() {
+            return true;
+        }
+        let Some(id) = self.id() else { return false };
+        let words = |process: &str| fs::read(format!("/proc/{process}/auxv"));
+        let has_others = match words(&id) {
+            Ok(theirs) => {
+                !theirs.is_empty() && words("self").is_ok_and(|inherited| inherited != theirs)
+            }
+            // It may run as another user now.
+            Err(error) => is_last_look && error.kind() == io::ErrorKind::PermissionDenied,
+        };
+        let name = fs::read_link(format!("/proc/{id}/exe")).map(PathBuf::into_os_string);
+        let name =
+            name.map(OsStringExt::into_vec).or_else(|_| fs::read(format!("/proc/{id}/comm")));
+        // What was read is not of another process with that number.
+        if !has_others || self.id().is_none() {
+            return false;
+        }
+        executed.replaced_by(name.unwrap_or_default().trim_ascii_end(), clock::now_since_start());
+        true
+    }
+
+    /// The number of the process, as this one sees it; `None` if it has ended.
+    fn id(&self) -> Option<String> {
+        let info =
+            fs::read_to_string(format!("/proc/self/fdinfo/{}", self.process.as_raw_fd())).ok()?;
+        let id = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim();
+        (!id.starts_with(['-', '0'])).then(|| id.to_owned())
     }
 }
 
