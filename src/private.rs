@@ -26,6 +26,7 @@ pub use memledger_format as format;
 
 #[cfg(redirects)]
 pub mod start {
+    pub use crate::platform::os::again::take;
     pub use crate::platform::os::exec::*;
     pub use crate::platform::os::main_function::start_main;
 }

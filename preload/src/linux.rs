@@ -17,7 +17,10 @@ unsafe extern "C" {
 #[cfg(target_arch = "x86_64")]
 extern "C" fn set_environment(_: c_int, _: Texts, environment: Texts) {
     // SAFETY: no other thread runs. The C library sets the same value later.
-    unsafe { environ = environment };
+    unsafe {
+        environ = environment;
+        memledger::__private::start::take(environment);
+    }
 }
 
 // SAFETY: the loader calls the functions in this section with the arguments of `main`; the number puts this

@@ -46,6 +46,7 @@ trials![
     the_trace_is_kept_if_asked,
     names_that_are_no_utf8_are_written_and_read,
     a_process_that_replaces_itself_has_files_that_are_numbered_alike,
+    a_process_that_an_unrecorded_program_replaces_is_incomplete,
     a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_write,
     what_the_tracker_reports_is_not_in_the_programs_errors,
     a_trace_that_another_process_writes_is_refused,
@@ -436,6 +437,11 @@ fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
     assert_eq!(ended.files(""), expected);
     for (number, left_in_child) in [("", 1), (&*format!(".{pid}"), 0)] {
         let report = ended.report(&format!("r{number}.json"));
+        assert_eq!(
+            report["trace"]["complete"], true,
+            "program {number:?}: {}",
+            report["untracked"]
+        );
         assert_eq!((left(&report, LEFT), left(&report, LEFT_IN_CHILD)), (1, left_in_child));
         let mut command = memledger();
         let trace = ended.path(&format!("t{number}.utrace"));
@@ -448,6 +454,34 @@ fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
             assert_eq!(*totals, report["totals"], "program {number:?}");
         }
     }
+}
+
+/// The watcher sees that by itself, unless the new program ends before it looks: so that one lives longer and
+/// longer.
+fn a_process_that_an_unrecorded_program_replaces_is_incomplete() {
+    let options = ["--report=r.json", "--trace=t.memledger", "--fail-if=live_bytes > 1GB"];
+    let seen = ["0.01", "0.1", "1", "10", "60"].into_iter().find_map(|time| {
+        let run = Run::tracked("replaces by an unrecorded one", &options).env("TEST_SLEEP", time);
+        let ended = run.run();
+        let report = ended.report("r.json");
+        assert_eq!(left(&report, LEFT), 1);
+        (report["trace"]["complete"] == false).then_some((ended, report))
+    });
+    let (ended, report) = seen.expect("a program of 60 s is seen");
+    ended.exited(1);
+    let reason = &report["untracked"]["reasons"][0];
+    assert_eq!(reason["kind"], "replaced");
+    let file = reason["file"].as_str().expect("a path");
+    let at: u64 = reason["function"].as_str().expect("a time").parse().expect("a number");
+    assert_eq!(report["trace"]["duration_ns"], at, "the trace ends where its program does");
+    assert!(ended.stderr.contains(&format!("replaced by {file} at ")), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    let of_trace = memledger().arg("report").arg(ended.path("t.memledger")).output();
+    let of_trace = of_trace.expect("the command runs");
+    assert_eq!(of_trace.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&of_trace.stdout);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("INCOMPLETE, replaced by"), "{first}");
 }
 
 fn a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_write() {

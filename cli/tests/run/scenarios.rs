@@ -53,6 +53,12 @@ pub fn play(scenario: &str) {
             let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "child"));
             panic!("it was not replaced: {error}");
         }
+        "replaces by an unrecorded one" => {
+            let mut sleep = Command::new("/bin/sleep");
+            sleep.arg(std::env::var("TEST_SLEEP").expect("a time")).env_clear();
+            let error = std::os::unix::process::CommandExt::exec(&mut sleep);
+            panic!("it was not replaced: {error}");
+        }
         "replaces and waits" => {
             let mut program = Command::new(std::env::current_exe().expect("a path"));
             let error = std::os::unix::process::CommandExt::exec(program.env(SCENARIO, "wait"));

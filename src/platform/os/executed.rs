@@ -57,6 +57,22 @@ pub(crate) enum Noted {
     Starts(&'static Executed, u32),
 }
 
+/// Whether what the calling process executes is recorded.
+pub(crate) fn is_recorded() -> bool {
+    own().is_some_and(|own| match own.process.load(Ordering::Relaxed) {
+        0 => false,
+        process if process == super::process_id() => true,
+        process => own.follows_children() && process == super::parent_process_id(),
+    })
+}
+
+/// Whether what the calling process starts is recorded.
+pub(crate) fn follows() -> bool {
+    own().is_some_and(|own| {
+        own.follows_children() && own.process.load(Ordering::Relaxed) == super::process_id()
+    })
+}
+
 /// The calling process is about to execute the program `name`. For [`Noted::failed`], if that returns.
 pub(crate) fn executes(name: &[u8]) -> Noted {
     let Some(own) = own() else { return Noted::Nothing };
@@ -113,7 +129,7 @@ impl Executed {
         OWN.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// The process has been replaced by the program `name`.
+    /// The process has been replaced by the program `name`, or by one that allocates nothing.
     pub(crate) fn replaced_by(&self, name: &[u8], at: u64) {
         set(&self.program, name);
         self.at.store(at, Ordering::Release);
@@ -129,14 +145,18 @@ impl Executed {
         self.is_last.store(1, Ordering::Relaxed);
     }
 
-    /// The program without a trace that has replaced it, and when.
+    /// The program without a trace that has replaced it, and when; `None` if that allocates nothing.
     pub(crate) fn unrecorded(&self) -> Option<(u64, Vec<u8>)> {
-        let is_last = self.is_last.load(Ordering::Relaxed) != 0;
-        self.replaced_at().filter(|_| is_last).map(|at| (at, get(&self.program)))
+        let at = self.replaced_at().filter(|_| self.is_last.load(Ordering::Relaxed) != 0)?;
+        Some((at, get(&self.program))).filter(|(_, program)| !program.is_empty())
+    }
+
+    fn follows_children(&self) -> bool {
+        self.follows.load(Ordering::Relaxed) != 0
     }
 
     fn add_started(&self, id: u32, name: &[u8]) {
-        if self.follows.load(Ordering::Relaxed) == 0 {
+        if !self.follows_children() {
             return;
         }
         let number = self.count.fetch_add(1, Ordering::Relaxed) as usize;
@@ -173,4 +193,56 @@ fn set(to: &Name, name: &[u8]) {
 fn get(name: &Name) -> Vec<u8> {
     let bytes: [u8; NAME] = array::from_fn(|at| name[at].load(Ordering::Relaxed));
     bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zeroed() -> &'static Executed {
+        let pages = crate::platform::os::map(size_of::<Executed>()).unwrap();
+        // SAFETY: zeroed pages, which are never unmapped.
+        #[expect(unsafe_code, reason = "shared memory")]
+        unsafe {
+            pages.cast().as_ref()
+        }
+    }
+
+    #[test]
+    fn what_replaces_the_process_is_said_only_if_it_is_the_last_and_has_a_name() {
+        let executed = zeroed();
+        executed.replaced_by(b"./program", 7);
+        assert_eq!((executed.replaced_at(), executed.unrecorded()), (Some(7), None));
+        executed.set_last();
+        assert_eq!(executed.unrecorded(), Some((7, b"./program".to_vec())));
+        Noted::Replaces(executed).failed();
+        assert_eq!((executed.replaced_at(), executed.unrecorded()), (None, None));
+        executed.replaced_by(b"", 8);
+        assert_eq!((executed.replaced_at(), executed.unrecorded()), (Some(8), None));
+        let long = [&[b'a'; 300][..], b"end"].concat();
+        executed.replaced_by(&long, 9);
+        assert_eq!(executed.unrecorded().unwrap().1, long[long.len() - NAME + 1..]);
+    }
+
+    #[test]
+    fn started_programs_are_there_once_if_they_are_followed() {
+        let executed = zeroed();
+        executed.add_started(1, b"unseen");
+        assert_eq!(executed.started_from(0), (vec![], 0));
+        executed.follows.store(1, Ordering::Relaxed);
+        executed.add_started(1, b"a");
+        Noted::Starts(executed, 1).failed();
+        executed.add_started(1, b"b");
+        let text = |bytes: &[u8]| bytes.to_vec();
+        let all = vec![(1, text(b"a")), (1, text(b"")), (1, text(b"b"))];
+        assert_eq!(executed.started_from(0), (all, 3));
+        assert_eq!(executed.started_from(2), (vec![(1, text(b"b"))], 3));
+        assert_eq!(executed.started_from(3), (vec![], 3));
+        (0..STARTED as u32).for_each(|id| executed.add_started(100 + id, b"c"));
+        let (last, next) = executed.started_from(0);
+        assert_eq!((last.len(), last[0].0, next), (STARTED, 100, 3 + STARTED as u32));
+        // One more, which is being written.
+        executed.add_started(0, b"d");
+        assert_eq!(executed.started_from(next), (vec![], next));
+    }
 }

@@ -4,6 +4,8 @@
 //! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+#[cfg(redirects)]
+pub(crate) mod again;
 mod allocators;
 mod before_main;
 mod cgroup;

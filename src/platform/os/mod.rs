@@ -41,6 +41,7 @@ pub(crate) mod copies;
 mod counted_loads;
 #[cfg(not(any(target_os = "linux", wasm)))]
 mod counted_threads;
+#[cfg_attr(not(redirects), allow(dead_code, reason = "only the library of preload/ notes it"))]
 pub(crate) mod executed;
 #[cfg(target_os = "linux")]
 mod linux;

@@ -8,10 +8,10 @@
 //! NOTE: the child of a `vfork` may call these, and has its parent's memory. So nothing is allocated, and
 //! only its own stack is written. They are no cancellation points either: files are read by system calls.
 
-use super::super::executed::{self, executes};
+use super::super::executed::{self, executes, is_recorded};
 use super::super::{KeepErrno, before_end};
 use super::next_functions::next_functions;
-use super::objects;
+use super::{again, objects};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -40,15 +40,16 @@ mod next {
 }
 
 /// Texts, with a null after the last.
-type Texts = *const *const c_char;
+pub(super) type Texts = *const *const c_char;
 
 /// The names under which the loader lists this library, and itself.
-static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+pub(super) static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 static LOADER: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 /// Called before `main`: what takes the loader's lock.
 pub(super) fn prepare() {
     next::find();
+    again::keep();
     let own = (&raw const LIBRARY).addr();
     objects::find(|object| {
         if object.has(own) {
@@ -61,7 +62,7 @@ pub(super) fn prepare() {
 }
 
 /// The text of such a name; empty if it is not known. Neither object is ever unloaded.
-fn name_of(place: &AtomicPtr<c_char>) -> &'static CStr {
+pub(super) fn name_of(place: &AtomicPtr<c_char>) -> &'static CStr {
     let name = place.load(Ordering::Acquire);
     // SAFETY: a name from the loader ends with a NUL.
     if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
@@ -77,8 +78,8 @@ pub unsafe fn execve(path: *const c_char, arguments: Texts, environment: Texts) 
     let program = || Program::at(libc::AT_FDCWD, path);
     // SAFETY: the caller's promise, here and below.
     unsafe {
-        with_environment(environment, program, |environment| {
-            replace(path, || next::execve(path, arguments, environment))
+        with_environment(environment, is_recorded(), program, |environment| {
+            replace(path, environment, || next::execve(path, arguments, environment))
         })
     }
 }
@@ -97,8 +98,11 @@ pub unsafe fn execvpe(name: *const c_char, arguments: Texts, environment: Texts)
     unsafe {
         with_environment(
             environment,
+            is_recorded(),
             || Program::named(name),
-            |environment| replace(name, || next::execvpe(name, arguments, environment)),
+            |environment| {
+                replace(name, environment, || next::execvpe(name, arguments, environment))
+            },
         )
     }
 }
@@ -143,8 +147,12 @@ pub unsafe fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_in
     unsafe {
         with_environment(
             environment,
+            is_recorded(),
             || Program::of(file),
-            |environment| replace(ptr::null(), || next::fexecve(file, arguments, environment)),
+            |environment| {
+                let name = c"a file without a name".as_ptr();
+                replace(name, environment, || next::fexecve(file, arguments, environment))
+            },
         )
     }
 }
@@ -165,20 +173,27 @@ pub unsafe fn execveat(
     };
     // SAFETY: as above.
     unsafe {
-        with_environment(environment, program, |environment| {
-            replace(path, || next::execveat(folder, path, arguments, environment, flags))
+        with_environment(environment, is_recorded(), program, |environment| {
+            replace(path, environment, || {
+                next::execveat(folder, path, arguments, environment, flags)
+            })
         })
     }
 }
 
-/// Calls `execute`, which returns only if it fails. It is noted which program it executes.
+/// Calls `execute`, which returns only if it fails. It is noted which program it executes, in which
+/// environment.
 ///
 /// # Safety
-/// The name is null or has its end.
-unsafe fn replace(name: *const c_char, execute: impl FnOnce() -> c_int) -> c_int {
+/// The name has its end, and so has the environment, or is null.
+unsafe fn replace(
+    name: *const c_char,
+    environment: Texts,
+    execute: impl FnOnce() -> c_int,
+) -> c_int {
     let errno = KeepErrno::new();
     // SAFETY: the caller's promise.
-    let noted = executes(unsafe { bytes_of(name) });
+    let noted = executes(unsafe { noted_name(name, environment) });
     before_end();
     drop(errno);
     let result = execute();
@@ -193,6 +208,7 @@ unsafe fn replace(name: *const c_char, execute: impl FnOnce() -> c_int) -> c_int
 unsafe fn start(
     process: *mut c_int,
     name: *const c_char,
+    environment: Texts,
     start: impl FnOnce(*mut c_int) -> c_int,
 ) -> c_int {
     let mut id = 0;
@@ -204,19 +220,20 @@ unsafe fn start(
             if !process.is_null() {
                 *process = id;
             }
-            executed::has_started(id.cast_unsigned(), bytes_of(name));
+            executed::has_started(id.cast_unsigned(), noted_name(name, environment));
         }
     }
     error
 }
 
-/// The bytes of a text; none if there is none.
+/// The name of a program that may allocate; none of one that only lists libraries.
 ///
 /// # Safety
-/// It has its end, or is null.
-unsafe fn bytes_of<'a>(text: *const c_char) -> &'a [u8] {
+/// As above.
+unsafe fn noted_name<'a>(name: *const c_char, environment: Texts) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
+    let (name, all) = unsafe { (CStr::from_ptr(name), texts(environment)) };
+    if variable(all, LISTS).is_some() { b"" } else { name.to_bytes() }
 }
 
 macro_rules! spawn {
@@ -236,9 +253,10 @@ macro_rules! spawn {
                 unsafe {
                     with_environment(
                         environment,
+                        executed::follows(),
                         || $find(program),
                         |environment| {
-                            start(process, program, |process| {
+                            start(process, program, environment, |process| {
                                 next::$name(process, program, actions, attributes, arguments, environment)
                             })
                         },
@@ -259,7 +277,7 @@ spawn! {
 ///
 /// # Safety
 /// The list has its end, or is null.
-unsafe fn texts<'a>(list: Texts) -> &'a [*const c_char] {
+pub(super) unsafe fn texts<'a>(list: Texts) -> &'a [*const c_char] {
     if list.is_null() {
         return &[];
     }
@@ -271,7 +289,7 @@ unsafe fn texts<'a>(list: Texts) -> &'a [*const c_char] {
 }
 
 /// The value of a variable, with its number.
-fn variable<'a>(all: &[*const c_char], name: &[u8]) -> Option<(usize, &'a [u8])> {
+pub(super) fn variable<'a>(all: &[*const c_char], name: &[u8]) -> Option<(usize, &'a [u8])> {
     all.iter().enumerate().find_map(|(at, text)| {
         // SAFETY: texts of an environment end with a NUL.
         let text = unsafe { CStr::from_ptr(*text) }.to_bytes();
@@ -279,10 +297,10 @@ fn variable<'a>(all: &[*const c_char], name: &[u8]) -> Option<(usize, &'a [u8])>
     })
 }
 
-const VARIABLE: &[u8] = b"LD_PRELOAD";
+pub(super) const VARIABLE: &[u8] = b"LD_PRELOAD";
 
 /// This library in an environment.
-struct OwnLibrary<'a> {
+pub(super) struct OwnLibrary<'a> {
     /// The number of the variable.
     at: usize,
     /// The other libraries in it, before and after this one, without what separates these.
@@ -313,60 +331,104 @@ impl<'a> OwnLibrary<'a> {
         Some(Self { at, others })
     }
 
-    /// The variable without this library.
-    fn text(&self) -> impl Iterator<Item = &u8> {
+    /// The variable without this library; the variable is left out if there is no other one.
+    pub(super) fn without(&self) -> Edit<'a> {
         let [before, after] = self.others;
-        [VARIABLE, b"=", before, after].into_iter().flatten()
+        let is_last = before.is_empty() && after.is_empty();
+        let parts = if is_last { Default::default() } else { [VARIABLE, b"=", before, after, b""] };
+        Edit { at: Some(self.at), parts }
     }
 }
 
-/// Calls `execute` with this environment, without this library in it if `program` cannot load that.
+/// A text of an environment that another one takes the place of, or that is added: its parts, or nothing.
+#[derive(Default)]
+pub(super) struct Edit<'a> {
+    pub(super) at: Option<usize>,
+    pub(super) parts: [&'a [u8]; 5],
+}
+
+impl Edit<'_> {
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+}
+
+/// Calls `execute` with this environment: without this library in it if `program` cannot load that, and with
+/// it if the program `is_recorded` but has lost it or its settings.
 ///
 /// # Safety
 /// The environment has its end, or is null.
 unsafe fn with_environment(
     environment: Texts,
+    is_recorded: bool,
     program: impl FnOnce() -> Option<Program>,
     execute: impl FnOnce(Texts) -> c_int,
 ) -> c_int {
-    /// With arrays of `N` on the stack: the texts, and words of 8 bytes for the new one.
+    /// With arrays of `N` on the stack: the texts, and words of 8 bytes for the new ones.
     #[inline(never)]
-    fn without<const N: usize>(
+    fn edited<const N: usize>(
         all: &[*const c_char],
-        own: &OwnLibrary<'_>,
+        edits: &[Edit<'_>; 2],
         execute: impl FnOnce(Texts) -> c_int,
     ) -> c_int {
-        let mut text = [[0_u8; 8]; N];
-        text.as_flattened_mut().iter_mut().zip(own.text()).for_each(|(to, byte)| *to = *byte);
-        let is_last = own.others.iter().all(|others| others.is_empty());
+        let mut room = [[0_u8; 8]; N];
+        let mut rest = room.as_flattened_mut();
+        let new = edits.each_ref().map(|edit| {
+            let size = edit.bytes();
+            let (text, after) = std::mem::take(&mut rest).split_at_mut_checked(size + 1)?;
+            rest = after;
+            let bytes = edit.parts.iter().copied().flatten();
+            text.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+            (size > 0).then_some(text.as_ptr().cast::<c_char>())
+        });
+        let changed = |at| edits.iter().position(|edit| edit.at == at);
+        let kept = all.iter().enumerate().filter_map(|(at, text)| match changed(Some(at)) {
+            Some(edit) => new.get(edit).copied().flatten(),
+            None => Some(*text),
+        });
+        let added = edits.iter().zip(new).filter(|(edit, _)| edit.at.is_none());
         let mut texts = [ptr::null(); N];
-        let others = all.iter().enumerate().filter(|(at, _)| !is_last || *at != own.at);
-        for (to, (at, from)) in texts.iter_mut().zip(others) {
-            *to = if at == own.at { text.as_ptr().cast() } else { *from };
-        }
+        let of_new = kept.chain(added.filter_map(|(_, text)| text));
+        texts.iter_mut().zip(of_new).for_each(|(to, text)| *to = text);
         execute(texts.as_ptr())
     }
 
     let errno = KeepErrno::new();
     // SAFETY: the caller's promise.
     let all = unsafe { texts(environment) };
-    let is_listed = || variable(all, b"LD_TRACE_LOADED_OBJECTS").is_some();
-    let own = OwnLibrary::find(all)
-        .filter(|_| is_listed() || program().is_some_and(Program::cannot_load));
+    let own = OwnLibrary::find(all);
+    let edits = if variable(all, LISTS).is_some() {
+        own.map(|own| [own.without(), Edit::default()])
+    } else if own.is_some() && has_settings(all) || !is_recorded {
+        own.filter(|_| program().is_some_and(Program::cannot_load))
+            .map(|own| [own.without(), Edit::default()])
+    } else {
+        again::edits(all, own, program)
+    };
     drop(errno);
-    // One more for the end of each.
-    let size = own.as_ref().map_or(0, |own| 1 + all.len().max(own.text().count() / 8));
-    match (own, size) {
-        (Some(own), ..=128) => without::<128>(all, &own, execute),
-        (Some(own), ..=1024) => without::<1024>(all, &own, execute),
-        (Some(own), ..=8192) => without::<8192>(all, &own, execute),
+    let Some(edits) = edits else { return execute(environment) };
+    // The texts that are added, and the end of each.
+    let words = edits.iter().map(|edit| edit.bytes() + 1).sum::<usize>() / 8;
+    match 1 + words.max(all.len() + edits.len()) {
+        ..=128 => edited::<128>(all, &edits, execute),
+        ..=1024 => edited::<1024>(all, &edits, execute),
+        ..=8192 => edited::<8192>(all, &edits, execute),
         // NOTE: a larger one stays as it is: the stack may have no room for it.
         _ => execute(environment),
     }
 }
 
+/// With it, the loader lists libraries and runs no program.
+const LISTS: &[u8] = b"LD_TRACE_LOADED_OBJECTS";
+
+/// Whether the tracker's settings are in an environment.
+fn has_settings(all: &[*const c_char]) -> bool {
+    // SAFETY: texts of an environment end with a NUL.
+    all.iter().any(|text| unsafe { CStr::from_ptr(*text) }.to_bytes().starts_with(again::PREFIX))
+}
+
 /// The open file of a program.
-struct Program(c_int);
+pub(super) struct Program(c_int);
 
 impl Drop for Program {
     fn drop(&mut self) {
@@ -433,8 +495,21 @@ impl Program {
         to.get(..size.max(0) as usize).unwrap_or_default()
     }
 
+    /// Whether the loader leaves out this library, because the program runs with more rights than its user.
+    pub(super) fn is_secure(&self) -> bool {
+        let mut status = MaybeUninit::<libc::stat>::uninit();
+        let name = c"security.capability".as_ptr();
+        let nothing = ptr::null_mut::<c_void>();
+        // SAFETY: the kernel fills the status unless it fails, and writes no bytes of the attribute.
+        unsafe {
+            libc::syscall(libc::SYS_fstat, self.0, status.as_mut_ptr()) != 0
+                || status.assume_init().st_mode & (libc::S_ISUID | libc::S_ISGID) != 0
+                || libc::syscall(libc::SYS_fgetxattr, self.0, name, nothing, 0) > 0
+        }
+    }
+
     /// Whether the program, or the interpreter of a script, cannot load this library.
-    fn cannot_load(self) -> bool {
+    pub(super) fn cannot_load(self) -> bool {
         /// How many scripts Linux follows.
         const MAX_SCRIPTS: usize = 5;
         /// What it reads of each.

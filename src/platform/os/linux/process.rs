@@ -3,7 +3,7 @@
 use super::super::ThreadName;
 use super::super::unix::process::errno;
 use super::{KeepErrno, process_id};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
@@ -140,12 +140,15 @@ unsafe extern "C" {
 }
 
 /// An environment variable, unless the program runs with more rights than its user.
-pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
+pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: the result is a NUL-terminated string or null; it is copied at once.
     unsafe {
         let value = secure_getenv(name.as_ptr());
-        (!value.is_null())
-            .then(|| std::ffi::OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
+        #[cfg(redirects)]
+        if value.is_null() {
+            return super::again::setting(name).map(|value| OsString::from_vec(value.to_vec()));
+        }
+        (!value.is_null()).then(|| OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
     }
 }
