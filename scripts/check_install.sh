@@ -27,6 +27,8 @@ fi
 cargo install --quiet --path "$source" --root "$folder/installed" --target-dir "$folder/target"
 cd "$folder"
 export XDG_CACHE_HOME=$folder/cache
+# NOTE: root's is elsewhere if not all users can enter the folder.
+mkdir -m 711 cache cache/memledger && chmod 711 "$folder"
 for round in first second changed; do
     [ $round != changed ] || echo changed >"$XDG_CACHE_HOME"/memledger/libmemledger_preload-*.so
     installed/bin/memledger run --report run.json -- /bin/ls >/dev/null

@@ -362,15 +362,61 @@ def executes():
 
 
 def static_children():
-    """Static children end the traces of the shell's children that they replace."""
+    """Static children end the traces of the shell's children that they replace, and are said to have none."""
     for command in ["/sbin/ldconfig -p >/dev/null; true", f"{file('executes_static')} >/dev/null; true"]:
         run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", "--report", "off"]
         ended = program([*run, "--fail-if", "peak_bytes > 1GiB", "--", "bash", "-c", command])
-        require(ended.returncode == 0, command, ended)
+        require(ended.returncode == 1, command, ended)
+        require(re.search(r"(ldconfig|executes_static)( at .*| \(process \d+\) has no trace): what", ended.stderr), command, ended)
     alone, ended = program(["ldd", file("hostile")]), tracked(["ldd", file("hostile")])[0]
     shown = [[line.split(" (0x")[0] for line in one.stdout.splitlines()] for one in [alone, ended]]
     require(shown[0] == shown[1] and len(shown[0]) > 2, "ldd:", shown)
     print("static children, and ldd: ok")
+
+
+def launchers():
+    """Programs whose launcher has dropped the library from the environment have it again; where they cannot, it is said."""
+    nested, static = file("nested"), file("executes_static")
+    python = "import os, subprocess, sys; n = sys.argv[1]; "
+    with open(file("by_env"), "w") as script:
+        script.write(f"#!/usr/bin/env -S -i {nested}\n")
+    os.chmod(file("by_env"), 0o755)
+    jemalloc = os.environ["other_allocators"].split()[0]
+    replacing = [
+        ["env", "-i", nested], ["env", "-u", "LD_PRELOAD", nested], ["env", "LD_PRELOAD=", nested], [file("by_env")],
+        ["sh", "-c", f"exec env -i {nested}"], ["sh", "-c", f"LD_PRELOAD={jemalloc} exec {nested}"],
+        ["env", "-i", "env", "A=1", "sh", "-c", f"exec env -i {nested}"],
+        ["python3", "-c", python + "os.environ.clear(); os.execv(n, [n])", nested],
+        ["python3", "-c", python + "os.execve(n, [n], {})", nested],
+    ]
+    starting = [
+        ["python3", "-c", python + "subprocess.run([n], env={}, check=True)", nested],
+        ["python3", "-c", python + "os.waitpid(os.posix_spawn(n, [n], {}), 0)", nested],
+        ["bash", "-c", f"LD_PRELOAD= {nested}; true"], ["sh", "-c", f"env -i {nested}; true"],
+    ]
+    # Only the program at the end makes so many of this size.
+    condition = ["--fail-if", "allocations >= 5000"]
+    for command in replacing:
+        ended, report = tracked(command, *condition)
+        require(ended.returncode == 3 and report["trace"]["program"] == "nested", command, ended)
+        require(report["trace"]["complete"] and of_malloc(report)["allocations"] == 5000, command, report["totals"])
+    for command in starting:
+        run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", *condition]
+        ended = program([*run, "--", *command])
+        require(ended.returncode == 3 and "Memory of nested" in ended.stderr, command, ended)
+        require("INCOMPLETE" not in ended.stderr, command, ended)
+    # What a program finds is what its launcher has given it.
+    show = "import ctypes; c = ctypes.CDLL(None); e = ctypes.POINTER(ctypes.c_char_p).in_dll(c, 'environ'); i = 0\n" \
+        "while e[i]: print(e[i]); i += 1"
+    for command in [["env", "-i", "B=2", "A=1", "env"], ["env", "LD_PRELOAD=" + jemalloc, "env", "-i", "C=3", sys.executable, "-c", show],
+                    ["env", "-i", "LD_PRELOAD=" + jemalloc, "A=1", "env"], ["env", "-i", "LD_PRELOAD=", "A=1", "env"]]:
+        alone, ended = program(command), tracked(command)[0]
+        require(ended.stdout == alone.stdout and alone.stdout, command, ended.stdout, alone.stdout)
+    for command in [["sh", "-c", f"exec {static} 1"], ["env", "-i", static, "1"]]:
+        ended, report = tracked(command, *condition)
+        require(ended.returncode == 1 and report["untracked"]["reasons"][0]["kind"] == "replaced", command, ended)
+        require(f"replaced by {static} at " in ended.stderr, command, ended)
+    print("what a launcher has dropped: ok")
 
 
 def another_clock():
@@ -563,7 +609,7 @@ def refused():
 
 checks = [
     functions, hostile, mappings, ends, replaced, forks_of_python, counted, mapped, heaptrack, other_allocators,
-    nested_calls, other_names, preload_lists, opens, executes, static_children, another_clock, loader, server, killed, refused,
+    nested_calls, other_names, preload_lists, opens, executes, static_children, launchers, another_clock, loader, server, killed, refused,
 ]
 for check in checks:
     check()

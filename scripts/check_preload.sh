@@ -3,7 +3,7 @@
 # (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
 # (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without
 # it; other allocators below; other libraries before and after; libraries that are opened with RTLD_DEEPBIND (tests/preload/opens.c);
-# children that cannot load the library (tests/preload/executes.c); a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
+# children that cannot load the library (tests/preload/executes.c); programs whose launcher drops it from the environment; a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
 # are as alone. Memory that is in no block is said, and stacks of ended threads are not that (scripts/check_resident.py).
 # Installs what it needs. Also the `malloc` of a static program.

@@ -1,7 +1,8 @@
 //! The library that is part of this command, as a file.
 //!
 //! The dynamic loader opens it by its name, so no other user may be able to change it after the check. The
-//! folder and the file belong to the user, and only the user may write to them.
+//! folder and the file belong to the user, and only the user may write to them. A program of root that changes
+//! its user loads it as that user, who must be able to reach it.
 
 #[cfg(any(has_library, all(test, target_os = "linux")))]
 mod own_file;
@@ -16,16 +17,10 @@ use std::path::PathBuf;
 pub fn library() -> Option<Result<PathBuf, String>> {
     const NAME: &str = concat!("libmemledger_preload-", env!("MEMLEDGER_LIBRARY_HASH"), ".so");
     const CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmemledger_preload.so"));
-    let Some(folder) = crate::cache_folder::cache_folder() else {
-        let why = "there is no folder for the library: neither HOME nor XDG_CACHE_HOME is set; \
-            --preload FILE names a library";
-        return Some(Err(why.to_owned()));
-    };
-    let failed = |error| {
-        let folder = folder.display();
-        format!("the library cannot be kept in {folder}: {error}; --preload FILE names another")
-    };
-    Some(own_file::stored(&folder, NAME, CONTENT).map_err(failed))
+    let folders = own_file::folders(crate::cache_folder::cache_folder());
+    let failed = |why| format!("the library cannot be kept: {why}; --preload FILE names another");
+    let is_root = rustix::process::geteuid().is_root();
+    Some(own_file::kept(&folders, is_root, NAME, CONTENT).map_err(failed))
 }
 
 /// As the one above, in a build without the library.

@@ -191,13 +191,23 @@ fn is_protected(_file: &Metadata) -> bool {
     false
 }
 
+/// Whether the file gives the program capabilities that its user lacks.
+fn has_capabilities(_file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    return !rustix::process::geteuid().is_root()
+        && rustix::fs::fgetxattr(_file, "security.capability", &mut [0_u8; 64]).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// What the file is. Of a script, what its interpreter is.
 fn kind(path: &Path) -> Kind {
     let interpreter = interpreter(path);
     let path = interpreter.as_deref().unwrap_or(path);
     let Ok(file) = File::open(path) else { return Kind::Other };
-    // Set-user-id, set-group-id: the loader ignores its variables.
-    let is_privileged = file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0);
+    // Set-user-id, set-group-id, or capabilities: the loader ignores its variables.
+    let is_privileged =
+        file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0) || has_capabilities(&file);
     let is_protected = file.metadata().is_ok_and(|it| is_protected(&it));
     match if cfg!(windows) {
         of_pe(file)

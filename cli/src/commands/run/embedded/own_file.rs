@@ -5,10 +5,51 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// The folders that the file may be in, with their modes if they are made: the user's cache, and ones of the
+/// user beside those of other users.
+pub(super) fn folders(cache: Option<PathBuf>) -> Vec<(PathBuf, u32)> {
+    let name = format!("memledger-{}", rustix::process::geteuid().as_raw());
+    let of_all = ["/var/tmp", "/tmp"].map(|folder| (Path::new(folder).join(&name), 0o711));
+    cache.map(|cache| (cache, 0o700)).into_iter().chain(of_all).collect()
+}
+
+/// The file with this content, in the first folder that it can be in; `for_all`: that all users can reach, if
+/// there is one.
+///
+/// # Errors
+/// A sentence, if it can be in none.
+pub(super) fn kept(
+    folders: &[(PathBuf, u32)],
+    for_all: bool,
+    name: &str,
+    content: &[u8],
+) -> Result<PathBuf, String> {
+    let (mut only_ours, mut refusals) = (None, Vec::new());
+    for (folder, mode) in folders {
+        match stored(folder, *mode, name, content) {
+            Ok(path) if !for_all || all_may_enter(folder) => return Ok(path),
+            Ok(path) => only_ours = only_ours.or(Some(path)),
+            Err(error) => refusals.push(format!("in {}: {error}", folder.display())),
+        }
+    }
+    only_ours.ok_or_else(|| refusals.join(", "))
+}
+
+fn all_may_enter(folder: &Path) -> bool {
+    folder.ancestors().all(|it| fs::metadata(it).is_ok_and(|found| found.mode() & 0o001 != 0))
+}
+
 /// The file in the folder with this content, which is written unless it is there.
-pub(super) fn stored(folder: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let found = fs::metadata(folder)?;
+fn stored(folder: &Path, mode: u32, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(mode).create(folder)?;
+    // NOTE: not where a link of another user leads. A folder of ours, no other user can replace.
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("it is a link"));
+    }
+    if rustix::fs::statvfs(folder)?.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+        return Err(io::Error::other("nothing there may be executed"));
+    }
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("it belongs to another user"));
     }
@@ -55,20 +96,20 @@ mod tests {
     fn a_file_is_written_once_and_again_if_it_was_changed() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("cache/memledger");
-        let path = stored(&folder, "library.so", b"content").unwrap();
+        let path = stored(&folder, 0o700, "library.so", b"content").unwrap();
         let inode = || fs::metadata(&path).unwrap().ino();
         let first = inode();
         assert_eq!(fs::read(&path).unwrap(), b"content");
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(stored(&folder, "library.so", b"content").unwrap(), path);
+        assert_eq!(stored(&folder, 0o700, "library.so", b"content").unwrap(), path);
         assert_eq!(inode(), first);
         fs::write(&path, b"changed").unwrap();
-        stored(&folder, "library.so", b"content").unwrap();
+        stored(&folder, 0o700, "library.so", b"content").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"content");
         let second = inode();
         assert_ne!(second, first, "a process that has the changed file keeps it");
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        stored(&folder, "library.so", b"content").unwrap();
+        stored(&folder, 0o700, "library.so", b"content").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
         let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["library.so"]);
@@ -82,24 +123,43 @@ mod tests {
         fs::write(&other, b"content").unwrap();
         let path = folder.path().join("library.so");
         symlink(&other, &path).unwrap();
-        stored(folder.path(), "library.so", b"content").unwrap();
+        stored(folder.path(), 0o700, "library.so", b"content").unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         fs::remove_file(&path).unwrap();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
-        stored(folder.path(), "library.so", b"content").unwrap();
+        stored(folder.path(), 0o700, "library.so", b"content").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"content");
+    }
+
+    #[test]
+    fn root_has_it_where_all_can_reach_it() {
+        let top = tempfile::tempdir().unwrap();
+        fs::set_permissions(top.path(), Permissions::from_mode(0o711)).unwrap();
+        let link = top.path().join("link");
+        symlink("/", &link).unwrap();
+        let named = |name: &str, mode| (top.path().join(name), mode);
+        let folders = [named("file/none", 0o700), named("own", 0o700), (link, 0o711), named("all", 0o711)];
+        fs::write(top.path().join("file"), "").unwrap();
+        let kept = |folders: &[_], for_all| kept(folders, for_all, "library.so", b"content");
+        let (own, all) = (Ok(top.path().join("own/library.so")), top.path().join("all/library.so"));
+        let all_can_reach = all_may_enter(top.path());
+        assert_eq!(kept(&folders, false), own);
+        assert_eq!(kept(&folders, true), if all_can_reach { Ok(all) } else { own.clone() });
+        assert_eq!(kept(&folders[..3], true), own, "better than none");
+        let why = kept(&folders[2..3], true).unwrap_err();
+        assert!(why.ends_with("link: it is a link"), "{why}");
     }
 
     #[test]
     fn nobody_else_may_write_to_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o775)).unwrap();
-        stored(folder.path(), "library.so", b"content").unwrap();
+        stored(folder.path(), 0o700, "library.so", b"content").unwrap();
         assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o777, 0o755);
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(folder.path(), Some(1), None).unwrap();
-            let error = stored(folder.path(), "library.so", b"content").unwrap_err();
+            let error = stored(folder.path(), 0o700, "library.so", b"content").unwrap_err();
             assert_eq!(error.to_string(), "it belongs to another user");
         }
     }
