@@ -39,7 +39,7 @@ use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::report::{ReportOutput, write_report_of};
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree;
-use crate::trace::sink::file::FileSink;
+use crate::trace::sink::file::{FileSink, beside_of};
 use crate::trace::worker::{Checkpoints, Session, Stage};
 use crate::trace::write::{ReentrancyGuard, declared, watch};
 use memledger_format::handshake::Transport;
@@ -299,15 +299,19 @@ fn watch_child(
         .next()
         .zip(settings)
         .and_then(|(file, settings)| ReportOutput::received(settings, (path, name), file));
-    if os::map_shared_file(&memory).is_err() || !watched.wait_for_end(&checkpoints.executed) {
+    let (executed, began) = (&checkpoints.executed, SystemTime::now());
+    if os::map_shared_file(&memory).is_err() || !watched.wait_for_end(executed) {
         return;
     }
     // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of
-    // its own under that name.
+    // its own under that name, or beside it if it may not take the name.
     if os::has_no_name(&file) {
         return;
     }
-    checkpoints.executed.set_last();
+    let path = os::path_of_descriptor(os::descriptor(&file)).canonicalize().unwrap_or_default();
+    if !was_written(&beside_of(&path, executed.process()), began) {
+        executed.set_last();
+    }
     let sink = FileSink::received(file, transport);
     let Ok(mut sink) = sink else { return };
     let Some(descriptor) = sink.set_watched() else { return };

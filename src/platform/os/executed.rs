@@ -135,6 +135,11 @@ impl Executed {
         self.at.store(at, Ordering::Release);
     }
 
+    /// The process that is watched, as it sees itself.
+    pub(crate) fn process(&self) -> u32 {
+        self.process.load(Ordering::Relaxed)
+    }
+
     /// When it was replaced.
     pub(crate) fn replaced_at(&self) -> Option<u64> {
         Some(self.at.load(Ordering::Acquire)).filter(|at| *at != 0)

@@ -457,7 +457,12 @@ fn next_path(asked: &Path, taken: &Path) -> PathBuf {
 
 /// `NAME.PID.EXT`, for this process alone.
 pub(crate) fn beside(path: &Path) -> PathBuf {
-    with_suffix(path, os::process_id())
+    beside_of(path, os::process_id())
+}
+
+/// The same for another process.
+pub(crate) fn beside_of(path: &Path, process: u32) -> PathBuf {
+    with_suffix(path, process)
 }
 
 /// `NAME.SUFFIX.EXT`.

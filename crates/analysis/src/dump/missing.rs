@@ -189,8 +189,8 @@ fn reason(reason: &UntrackedReason) -> String {
         ),
         UntrackedKind::Scopes => scopes_of_copy(&function, file),
         UntrackedKind::Replaced | UntrackedKind::Child => format!(
-            "what {file} allocated is not recorded: the library could not be loaded, as in a static program, or it is \
-             not in LD_PRELOAD"
+            "what {file} allocated is not recorded, for it has left no trace: a static program cannot load the library, \
+             and another user or another root may reach neither that nor the trace's folder"
         ),
     }
 }
