@@ -335,9 +335,7 @@ fn report_on(
     // Most processes of a run have files in common, such as libc.
     let mut symbols = Symbols::new(&args.symbols);
     for trace in &found {
-        let has_trace = |pid| !args.follow_children || traces.has_left(&found, pid);
-        let of = (trace, &has_trace as &dyn Fn(u32) -> bool);
-        let next = report_one(args, to, traces, of, &mut symbols, &mut processes);
+        let next = report_one(args, to, traces, (trace, &found), &mut symbols, &mut processes);
         result = worse(result, next);
     }
     if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
@@ -383,7 +381,7 @@ fn report_one(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
-    (trace, has_trace): (&Trace, &dyn Fn(u32) -> bool),
+    (trace, all): (&Trace, &[Trace]),
     symbols: &mut Symbols<'_>,
     processes: &mut Vec<Process>,
 ) -> Result<Outcome, CliError> {
@@ -408,7 +406,7 @@ fn report_one(
     let (mut report, summary, _) = needs
         .read(path, |report| symbols.find(report))
         .map_err(|error| CliError::Failed(traces.sentence(path, &format!("{error:#}"), None)))?;
-    report.judge_children(has_trace);
+    report.judge_children(|pid| !args.follow_children || traces.has_left(all, pid));
     processes.push(Process::of(&report));
     let mut lack = Lack::of(args.allow_untracked, path, &report, &summary);
     lack.sentence = lack.sentence.map(|sentence| traces.sentence(path, &sentence, Some(&report)));

@@ -3,10 +3,7 @@
 
 use super::facts::Facts;
 use super::live_set::Windows;
-use super::report::{Untracked, UntrackedReason, Weighed};
-
-/// At most this many reasons are kept.
-const MAX_REASONS: usize = 16;
+use super::report::{MAX_REASONS, Untracked, UntrackedReason, Weighed};
 
 /// What the trace says of memory that is in no block.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
-//! What the watched process executes, in memory that it shares with its watcher: the program that replaces it,
-//! and the programs that it starts as children which are no followed forks.
+//! What the watched process executes, in memory that it shares with its watcher: the program that replaces
+//! it, and the programs that it starts as children which are no followed forks.
 //!
-//! NOTE: the child of a `vfork` writes here, in its parent's memory: only stores, and no system call after the
-//! one that fails.
+//! NOTE: the child of a `vfork` writes here, in its parent's memory: only stores, and no system call after
+//! the one that fails.
 
 use crate::platform::chunk_table::Zeroed;
 use crate::platform::clock;

@@ -1,8 +1,8 @@
 //! The library that is part of this command, as a file.
 //!
 //! The dynamic loader opens it by its name, so no other user may be able to change it after the check. The
-//! folder and the file belong to the user, and only the user may write to them. A program of root that changes
-//! its user loads it as that user, who must be able to reach it.
+//! folder and the file belong to the user, and only the user may write to them. A program of root that
+//! changes its user loads it as that user, who must be able to reach it.
 
 #[cfg(any(has_library, all(test, target_os = "linux")))]
 mod own_file;

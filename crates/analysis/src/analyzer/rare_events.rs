@@ -294,6 +294,27 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
+    fn untracked_reason(&mut self, reason: u8, [mut function, file]: [String; 2]) {
+        let kind = match reason {
+            untracked::MALLOC => UntrackedKind::Malloc,
+            untracked::NEW => UntrackedKind::New,
+            untracked::ALLOCATOR => UntrackedKind::Allocator,
+            untracked::GO => UntrackedKind::Go,
+            untracked::SCOPES => UntrackedKind::Scopes,
+            untracked::RECORDED => return self.untracked.note_tables(),
+            untracked::REPLACED => {
+                let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));
+                function = at.to_string();
+                UntrackedKind::Replaced
+            }
+            untracked::STARTED => {
+                return self.untracked.add_started(function.parse().unwrap_or(0), file);
+            }
+            _ => return,
+        };
+        self.untracked.add_reason(UntrackedReason { kind, function, file });
+    }
+
     fn rss_event(&mut self, role: RssRole, event: &Event<'_>) {
         if !self.cutoff.is_counting() {
             return;
@@ -331,26 +352,8 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
             }
             RssRole::Untracked { reason, function, file } => {
-                let [mut function, file] =
-                    [function, file].map(|text| event.text(text).into_owned());
-                let kind = match u8_at(fixed, reason) {
-                    untracked::MALLOC => UntrackedKind::Malloc,
-                    untracked::NEW => UntrackedKind::New,
-                    untracked::ALLOCATOR => UntrackedKind::Allocator,
-                    untracked::GO => UntrackedKind::Go,
-                    untracked::SCOPES => UntrackedKind::Scopes,
-                    untracked::RECORDED => return self.untracked.note_tables(),
-                    untracked::REPLACED => {
-                        let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));
-                        function = at.to_string();
-                        UntrackedKind::Replaced
-                    }
-                    untracked::STARTED => {
-                        return self.untracked.add_started(function.parse().unwrap_or(0), file);
-                    }
-                    _ => return,
-                };
-                self.untracked.add_reason(UntrackedReason { kind, function, file });
+                let texts = [function, file].map(|text| event.text(text).into_owned());
+                self.untracked_reason(u8_at(fixed, reason), texts);
             }
             RssRole::Allocator { allocator, names, bytes } => {
                 let (names, bytes) = (event.text(names), event.bytes(bytes));

@@ -57,4 +57,5 @@ pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use stacks::StackRows;
 pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
+pub(crate) use untracked::MAX_REASONS;
 pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

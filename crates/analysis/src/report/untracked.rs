@@ -3,6 +3,9 @@
 use super::coverage::{CoverageKind, CoverageWord};
 use super::types::Report;
 
+/// At most this many reasons are kept.
+pub(crate) const MAX_REASONS: usize = 16;
+
 /// What may be in no block of the report: memory that the program has not got from an allocator that is
 /// recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +61,8 @@ pub enum UntrackedKind {
     /// Another copy of memledger in the program, whose scopes are not recorded. `function` is its version,
     /// `file` that of the copy that records.
     Scopes,
-    /// The process was replaced by the program `file`, which has no trace. `function` is when, in nanoseconds.
+    /// The process was replaced by the program `file`, which has no trace. `function` is when, in
+    /// nanoseconds.
     Replaced,
     /// The program `file` was started and has no trace. `function` is the number of its process.
     Child,
@@ -96,14 +100,18 @@ impl Untracked {
 }
 
 impl Report {
-    /// Adds those of the started programs as reasons that have no trace: `has_trace` says it of a process.
+    /// Adds those of the started programs as reasons that have no trace, each program once: `has_trace` says
+    /// it of a process.
     pub fn judge_children(&mut self, has_trace: impl Fn(u32) -> bool) {
-        let children = self.untracked.started.iter().filter(|(process, _)| !has_trace(*process));
-        self.untracked.reasons.extend(children.map(|(process, program)| UntrackedReason {
-            kind: UntrackedKind::Child,
-            function: process.to_string(),
-            file: program.clone(),
-        }));
+        let reasons = &mut self.untracked.reasons;
+        for (process, program) in &self.untracked.started {
+            let is_same =
+                |it: &UntrackedReason| it.kind == UntrackedKind::Child && it.file == *program;
+            if !has_trace(*process) && !reasons.iter().any(is_same) && reasons.len() < MAX_REASONS {
+                let (kind, function) = (UntrackedKind::Child, process.to_string());
+                reasons.push(UntrackedReason { kind, function, file: program.clone() });
+            }
+        }
         if self.untracked.has(UntrackedKind::Child) {
             self.trace.coverage.add(CoverageKind::Child);
             self.trace.complete = false;

@@ -243,6 +243,43 @@ fn scopes_of_another_copy_are_said_and_nothing_is_beside() {
 }
 
 #[test]
+fn a_program_that_has_replaced_the_process_and_has_no_trace_is_said_with_its_time() {
+    for has_c in [true, false] {
+        let mut feed = feed(has_c);
+        feed.alloc(2, 0x1000_0000, 100);
+        feed.emit("Memledger.Untracked", 1, &[N(7), S("5"), S("./program")]);
+        feed.our_report(9);
+        let report = feed.report();
+        let reason = &report.untracked.reasons[0];
+        assert!(!report.trace.complete && reason.kind == UntrackedKind::Replaced);
+        let at = text::duration(reason.function.parse().expect("a number"));
+        let brief = format!("INCOMPLETE, replaced by ./program at {at}\n");
+        let text = shown(&report);
+        assert!(text.contains(&brief), "{text}");
+        assert!(text.contains("what ./program allocated is not recorded"), "{text}");
+    }
+}
+
+#[test]
+fn a_started_program_is_missing_only_if_it_was_executed_and_has_no_trace() {
+    let mut feed = feed(true);
+    for (process, file) in [("8", "./a"), ("8", ""), ("9", "./b"), ("10", "./c"), ("11", "./c")] {
+        feed.emit("Memledger.Untracked", 1, &[N(8), S(process), S(file)]);
+    }
+    feed.our_report(9);
+    let mut report = feed.report();
+    assert!(report.trace.complete && report.untracked.reasons.is_empty());
+    report.judge_children(|process| process != 8);
+    assert!(report.trace.complete, "it was not executed");
+    report.judge_children(|process| process == 9);
+    assert!(!report.trace.complete);
+    let reasons = &report.untracked.reasons;
+    assert_eq!((reasons.len(), &*reasons[0].function, &*reasons[0].file), (1, "10", "./c"));
+    let text = shown(&report);
+    assert!(text.contains("INCOMPLETE, ./c (process 10) has no trace\n"), "{text}");
+}
+
+#[test]
 fn what_began_late_is_not_weighed() {
     let mut feed = Feed::with(Analyzer::new(), false);
     feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);

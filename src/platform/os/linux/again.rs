@@ -1,13 +1,14 @@
-//! This library in a program whose launcher has dropped it from the environment, or its settings: they are put
-//! back for the program, which takes them out again before anything of it runs.
+//! This library in a program whose launcher has dropped it from the environment, or its settings: they are
+//! put back for the program, which takes them out again before anything of it runs.
 //!
 //! ```text
 //! what the launcher gives    LD_PRELOAD=other.so
 //! what the kernel gets       LD_PRELOAD=library.so:other.so    MEMLEDGER_AGAIN=p, and all settings
 //! what the program finds     LD_PRELOAD=other.so
 //! ```
-//! Only `/proc/PID/environ` shows them. Not for programs that cannot load the library, or that the loader does
-//! not load it into, nor under a filter of system calls, which could end the program for what the tracker does.
+//! Only `/proc/PID/environ` shows them. Not for programs that cannot load the library, or that the loader
+//! does not load it into, nor under a filter of system calls, which could end the program for what the
+//! tracker does.
 
 use super::exec::{Edit, LIBRARY, OwnLibrary, Program, Texts, VARIABLE, name_of, texts, variable};
 use std::ffi::{CStr, c_char};

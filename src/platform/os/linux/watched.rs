@@ -258,10 +258,11 @@ impl Watched {
     /// Waits until the process has ended; `false` if it has dismissed the watcher before. If another program
     /// replaces it, that is noted.
     ///
-    /// NOTE: `exec` closes the pipe, and so do the end of the process, whose memory is gone by then, and, where
-    /// the tracker has no table of its own, a daemon that closes all, which keeps its memory.
+    /// NOTE: `exec` closes the pipe, and so do the end of the process, whose memory is gone by then, and,
+    /// where the tracker has no table of its own, a daemon that closes all, which keeps its memory.
     pub(crate) fn wait_for_end(mut self, executed: &Executed) -> bool {
-        /// After the end of the pipe: how often the memory is looked at, and the time between, in milliseconds.
+        /// After the end of the pipe: how often the memory is looked at, and the time between, in
+        /// milliseconds.
         const LOOKS: u32 = 100;
         const INTERVAL: c_int = 10;
         let mut looks = 0;

@@ -139,7 +139,8 @@ mod tests {
         let link = top.path().join("link");
         symlink("/", &link).unwrap();
         let named = |name: &str, mode| (top.path().join(name), mode);
-        let folders = [named("file/none", 0o700), named("own", 0o700), (link, 0o711), named("all", 0o711)];
+        let folders =
+            [named("file/none", 0o700), named("own", 0o700), (link, 0o711), named("all", 0o711)];
         fs::write(top.path().join("file"), "").unwrap();
         let kept = |folders: &[_], for_all| kept(folders, for_all, "library.so", b"content");
         let (own, all) = (Ok(top.path().join("own/library.so")), top.path().join("all/library.so"));
