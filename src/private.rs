@@ -4,6 +4,8 @@
 
 #[cfg(redirects)]
 pub use crate::alloc::c_dlopen as dlopen;
+#[cfg(redirects)]
+pub use crate::alloc::c_dlsym as dlsym;
 #[cfg(feature = "c-malloc")]
 pub use crate::alloc::c_malloc;
 #[cfg(interposes)]

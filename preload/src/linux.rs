@@ -224,3 +224,43 @@ unsafe extern "C" fn dlopen() {
         open = sym memledger::__private::dlopen::open,
     )
 }
+
+/// C's functions that look for others by name.
+#[cfg(target_arch = "x86_64")]
+macro_rules! find {
+    ($($name:ident: $way:ident;)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    ".cfi_def_cfa_offset 32",
+                    "mov rdx, [rsp + 24]",
+                    "call {way}",
+                    "mov rcx, rax",
+                    "mov r8, rdx",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    ".cfi_def_cfa_offset 8",
+                    "mov r9, [rsp]",
+                    "test r8, r8",
+                    "jnz {find}",
+                    "jmp rcx",
+                    ".cfi_endproc",
+                    way = sym memledger::__private::dlsym::$way,
+                    find = sym memledger::__private::dlsym::find,
+                )
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+find! {
+    dlsym: way;
+    dlvsym: way_of_version;
+}

@@ -49,7 +49,8 @@ pub unsafe extern "C" fn open(
     let is_bound_deep = mode & libc::RTLD_DEEPBIND != 0;
     let before = untracked(|| (Opening::begin(), is_bound_deep.then(Loaded::now)));
     // SAFETY: the caller's promise.
-    let handle = unsafe { loaded::call_from(file, mode, next, through) };
+    let handle =
+        unsafe { loaded::call_from(file.addr(), mode as usize, 0, next as usize, through) };
     untracked(|| {
         let (opening, loaded) = before;
         if let Some(opening) = opening {

@@ -5,6 +5,9 @@ mod below;
 #[cfg(redirects)]
 #[doc(hidden)]
 pub mod c_dlopen;
+#[cfg(redirects)]
+#[doc(hidden)]
+pub mod c_dlsym;
 #[cfg(feature = "c-malloc")]
 #[doc(hidden)]
 pub mod c_malloc;

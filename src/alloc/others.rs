@@ -2,7 +2,7 @@
 //! are in no other event or which have tables that are in none, and other copies of this crate.
 
 #[cfg(redirects)]
-use super::redirected;
+use super::{c_dlsym, redirected};
 #[cfg(other_allocators)]
 use crate::platform::os::other_allocators::{self, Found, OtherAllocator};
 use crate::platform::os::{copies, executed};
@@ -36,6 +36,8 @@ pub(crate) struct Others {
     /// How many of [`redirected::Outcome::allocators`] were announced.
     #[cfg(redirects)]
     later: usize,
+    #[cfg(redirects)]
+    has_unrecorded: bool,
 }
 
 impl Others {
@@ -46,6 +48,8 @@ impl Others {
             is_in_watcher: false,
             #[cfg(redirects)]
             later: 0,
+            #[cfg(redirects)]
+            has_unrecorded: false,
         }
     }
 
@@ -101,7 +105,15 @@ impl EventProvider for Others {
             return;
         }
         #[cfg(redirects)]
-        self.announce_redirected(&mut add);
+        {
+            self.announce_redirected(&mut add);
+            if !self.has_unrecorded
+                && let Some((function, address)) = c_dlsym::unrecorded()
+            {
+                self.has_unrecorded = true;
+                add(untracked::HANDLE, function, &other_allocators::file_of(*address));
+            }
+        }
         if std::mem::replace(&mut self.announced, true) {
             return;
         }

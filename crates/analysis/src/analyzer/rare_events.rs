@@ -301,6 +301,7 @@ impl<O: BlockObserver> Analyzer<O> {
             untracked::ALLOCATOR => UntrackedKind::Allocator,
             untracked::GO => UntrackedKind::Go,
             untracked::SCOPES => UntrackedKind::Scopes,
+            untracked::HANDLE => UntrackedKind::Handle,
             untracked::RECORDED => return self.untracked.note_tables(),
             untracked::REPLACED => {
                 let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));

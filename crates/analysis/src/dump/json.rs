@@ -158,6 +158,7 @@ objects! {
             UntrackedKind::Scopes => "scopes",
             UntrackedKind::Replaced => "replaced",
             UntrackedKind::Child => "child",
+            UntrackedKind::Handle => "handle",
         },
         "function": of.function,
         "file": of.file,

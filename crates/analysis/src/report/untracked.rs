@@ -66,6 +66,8 @@ pub enum UntrackedKind {
     Replaced,
     /// The program `file` was started and has no trace. `function` is the number of its process.
     Child,
+    /// The program has asked the loader for a function of another `malloc`, and may call it.
+    Handle,
 }
 
 /// The resident memory at a moment, against the blocks.

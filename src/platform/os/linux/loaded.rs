@@ -55,28 +55,67 @@ pub(crate) fn return_instruction(caller: usize) -> Option<usize> {
     after.map(|after| after - 1)
 }
 
-/// Calls `dlopen` so that it has an address in another object as the one that it returns to: a `ret` there,
-/// which returns here.
+/// Calls a function of three arguments so that it has an address in another object as the one that it returns
+/// to: a `ret` there, which returns here.
 ///
 /// # Safety
-/// That of C's function. `at` is from [`return_instruction`].
+/// That of the function. `at` is from [`return_instruction`].
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_from(
-    file: *const c_char,
-    mode: c_int,
-    dlopen: Dlopen,
+    first: usize,
+    second: usize,
+    third: usize,
+    function: usize,
     at: usize,
 ) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
         "lea rax, [rip + 2f]",
         "push rax",
-        "push rcx",
-        "jmp rdx",
+        "push r8",
+        "jmp rcx",
         "2:",
         "ret",
         ".cfi_endproc",
     )
+}
+
+/// The address of a function that this library defines.
+pub(crate) fn own(name: &CStr) -> Option<usize> {
+    objects::own()?.defined(name)
+}
+
+/// Whether an address is in this library.
+pub(crate) fn is_here(address: usize) -> bool {
+    objects::own().is_some_and(|own| own.has(address))
+}
+
+/// Whether a function of this name that was found is the one that this library's calls next.
+pub(crate) fn is_next(name: &CStr, found: usize) -> bool {
+    // SAFETY: the name ends with a NUL.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
+    if next == 0 {
+        // That there is none is no error of the program.
+        // SAFETY: always allowed.
+        unsafe { libc::dlerror() };
+    }
+    next == found
+}
+
+/// The first function of this name in the objects behind this library. Not by `dlsym`, which it may be.
+pub(crate) fn next_defined(name: &CStr) -> Option<usize> {
+    let mut is_behind = false;
+    objects::find(|object| {
+        let found = object.defined(name).filter(|_| is_behind);
+        is_behind |= object.has((is_here as fn(usize) -> bool) as usize);
+        found
+    })
+}
+
+/// Whether the object that an address is in defines a function of this name.
+pub(crate) fn defines(address: usize, name: &CStr) -> bool {
+    objects::find(|object| object.has(address).then(|| object.defined(name).is_some()))
+        .unwrap_or(false)
 }
 
 /// The objects that were loaded at a moment.

@@ -213,6 +213,31 @@ fn numbers_by_hash(table: usize, name: &CStr) -> Option<impl Iterator<Item = usi
     Some(row.filter(move |(_, found)| found | 1 == hash | 1).map(|(number, _)| number))
 }
 
+/// This library, which stays loaded. Not the loader's lock is taken, but by the first call.
+#[cfg(redirects)]
+pub(super) fn own() -> Option<&'static Object<'static>> {
+    use std::sync::OnceLock;
+
+    struct Own(Object<'static>);
+    // SAFETY: nothing changes of what the loader has of a library.
+    unsafe impl Send for Own {}
+    // SAFETY: as above.
+    unsafe impl Sync for Own {}
+
+    static OWN: OnceLock<Option<Own>> = OnceLock::new();
+    let look = || {
+        find(|object| {
+            // SAFETY: the headers are part of the library.
+            let headers = || unsafe {
+                std::slice::from_raw_parts(object.headers.as_ptr(), object.headers.len())
+            };
+            let is_own = object.has((&raw const OWN).addr());
+            is_own.then(|| Own(Object { headers: headers(), ..*object }))
+        })
+    };
+    OWN.get_or_init(look).as_ref().map(|own| &own.0)
+}
+
 /// What the kernel itself maps into each process, with functions that need no system call ("man 7 vdso");
 /// `None` if there is none.
 pub(super) fn of_kernel() -> Option<Object<'static>> {
