@@ -126,6 +126,7 @@ impl EventProvider for Others {
                 OtherAllocator::New => untracked::NEW,
                 OtherAllocator::Named => untracked::ALLOCATOR,
                 OtherAllocator::Go => untracked::GO,
+                OtherAllocator::Unknown => untracked::UNREADABLE,
                 OtherAllocator::Next => untracked::RECORDED,
             };
             add(reason, found.function, &found.file);
@@ -139,7 +140,7 @@ fn is_redirected(found: &Found) -> bool {
     redirected::outcome().is_some_and(|outcome| match found.allocator {
         OtherAllocator::Malloc | OtherAllocator::New => outcome.has(found.address),
         OtherAllocator::Named => outcome.has_program || outcome.has_name(found.function),
-        OtherAllocator::Go | OtherAllocator::Next => false,
+        OtherAllocator::Go | OtherAllocator::Unknown | OtherAllocator::Next => false,
     })
 }
 

@@ -19,6 +19,7 @@
 #![expect(unsafe_code, reason = "calls functions of allocators")]
 
 mod finding;
+mod renamed;
 
 pub(crate) use finding::{Opening, Outcome, begin, found, outcome, outcome_within};
 

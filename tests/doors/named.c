@@ -1,5 +1,5 @@
 // The functions that only an allocator has, asked of the loader by their names, as often as the argument says; of the library that is opened, if a second one is a path. Prints its own count:
-// allocations, frees, reallocations, bytes and blocks at the end; and the allocator's name.
+// allocations, frees, reallocations, bytes and blocks at the end; and the allocator's name. With PREFIX, the names are those of a build with that prefix.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -23,7 +23,26 @@ static char *moved(void *block, long size, long before) {
     return block;
 }
 
-#define GET(name) void *(*name)() = (void *(*)())dlsym(RTLD_DEFAULT, #name); if (name == NULL) exit(4)
+#ifndef PREFIX
+#define PREFIX ""
+#endif
+#define FIND(name) dlsym(RTLD_DEFAULT, PREFIX name)
+#define GET(name) void *(*name)() = (void *(*)())FIND(#name); if (name == NULL) exit(4)
+
+// The functions of C with a prefix, which are the allocator's own.
+static void prefixed(int times) {
+    GET(malloc); GET(calloc); GET(realloc); GET(posix_memalign); GET(aligned_alloc); GET(free);
+    for (size_t i = 0; i < (size_t)times; i++) {
+        made(malloc((size_t)100), 100);
+        made(calloc((size_t)7, (size_t)11), 77);
+        char *block = moved(realloc(made(malloc((size_t)10), 10), (size_t)3000), 3000, 10);
+        free(block), freed(3000);
+        void *stored = NULL;
+        if (posix_memalign(&stored, (size_t)64, (size_t)400) != 0) exit(9);
+        made(stored, 400);
+        free(made(aligned_alloc((size_t)128, (size_t)256), 256)), freed(256);
+    }
+}
 
 static void jemalloc(int times) {
     GET(mallocx); GET(rallocx); GET(xallocx); GET(dallocx); GET(sdallocx); GET(sallocx); GET(nallocx);
@@ -108,8 +127,9 @@ int main(int count, char **arguments) {
     int times = atoi(arguments[1]);
     if (count > 2 && strchr(arguments[2], '/') && !dlopen(arguments[2], RTLD_NOW | RTLD_GLOBAL)) exit(8);
     const char *name = "none";
-    if (dlsym(RTLD_DEFAULT, "mallocx") != NULL) jemalloc(times), name = "jemalloc";
-    if (dlsym(RTLD_DEFAULT, "mi_malloc") != NULL) mimalloc(times), name = "mimalloc";
-    if (dlsym(RTLD_DEFAULT, "tc_malloc") != NULL) tcmalloc(times), name = "tcmalloc";
+    if (FIND("mallocx") != NULL) jemalloc(times), name = "jemalloc";
+    if (FIND("mi_malloc") != NULL) mimalloc(times), name = "mimalloc";
+    if (FIND("tc_malloc") != NULL) tcmalloc(times), name = "tcmalloc";
+    if (*PREFIX && FIND("malloc") != NULL) prefixed(times);
     printf("%ld %ld %ld %ld %ld %s\n", allocations, frees, reallocations, bytes, blocks, name);
 }

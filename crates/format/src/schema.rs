@@ -70,6 +70,8 @@ pub mod untracked {
     pub const STARTED: u8 = 8;
     /// The program has asked for the function by a handle of its library, and calls it there.
     pub const HANDLE: u8 = 9;
+    /// The program's file cannot be read: an allocator in it would not be found.
+    pub const UNREADABLE: u8 = 10;
 }
 
 /// The type of one field's values.

@@ -1,13 +1,14 @@
 //! Finds the functions of allocators, and redirects them.
 
-use super::{Redirected, stub};
+use super::{Redirected, renamed, stub};
 use crate::alloc::c_threads;
 use crate::alloc::roles::{self, Family, Meaning, Role};
 use crate::platform::os::loaded::Loaded;
-use crate::platform::os::redirect::{self, Named, Object, Refusal, Room};
+use crate::platform::os::redirect::{self, Named, Object, Prefixed, Refusal, Room, Wanted};
 use crate::platform::os::{self, next_malloc, other_allocators};
 use crate::trace::worker;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,8 +152,15 @@ impl Outcome {
     fn redirect_new(&mut self, is_alone: impl Fn() -> bool) {
         let before = self.loaded.replace(Loaded::now());
         let witnesses = roles::OF_ALLOCATORS.iter().flat_map(Family::witnesses).chain(["malloc"]);
-        let witnesses = witnesses.map(str::to_owned).collect::<Vec<_>>();
-        for object in redirect::objects(before.as_ref(), is_of_interest, &witnesses, names) {
+        let witnesses = witnesses.filter_map(|name| CString::new(name).ok()).collect::<Vec<_>>();
+        let wanted = Wanted {
+            is_wanted: &is_of_interest,
+            names: &names,
+            witnesses: &witnesses,
+            renamed: &renamed::RENAMED,
+        };
+        for mut object in redirect::objects(before.as_ref(), &wanted) {
+            object.keep_those_that_answer();
             if let Err(why) = redirect_in(&object, &is_alone, self) {
                 let first = object.functions.first().map_or(String::new(), |it| it.name.clone());
                 self.add(first, &object, Some(why));
@@ -184,6 +192,16 @@ impl Outcome {
     }
 }
 
+impl Object {
+    /// Leaves out the functions that only have names as those of an allocator.
+    fn keep_those_that_answer(&mut self) {
+        // SAFETY: it is the address of that function.
+        let answers = |it: &Prefixed| unsafe { renamed::answers(it.allocator, it.witness) };
+        let answer = self.renamed.iter().map(answers).collect::<Vec<_>>();
+        self.functions.retain(|it| it.group.checked_sub(1).is_none_or(|at| answer[at]));
+    }
+}
+
 fn is_of_interest(name: &[u8]) -> bool {
     let mut families = roles::OF_ALLOCATORS.iter().chain([&roles::OPERATORS, &roles::OF_C]);
     // PERF: most names of a large program are longer.
@@ -206,30 +224,44 @@ struct RedirectTarget<'a> {
 
 /// The functions of one object by their addresses.
 fn wanted(object: &Object) -> BTreeMap<usize, RedirectTarget<'_>> {
-    let named = |name: &str| object.functions.iter().find(|it| it.name == name && !it.is_local);
+    let mut all = BTreeMap::<usize, RedirectTarget<'_>>::new();
+    for group in 0..=object.renamed.len() {
+        let functions = object.functions.iter().filter(|it| it.group == group).collect::<Vec<_>>();
+        add_wanted(&functions, object.is_program && group == 0, &mut all);
+    }
+    all
+}
+
+/// Adds the functions of one allocator, or of those with known names. `may_define_c`: those of C are looked for,
+/// too. In a library, they are those that this library's lead to.
+fn add_wanted<'a>(
+    functions: &[&'a Named],
+    may_define_c: bool,
+    all: &mut BTreeMap<usize, RedirectTarget<'a>>,
+) {
+    let named = |name: &str| functions.iter().find(|it| it.known_as == name && !it.is_local);
     let is_there = |family: &&Family| {
-        family.witnesses().any(|name| object.functions.iter().any(|it| it.name == name))
+        family.witnesses().any(|name| functions.iter().any(|it| it.known_as == name))
     };
     let mut families = roles::OF_ALLOCATORS.iter().filter(is_there).collect::<Vec<_>>();
-    // In a library, the functions of C are those that this library's lead to.
     let has_malloc = named("malloc").is_some();
-    if object.is_program && has_malloc {
+    if may_define_c && has_malloc {
         families.push(&roles::OF_C);
     }
     if !families.is_empty() || has_malloc {
         families.push(&roles::OPERATORS);
     }
-    let mut all = BTreeMap::<usize, RedirectTarget<'_>>::new();
     for family in families {
-        let meaning = |it: &&Named| family.meaning(it.name.as_bytes());
-        let is_usable_size = |it: &&Named| meaning(it) == Some(Meaning::UsableSize);
-        let usable_size = object.functions.iter().find(is_usable_size);
+        let meaning = |it: &Named| family.meaning(it.known_as.as_bytes());
+        let is_usable_size = |it: &&&Named| meaning(it) == Some(Meaning::UsableSize);
+        let usable_size = functions.iter().find(is_usable_size);
         let usable_size = usable_size.or_else(|| named("malloc_usable_size")).map(|it| it.address);
         // What only one file of the program knows may be anything, unless its name is that of an allocator.
-        let is_clear =
-            |it: &&Named| !it.is_local || roles::OF_ALLOCATORS.iter().any(|of| ptr::eq(of, family));
-        for function in object.functions.iter().filter(is_clear) {
-            let Some(Meaning::Role(role)) = meaning(&function) else { continue };
+        let is_clear = |it: &&&Named| {
+            !it.is_local || roles::OF_ALLOCATORS.iter().any(|of| ptr::eq(of, family))
+        };
+        for function in functions.iter().filter(is_clear) {
+            let Some(Meaning::Role(role)) = meaning(function) else { continue };
             let new =
                 RedirectTarget { function, names: Vec::new(), roles: Vec::new(), usable_size };
             let wanted = all.entry(function.address).or_insert(new);
@@ -237,7 +269,6 @@ fn wanted(object: &Object) -> BTreeMap<usize, RedirectTarget<'_>> {
             wanted.roles.push(role);
         }
     }
-    all
 }
 
 /// Redirects the functions of one object.
@@ -255,7 +286,9 @@ fn redirect_in(
     }
     outcome.forget_in(object.addresses);
     if !is_alone() {
-        return Err("a library has started a thread before".to_owned());
+        let is_known = std::fs::exists("/proc/self/task").unwrap_or(false);
+        let why = if is_known { "" } else { ", or may have: there is no /proc" };
+        return Err(format!("a library has started a thread before{why}"));
     }
     if !next_malloc::note_nested(object.addresses) {
         return Err("more than 8 libraries have functions of malloc".to_owned());

@@ -41,6 +41,8 @@ mod packed;
 pub(crate) mod pages;
 mod passing;
 mod process;
+#[cfg(other_allocators)]
+mod program_file;
 #[cfg(redirects)]
 pub(crate) mod redirect;
 mod reserved_names;

@@ -159,6 +159,7 @@ objects! {
             UntrackedKind::Replaced => "replaced",
             UntrackedKind::Child => "child",
             UntrackedKind::Handle => "handle",
+            UntrackedKind::Unreadable => "unreadable",
         },
         "function": of.function,
         "file": of.file,

@@ -192,6 +192,11 @@ fn reason(reason: &UntrackedReason) -> String {
             "what {file} allocated is not recorded, for it has left no trace: a static program cannot load the library, \
              and another user or another root may reach neither that nor the trace's folder"
         ),
+        UntrackedKind::Unreadable => {
+            format!(
+                "{file} could not be read by the program: an allocator in it would not be found"
+            )
+        }
         UntrackedKind::Handle => format!(
             "the program has asked dlsym for {function} of {file}, whose calls are not recorded: dlsym(RTLD_DEFAULT, \
              \"{function}\") finds the one that is"

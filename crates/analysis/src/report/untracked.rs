@@ -68,6 +68,8 @@ pub enum UntrackedKind {
     Child,
     /// The program has asked the loader for a function of another `malloc`, and may call it.
     Handle,
+    /// The program's file cannot be read: an allocator in it would not be found.
+    Unreadable,
 }
 
 /// The resident memory at a moment, against the blocks.

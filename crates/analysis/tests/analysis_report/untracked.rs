@@ -201,6 +201,7 @@ fn a_known_reason_is_said_however_little_it_is() {
         (3, UntrackedKind::Allocator, "/bin/x uses an allocator of its own, f"),
         (4, UntrackedKind::Go, "/bin/x is a program of Go"),
         (9, UntrackedKind::Handle, "the program has asked dlsym for f of /bin/x"),
+        (10, UntrackedKind::Unreadable, "/bin/x could not be read by the program"),
     ] {
         let mut feed = feed(true);
         feed.emit("Memledger.Untracked", 1, &[N(reason), S("f"), S("/bin/x")]);

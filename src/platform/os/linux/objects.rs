@@ -64,6 +64,31 @@ impl Object<'_> {
         Some((self.base.wrapping_add(symbol.st_value as usize), symbol.st_size as usize))
     }
 
+    /// The names in its table that end with this text, each in full.
+    #[cfg(redirects)]
+    pub(super) fn names_with_end(&self, end: &str) -> Vec<String> {
+        const DT_STRSZ: u64 = 10;
+        let mut all = Vec::new();
+        let (Some(start), Some(bytes)) = (self.table(DT_STRTAB), self.entry(DT_STRSZ)) else {
+            return all;
+        };
+        // SAFETY: the loader itself reads this table, in which each name ends with a NUL.
+        let names =
+            unsafe { std::slice::from_raw_parts::<u8>(ptr::with_exposed_provenance(start), bytes) };
+        let mut rest = names;
+        // PERF: a search by C's function takes 0.2 ms for a table of 1 MiB.
+        while let Some(at) = position(rest, end.as_bytes()) {
+            let stop = names.len() - rest.len() + at + end.len();
+            rest = &names[stop..];
+            if rest.first() == Some(&0) {
+                let start =
+                    names[..stop].iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+                all.push(String::from_utf8_lossy(&names[start..stop]).into_owned());
+            }
+        }
+        all
+    }
+
     /// Its parts with code that can be read.
     #[cfg(redirects)]
     pub(super) fn code(&self) -> impl Iterator<Item = (usize, usize)> {
@@ -181,6 +206,15 @@ impl Object<'_> {
         // SAFETY: the loader itself reads this table.
         Some(1..unsafe { table.add(1).read() } as usize)
     }
+}
+
+/// Where a text is in others.
+#[cfg(redirects)]
+fn position(all: &[u8], text: &[u8]) -> Option<usize> {
+    // SAFETY: the function reads these bytes.
+    let found =
+        unsafe { libc::memmem(all.as_ptr().cast(), all.len(), text.as_ptr().cast(), text.len()) };
+    (!found.is_null()).then(|| found.addr() - all.as_ptr().addr())
 }
 
 const DT_GNU_HASH: u64 = 0x6fff_fef5;

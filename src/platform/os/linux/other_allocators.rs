@@ -6,7 +6,7 @@
 
 use super::Memory;
 use super::modules::loaded_files;
-use super::objects;
+use super::{objects, program_file};
 use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io;
@@ -39,6 +39,8 @@ pub(crate) enum OtherAllocator {
     Named,
     /// That of Go's runtime.
     Go,
+    /// The executable cannot be read.
+    Unknown,
     /// A library whose `malloc` is the next one, so it is recorded.
     Next,
 }
@@ -79,6 +81,7 @@ const GO: &str = ".go.buildinfo";
 /// Asks the loader. `here` is an address in the object that defines the recorded `malloc`. Called before
 /// `main`.
 pub(crate) fn begin(here: *const c_void) {
+    program_file::executed();
     let here = object_of(here.addr());
     // SAFETY: an entry of the process's own vector, here and below.
     let program = object_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
@@ -126,7 +129,8 @@ pub(crate) fn find() -> Vec<Found> {
         let file = if address == 0 { file_of_program() } else { file_of(address) };
         Found { allocator, function, address, file }
     };
-    let names = names_of_program().unwrap_or_default();
+    let file = program_file::open();
+    let names = file.as_ref().ok().and_then(|file| names_in(file).ok()).unwrap_or_default();
     let malloc = OTHER_MALLOC.load(Ordering::Relaxed);
     // NOTE: in a program that is linked for a fixed address and has a pointer to another object's function,
     // the loader gives an address of the program for it.
@@ -151,6 +155,9 @@ pub(crate) fn find() -> Vec<Found> {
         let named = ALLOCATORS.into_iter().find(|name| names.contains(name));
         all.extend(named.map(|name| found(OtherAllocator::Named, name, 0)));
     }
+    if file.is_err() {
+        all.push(found(OtherAllocator::Unknown, "", 0));
+    }
     if names.contains(&GO) {
         all.push(found(OtherAllocator::Go, "", 0));
     }
@@ -158,7 +165,7 @@ pub(crate) fn find() -> Vec<Found> {
 }
 
 fn file_of_program() -> String {
-    std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned()
+    program_file::path().to_string_lossy().into_owned()
 }
 
 pub(crate) fn file_of(address: usize) -> String {
@@ -169,11 +176,6 @@ pub(crate) fn file_of(address: usize) -> String {
     files.find(|file| is_in(file.base, file.size)).map_or(String::new(), |file| file.path)
 }
 
-/// Those of the names above that the executable defines or asks for; `malloc` only if it defines it.
-fn names_of_program() -> io::Result<Vec<&'static str>> {
-    names_in(&File::open("/proc/self/exe")?)
-}
-
 /// `elf.h`: `Elf64_Ehdr`, `Elf64_Shdr`, `Elf64_Sym`.
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
@@ -182,6 +184,7 @@ const DYNSYM: u32 = 11;
 /// A larger table of names is not read.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Those of the names above that the executable defines or asks for; `malloc` only if it defines it.
 fn names_in(file: &File) -> io::Result<Vec<&'static str>> {
     let head = read(file, 0, SECTION as u64)?;
     let number = |bytes: &[u8], at: usize, size: usize| -> u64 {
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_executable() {
-        let names = names_of_program().unwrap();
+        let names = names_in(&program_file::open().unwrap()).unwrap();
         assert!(!names.contains(&GO) && !names.contains(&"mi_malloc"), "{names:?}");
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! The instructions that make room for a jump are moved to pages near the object. These are never writable
 //! and executable at once, and the jumps are written through `/proc/self/mem`, as a debugger writes its
-//! breakpoints: the code stays executable. Where the system forbids either (SELinux,
-//! `MemoryDenyWriteExecute`, no `/proc`), nothing is changed.
+//! breakpoints: the code stays executable. Without `/proc`, the code can be written to for that moment. Where
+//! the system forbids either (SELinux, `MemoryDenyWriteExecute`), nothing is changed.
 
 use super::loaded::{Loaded, has_shadow_stack};
-use super::objects;
+use super::{objects, program_file};
 use memledger_redirect::{JUMP, branches, build_id, functions, jump};
 pub(crate) use memledger_redirect::{Refusal, Room};
 use std::ffi::{CString, c_void};
@@ -17,7 +17,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::ptr;
 
 /// The program or a library, with functions that are looked for.
@@ -26,55 +25,94 @@ pub(crate) struct Object {
     /// From its first address to its end.
     pub(crate) addresses: (usize, usize),
     pub(crate) functions: Vec<Named>,
+    /// The allocators in it whose names have a prefix of its own.
+    pub(crate) renamed: Vec<Prefixed>,
     /// Its code, and where a compiler has put parts of these functions.
     code: Vec<Range<usize>>,
 }
 
-pub(crate) struct Named {
+/// An allocator that may have a prefix before its names.
+pub(crate) struct Renamed {
+    /// The name of its first function, without the prefix, and those of others that are there, too.
+    pub(crate) witness: &'static str,
+    pub(crate) others: &'static [&'static str],
+    /// What is in the place of the prefix in the names that are looked for.
+    pub(crate) known_as: &'static str,
+}
+
+/// Such an allocator in an object.
+pub(crate) struct Prefixed {
+    pub(crate) allocator: &'static Renamed,
+    /// The address of its first function.
+    pub(crate) witness: usize,
+}
+
+/// A function.
+#[derive(Clone)]
+pub(crate) struct Symbol {
     pub(crate) name: String,
     pub(crate) address: usize,
-    pub(crate) size: usize,
+    size: usize,
     /// See [`memledger_redirect::Function::is_local`].
     pub(crate) is_local: bool,
+}
+
+/// One that was looked for.
+pub(crate) struct Named {
+    symbol: Symbol,
+    /// The name that was looked for: another one if its allocator has a prefix of its own.
+    pub(crate) known_as: String,
+    /// One more than the place of that allocator in [`Object::renamed`]; 0 otherwise.
+    pub(crate) group: usize,
+}
+
+impl Symbol {
+    fn unchanged(self) -> Named {
+        Named { known_as: self.name.clone(), symbol: self, group: 0 }
+    }
+}
+
+impl std::ops::Deref for Named {
+    type Target = Symbol;
+
+    fn deref(&self) -> &Symbol {
+        &self.symbol
+    }
 }
 
 /// What compilers append to the name of a function for the parts that rarely run.
 const COLD: &str = ".cold";
 
-/// The objects that have functions of interest: in the program's file, those whose name `is_wanted`; in a
-/// library, those for others whose name is one of `names`, if it has one of `witnesses`. With `since`, of the
-/// libraries that may be new.
-pub(crate) fn objects(
-    since: Option<&Loaded>,
-    is_wanted: impl Fn(&[u8]) -> bool,
-    witnesses: &[String],
-    names: impl Fn() -> Vec<String>,
-) -> Vec<Object> {
+/// What is looked for.
+pub(crate) struct Wanted<'a> {
+    /// In the program's file, functions of these names.
+    pub(crate) is_wanted: &'a dyn Fn(&[u8]) -> bool,
+    /// In a library, those for others with one of these names,
+    pub(crate) names: &'a dyn Fn() -> Vec<String>,
+    /// if it has one of these.
+    pub(crate) witnesses: &'a [CString],
+    /// In each of them, the same allocators with prefixes of their own.
+    pub(crate) renamed: &'static [Renamed],
+}
+
+/// The objects that have functions of interest. With `since`, of the libraries that may be new.
+pub(crate) fn objects(since: Option<&Loaded>, wanted: &Wanted<'_>) -> Vec<Object> {
     let own = (&raw const OWN).addr();
-    let names_of = |all: Vec<String>| {
-        all.into_iter().filter_map(|name| CString::new(name).ok()).collect::<Vec<_>>()
-    };
-    let witnesses = names_of(witnesses.to_vec());
     let mut all = Vec::new();
     let mut is_program = true;
     objects::find(|object| {
-        let is_first = std::mem::replace(&mut is_program, false);
-        if since.is_some_and(|before| is_first || !before.may_lack(object)) {
+        let is_program = std::mem::replace(&mut is_program, false);
+        if since.is_some_and(|before| is_program || !before.may_lack(object)) {
             return None;
         }
         let code = object.code().map(|(start, bytes)| start..start + bytes).collect::<Vec<_>>();
         let addresses = object.addresses()?;
-        let mut found = Object { is_program: is_first, addresses, functions: Vec::new(), code };
-        if is_first {
-            found.functions = functions_of_program(object.base, &is_wanted);
-        } else if !object.has(own) && witnesses.iter().any(|name| object.function(name).is_some()) {
-            for name in names_of(names()) {
-                if let (Some((address, size)), Ok(name)) =
-                    (object.function(&name), name.into_string())
-                {
-                    found.functions.push(Named { name, address, size, is_local: false });
-                }
-            }
+        let (functions, renamed) = (Vec::new(), Vec::new());
+        let mut found = Object { is_program, addresses, functions, renamed, code };
+        if is_program {
+            found.look_in_file(object.base, wanted);
+        } else if !object.has(own) {
+            found.look_in_library(object, wanted);
         }
         // Tables of symbols can be wrong.
         let is_in_code = |it: &Named| {
@@ -94,34 +132,100 @@ pub(crate) fn objects(
 
 static OWN: u8 = 0;
 
-/// The functions in the table of symbols of the program's file, or of its debug file if it is stripped.
-fn functions_of_program(base: usize, is_wanted: &impl Fn(&[u8]) -> bool) -> Vec<Named> {
-    let wanted = |name: &[u8]| {
-        let of = name.strip_suffix(COLD.as_bytes()).unwrap_or(name);
-        is_wanted(of).then(|| String::from_utf8_lossy(name).into_owned())
-    };
-    let read = |path: &Path| -> Option<(Vec<Named>, Option<Vec<u8>>)> {
-        let file = Mapped::open(path).ok()?;
-        let found = functions(file.bytes(), wanted);
-        let named = found.into_iter().map(|it| Named {
-            name: it.wanted,
-            address: base.wrapping_add(it.address as usize),
-            size: it.size as usize,
-            is_local: it.is_local,
-        });
-        Some((named.collect(), build_id(file.bytes()).map(<[u8]>::to_vec)))
-    };
-    let Some((found, id)) = read(Path::new("/proc/self/exe")) else { return Vec::new() };
-    if !found.is_empty() {
-        return found;
+impl Object {
+    fn look_in_library(&mut self, library: &objects::Object<'_>, wanted: &Wanted<'_>) {
+        let find = |name: &str| {
+            let (address, size) = library.function(&CString::new(name).ok()?)?;
+            Some(Symbol { name: name.to_owned(), address, size, is_local: false })
+        };
+        if wanted.witnesses.iter().any(|name| library.function(name).is_some()) {
+            let names = (wanted.names)();
+            let found = names.iter().filter_map(|name| find(name));
+            self.functions.extend(found.map(Symbol::unchanged));
+        }
+        for allocator in wanted.renamed {
+            for name in library.names_with_end(allocator.witness) {
+                self.add_renamed(allocator, &name, wanted, find);
+            }
+        }
     }
-    let Some((first, rest)) = id.as_deref().and_then(<[u8]>::split_first) else { return found };
-    let mut path = format!("/usr/lib/debug/.build-id/{first:02x}/");
-    for byte in rest {
-        let _ = write!(path, "{byte:02x}");
+
+    /// Looks in the table of symbols of the program's file, or of its debug file if it is stripped.
+    fn look_in_file(&mut self, base: usize, wanted: &Wanted<'_>) {
+        let Ok(Ok(file)) = program_file::open().map(|file| Mapped::new(&file)) else { return };
+        self.look_in_symbols(base, file.bytes(), wanted);
+        let id = build_id(file.bytes()).and_then(<[u8]>::split_first);
+        if !self.functions.is_empty() {
+            return;
+        }
+        let Some((first, rest)) = id else { return };
+        let mut path = format!("/usr/lib/debug/.build-id/{first:02x}/");
+        for byte in rest {
+            let _ = write!(path, "{byte:02x}");
+        }
+        path.push_str(".debug");
+        if let Ok(Ok(file)) = File::open(path).map(|file| Mapped::new(&file)) {
+            self.look_in_symbols(base, file.bytes(), wanted);
+        }
     }
-    path.push_str(".debug");
-    read(Path::new(&path)).map_or(found, |(found, _)| found)
+
+    fn look_in_symbols(&mut self, base: usize, file: &[u8], wanted: &Wanted<'_>) {
+        let read = |is_wanted: &dyn Fn(&[u8]) -> bool| {
+            let named =
+                |name: &[u8]| is_wanted(name).then(|| String::from_utf8_lossy(name).into_owned());
+            let symbols = functions(file, named).into_iter().map(|it| Symbol {
+                name: it.wanted,
+                address: base.wrapping_add(it.address as usize),
+                size: it.size as usize,
+                is_local: it.is_local,
+            });
+            symbols.collect::<Vec<_>>()
+        };
+        let is_known =
+            |name: &[u8]| (wanted.is_wanted)(name.strip_suffix(COLD.as_bytes()).unwrap_or(name));
+        let allocator_of = |name: &[u8]| {
+            wanted.renamed.iter().find(|allocator| name.ends_with(allocator.witness.as_bytes()))
+        };
+        let found = read(&|name| is_known(name) || allocator_of(name).is_some());
+        let (known, witnesses): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|it| is_known(it.name.as_bytes()));
+        self.functions.extend(known.into_iter().map(Symbol::unchanged));
+        for Symbol { name, .. } in witnesses {
+            let Some(allocator) = allocator_of(name.as_bytes()) else { continue };
+            let prefix = &name.as_bytes()[..name.len() - allocator.witness.len()];
+            let symbols = read(&|name| name.starts_with(prefix));
+            let find = |name: &str| symbols.iter().find(|it| it.name == name).cloned();
+            self.add_renamed(allocator, &name, wanted, find);
+        }
+    }
+
+    /// Adds an allocator whose first function has this name, if its others are there.
+    fn add_renamed(
+        &mut self,
+        allocator: &'static Renamed,
+        witness: &str,
+        wanted: &Wanted<'_>,
+        find: impl Fn(&str) -> Option<Symbol>,
+    ) {
+        let prefix = witness.strip_suffix(allocator.witness).unwrap_or_default();
+        let is_known = prefix.is_empty() || (wanted.is_wanted)(witness.as_bytes());
+        let has = |name: &&str| find(&format!("{prefix}{name}")).is_some();
+        let Some(Symbol { address: witness, .. }) = find(witness) else { return };
+        if is_known || !allocator.others.iter().all(|name| has(&name)) {
+            return;
+        }
+        self.renamed.push(Prefixed { allocator, witness });
+        let group = self.renamed.len();
+        for name in (wanted.names)() {
+            let Some(rest) = name.strip_prefix(allocator.known_as) else { continue };
+            for end in ["", COLD] {
+                if let Some(symbol) = find(&format!("{prefix}{rest}{end}")) {
+                    let known_as = format!("{name}{end}");
+                    self.functions.push(Named { symbol, known_as, group });
+                }
+            }
+        }
+    }
 }
 
 /// A file in memory.
@@ -131,8 +235,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+    fn new(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len() as usize;
         // SAFETY: new pages, which only this value has.
         let start = unsafe {
@@ -295,20 +398,19 @@ impl Pages {
         if made != 0 {
             return Err(self.given_back(io::Error::last_os_error()));
         }
-        let memory = match OpenOptions::new().read(true).write(true).open("/proc/self/mem") {
-            Ok(memory) => memory,
-            Err(error) => return Err(self.given_back(error)),
+        let memory = OpenOptions::new().read(true).write(true).open("/proc/self/mem");
+        let write = |bytes: &[u8; JUMP], address: u64| match &memory {
+            Ok(memory) => memory.write_all_at(bytes, address),
+            Err(_) => write_in_place(bytes, address as usize),
         };
         let mut before = Vec::<(u64, [u8; JUMP])>::new();
         for (address, jump) in &self.jumps {
-            let mut old = [0_u8; JUMP];
-            let written = memory
-                .read_exact_at(&mut old, *address as u64)
-                .and_then(|()| memory.write_all_at(jump, *address as u64));
-            if let Err(error) = written {
+            // SAFETY: the jump is in code, which can be read.
+            let old = unsafe { ptr::with_exposed_provenance::<[u8; JUMP]>(*address).read() };
+            if let Err(error) = write(jump, *address as u64) {
                 for (address, old) in &before {
                     // NOTE: what could be written to can be written to again.
-                    let _ = memory.write_all_at(old, *address);
+                    let _ = write(old, *address);
                 }
                 return Err(self.given_back(error));
             }
@@ -321,6 +423,23 @@ impl Pages {
         give_back(self.start..self.start + self.bytes);
         error
     }
+}
+
+/// Writes to code that no thread executes.
+///
+/// NOTE: it stays executable meanwhile: a system that would refuse to make it so again, refuses this.
+fn write_in_place(bytes: &[u8; JUMP], address: usize) -> io::Result<()> {
+    let start = address & !(PAGE - 1);
+    let size = (address + JUMP).next_multiple_of(PAGE) - start;
+    let protect = |access| {
+        // SAFETY: the pages are code, and stay so.
+        let done = unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(start), size, access) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    protect(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)?;
+    // SAFETY: the pages can be written to now, and nothing has a reference to code.
+    unsafe { ptr::with_exposed_provenance_mut::<[u8; JUMP]>(address).write(*bytes) };
+    protect(libc::PROT_READ | libc::PROT_EXEC)
 }
 
 pub(crate) fn give_back(pages: Range<usize>) {

@@ -205,8 +205,12 @@ pub(crate) fn has_one_thread() -> bool {
             flags.is_none_or(|flags: u32| flags & PF_EXITING == 0)
         })
     };
-    fs::read_dir("/proc/self/task")
-        .is_ok_and(|threads| threads.map(runs).filter(|runs| *runs).count() <= 1)
+    match fs::read_dir("/proc/self/task") {
+        Ok(threads) => threads.map(runs).filter(|runs| *runs).count() <= 1,
+        // NOTE: that changes nothing, and is refused where there is another thread ("man 2 unshare").
+        // SAFETY: as above.
+        Err(_) => unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_THREAD) == 0 },
+    }
 }
 
 /// Whether the address is in a file that was loaded when this process, a watcher, was forked.
