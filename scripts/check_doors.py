@@ -19,14 +19,14 @@ def file(name):
     return os.path.join(FOLDER, name)
 
 
-def run(command, *flags, preload=None, report=file("report.json")):
-    """The exit status, the text on stderr, and the report."""
+def run(command, *flags, preload=None, report=file("report.json"), outside=()):
+    """The exit status, the text on stderr, and the report. `outside`: a command that runs the tool."""
     if os.path.exists(report):
         os.remove(report)
     environment = {"PATH": os.environ["PATH"], "HOME": FOLDER, "LC_ALL": "C.UTF-8"}
     environment |= {"LD_PRELOAD": preload} if preload else {}
     ended = subprocess.run(
-        [MEMLEDGER, "run", "--preload", LIBRARY, "--report", report, "--fail-if", CONDITION, *flags, "--", *command],
+        [*outside, MEMLEDGER, "run", "--preload", LIBRARY, "--report", report, "--fail-if", CONDITION, *flags, "--", *command],
         env=environment, cwd=FOLDER, timeout=DEADLINE_S, capture_output=True, text=True, errors="replace")
     return ended.returncode, ended.stderr, json.load(open(report)) if os.path.exists(report) else None
 
@@ -45,9 +45,9 @@ def shown(status, report):
             f"untracked {weighed.get('untracked_bytes')} of {weighed.get('rss_bytes')}, {reasons}")
 
 
-def wrong(name, command, kind=None, preload=None):
+def wrong(name, command, kind=None, preload=None, outside=()):
     """Figures of this program are wrong: it is said, and no condition passes. `kind`: of the reason."""
-    status, err, report = run(command, preload=preload)
+    status, err, report = run(command, preload=preload, outside=outside)
     if report is None:
         return check(name, False, "no report:", err)
     untracked, losses = report["untracked"], report["losses"]
@@ -56,7 +56,7 @@ def wrong(name, command, kind=None, preload=None):
     has_kind = kind is None or kind in [reason["kind"] for reason in untracked["reasons"]]
     check(name, is_said and has_kind and not report["trace"]["complete"] and status == 1, shown(status, report), f"odd {odd}")
     if untracked["known"]:
-        allowed, _, _ = run(command, "--allow-untracked", preload=preload)
+        allowed, _, _ = run(command, "--allow-untracked", preload=preload, outside=outside)
         check(f"{name}, --allow-untracked", allowed == (1 if odd else 0), f"status {allowed}")
 
 
@@ -75,16 +75,16 @@ def blocks(report):
     return next((heap for heap in report.get("by_heap", []) if heap["name"] == "C"), report["totals"])
 
 
-def exact(name, command, *arguments, preload=None, reallocates=True):
+def exact(name, command, *arguments, preload=None, reallocates=True, outside=()):
     """A program that counts itself: what the report has of 1,000 rounds beyond that of none is its count, with and without stacks.
     `reallocates`: its allocator does so by itself, and not by an allocation and a free."""
     for flags in [(), ("--stacks",)]:
-        status, err, report = run([*command, "1000", *arguments], *flags, preload=preload)
-        _, _, none = run([*command, "0", *arguments], *flags, preload=preload)
+        status, err, report = run([*command, "1000", *arguments], *flags, preload=preload, outside=outside)
+        _, _, none = run([*command, "0", *arguments], *flags, preload=preload, outside=outside)
         if report is None or none is None:
             check(name, False, "no report:", err)
             continue
-        ended = subprocess.run([*command, "1000", *arguments], capture_output=True, text=True, timeout=DEADLINE_S,
+        ended = subprocess.run([*outside, *command, "1000", *arguments], capture_output=True, text=True, timeout=DEADLINE_S,
                                env=dict(os.environ, LD_PRELOAD=preload or ""))
         wanted = [int(number) for number in ended.stdout.split()[:5]]
         if not reallocates:
@@ -202,6 +202,38 @@ right("RTLD_DEEPBIND", [file("host"), file("plugin.so")])
 live = json.load(open(file("report.json")))["largest_live"]
 check("RTLD_DEEPBIND, blocks", not {50, 100, 200, 300} & {block["bytes"] for block in live}, live)
 wrong("RTLD_DEEPBIND, blocks of constructors", [file("host"), file("early_plugin.so")])
+
+# glibc's own functions, by a handle of its library.
+exact("functions of a handle", [file("handles")])
+wrong("functions of a handle, below another allocator", [file("handles"), "1000", "apart"], "handle", preload=library("libjemalloc.so.2"))
+python = ("import ctypes; l = ctypes.CDLL('libc.so.6'); l.strdup.restype = ctypes.c_void_p; l.free.argtypes = [ctypes.c_void_p]\n"
+          "v = [l.strdup(b'x' * 999) for i in range(5000)]\n"
+          "for p in v: l.free(p)")
+right("ctypes", ["/usr/bin/python3", "-c", python])
+live = blocks(json.load(open(file("report.json"))))["live_bytes"]
+check("ctypes, live at the end", live < 1 << 20, live)
+
+# Allocators that have prefixes of their own. Debian's code of jemalloc needs static thread-local memory, of which the loader keeps little for later.
+for name in ["own_jemalloc", "own_mimalloc"]:
+    if os.path.exists(file(name)):
+        exact(f"{name}, preloaded", [file(name)], preload=file(f"{name}.so"))
+        exact(f"{name}, in the program", [file(f"{name}_static")])
+        exact(f"{name}, opened later", [file(name)], file(f"{name}.so"), outside=["env", "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192"])
+right("names of an allocator that is none", [file("own_jemalloc"), "1000", file("no_jemalloc.so")])
+count = blocks(json.load(open(file("report.json"))))["allocations"]
+check("names of an allocator that is none, allocations", count < 500, count)
+
+# Without /proc, the program's file is found by the path, or else that is said.
+no_proc = ["unshare", "-m", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"]
+if subprocess.run([*no_proc, "true"], capture_output=True).returncode == 0:
+    for name in ["jemalloc", "tcmalloc_minimal"]:
+        exact(f"a static {name} without /proc", [file(f"named_{name}")], outside=no_proc)
+        exact(f"functions of lib{name} without /proc", [file("named")], preload=glob.glob(library(f"lib{name}.so.*"))[0], outside=no_proc)
+    memory_file = ("import os, sys; f = os.memfd_create('it'); os.write(f, open(sys.argv[1], 'rb').read())\n"
+                   "os.execve(f, ['it', '1000'], os.environ)")
+    wrong("a file of memory without /proc", ["python3", "-c", memory_file, file("named_jemalloc")], "unreadable", outside=no_proc)
+else:
+    print("skipped: mounts cannot be changed here, so /proc cannot be taken away")
 
 right("each function", [file("calls")])
 right("a malloc that calls calloc", [file("calls")], preload=file("calloc.so"))

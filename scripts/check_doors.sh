@@ -47,7 +47,37 @@ for static in jemalloc tcmalloc_minimal; do
     cp "$folder/operators_$static" "$folder/stripped_$static"
     strip "$folder/stripped_$static"
 done
-for program in calls forks freed host maps reopens; do
+# Builds of an allocator whose names have a prefix of its own: `prefixed ARCHIVE PREFIX OUTPUT NAME..`.
+prefixed() {
+    local archive=$1 prefix=$2 output=$3 name
+    shift 3
+    for name in "$@"; do echo "$name $prefix$name"; done >"$folder/names"
+    objcopy --redefine-syms="$folder/names" "$archive" "$folder/$output.a"
+    # Without C++'s operators, which have no prefix.
+    # shellcheck disable=SC2046
+    ar d "$folder/$output.a" $(ar t "$folder/$output.a" | sed -n /cpp/p)
+    local whole="-Wl,--whole-archive $folder/$output.a -Wl,--no-whole-archive -lpthread -ldl -lm"
+    # shellcheck disable=SC2086
+    gcc -shared -o "$folder/$output.so" $whole
+    gcc -O1 -fno-builtin -Wall -Wextra -Werror -DPREFIX="\"$prefix\"" -o "$folder/$output" $sources/named.c
+    # shellcheck disable=SC2086
+    gcc -O1 -fno-builtin -rdynamic -DPREFIX="\"$prefix\"" -o "$folder/${output}_static" $sources/named.c $whole
+}
+prefixed "$libraries/libjemalloc_pic.a" own_je_ own_jemalloc malloc calloc posix_memalign aligned_alloc realloc free memalign valloc malloc_usable_size \
+    mallocx rallocx xallocx sallocx dallocx sdallocx nallocx mallctl mallctlnametomib mallctlbymib malloc_stats_print
+# What has names like that and is none.
+gcc -shared -fPIC -o "$folder/no_jemalloc.so" -x c - <<'C'
+static char block[8192] __attribute__((aligned(4096)));
+void *own_je_malloc() { return block; }
+void *own_je_calloc() { return block; }
+void *own_je_realloc() { return block; }
+void *own_je_aligned_alloc() { return block; }
+int own_je_posix_memalign(void **stored) { return *stored = block, 0; }
+void own_je_free() {}
+unsigned long own_je_malloc_usable_size() { return 8192; }
+int own_je_mallctl() { return 22; }
+C
+for program in calls forks freed handles host maps reopens; do
     gcc -O0 -fno-builtin -Wall -Wextra -Werror -o "$folder/$program" $sources/$program.c
 done
 # A pointer to `malloc` in a program with a fixed address is an address of the program.
@@ -100,5 +130,8 @@ TOML
         cp "$folder/target/release/program" "$folder/rust_$crate"
         rm "$folder/target/release/program"
     done
+    archive=$(find "$folder/target/release" -name libmimalloc.a | head -1)
+    # shellcheck disable=SC2046
+    prefixed "$archive" own_ own_mimalloc $(nm -g --defined-only "$archive" | awk '$3 ~ /^_?mi_/ { print $3 }')
 fi
 python3 scripts/check_doors.py "$@"

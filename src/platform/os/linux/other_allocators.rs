@@ -81,7 +81,6 @@ const GO: &str = ".go.buildinfo";
 /// Asks the loader. `here` is an address in the object that defines the recorded `malloc`. Called before
 /// `main`.
 pub(crate) fn begin(here: *const c_void) {
-    program_file::executed();
     let here = object_of(here.addr());
     // SAFETY: an entry of the process's own vector, here and below.
     let program = object_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);

@@ -12,34 +12,34 @@ use std::sync::OnceLock;
 
 const OF_KERNEL: &str = "/proc/self/exe";
 
-/// The path that was executed; empty if the kernel has not said it. Called first before `main`, which may
-/// change the current folder.
-pub(super) fn executed() -> &'static Path {
-    static EXECUTED: OnceLock<PathBuf> = OnceLock::new();
-    EXECUTED.get_or_init(|| {
+/// The path that was executed and, where that is a script, the interpreter's. Asked for first where allocators
+/// are redirected, before `main`, which may change the current folder.
+pub(super) fn paths() -> &'static [PathBuf; 2] {
+    static PATHS: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    PATHS.get_or_init(|| {
         // SAFETY: an entry of the process's own vector, here and below.
         let text = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
-        if text == 0 {
-            return PathBuf::new();
-        }
+        let text = ptr::with_exposed_provenance::<c_char>(text);
         // SAFETY: the kernel has put a text there, which ends with a NUL.
-        let path = unsafe { CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(text)) };
-        std::path::absolute(OsStr::from_bytes(path.to_bytes())).unwrap_or_default()
+        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }).unwrap_or_default();
+        let executed = OsStr::from_bytes(text.to_bytes()).to_owned();
+        [executed, std::env::args_os().next().unwrap_or_default()]
+            .map(|path| std::path::absolute(path).unwrap_or_default())
     })
 }
 
 pub(super) fn path() -> PathBuf {
-    std::fs::read_link(OF_KERNEL).unwrap_or_else(|_| executed().to_owned())
+    std::fs::read_link(OF_KERNEL).unwrap_or_else(|_| paths()[0].clone())
 }
 
-/// Opens the file: by the kernel's link, or, where there is no `/proc`, by the path.
+/// Opens the file: by the kernel's link, or, where there is no `/proc`, by its path.
 ///
 /// # Errors
-/// Neither is the file that was loaded: of a script, the path is that of the script.
+/// None of these is the file that was loaded.
 pub(super) fn open() -> io::Result<File> {
-    let by_path = || File::open(executed());
-    let file = File::open(OF_KERNEL).ok().filter(is_loaded).map_or_else(by_path, Ok)?;
-    if is_loaded(&file) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+    let all = [Path::new(OF_KERNEL)].into_iter().chain(paths().iter().map(PathBuf::as_path));
+    let found = all.filter_map(|path| File::open(path).ok()).find(is_loaded);
+    found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Whether the program's headers in memory are those of a file (`elf.h`: `Elf64_Ehdr`).
