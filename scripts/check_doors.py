@@ -236,6 +236,7 @@ else:
     print("skipped: mounts cannot be changed here, so /proc cannot be taken away")
 
 right("each function", [file("calls")])
+right("a library that makes one function of another", [file("calls")], preload=file("between.so"))
 right("a malloc that calls calloc", [file("calls")], preload=file("calloc.so"))
 right("new", [file("new")])
 right("1 GiB of small blocks, freed", [file("freed")])

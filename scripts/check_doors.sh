@@ -91,6 +91,15 @@ gcc -O1 -shared -fPIC -DLIBRARY -Wall -Wextra -Werror -o "$folder/reopened.so" $
 gcc -O1 -shared -fPIC -DLIBRARY -DTHREAD -Wall -Wextra -Werror -o "$folder/threaded.so" $sources/reopens.c
 gcc -O1 -fno-builtin -o "$folder/forks_jemalloc" $sources/forks.c "$libraries/libjemalloc.a" -lstdc++ -lm
 gcc -O1 -fno-builtin -shared -fPIC -o "$folder/calloc.so" $sources/calloc.c
+# A library below that makes one function of another.
+gcc -shared -fPIC -fno-builtin -o "$folder/between.so" -x c - <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+static void *next(size_t align, size_t size) { return ((void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc"))(align, size); }
+void *memalign(size_t align, size_t size) { return next(align, size); }
+int posix_memalign(void **stored, size_t align, size_t size) { return (*stored = next(align, size)) ? 0 : 12; }
+C
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -o "$folder/plugin.so" $sources/plugin.c
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -DEARLY -o "$folder/early_plugin.so" $sources/plugin.c
 cat >"$folder/go.go" <<'GO'

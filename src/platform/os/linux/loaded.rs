@@ -118,6 +118,31 @@ pub(crate) fn defines(address: usize, name: &CStr) -> bool {
         .unwrap_or(false)
 }
 
+/// Whether an address is in an object behind this library that also defines functions of those below: one may
+/// call another, and this library's would call that object again.
+pub(crate) fn is_between(address: usize) -> bool {
+    const SOME: [&CStr; 10] = [
+        c"malloc",
+        c"calloc",
+        c"realloc",
+        c"free",
+        c"posix_memalign",
+        c"memalign",
+        c"mmap",
+        c"execve",
+        c"execvpe",
+        c"pthread_create",
+    ];
+    let mut is_behind = false;
+    let is_between = objects::find(|object| {
+        let defines = || SOME.iter().any(|name| object.defined(name).is_some());
+        let found = object.has(address).then(|| is_behind && defines());
+        is_behind |= object.has((is_here as fn(usize) -> bool) as usize);
+        found
+    });
+    is_between.unwrap_or(false)
+}
+
 /// The objects that were loaded at a moment.
 pub(crate) struct Loaded {
     bases: Vec<usize>,
