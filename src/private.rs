@@ -15,6 +15,8 @@ pub use crate::events::declare::{Loggable, check_event, check_kind, check_scope,
 pub use crate::events::field::{Definition, Kind};
 pub use crate::events::log::{IS_WRITTEN, LogSite};
 pub use crate::events::site::are_enabled;
+#[cfg(c_filter)]
+pub use crate::ledger::recording::c_filter;
 #[cfg(c_identity)]
 pub use crate::ledger::recording::c_identity;
 pub use crate::scopes::name::{NameOf, literal_name};

@@ -260,7 +260,9 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
     drop(held);
     assert_eq!(Ledger::current().is_some(), TRACKED);
     let told = ledger.problems();
-    let problems: Vec<Problem> = ledger.finish().err().unwrap_or_default();
+    let error: Option<FinishError> = ledger.finish().err();
+    assert_eq!(error.is_some(), error.as_ref().is_some_and(|error| !error.to_string().is_empty()));
+    let problems: Vec<Problem> = error.map(|error| error.problems).unwrap_or_default();
     assert!(told.iter().all(|problem| problems.contains(problem)));
     assert_eq!(folder.join("report.txt").exists(), TRACKED);
     let is_expected = |problem: &Problem| {

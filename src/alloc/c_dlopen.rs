@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "the function of C")]
 
 use super::redirected::Opening;
+use crate::platform::os;
 use crate::platform::os::loaded::{self, Dlopen, Loaded};
 use crate::trace::write::state;
 use crate::trace::write::untracked;
@@ -28,7 +29,8 @@ pub struct Way {
 
 /// Says what the program's call of `dlopen` leads to. `caller` is the address that the call returns to.
 pub extern "C" fn way(mode: c_int, caller: usize) -> Way {
-    let returns_here = mode & libc::RTLD_DEEPBIND != 0 || state::is_running();
+    let returns_here =
+        (mode & libc::RTLD_DEEPBIND != 0 || state::is_running()) && !os::is_filtered();
     untracked(|| Way {
         next: loaded::next_dlopen(),
         through: if returns_here { loaded::return_instruction(caller) } else { None }.unwrap_or(0),

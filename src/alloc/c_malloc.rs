@@ -38,7 +38,8 @@
 /// process.
 ///
 /// Last, it defines the functions that change the user, the groups and the namespaces of a process, for
-/// which the tracker's threads end for a moment: see [`without_threads`](crate::without_threads).
+/// which the tracker's threads end for a moment: see [`without_threads`](crate::without_threads); and, on
+/// x86-64, `prctl` and `syscall`, to know of a filter of system calls that the program asks for.
 ///
 /// Rust's own memory is in the heap "Rust", also where `System` gets it from `malloc`: no block is
 /// recorded twice. A block that one language allocates and the other frees, which is an error in any
@@ -80,6 +81,7 @@ macro_rules! track_c_malloc {
             unshare(flags: i32);
             setns(file: i32, kinds: i32);
         }
+        $crate::__define_c_filter! {}
         $crate::__define_c_mmap! { mmap mmap64 munmap mremap mprotect brk sbrk shmat shmdt pthread_create }
     };
 }
@@ -209,6 +211,13 @@ macro_rules! __define_c_function {
 #[macro_export]
 macro_rules! __define_c_identity {
     ($($anything:tt)*) => {};
+}
+
+#[cfg(not(c_filter))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_filter {
+    () => {};
 }
 
 #[cfg(not(c_malloc))]

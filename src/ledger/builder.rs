@@ -20,8 +20,8 @@ use std::time::Duration;
 ///     .report_on_exit(ReportTo::file(folder.join("report.json")))
 ///     .start()?;
 /// // ... the program ...
-/// if let Err(problems) = ledger.finish() {
-///     eprintln!("{problems:?}");
+/// if let Err(error) = ledger.finish() {
+///     eprintln!("{error}");
 /// }
 /// # Ok::<(), memledger::Error>(())
 /// ```
@@ -473,7 +473,7 @@ impl LedgerBuilder {
     /// the environment does not set, and returns a handle that does not end the recording.
     /// [`worker`](Self::worker), [`analyze_in_process`](Self::analyze_in_process),
     /// [`follow_forks`](Self::follow_forks) and the channel `memory` have no effect then, because
-    /// they concern the recording from its start.
+    /// they concern the recording from its start. [`Ledger::problems`] names the settings that are not used.
     ///
     /// ```
     /// use memledger::{ErrorKind, Ledger};

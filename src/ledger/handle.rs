@@ -1,7 +1,10 @@
 //! The handle that a program holds.
 
 use super::operations::{self, Generation};
-use super::{Destination, DestinationHandle, LedgerBuilder, Problem, Snapshot, Stats};
+use super::{
+    Destination, DestinationHandle, FinishError, LedgerBuilder, Problem, ProblemKind, Snapshot,
+    Stats,
+};
 use crate::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -371,27 +374,31 @@ impl Ledger {
     /// figures.
     ///
     /// # Errors
-    /// The [`problems`](Self::problems) that no earlier call has returned, such as a report that could not be
-    /// written. What was recorded is written as far as it can be all the same.
+    /// The [`problems`](Self::problems) that no earlier call has returned, such as events that are lost, or a
+    /// report that could not be written. What was recorded is written as far as it can be all the same.
     ///
     /// ```
     /// use memledger::Ledger;
     ///
-    /// let ledger = Ledger::builder().analyze_in_process(true).start()?;
-    /// match ledger.finish() {
-    ///     Ok(stats) => println!("{} events", stats.events),
-    ///     Err(problems) => problems.iter().for_each(|problem| eprintln!("{problem}")),
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let ledger = Ledger::builder().analyze_in_process(true).start()?;
+    ///     // ... the program ...
+    ///     println!("{} events", ledger.finish()?.events);
+    ///     Ok(())
     /// }
-    /// # Ok::<(), memledger::Error>(())
     /// ```
-    pub fn finish(mut self) -> Result<Stats, Vec<Problem>> {
+    #[expect(clippy::result_large_err, reason = "the end of a recording is rare")]
+    pub fn finish(mut self) -> Result<Stats, FinishError> {
         let stats = operations::finish(&mut self.generation);
         let problems = operations::new_problems();
-        if problems.is_empty() { Ok(stats) } else { Err(problems) }
+        match problems.iter().all(|problem| problem.kind() == ProblemKind::Overridden) {
+            true => Ok(stats),
+            false => Err(FinishError { problems, stats }),
+        }
     }
 
     /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
-    /// that there were others. Each was also a line on stderr.
+    /// that there were others. Each was also a line on stderr, but for [`ProblemKind::Overridden`].
     ///
     /// ```
     /// # use memledger::Ledger;

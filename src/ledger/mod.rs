@@ -28,7 +28,7 @@ pub use builder::LedgerBuilder;
 pub use config::{Limit, OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use handle::Ledger;
-pub use problem::{Problem, ProblemKind};
+pub use problem::{FinishError, Problem, ProblemKind};
 pub use report_to::ReportTo;
 #[cfg(not(report))]
 pub(crate) use reports::refusal;

@@ -1,11 +1,14 @@
 //! What went wrong, as the program gets it.
 
+use super::Stats;
+use std::error::Error;
 use std::fmt::{Display, Formatter, Result};
 
 /// What the tracker could not do as it was asked. [`Ledger::problems`](crate::Ledger::problems) and
 /// [`Ledger::finish`](crate::Ledger::finish) return them.
 ///
-/// [`Display`] gives one sentence, with the numbers; it was also a line on stderr.
+/// [`Display`] gives one sentence, with the numbers; it was also a line on stderr, but for
+/// [`ProblemKind::Overridden`].
 ///
 /// ```
 /// use memledger::{Ledger, ProblemKind};
@@ -32,8 +35,12 @@ pub enum ProblemKind {
     Setting,
     /// A trace, a report or a destination: it is not written or sent as was asked.
     Output,
-    /// What was recorded lacks something, such as functions of call stacks, or channels of the program.
+    /// What was recorded lacks something, such as events that are lost, functions of call stacks, or channels
+    /// of the program.
     Incomplete,
+    /// Settings in code that are not used, because a recording from the environment has others. It is no line
+    /// on stderr, and alone it does not make [`Ledger::finish`](crate::Ledger::finish) fail.
+    Overridden,
     /// The tracker itself: it has no thread, no memory or no watcher, or a defect.
     Tracker,
 }
@@ -50,3 +57,37 @@ impl Display for Problem {
         f.write_str(&self.sentence)
     }
 }
+
+/// Why [`Ledger::finish`](crate::Ledger::finish) fails: the recording has ended, with problems.
+///
+/// ```
+/// use memledger::Ledger;
+///
+/// let ledger = Ledger::builder().analyze_in_process(true).start()?;
+/// match ledger.finish() {
+///     Ok(stats) => println!("{} events", stats.events),
+///     Err(error) => eprintln!("{error}; {} events", error.stats.events),
+/// }
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FinishError {
+    /// Those that no earlier call has returned, oldest first.
+    pub problems: Vec<Problem>,
+    /// The last figures.
+    pub stats: Stats,
+}
+
+impl Display for FinishError {
+    /// All sentences.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        for (number, problem) in self.problems.iter().enumerate() {
+            f.write_str(if number == 0 { "" } else { "; " })?;
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for FinishError {}

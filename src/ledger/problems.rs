@@ -72,7 +72,7 @@ fn kind_of(kind: ErrorKind) -> ProblemKind {
 pub(super) fn add(kind: ProblemKind, sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
-    if !has_told_command(&sentence) {
+    if kind != ProblemKind::Overridden && !has_told_command(&sentence) {
         let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
     }
     if let Some(mut problems) = lock() {

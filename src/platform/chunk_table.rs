@@ -76,6 +76,13 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         }
     }
 
+    /// Maps the chunks of the first `entries` entries.
+    #[cfg(c_filter)]
+    pub(crate) fn map_ahead(&self, entries: u32) {
+        let chunks = self.chunks.iter().take((entries as usize).div_ceil(PER_CHUNK));
+        chunks.for_each(|chunk| _ = self.map_chunk(chunk));
+    }
+
     fn map_chunk(&self, chunk: &AtomicPtr<u8>) -> Option<()> {
         if !chunk.load(Ordering::Acquire).is_null() {
             return Some(());

@@ -21,7 +21,7 @@ mod snapshot;
 mod without_threads;
 
 pub use config::{Limit, OnFull, Stacks, Worker};
-pub use problem::{Problem, ProblemKind};
+pub use problem::{FinishError, Problem, ProblemKind};
 pub use set_clock::set_clock;
 pub use without_threads::*;
 pub use {builder::*, destinations::*, handle::*, report_to::*, snapshot::*};

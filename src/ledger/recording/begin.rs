@@ -99,6 +99,12 @@ pub(in crate::ledger) fn begin(
         recording.watch = watch::follow(&mut new_session, report, shared, descriptor, transport);
     }
 
+    if !is_inherited {
+        // NOTE: after the watcher, which is forked from a process with one thread.
+        let more = sinks_with_threads(config, &mut outputs, recording.analyzer.as_ref());
+        recording.initial.host = more.initial.host;
+        more.sinks.into_iter().for_each(|(sink, _)| new_session.join_at_start(sink));
+    }
     *session = Some(new_session);
     drop(session);
     recording.table = (!measures).then(os::OwnTable::share);
@@ -153,7 +159,7 @@ fn needs_analyzer(config: &Config, outputs: &Outputs) -> bool {
         || outputs.track_events.as_ref().is_some_and(session::has_memory)
 }
 
-/// The sinks that the recording begins with, in the order in which the worker writes them.
+/// The sinks without a thread that the recording begins with, in the order in which the worker writes them.
 fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
     let mut sinks = Sinks::default();
     if let Some(file) = outputs.file.take() {
@@ -165,7 +171,16 @@ fn sinks(config: &Config, outputs: &mut Outputs, analyzer: Option<&InProcessAnal
     if let Some(analyzer) = analyzer {
         sinks.sinks.push((Box::new(analyzer.clone()), true));
     }
-    // NOTE: after the analyzer, whose last report a session with memory makes.
+    sinks
+}
+
+/// The sinks that have a thread. NOTE: after the analyzer, whose last report a session with memory makes.
+fn sinks_with_threads(
+    config: &Config,
+    outputs: &mut Outputs,
+    analyzer: Option<&InProcessAnalyzer>,
+) -> Sinks {
+    let mut sinks = Sinks::default();
     if let Some(events) = outputs.track_events.take() {
         match session::start(&events, analyzer) {
             Ok(sink) => sinks.sinks.push((Box::new(sink), false)),
@@ -278,6 +293,11 @@ fn build(
     }
     let has_file = outputs.file.is_some();
     let mut started = sinks(config, outputs, analyzer.as_ref());
+    if inherited.is_some() {
+        let more = sinks_with_threads(config, outputs, analyzer.as_ref());
+        started.initial.host = more.initial.host;
+        started.sinks.extend(more.sinks);
+    }
     if let Some(file) = outputs.watched.take() {
         started.sinks.push((Box::new(file), true));
     }

@@ -68,7 +68,10 @@ pub(in crate::ledger) fn prepare() {
 
 /// The process returns from `main`, or calls `exit` or `quick_exit`; the ledger itself may not be dropped.
 extern "C" fn exiting() {
-    stop::finish(None);
+    // NOTE: a filter of the program may end it for any system call. The watcher ends the recording then.
+    if !os::is_filtered() || !state::is_watched() {
+        stop::finish(None);
+    }
 }
 
 /// In the child of a fork. If the parent was recording, and the child does not follow, recording is
@@ -79,6 +82,9 @@ extern "C" fn forked() {
     let _errno = os::KeepErrno::new();
     if watch::is_watcher() {
         return;
+    }
+    if os::is_kernel_closed() {
+        return state::turn_off_in_child();
     }
     os::forget_threads();
     os::forget_ends();

@@ -18,7 +18,7 @@ use crate::ledger::problems;
 use crate::ledger::recording::watch::{self, SharedChild};
 use crate::ledger::recording::{self, Inherited, Recording, StartedBy, Unset};
 use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::platform::os::{BlockedSignals, KeepErrno};
+use crate::platform::os::{self, BlockedSignals, KeepErrno};
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
@@ -68,7 +68,7 @@ pub(in crate::ledger) fn enable() {
 pub(in crate::ledger) extern "C" fn prepare() {
     // NOTE: a fork that succeeds leaves `errno` alone; Perl's `die` ends with it.
     let _errno = KeepErrno::new();
-    if FOLLOWS_FORKS.load(Ordering::Acquire) && !state::is_forked() {
+    if FOLLOWS_FORKS.load(Ordering::Acquire) && !os::is_kernel_closed() && !state::is_forked() {
         untracked(|| {
             let locked = ManuallyDrop::new(lock_all());
             LOCKS.with(|locks| locks.set(locked));

@@ -9,8 +9,11 @@
 //! | `stats.rs` | figures of the recording itself |
 //! | `stop.rs`, `exit.rs`, `fork.rs`, `signals.rs`, `watch.rs` | how it ends |
 //! | `pause.rs`, `c_identity.rs` | how its threads end for a moment, and for which functions of C |
+//! | `c_filter.rs` | how it goes on, and ends, under a filter of system calls |
 
 pub(super) mod begin;
+#[cfg(c_filter)]
+pub mod c_filter;
 #[cfg(c_identity)]
 pub mod c_identity;
 pub(crate) mod environment;

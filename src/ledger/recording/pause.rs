@@ -47,7 +47,7 @@ impl Drop for Paused {
 /// NOTE: with all signals blocked. A handler may call `exit`, which would wait for what this thread has
 /// locked.
 pub(in crate::ledger) fn pause() -> bool {
-    if state::is_forked() || !os::has_own_threads() {
+    if os::is_kernel_closed() || state::is_forked() || !os::has_own_threads() {
         return false;
     }
     let _signals = AllBlocked::new();
@@ -118,6 +118,20 @@ fn start() {
     {
         drop(current);
         strand(&io::Error::other(format!("{error:#}")));
+    }
+}
+
+/// Ends the threads for good, because the program is about to filter the system calls of all its threads.
+#[cfg(c_filter)]
+pub(in crate::ledger) fn leave_to_watcher() {
+    if pause() {
+        let _signals = AllBlocked::new();
+        untracked(|| {
+            drop(lock().take());
+            backpressure::allow_waiting(false);
+            forget((recording::current().take(), worker::session().take()));
+            os::open_gate();
+        });
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn end(mut recording: Recording, process_ends: bool) -> Stats {
     }
     drop(session);
     let figures = Stats::of_last_cycle();
+    report_lost(figures.lost_events);
     if quiet {
         registry::discard_buffers();
     }
@@ -133,10 +134,22 @@ fn end_stuck(mut recording: Recording) -> Stats {
     );
     report(&mut recording);
     let figures = Stats::of_last_cycle();
+    report_lost(figures.lost_events);
     channel::clear_setting();
     loss::finish_end();
     state::turn_off();
     figures
+}
+
+/// Reports that events are lost.
+fn report_lost(events: u64) {
+    if events > 0 {
+        let are = if events == 1 { "event is" } else { "events are" };
+        problems::add(
+            ProblemKind::Incomplete,
+            format!("{events} {are} lost: no buffer had room in time"),
+        );
+    }
 }
 
 /// Reports what the tracker has left out because it had no room for it, or no thread.

@@ -17,6 +17,7 @@ mod descriptors;
 #[cfg(redirects)]
 pub(crate) mod exec;
 mod family;
+mod filter;
 mod last_thread;
 mod library;
 #[cfg(redirects)]
@@ -25,6 +26,8 @@ mod loads;
 #[cfg(redirects)]
 pub(crate) mod main_function;
 mod modules;
+#[cfg(c_filter)]
+pub(crate) mod next_filter;
 #[cfg(c_identity)]
 mod next_functions;
 #[cfg(c_identity)]
@@ -70,6 +73,9 @@ pub(crate) use family::{
     Family, Request, StartedFamily, duplicate, has_no_name, lock_for_watcher, path_of,
     start_family, use_as_stderr,
 };
+#[cfg(c_filter)]
+pub(crate) use filter::{add_filter, remove_filter};
+pub(crate) use filter::{is_filtered, is_kernel_closed};
 pub(in crate::platform::os) use last_thread::thread_ends;
 #[cfg(c_mmap)]
 pub(crate) use last_thread::{begin_counted_thread, count_thread, uncount_thread};

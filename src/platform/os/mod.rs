@@ -106,6 +106,18 @@ pub(crate) const HAS_THREADS: bool = !cfg!(wasm);
 /// Whether what is to run before `main` does; else the first start in code runs it.
 pub(crate) const RUNS_BEFORE_MAIN: bool = !cfg!(wasm);
 
+/// Whether the program filters its system calls, and so this thread may not ask the kernel anything.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_kernel_closed() -> bool {
+    false
+}
+
+/// Whether the program filters its system calls.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_filtered() -> bool {
+    false
+}
+
 /// The time of day; `None` on WebAssembly, where nothing says it.
 pub(crate) fn time_of_day() -> Option<std::time::SystemTime> {
     (!cfg!(wasm)).then(std::time::SystemTime::now)

@@ -1,6 +1,6 @@
 //! The pages that the tracker has mapped, to tell them from those of the program.
 
-use super::{KeepErrno, pages};
+use super::{KeepErrno, is_kernel_closed, pages};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,8 +13,11 @@ static MAPPINGS: [(AtomicUsize, AtomicUsize); MAX_MAPPINGS] =
 /// The number of mappings so far. Those that do not fit into the table are not kept.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none.
+/// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none, or may not be asked.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+    if is_kernel_closed() {
+        return None;
+    }
     let _errno = KeepErrno::new();
     let mapped = pages::map_pages(bytes)?;
     add(mapped.as_ptr().addr(), bytes);

@@ -103,18 +103,23 @@ impl Session {
 
     /// Adds a sink that receives everything since the start; gives the sink back if the history has
     /// been discarded.
-    pub(crate) fn join(&mut self, mut sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
+    pub(crate) fn join(&mut self, sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
         if !self.output.has_history() {
             return Err(sink);
         }
+        self.join_at_start(sink);
+        Ok(())
+    }
+
+    /// Adds a sink before the first cycle.
+    pub(crate) fn join_at_start(&mut self, mut sink: Box<dyn Sink>) {
         self.announcer.describe(self.timeline.began().0, &self.timeline.preamble(), &mut *sink);
         self.announcer.replay(&mut *sink);
         // As in `describe`.
         sink.packet(CONTROL, &settled_below(self.timeline.first_serial()));
         for _ in 0..3 {
             if let Err(error) = sink.sync() {
-                self.output.report_problem(error);
-                return Ok(());
+                return self.output.report_problem(error);
             }
         }
         for definitions in self.announcer.definitions() {
@@ -123,7 +128,6 @@ impl Session {
         self.output.replay(&mut *sink);
         self.output.add(sink);
         self.output.sync();
-        Ok(())
     }
 
     /// Adds a sink whose stream starts here, right after a cycle. The sink's own thread calls

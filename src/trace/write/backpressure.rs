@@ -6,7 +6,8 @@
 //! each run of events that it merges, and with each mapping when it reads what is resident, not only with the
 //! buffers that it frees: if 2,000 threads have begun one buffer each, the worker frees the first of these
 //! buffers only after it has sent nearly all of their events. After the deadline the process drops events
-//! until the worker has collected everything. If the whole process was stopped meanwhile, as by a debugger,
+//! until the worker has collected everything. A thread that must not ask the kernel spins, for 10 ms of its
+//! own time. If the whole process was stopped meanwhile, as by a debugger,
 //! the deadline is extended once.
 
 use super::slot::{Guard, ThreadSlot};
@@ -16,6 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long all threads together wait for the worker before events are dropped, in nanoseconds.
 const STALL_TIMEOUT: u64 = 1_000_000_000;
+/// How long a thread that must not ask the kernel spins for a buffer, in nanoseconds of its own.
+const SPIN_TIMEOUT: u64 = 10_000_000;
+/// How often the worker looks for events that no thread may wake it for, in nanoseconds.
+const LOOK_INTERVAL: u64 = 1_000_000;
 /// If a waiter wakes this many nanoseconds after the deadline and the stall continues, the whole
 /// process was stopped, the worker included. Otherwise another waiter would have ended the stall.
 const OVERSLEPT: u64 = 10_000_000;
@@ -118,6 +123,9 @@ pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
     if !MAY_WAIT.load(Ordering::Acquire) || !state::is_running() || is_dropping() {
         return false;
     }
+    if os::is_kernel_closed() {
+        return spin(slot, freed);
+    }
     let now = clock::now();
     let new = now + STALL_TIMEOUT;
     let deadline = match DEADLINE.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire) {
@@ -143,9 +151,31 @@ pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
     state::load() & state::ON != 0
 }
 
-/// Wakes the worker before its time; makes a system call only if it has not been woken yet.
+/// Waits without the kernel, where the program filters its system calls.
+#[cold]
+fn spin(slot: &ThreadSlot, freed: u32) -> bool {
+    /// A gap between two readings of the clock that is longer is not time of this thread.
+    const LONGEST_GAP: u64 = 100_000;
+    slot.guard.store(Guard::WAITING, Ordering::Release);
+    let (mut left, mut before) = (SPIN_TIMEOUT, clock::now());
+    while FREED.load(Ordering::Acquire) == freed && left > 0 {
+        std::hint::spin_loop();
+        let now = clock::now();
+        left = left.saturating_sub(now.saturating_sub(before).min(LONGEST_GAP));
+        before = now;
+    }
+    slot.guard.store(Guard::IN, Ordering::SeqCst);
+    std::sync::atomic::fence(Ordering::SeqCst);
+    if left == 0 {
+        DROPPING.store(true, Ordering::Release);
+    }
+    left > 0 && state::load() & state::ON != 0
+}
+
+/// Wakes the worker before its time; makes a system call only if it has not been woken yet, and none where
+/// the program filters these: the worker then looks more often.
 pub(crate) fn wake_worker() {
-    if !WAKE_REQUESTED.swap(true, Ordering::AcqRel) {
+    if !os::is_kernel_closed() && !WAKE_REQUESTED.swap(true, Ordering::AcqRel) {
         WAKES.fetch_add(1, Ordering::AcqRel);
         os::wake_all(&WAKES);
     }
@@ -153,6 +183,7 @@ pub(crate) fn wake_worker() {
 
 /// Makes the worker, which calls this, sleep until it is woken, at most `nanos` nanoseconds.
 pub(crate) fn sleep_until_woken(nanos: u64) {
+    let nanos = if os::is_filtered() { nanos.min(LOOK_INTERVAL) } else { nanos };
     let wakes = WAKES.load(Ordering::Acquire);
     if !WAKE_REQUESTED.load(Ordering::Acquire) {
         os::wait(&WAKES, wakes, nanos);

@@ -158,6 +158,12 @@ pub(super) unsafe fn share(limit: usize) -> io::Result<()> {
     unsafe { MEMORY.share(chunks_for(limit)) }
 }
 
+/// Maps pages for buffers of `bytes` together. They take memory only when they are used.
+#[cfg(c_filter)]
+pub(super) fn map_ahead(bytes: usize) {
+    MEMORY.map_ahead(bytes.div_ceil(1 << 20) as u32 * LARGE_PER_CHUNK as u32);
+}
+
 /// Bytes of pages mapped so far for buffers.
 pub(crate) fn mapped() -> u64 {
     MEMORY.mapped_bytes()

@@ -59,6 +59,15 @@ pub(crate) fn reset_after_fork() {
     backpressure::reset_after_fork();
 }
 
+/// Maps what threads need that must not ask the kernel later: all buffers, and slots for more threads.
+#[cfg(c_filter)]
+pub(crate) fn map_ahead() {
+    /// At most this many bytes of buffers, whatever the limit is.
+    const MOST: usize = 64 << 20;
+    buffer::map_ahead(LIMIT.load(Ordering::Acquire).min(MOST));
+    super::registry::map_ahead();
+}
+
 /// Bytes of all buffers in use.
 pub(crate) fn used() -> usize {
     USED.load(Ordering::Relaxed)

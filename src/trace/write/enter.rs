@@ -93,6 +93,9 @@ pub(crate) fn await_runtime() {
 
 #[cold]
 fn look_for_runtime(slot: &ThreadSlot) {
+    if os::is_kernel_closed() {
+        return;
+    }
     if slot.system_id.load(Ordering::Relaxed) != os::main_thread_of(os::process_id()) {
         return;
     }

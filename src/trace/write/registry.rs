@@ -120,6 +120,12 @@ pub(crate) fn numbered(number: u32) -> Option<&'static ThreadSlot> {
     SLOTS.get(number)
 }
 
+/// Maps slots for as many further threads.
+#[cfg(c_filter)]
+pub(super) fn map_ahead() {
+    SLOTS.map_ahead(SLOTS.len() + 1024);
+}
+
 /// Bytes of pages that hold slots.
 pub(crate) fn mapped() -> u64 {
     SLOTS.mapped_bytes()
@@ -153,7 +159,8 @@ fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
     let slot = pop_free().or_else(add_slot)?;
     if thread.id.get() == 0 {
         thread.id.set(LAST_THREAD_ID.fetch_add(1, Ordering::Relaxed) + 1);
-        thread.system_id.set(os::thread_id());
+        // NOTE: without an id, the thread counts as alive until it retires its slot.
+        thread.system_id.set(if os::is_kernel_closed() { 0 } else { os::thread_id() });
     }
     slot.thread_id.store(thread.id.get(), Ordering::Relaxed);
     slot.system_id.store(thread.system_id.get(), Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub(crate) fn disarm() {
 /// it has acted, at most for a second. Other threads that get a null meanwhile also wait: the null can end
 /// the program.
 pub(crate) fn note_null(bytes: usize) {
-    if STATE.load(Ordering::Relaxed) == OFF || state::is_forked() {
+    if STATE.load(Ordering::Relaxed) == OFF || os::is_kernel_closed() || state::is_forked() {
         return;
     }
     match STATE.compare_exchange(ARMED, CLAIMED, Ordering::AcqRel, Ordering::Acquire) {

@@ -310,7 +310,7 @@ impl ThreadSlot {
 
     /// Stores the name of the calling thread.
     pub(super) fn store_own_name(&self) {
-        let name = os::thread_name();
+        let name = if os::is_kernel_closed() { [0; 16] } else { os::thread_name() };
         for (half, word) in name.as_chunks::<8>().0.iter().zip(&self.name) {
             word.store(u64::from_ne_bytes(*half), Ordering::Relaxed);
         }

@@ -86,10 +86,11 @@ pub(crate) fn is_running() -> bool {
 }
 
 /// Whether this is the child of a fork of a process that was being tracked. Compares the process id
-/// too, since some ways to fork call no handler.
+/// too, since some ways to fork call no handler; but not where the kernel may not be asked.
 pub(crate) fn is_forked() -> bool {
     let pid = PID.load(Ordering::Acquire);
-    FORKED.load(Ordering::Acquire) || (pid != 0 && pid != os::process_id())
+    let is_other = || pid != 0 && !os::is_kernel_closed() && pid != os::process_id();
+    FORKED.load(Ordering::Acquire) || is_other()
 }
 
 /// Discards the early recording and stops it, because its buffers are full before a recording has

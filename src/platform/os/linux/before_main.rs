@@ -26,6 +26,8 @@ pub(crate) fn prepare_before_main() {
     // The key is created this early so that it is among the first 32. The use of those allocates
     // nothing.
     super::super::unix::thread_exit::exit_key();
+    #[cfg(c_filter)]
+    super::next_filter::find_all();
     #[cfg(c_identity)]
     super::next_identity::find_all();
 }

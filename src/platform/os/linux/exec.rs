@@ -11,7 +11,7 @@
 use super::super::executed::{self, executes, is_recorded};
 use super::super::{KeepErrno, before_end};
 use super::next_functions::next_functions;
-use super::{again, objects};
+use super::{again, is_filtered, objects};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -399,6 +399,8 @@ unsafe fn with_environment(
     let own = OwnLibrary::find(all);
     let edits = if variable(all, LISTS).is_some() {
         own.map(|own| [own.without(), Edit::default()])
+    } else if is_filtered() {
+        None
     } else if own.is_some() && has_settings(all) || !is_recorded {
         own.filter(|_| program().is_some_and(Program::cannot_load))
             .map(|own| [own.without(), Edit::default()])

@@ -10,7 +10,7 @@
 #[cfg(c_mmap)]
 use super::thread_stacks::remember_stack;
 use super::threads::{has_own_threads, is_any_starting, is_own_thread, started_threads};
-use super::{now, process_id, thread_id};
+use super::{is_kernel_closed, now, process_id, thread_id};
 use crate::platform::own_thread::{self, ValueOffset};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -75,6 +75,13 @@ pub(crate) fn forget_ends() {
 /// NOTE: a function as of C, so that its caller, which C calls, has no path that panics in case this one
 /// does.
 pub(in crate::platform::os) extern "C" fn thread_ends() {
+    if is_kernel_closed() {
+        // The worker ends a process that has no other thread.
+        if own_thread::get(&IS_COUNTED, &PLACE).is_some_and(Cell::take) {
+            THREADS.fetch_sub(1, Ordering::SeqCst);
+        }
+        return;
+    }
     let own = thread_id();
     if is_own_thread(own) {
         return;

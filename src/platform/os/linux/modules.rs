@@ -122,6 +122,9 @@ impl Memory {
 
 /// Copies bytes of this process from an address on, up to one that cannot be read.
 fn copy(bytes: &mut [u8], address: u64) -> io::Result<usize> {
+    if super::is_kernel_closed() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     let part = |start, length| libc::iovec { iov_base: start, iov_len: length };
     let to = part(bytes.as_mut_ptr().cast(), bytes.len());
     let from = part(ptr::without_provenance_mut(address as usize), bytes.len());

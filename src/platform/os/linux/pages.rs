@@ -103,6 +103,9 @@ pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
 /// The bytes of a segment of shared memory; 0 if there is no such segment.
 #[cfg(c_mmap)]
 pub(crate) fn segment_bytes(id: c_int) -> usize {
+    if super::is_kernel_closed() {
+        return 0;
+    }
     // SAFETY: the call fills the structure, which is valid when zeroed.
     unsafe {
         let mut segment: libc::shmid_ds = std::mem::zeroed();
@@ -116,6 +119,9 @@ pub(crate) fn segment_bytes(id: c_int) -> usize {
 pub(crate) fn is_in_memory(file: c_int) -> bool {
     /// `RAMFS_MAGIC` of Linux's `magic.h`.
     const RAMFS: i64 = 0x8584_58f6;
+    if super::is_kernel_closed() {
+        return false;
+    }
     // SAFETY: the calls fill the structures, which are valid when zeroed.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();

@@ -241,6 +241,7 @@ extern "C" fn begin(own: *mut c_void) -> *mut c_void {
         let own = &*own.cast::<OwnThread>();
         (own, std::mem::transmute::<*mut c_void, Body>(own.body.load(Ordering::Relaxed)))
     };
+    super::filter::note_own_thread();
     own.id.store(super::thread_id(), Ordering::Release);
     let result = body(own.argument.load(Ordering::Relaxed));
     own.has_ended.store(true, Ordering::Release);

@@ -74,7 +74,9 @@ static PLACE: ValueOffset = ValueOffset::new();
 
 /// Whether this process has a thread that acts upon signals.
 pub(crate) fn has_waiting_thread() -> bool {
-    WAITING_PROCESS.load(Ordering::Acquire) == process_id()
+    // NOTE: without such a thread nothing is asked, as under a filter of system calls.
+    let process = WAITING_PROCESS.load(Ordering::Acquire);
+    process != 0 && process == process_id()
 }
 
 /// Forgets what arrived in the process that has forked this one.
