@@ -215,7 +215,8 @@ fn not_taken() {
     }
     // It has no end.
     let mut filter = libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
-    assert_eq!(by_call(&raw mut libc::sock_fprog { len: 1, filter: &raw mut filter }), -1);
+    let mut program = libc::sock_fprog { len: 1, filter: &raw mut filter };
+    assert_eq!(by_call(&raw mut program), -1);
     (0..5).for_each(|_| leave(UNDER));
     // The worker is woken.
     (0..200_000).for_each(|bytes| drop(black_box(vec![0_u8; bytes % 500 + 1])));
