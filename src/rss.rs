@@ -157,7 +157,7 @@ fn read_before_end() {
     if !IS_ON.load(Ordering::Acquire)
         || !state::is_running()
         || is_new()
-        || !os::may_ask_system()
+        || os::is_filtered()
         || state::is_forked()
     {
         return;

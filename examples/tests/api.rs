@@ -9,10 +9,10 @@ use memledger::events::{AnsiText, WideText};
 use memledger::events::{Channel, LogScope, log, log_scope};
 use memledger::{
     AllocScope, Budget, BudgetError, Destination, DestinationHandle, DestinationState,
-    DestinationStatus, Error, ErrorKind, Figures, Group, Ledger, LedgerBuilder, Limit, Name,
-    OnFull, Problem, ProblemKind, ReportTo, ScopeContext, ScopeGuard, Scoped, Snapshot, Stacks,
-    Stats, Tag, TrackingAllocator, Unmeasured, Worker, alloc_scope, bookmark, budget, group,
-    measure, set_clock, spawn, tag, tagged, without_threads,
+    DestinationStatus, Error, ErrorKind, Figures, FinishError, Group, Ledger, LedgerBuilder, Limit,
+    Name, OnFull, Problem, ProblemKind, ReportTo, ScopeContext, ScopeGuard, Scoped, Snapshot,
+    Stacks, Stats, Tag, TrackingAllocator, Unmeasured, Worker, alloc_scope, bookmark, budget,
+    group, measure, set_clock, spawn, tag, tagged, without_threads,
 };
 use std::alloc::System;
 use std::hash::BuildHasher;
@@ -261,7 +261,7 @@ fn a_ledger_and_measurements() -> Result<(), Error> {
     assert_eq!(Ledger::current().is_some(), TRACKED);
     let told = ledger.problems();
     let error: Option<FinishError> = ledger.finish().err();
-    assert_eq!(error.is_some(), error.as_ref().is_some_and(|error| !error.to_string().is_empty()));
+    assert!(error.as_ref().is_none_or(|error| !error.to_string().is_empty()));
     let problems: Vec<Problem> = error.map(|error| error.problems).unwrap_or_default();
     assert!(told.iter().all(|problem| problems.contains(problem)));
     assert_eq!(folder.join("report.txt").exists(), TRACKED);

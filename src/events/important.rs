@@ -9,21 +9,76 @@ use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
 use memledger_format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use memledger_format::encode::AUX_TERMINAL;
+use memledger_format::lz4;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The maximum number of bytes of all important events.
+/// The maximum number of bytes that all important events take, compressed.
 const LIMIT: usize = 16 << 20;
 
+/// The events that are compressed together have at least so many bytes.
+const BLOCK: usize = 64 << 10;
+
 pub(crate) struct Cache {
-    /// The bytes of all events.
+    /// Compressed events, with their number of bytes before.
+    blocks: Vec<(usize, Vec<u8>)>,
+    /// Bytes of all blocks: compressed, and before.
+    packed: usize,
+    unpacked: usize,
+    /// The bytes of the events after those.
     events: Vec<u8>,
     /// The number of refused events, and the reason for the first one.
     refused: u64,
     why: Option<String>,
 }
 
-static CACHE: Mutex<Cache> = Mutex::new(Cache { events: Vec::new(), refused: 0, why: None });
+static CACHE: Mutex<Cache> = Mutex::new(Cache {
+    blocks: Vec::new(),
+    packed: 0,
+    unpacked: 0,
+    events: Vec::new(),
+    refused: 0,
+    why: None,
+});
+
+impl Cache {
+    /// Compresses the events that are not, if there are enough.
+    fn pack(&mut self) {
+        if self.events.len() < BLOCK {
+            return;
+        }
+        let mut block = Vec::new();
+        if !lz4::Compressor::new().append(&self.events, &mut block) {
+            block.clone_from(&self.events);
+        }
+        block.shrink_to_fit();
+        self.packed += block.len();
+        self.unpacked += self.events.len();
+        self.blocks.push((self.events.len(), block));
+        self.events.clear();
+    }
+
+    /// Passes the bytes of all events after the first `sent`.
+    fn after(&self, sent: usize, mut pass: impl FnMut(&[u8])) {
+        let mut start = 0;
+        for (bytes, block) in &self.blocks {
+            let known = sent.saturating_sub(start).min(*bytes);
+            start += bytes;
+            if known == *bytes {
+                continue;
+            }
+            let mut events = vec![0; *bytes];
+            if *bytes == block.len() {
+                events.copy_from_slice(block);
+            } else {
+                let decoded = lz4::decode(block, &mut events);
+                debug_assert_eq!(decoded, Ok(()));
+            }
+            pass(events.get(known..).unwrap_or_default());
+        }
+        pass(self.events.get(sent.saturating_sub(start)..).unwrap_or_default());
+    }
+}
 
 fn cache() -> MutexGuard<'static, Cache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -47,12 +102,13 @@ pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
     }
     let _untracked = ReentrancyGuard::enter();
     let mut cache = cache();
-    let room = LIMIT - cache.events.len();
+    let room = LIMIT.saturating_sub(cache.packed + cache.events.len());
+    // NOTE: not counted as a lost event. Figures of memory do not depend on it, and a problem says so.
     if let Err(why) = append(&mut cache.events, room, logged, fixed, aux) {
         cache.refused += 1;
         cache.why.get_or_insert(why);
-        loss::event_without_slot();
     }
+    cache.pack();
 }
 
 fn append(
@@ -99,8 +155,8 @@ fn append(
 /// Forwards the cached bytes after the first `sent`; returns the number of cached bytes.
 pub(super) fn announce(sent: usize, importants: &mut Importants) -> usize {
     let cache = cache();
-    importants.add_encoded(cache.events.get(sent..).unwrap_or_default());
-    cache.events.len()
+    cache.after(sent, |events| importants.add_encoded(events));
+    cache.unpacked + cache.events.len()
 }
 
 /// One sentence with the number of events that were refused since the last call, if any were.

@@ -398,7 +398,8 @@ impl Ledger {
     }
 
     /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
-    /// that there were others. Each was also a line on stderr, but for [`ProblemKind::Overridden`].
+    /// that there were others. Each was also a line on stderr, but for [`ProblemKind::Overridden`] and lost
+    /// events.
     ///
     /// ```
     /// # use memledger::Ledger;

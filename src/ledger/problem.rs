@@ -7,8 +7,8 @@ use std::fmt::{Display, Formatter, Result};
 /// What the tracker could not do as it was asked. [`Ledger::problems`](crate::Ledger::problems) and
 /// [`Ledger::finish`](crate::Ledger::finish) return them.
 ///
-/// [`Display`] gives one sentence, with the numbers; it was also a line on stderr, but for
-/// [`ProblemKind::Overridden`].
+/// [`Display`] gives one sentence, with the numbers. It was also a line on stderr, but for
+/// [`ProblemKind::Overridden`], and for lost events, which the report names.
 ///
 /// ```
 /// use memledger::{Ledger, ProblemKind};

@@ -72,9 +72,15 @@ fn kind_of(kind: ErrorKind) -> ProblemKind {
 pub(super) fn add(kind: ProblemKind, sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
-    if kind != ProblemKind::Overridden && !has_told_command(&sentence) {
+    if !has_told_command(&sentence) {
         let _ = os::write_to_stderr(format!("memledger: {sentence}\n").as_bytes());
     }
+    add_quietly(kind, sentence);
+}
+
+/// The same, but only for [`Ledger::problems`](super::Ledger::problems): the program's errors do not get the
+/// sentence, because the report says it, or because it is what the user has asked for.
+pub(super) fn add_quietly(kind: ProblemKind, sentence: String) {
     if let Some(mut problems) = lock() {
         keep(&mut problems, Problem { kind, sentence });
     }

@@ -230,6 +230,8 @@ fn write_to() {
     leave(1_000_003);
     churn(1000);
     ledger.flush();
+    let figures = String::from_utf8(client(&ledger).figures().unwrap()).unwrap();
+    assert!(figures.replace(' ', "").contains("\"complete\":true"), "it runs: {figures}");
     let mut client = client(&ledger);
     let status = client.send(&Command::Status).unwrap();
     assert_eq!(value(&status, "pid"), std::process::id().to_string());

@@ -253,7 +253,17 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(log.values("Test.Used").len(), 1);
             assert_eq!(log.values("Test.Huge"), [[Value::Text("x".repeat(MAX_TEXT_UNITS).into())]]);
         }
-        assert!(Log::read(&outcome, "second.utrace").is_complete);
+        // What is refused is no event that figures lack.
+        assert!(
+            ["first.utrace", "second.utrace"].iter().all(|it| Log::read(&outcome, it).is_complete)
+        );
+    }),
+    case("important events have the room that they take compressed", many_important, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        for name in ["first.utrace", "second.utrace"] {
+            assert_eq!(Log::read(&outcome, name).values("Test.Huge").len(), MANY, "{name}");
+        }
     }),
     case("an event that is lost is lost whole and counted", lost, |run| {
         let outcome = run.run();
@@ -562,6 +572,18 @@ fn important() {
     log!(GAME, Asset { Id: 1002 });
     log!(GAME, Used { Asset: 0 });
     drop(second);
+}
+
+/// Of 64 KiB: 25 MiB together.
+const MANY: usize = 400;
+
+fn many_important() {
+    for name in ["first.utrace", "second.utrace"] {
+        let ledger = Ledger::builder().trace_to_file(name).channels(["game"]).start().unwrap();
+        let missing = if name == "first.utrace" { MANY } else { 0 };
+        (0..missing).for_each(|_| log!(GAME, Huge { Name: &"x".repeat(MAX_TEXT_UNITS) }));
+        drop(ledger);
+    }
 }
 
 fn lost() {

@@ -1,8 +1,8 @@
 //! What happens when buffers are full, and that every loss is counted.
 
 use crate::allocator::held_up;
-use crate::harness::{Case, REPORT, TRACE, case, churn, leave, left, start};
-use memledger::{Ledger, OnFull, Worker};
+use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
+use memledger::{Ledger, OnFull, ProblemKind, Worker};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,9 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.quiet().same(TRACE, REPORT);
         assert!(report.losses.lost_events > 0, "events were not dropped");
         assert_eq!(report.losses.serial_holes, 0);
+    }),
+    case("the end of a recording that has lost events is an error", finish_with_losses, |run| {
+        assert!(run.run().quiet().same(TRACE, REPORT).losses.lost_events > 0);
     }),
     case("a flood into a small buffer waits and loses nothing", flood_waiting, |run| {
         let outcome = run.run();
@@ -109,6 +112,16 @@ fn allocate_much() {
 fn flood_joining() {
     let _ledger = Ledger::builder().buffer_limit(1).on_full(OnFull::Drop).start().unwrap();
     allocate_much();
+}
+
+fn finish_with_losses() {
+    let ledger = builder().buffer_limit(1).on_full(OnFull::Drop).start().unwrap();
+    allocate_much();
+    let error = ledger.finish().unwrap_err();
+    assert!(error.stats.lost_events > 0);
+    assert_eq!(error.problems.len(), 1, "{error}");
+    assert_eq!(error.problems[0].kind(), ProblemKind::Incomplete);
+    assert!(error.to_string().starts_with(&format!("{} events are lost", error.stats.lost_events)));
 }
 
 fn flood() {

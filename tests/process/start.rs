@@ -2,7 +2,7 @@
 #![cfg_attr(unix, expect(unsafe_code, reason = "a terminal is made by calls of libc"))]
 
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
-use memledger::{ErrorKind, Ledger, ReportTo};
+use memledger::{ErrorKind, Ledger, ProblemKind, ReportTo};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
@@ -184,6 +184,10 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = outcome.again().env("MEMLEDGER_TRACE", "other.utrace").run();
         outcome.quiet().whole_as("other.utrace", REPORT);
         assert_eq!(outcome.files(), ["other.utrace", REPORT]);
+    }),
+    case("settings in code that the environment replaces are problems", replaced, |run| {
+        let outcome = run.tracked().run();
+        outcome.quiet().whole();
     }),
     case("a bad value is told once though the code asks again", join, |run| {
         let outcome = run.tracked().env("MEMLEDGER_CHANNELS", "c/pu").run();
@@ -421,12 +425,22 @@ fn join() {
     leave(AFTER_LEDGER);
 }
 
+fn replaced() {
+    let ledger = builder().buffer_limit(1 << 20).analyze_in_process(true).start().unwrap();
+    let problems = ledger.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].kind(), ProblemKind::Overridden);
+    assert!(problems[0].to_string().contains(": report_on_exit, trace_to_file; "), "{problems:?}");
+    ledger.finish().unwrap();
+}
+
 fn join_late() {
     churn(100_000);
     // The worker may not have come by yet.
     Ledger::from_env().flush();
     let ledger = builder().start().unwrap();
-    assert_eq!(ledger.problems().len(), 1);
+    let kinds: Vec<_> = ledger.problems().iter().map(memledger::Problem::kind).collect();
+    assert_eq!(kinds, [ProblemKind::Overridden, ProblemKind::Output]);
     drop(ledger);
 }
 

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Read;
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -124,6 +125,18 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         assert!(outcome.report(REPORT).contains("\"complete\": true"));
         assert_eq!(outcome.files(), ["counts", REPORT, "temporary"]);
+    }),
+    case("a program that sends its trace and its track events has a watcher", end, |run| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let recorder = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            let _ = listener.accept().unwrap().0.read_to_end(&mut received);
+            received.len()
+        });
+        let run = set(run, "KILL", 8, true).env("MEMLEDGER_HOST", address);
+        check(&watched(run.env("MEMLEDGER_PERFETTO", "events.pftrace")), true);
+        assert!(recorder.join().unwrap() > 0);
     }),
     case("a report goes to stderr", end, |run| {
         let run = set(run, "KILL", 1, false).env("MEMLEDGER_REPORT", "stderr");

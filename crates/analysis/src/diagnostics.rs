@@ -114,7 +114,12 @@ impl Diagnostics {
         report.losses = Losses { lost_events, ..self.losses };
         report.losses.count_stacks(&report.by_stack);
         report.trace.ended = self.has_report || self.ended;
-        report.trace.coverage = Coverage::of(report, self.damaged);
+        report.trace.coverage = self.coverage(report, false);
         report.trace.complete = report.trace.coverage.word == CoverageWord::Complete;
+    }
+
+    /// How complete a report is; `is_running`: the program has no end yet.
+    pub(super) fn coverage(&self, report: &Report, is_running: bool) -> Coverage {
+        Coverage::of(report, self.damaged, is_running)
     }
 }

@@ -260,7 +260,7 @@ fn report_overridden(settings: &[(&str, bool)]) {
             "these settings in code are not used: {}; the environment has started the recording",
             names.join(", ")
         );
-        problems::add(ProblemKind::Overridden, sentence);
+        problems::add_quietly(ProblemKind::Overridden, sentence);
     }
 }
 

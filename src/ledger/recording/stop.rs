@@ -141,14 +141,12 @@ fn end_stuck(mut recording: Recording) -> Stats {
     figures
 }
 
-/// Reports that events are lost.
+/// Reports that events are lost. The report says so, too.
 fn report_lost(events: u64) {
     if events > 0 {
         let are = if events == 1 { "event is" } else { "events are" };
-        problems::add(
-            ProblemKind::Incomplete,
-            format!("{events} {are} lost: no buffer had room in time"),
-        );
+        let sentence = format!("{events} {are} lost: the figures lack what they held");
+        problems::add_quietly(ProblemKind::Incomplete, sentence);
     }
 }
 

@@ -141,12 +141,6 @@ pub(in crate::platform) fn before_end() {
     }
 }
 
-/// Whether threads of the program may make system calls of the tracker: no filter is known that could end the
-/// process for one.
-pub(crate) fn may_ask_system() -> bool {
-    true
-}
-
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];
 

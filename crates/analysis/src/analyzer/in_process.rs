@@ -2,8 +2,8 @@
 
 use super::Analyzer;
 use crate::measured::{Baseline, Holders, MeasuredFigures};
-use crate::report::Report;
 use crate::report::build::Sources;
+use crate::report::{CoverageWord, Report};
 use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 
 #[doc(hidden)]
@@ -43,10 +43,15 @@ impl Analyzer {
     }
 
     /// The [`report`](Self::report) without single blocks, sizes and, unless `stacks`, call stacks: the
-    /// time is in proportion to rows, not to live blocks.
+    /// time is in proportion to rows, not to live blocks. It is of a program that runs, which is complete
+    /// without an end.
     pub fn report_of_rows(&self, stacks: bool) -> Report {
         let by_stack = stacks;
-        Sources { by_stack, by_block: false, by_bucket: false, ..self.sources() }.report()
+        let sources = Sources { by_stack, by_block: false, by_bucket: false, ..self.sources() };
+        let mut report = sources.report();
+        report.trace.coverage = self.diagnostics.coverage(&report, true);
+        report.trace.complete = report.trace.coverage.word == CoverageWord::Complete;
+        report
     }
 
     /// An upper estimate of the bytes needed to make the report and to write it, with

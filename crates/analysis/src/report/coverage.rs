@@ -138,14 +138,14 @@ const RECENT_NS: u64 = 50_000_000;
 
 impl Coverage {
     /// Judges a report, all of whose other fields are there. `is_damaged`: a part of the trace could not be
-    /// read.
-    pub(crate) fn of(report: &Report, is_damaged: bool) -> Self {
+    /// read. `is_running`: the program has no end yet.
+    pub(crate) fn of(report: &Report, is_damaged: bool, is_running: bool) -> Self {
         let Report { losses, trace, untracked, .. } = report;
         let lost = losses.lost_events > 0 || losses.lost_unknown || losses.serial_holes > 0;
         let facts = [
             (lost, CoverageKind::LostEvents),
             (is_damaged, CoverageKind::Damage),
-            (!trace.ended, CoverageKind::NoEnd),
+            (!trace.ended && !is_running, CoverageKind::NoEnd),
             (losses.contradictions() > 0, CoverageKind::Contradiction),
             (trace.missed_at_start > 0, CoverageKind::EstimatedStart),
             (untracked.has(UntrackedKind::Replaced), CoverageKind::Replaced),
@@ -158,7 +158,8 @@ impl Coverage {
             facts.map(|(_, kind)| (CoverageWord::Incomplete, CoverageReason::of(kind))).collect();
         if !untracked.is_beside {
             found.extend(untracked.unseen());
-            found.extend(untracked.not_weighed(trace.ended, trace.duration_ns));
+            let not_weighed = untracked.not_weighed(trace.ended, trace.duration_ns);
+            found.extend(not_weighed.filter(|_| !is_running));
         }
         let word = found.iter().map(|(word, _)| *word).max();
         let mut reasons: Vec<_> = found.into_iter().map(|(_, reason)| reason).collect();
