@@ -39,13 +39,13 @@ const fn case(name: &'static str, child: fn(), blocks: u32, is_whole: bool) -> C
 
 const CASES: [Case; 10] = [
     case(
-        "a filter that kills the process, and exit",
+        "a filter that kills the process before exit",
         || alone(by_prctl, KILL_PROCESS, exit),
         5,
         true,
     ),
     case(
-        "a filter that kills the process, and _exit",
+        "a filter that kills the process before _exit",
         || alone(by_call, KILL_PROCESS, _exit),
         5,
         true,
@@ -66,7 +66,7 @@ fn main() {
         return (case.expect("a scenario").child)();
     }
     let trials = CASES.map(|case| {
-        Trial::test(format!("filter::{}", case.name.replace([' ', ','], "_")), move || {
+        Trial::test(format!("filter::{}", case.name.replace(' ', "_")), move || {
             check(&case);
             Ok(())
         })

@@ -49,8 +49,8 @@ pub unsafe extern "C" fn syscall() {
         "mov r11, qword ptr [rip + {next}@GOTPCREL]",
         "jmp qword ptr [r11]",
         "2: jmp {requested}",
-        seccomp = const libc::SYS_seccomp,
-        prctl = const libc::SYS_prctl,
+        seccomp = const next::SECCOMP,
+        prctl = const next::PRCTL_CALL,
         next = sym next::SYSCALL,
         requested = sym requested,
     )
@@ -68,7 +68,7 @@ unsafe extern "C" fn requested(
     // SAFETY: the caller makes the promise of C's function, here and below.
     let call = || unsafe { next::syscall(number, [a, b, c, d, e, f]) };
     match number {
-        libc::SYS_prctl => with_filter(Request::by_prctl(a as c_int, b, c), call),
+        next::PRCTL_CALL => with_filter(Request::by_prctl(a as c_int, b, c), call),
         _ => with_filter(Request::by_seccomp(a, b, c), call),
     }
 }

@@ -190,26 +190,7 @@ fn set_file_mode(config: &Config) {
 fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error> {
     let StartedBy::Environment(unset) = running.started_by else { return Err(running.refusal()) };
     let _signals = BlockedSignals::new();
-    let environment = Settings::from_environment();
-    let overridden = [
-        ("file_mode", config.file_mode.take_if(|_| environment.has(FILE_MODE)).is_some()),
-        ("black_box_at", config.black_box.take_if(|_| environment.has(BLACK_BOX)).is_some()),
-        ("buffer_limit", config.buffer_limit.take_if(|_| environment.has(BUFFER_LIMIT)).is_some()),
-        ("on_full", config.on_full.take_if(|_| environment.has(ON_FULL)).is_some()),
-        ("channels", config.channels.take_if(|_| !unset.channels).is_some()),
-        ("stacks", config.stacks.take_if(|_| !unset.stacks).is_some()),
-        ("report_on_exit", config.report.take_if(|_| !unset.report).is_some()),
-        ("trace_to_file", config.file.take_if(|_| running.initial.file.is_some()).is_some()),
-        ("trace_to_host", config.host.take_if(|_| running.initial.host.is_some()).is_some()),
-        (
-            "trace_to",
-            config.track_events.take_if(|_| environment.has(settings::PERFETTO)).is_some(),
-        ),
-        ("worker", config.worker == Worker::Manual),
-        ("analyze_in_process", config.analyze_in_process && running.analyzer.is_none()),
-        ("follow_forks", config.follow_forks && running.follow.is_none()),
-    ];
-    report_overridden(&overridden);
+    leave_out_overridden(running, &mut config, unset);
     running.started_by = StartedBy::Environment(Unset {
         channels: unset.channels && config.channels.is_none(),
         stacks: unset.stacks && config.stacks.is_none(),
@@ -252,9 +233,28 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
     Ok(())
 }
 
-/// Reports which settings in code are not used.
-fn report_overridden(settings: &[(&str, bool)]) {
-    let names: Vec<_> = settings.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+/// Leaves out what the environment has set, or what concerns the recording from its start, and reports it.
+fn leave_out_overridden(running: &Recording, config: &mut Config, unset: Unset) {
+    let environment = Settings::from_environment();
+    let overridden = [
+        ("file_mode", config.file_mode.take_if(|_| environment.has(FILE_MODE)).is_some()),
+        ("black_box_at", config.black_box.take_if(|_| environment.has(BLACK_BOX)).is_some()),
+        ("buffer_limit", config.buffer_limit.take_if(|_| environment.has(BUFFER_LIMIT)).is_some()),
+        ("on_full", config.on_full.take_if(|_| environment.has(ON_FULL)).is_some()),
+        ("channels", config.channels.take_if(|_| !unset.channels).is_some()),
+        ("stacks", config.stacks.take_if(|_| !unset.stacks).is_some()),
+        ("report_on_exit", config.report.take_if(|_| !unset.report).is_some()),
+        ("trace_to_file", config.file.take_if(|_| running.initial.file.is_some()).is_some()),
+        ("trace_to_host", config.host.take_if(|_| running.initial.host.is_some()).is_some()),
+        (
+            "trace_to",
+            config.track_events.take_if(|_| environment.has(settings::PERFETTO)).is_some(),
+        ),
+        ("worker", config.worker == Worker::Manual),
+        ("analyze_in_process", config.analyze_in_process && running.analyzer.is_none()),
+        ("follow_forks", config.follow_forks && running.follow.is_none()),
+    ];
+    let names: Vec<_> = overridden.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     if !names.is_empty() {
         let sentence = format!(
             "these settings in code are not used: {}; the environment has started the recording",

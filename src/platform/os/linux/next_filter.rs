@@ -14,6 +14,10 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 pub(crate) static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(directly as *mut c_void);
 static PRCTL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
+/// The system calls that ask for a filter.
+pub(crate) const SECCOMP: c_long = libc::SYS_seccomp;
+pub(crate) const PRCTL_CALL: c_long = libc::SYS_prctl;
+
 /// Looks both up, before `main`.
 pub(super) fn find_all() {
     let find = |name: &CStr, place: &AtomicPtr<c_void>| {
