@@ -272,9 +272,13 @@ fn child_exits() {
     // SAFETY: the child exits at once.
     #[allow(deprecated, reason = "this is what is tested")]
     unsafe {
-        if libc::vfork() == 0 {
+        let child = libc::vfork();
+        if child == 0 {
             libc::exit(0);
         }
+        let mut status = -1;
+        libc::waitpid(child, &raw mut status, 0);
+        assert_eq!(status, 0);
     }
     (0..5).for_each(|_| leave(UNDER));
     done();
