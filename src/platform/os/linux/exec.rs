@@ -412,9 +412,9 @@ unsafe fn with_environment(
     // The texts that are added, and the end of each.
     let words = edits.iter().map(|edit| edit.bytes() + 1).sum::<usize>() / 8;
     match 1 + words.max(all.len() + edits.len()) {
-        ..=128 => edited::<128>(all, &edits, execute),
-        ..=1024 => edited::<1024>(all, &edits, execute),
-        ..=8192 => edited::<8192>(all, &edits, execute),
+        0..=128 => edited::<128>(all, &edits, execute),
+        129..=1024 => edited::<1024>(all, &edits, execute),
+        1025..=8192 => edited::<8192>(all, &edits, execute),
         // NOTE: a larger one stays as it is: the stack may have no room for it.
         _ => execute(environment),
     }

@@ -144,6 +144,11 @@ mod tests {
         fs::write(top.path().join("file"), "").unwrap();
         let kept = |folders: &[_], for_all| kept(folders, for_all, "library.so", b"content");
         let (own, all) = (Ok(top.path().join("own/library.so")), top.path().join("all/library.so"));
+        let of_all = self::folders(None);
+        assert!(
+            of_all[0].0.starts_with("/var/tmp") && of_all[1].0.starts_with("/tmp"),
+            "{of_all:?}"
+        );
         let all_can_reach = all_may_enter(top.path());
         assert_eq!(kept(&folders, false), own);
         assert_eq!(kept(&folders, true), if all_can_reach { Ok(all) } else { own.clone() });
