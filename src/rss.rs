@@ -1,12 +1,12 @@
 //! The resident memory of the program (RSS), as events: how much it is, and what it is.
 //!
 //! The first is looked at each 50 ms, and is an event where it has changed notably. The second takes
-//! milliseconds in a large program, so it is read where the first has become larger than ever or has risen, at
-//! the end, and when the last reading is a sixteenth of the run ago: a process that is killed, or asked in the
-//! middle, has no end of its own. A thread that is about to end the process by `_exit`, or to execute another
-//! program, waits a moment for it. What the allocators say of themselves is read at the end only, and for
-//! a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes 0.5 s
-//! for four million.
+//! milliseconds in a large program, so it is read where the first has become larger than ever or has risen,
+//! at the end, and when the last reading is a sixteenth of the run ago: a process that is killed, or asked in
+//! the middle, has no end of its own. A thread that is about to end the process by `_exit`, or to execute
+//! another program, waits a moment for it. What the allocators say of themselves is read at the end only, and
+//! for a bounded time: glibc holds the lock of an arena while it walks through its free blocks, which takes
+//! 0.5 s for four million.
 
 #![expect(unsafe_code, reason = "passes a pointer to a thread")]
 
@@ -14,7 +14,7 @@ use crate::alloc::stats;
 use crate::platform::os::Instant;
 use crate::platform::{clock, os};
 use crate::trace::worker::{self, EventProvider, Importants};
-use crate::trace::write::{ReentrancyGuard, state};
+use crate::trace::write::ReentrancyGuard;
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::{
     FieldType::{AnsiString, U8, U64, U64Array},
@@ -56,7 +56,8 @@ static RSS: Declaration = Declaration {
 
 /// What the resident memory is: parts, whose sum is `Rss` where the system states it. The first three arrays
 /// are anonymous memory: where, and how much of it is resident. `OwnBytes` are the tracker's blocks, which
-/// are in it. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages` and `Swap` are no parts.
+/// are in it. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages` and `Swap` are no
+/// parts.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -131,8 +132,8 @@ const RUN_SHARE: u32 = 16;
 const RISEN_BYTES: u64 = 1 << 20;
 const RISEN_SHARE: u64 = 20;
 
-/// How long a thread waits for a reading before it ends the process. A debug build takes ten times as long for
-/// one.
+/// How long a thread waits for a reading before it ends the process. A debug build takes ten times as long
+/// for one.
 const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 5 });
 /// It does not if the last reading is not older than this.
 const END_AGE: Duration = Duration::from_millis(50);
@@ -154,12 +155,7 @@ fn read_before_end() {
         let read_at = READ_AT.load(Ordering::Acquire);
         read_at != 0 && clock::now_since_start() < read_at + nanos(END_AGE)
     };
-    if !IS_ON.load(Ordering::Acquire)
-        || !state::is_running()
-        || is_new()
-        || os::is_filtered()
-        || state::is_forked()
-    {
+    if !IS_ON.load(Ordering::Acquire) || is_new() || os::is_filtered() || !worker::is_here() {
         return;
     }
     let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;

@@ -1,9 +1,9 @@
 //! C's functions for mapped memory, which record what takes memory of the system.
 //!
-//! What counts is what the kernel counts as committed: pages that can be written to and that are
-//! not those of a file, unless the program asks not to (`MAP_NORESERVE`). Other addresses are reserved: they
-//! count once `mprotect` lets the program write to them. Private pages of files, and those of `MAP_NORESERVE`,
-//! take memory as they are written: who has mapped them is recorded, but they do not count.
+//! What counts is what the kernel counts as committed: pages that can be written to and that are not those of
+//! a file, unless the program asks not to (`MAP_NORESERVE`). Other addresses are reserved: they count once
+//! `mprotect` lets the program write to them. Private pages of files, and those of `MAP_NORESERVE`, take
+//! memory as they are written: who has mapped them is recorded, but they do not count.
 //!
 //! An allocator also maps memory, which contains its blocks. So what is called from the library of the next
 //! `malloc`, or by Rust's allocator, is not recorded.

@@ -60,8 +60,8 @@ pub(super) struct Reading {
     pub(super) sums: [u64; RSS_SUMS.len()],
     pub(super) more: [u64; MORE_RSS_SUMS.len()],
     pub(super) ranges: Ranges,
-    /// What is resident of mappings that take memory as they are written, by the stack of who has mapped them;
-    /// and what of that is in the ranges.
+    /// What is resident of mappings that take memory as they are written, by the stack of who has mapped
+    /// them; and what of that is in the ranges.
     pub(super) lazy: Vec<(u32, u64)>,
     pub(super) unreserved: u64,
 }

@@ -30,7 +30,7 @@ pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 pub(crate) use timeline::{Trailer, collected, marker_times, preamble, settled_below};
 
 use super::write::quiesce::HOOK_TIMEOUT;
-use super::write::{ReentrancyGuard, backpressure};
+use super::write::{ReentrancyGuard, backpressure, state};
 use crate::error::{self, Error, ErrorKind};
 use crate::platform::os::{self, Instant};
 use std::ffi::c_void;
@@ -130,6 +130,11 @@ pub(crate) fn spawn(left_alone: fn(i32) -> !) -> Result<(), Error> {
     let generation = GENERATION.load(Ordering::Acquire);
     os::spawn(run, generation as usize)
         .map_err(|source| error::thread_not_started("the worker thread", source))
+}
+
+/// Whether this process has a worker: it records, and is no child of one that does.
+pub(crate) fn is_here() -> bool {
+    state::is_running() && !state::is_forked()
 }
 
 /// Wakes the worker before its time.

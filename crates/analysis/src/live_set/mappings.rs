@@ -40,8 +40,8 @@ impl Mappings {
         self.starts.range((heap, range.start)..(heap, range.end)).next().map(|&(_, start)| start)
     }
 
-    /// Reserves what was neither reserved nor in a block. `lazy`: the stack of who has mapped what takes memory
-    /// as it is written.
+    /// Reserves what was neither reserved nor in a block. `lazy`: the stack of who has mapped what takes
+    /// memory as it is written.
     pub(crate) fn reserve(&mut self, heap: u8, range: Range<u64>, lazy: Option<u32>) {
         if !range.is_empty() {
             self.reserved.insert((heap, range.start), Reserved { end: range.end, lazy });

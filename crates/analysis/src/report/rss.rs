@@ -103,8 +103,8 @@ pub struct ResidentMemory {
     /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C
     /// libraries, parts of the allocator in which everything was freed.
     pub anonymous_bytes: u64,
-    /// Anonymous memory that the program has mapped and written without a reservation (`MAP_NORESERVE`), which
-    /// is no block: see [`mapped_by`](Self::mapped_by).
+    /// Anonymous memory that the program has mapped and written without a reservation (`MAP_NORESERVE`),
+    /// which is no block: see [`mapped_by`](Self::mapped_by).
     pub unreserved_bytes: u64,
     /// What the tracker has: its buffers and tables, and its blocks. The trace does not say where these
     /// blocks are: they count as resident, and as if the memory without a live block had them.

@@ -104,8 +104,8 @@ impl Ranges {
         self.0.iter().map(|range| range.resident).fold(0, u64::saturating_add)
     }
 
-    /// What is resident of each of these parts, which are in the order of their addresses: starts, ends and what
-    /// they are. Several in a range share in proportion.
+    /// What is resident of each of these parts, which are in the order of their addresses: starts, ends and
+    /// what they are. Several in a range share in proportion.
     pub(crate) fn within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> Vec<(T, u64)> {
         let mut within = Vec::new();
         for range in &self.0 {

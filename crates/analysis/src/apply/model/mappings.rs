@@ -28,7 +28,8 @@ impl Model {
         self.mappings.reserved()
     }
 
-    /// The same in the order of addresses: starts, ends, and the stacks of what takes memory as it is written.
+    /// The same in the order of addresses: starts, ends, and the stacks of what takes memory as it is
+    /// written.
     pub(crate) fn reserved_in_order(&self) -> Vec<(u64, u64, Option<u32>)> {
         self.mappings.reserved_in_order()
     }

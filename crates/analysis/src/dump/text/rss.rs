@@ -1,11 +1,10 @@
 //! What the resident memory of the program was.
 
-use super::calls;
 use super::table::{Row, Table};
 use super::units::{bytes, duration, percent};
 use crate::dump::options::Options;
 use crate::sort;
-use crate::{AllocatorStatistics, Calls, Report, ResidentMapping, ResidentMemory, Rss};
+use crate::{AllocatorStatistics, Report, ResidentMemory, Rss};
 use std::cmp::Reverse;
 
 /// The names of [`ResidentMemory::parts`], briefly and whole.
@@ -185,28 +184,6 @@ pub(super) fn table(report: &Report, options: &Options) -> Table {
     }
     table.footer = footer(rss, end, is_then);
     table
-}
-
-/// Who has mapped what is resident at the end, and is no block.
-pub(super) fn mapped_by(report: &Report, options: &Options) -> Table {
-    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
-    let calls = Calls::of(report, options.frames);
-    let row = |of: &ResidentMapping| {
-        let name = of.stack.map(|stack| calls::briefly(&calls, stack));
-        let name = name.unwrap_or_else(|| "(not known)".to_owned());
-        Row { level: 0, name, cells: vec![bytes(of.bytes)] }
-    };
-    Table {
-        title: "Resident, mapped by".to_owned(),
-        headers: vec!["at end"],
-        kept: 1,
-        names: 0,
-        rows: end.map_or(&[][..], |end| &end.mapped_by).iter().take(options.top).map(row).collect(),
-        footer: Some(
-            "private pages of files and of MAP_NORESERVE, as they were written; they are no blocks"
-                .into(),
-        ),
-    }
 }
 
 /// The root heaps with resident blocks at any of the moments, if there are several.

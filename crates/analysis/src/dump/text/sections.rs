@@ -11,7 +11,8 @@ use super::units::{bytes, duration, percent};
 use crate::Answer;
 use crate::dump::options::{By, Options, Sort};
 use crate::{
-    CallKind, Calls, Figures, GLOBAL_SCOPE, HeapRow, LiveBlock, Report, WHOLE_PROGRAM, column,
+    CallKind, Calls, Figures, GLOBAL_SCOPE, HeapRow, LiveBlock, Report, ResidentMapping,
+    WHOLE_PROGRAM, column,
 };
 use memledger_format::words::escape;
 use std::borrow::Cow;
@@ -82,7 +83,7 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
             all.extend([one(By::Thread), one(By::Size)]);
             all.extend([
                 rss::table(report, options),
-                rss::mapped_by(report, options),
+                mapped_by(report, options),
                 rss::allocators(report),
             ]);
         }
@@ -437,6 +438,28 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
         names: 0,
         rows: rows.filter(|row| options.shows(&row.name)).collect(),
         footer: None,
+    }
+}
+
+/// Who has mapped what is resident at the end, and is no block.
+fn mapped_by(report: &Report, options: &Options) -> Table {
+    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
+    let calls = Calls::of(report, options.frames);
+    let row = |of: &ResidentMapping| {
+        let name = of.stack.map(|stack| calls::briefly(&calls, stack));
+        let name = name.unwrap_or_else(|| "(not known)".to_owned());
+        Row { level: 0, name, cells: vec![bytes(of.bytes)] }
+    };
+    Table {
+        title: "Resident, mapped by".to_owned(),
+        headers: vec!["at end"],
+        kept: 1,
+        names: 0,
+        rows: end.map_or(&[][..], |end| &end.mapped_by).iter().take(options.top).map(row).collect(),
+        footer: Some(
+            "private pages of files and of MAP_NORESERVE, as they were written; they are no blocks"
+                .into(),
+        ),
     }
 }
 
