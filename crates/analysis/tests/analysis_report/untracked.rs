@@ -148,11 +148,12 @@ fn a_forked_child_has_untracked_what_memory_has_risen_by_without_blocks() {
         feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
         feed.emit("Memory.HeapSpec", 1, &[N(2), N(u32::MAX.into()), N(1), S("C")]);
         feed.alloc(2, 0x1000_0000, 100);
+        feed.marker(5);
         feed.emit("Memledger.Alive", 1, &[N(1)]);
         let rss = |anonymous| [N(7), N(90 * MIB), N(90 * MIB), N(u64::MAX), N(anonymous)];
         // The parent has freed 50 MiB, of which the child has no event.
         feed.emit("Memledger.Rss", 1, &rss(50 * MIB));
-        feed.alloc(2, 0x5000_0000, blocks as u32);
+        feed.alloc(2, 0x5000_0000, blocks);
         feed.emit("Memledger.Rss", 1, &rss(50 * MIB + risen));
         resident(&mut feed, 0, 0x2000_0000, 100 * MIB, 50 * MIB + risen);
         feed.our_report(9);
