@@ -4,6 +4,7 @@
 pub(crate) mod bucket;
 pub(crate) mod chunk_table;
 pub(crate) mod clock;
+pub(crate) mod delays;
 pub(crate) mod free_stack;
 pub(crate) mod os;
 pub(crate) mod own_thread;

@@ -1,6 +1,7 @@
 //! Owners and permissions of a program's files, where their paths may lead, and when there is no
 //! file.
 
+use crate::counts::reported;
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
 use memledger::{ErrorKind, Ledger, measure};
@@ -128,14 +129,24 @@ pub(crate) const CASES: &[Case] = &[
             assert!(outcome.stderr.contains(left_out), "{}", outcome.stderr);
         },
     ),
-    case("a program that is killed leaves no report", killed, |run| {
-        let outcome = run.tracked().run();
+    case("a program that is killed has a report, in the place of an earlier one", killed, |run| {
+        for earlier in [None, Some(EARLIER)] {
+            let run = Run::of(&run).tracked();
+            earlier.map(|earlier| fs::write(run.path(REPORT), earlier).unwrap());
+            let outcome = reported(run.spawn());
+            assert_eq!(outcome.status.code(), None);
+            assert_eq!(outcome.stderr, "");
+            outcome.whole();
+        }
+    }),
+    case("a program that is killed without a watcher leaves no report", killed, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_WATCH", "0").run();
         assert_eq!(outcome.status.code(), None);
         assert_eq!(outcome.files(), [TRACE]);
     }),
-    case("a program that is killed leaves an earlier report as it was", killed, |run| {
+    case("without a watcher, an earlier report stays as it was", killed, |run| {
         fs::write(run.path(REPORT), EARLIER).unwrap();
-        let outcome = run.tracked().run();
+        let outcome = run.tracked().env("MEMLEDGER_WATCH", "0").run();
         assert_eq!(outcome.status.code(), None);
         assert_eq!(fs::read_to_string(outcome.path(REPORT)).unwrap(), EARLIER);
     }),

@@ -3,9 +3,11 @@
 use super::input::is_stdin;
 use crate::error::CliError;
 use memledger_analysis::Frames;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Component, Path, PathBuf, Prefix};
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+use std::path::{Component, Path, Prefix};
 use tempfile::NamedTempFile;
 
 /// What `--all-frames` means.
@@ -17,8 +19,9 @@ pub fn frames(all: bool) -> Frames {
 /// through [`unwritable`].
 ///
 /// A new file can be read by its owner only, as the traces that it is made of; one that is there keeps its
-/// permissions. It is written under another name in the same folder, and renamed at the end. If `body` fails,
-/// it is removed, and what `path` was before stays. What is no file (a pipe, `/dev/null`) is written
+/// permissions. It is written without a name, where the system has such files, else under another name in the
+/// same folder, and gets its name at the end. If `body` fails or a signal ends this command, what `path` was
+/// before stays, and nothing else (but for a signal where the file has another name). What is no file (a pipe, `/dev/null`) is written
 /// directly.
 pub fn write_to<T>(
     path: &Path,
@@ -49,13 +52,15 @@ pub fn write_file<T>(
         file.flush().map_err(failed)?;
         return Ok(value);
     }
-    let mut file = BufWriter::new(temporary(&target).map_err(failed)?);
+    let part = Part::new(&target).map_err(failed)?;
+    let mut file = BufWriter::new(part.file());
     let value = body(&mut file)?;
-    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.flush().map_err(failed)?;
+    drop(file);
     if let Some(before) = before {
-        file.as_file().set_permissions(before.permissions()).map_err(failed)?;
+        part.file().set_permissions(before.permissions()).map_err(failed)?;
     }
-    file.persist(&target).map_err(|error| failed(error.error))?;
+    part.persist(&target).map_err(failed)?;
     Ok(value)
 }
 
@@ -86,17 +91,81 @@ pub fn unwritable(path: &Path, error: io::Error) -> CliError {
     }
 }
 
-/// A file in the folder of `path` that is removed when it is dropped.
-fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+/// A file that is not whole yet, which is removed when it is dropped.
+pub enum Part {
+    /// On Linux, where the file system has files without a name: nothing stays of them, however this process
+    /// ends.
+    #[cfg(target_os = "linux")]
+    Unnamed(File),
+    Named(NamedTempFile),
+}
+
+impl Part {
+    /// One that can get the name `path`. Only its owner may read it.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{Mode, OFlags, open};
+            let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+            let unnamed = open(folder_of(path), flags, Mode::from_raw_mode(0o600)).map(File::from);
+            if let Some(file) = unnamed.ok().filter(|file| link_of(file).exists()) {
+                return Ok(Self::Unnamed(file));
+            }
+        }
+        let named = named_part(path, |builder, folder| builder.tempfile_in(folder));
+        named.map(Self::Named)
+    }
+
+    pub fn file(&self) -> &File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Unnamed(file) => file,
+            Self::Named(file) => file.as_file(),
+        }
+    }
+
+    /// Gives it its name, in the place of a file that has it.
+    pub fn persist(self, path: &Path) -> io::Result<()> {
+        match self {
+            Self::Named(file) => file.persist(path).map(drop).map_err(|error| error.error),
+            #[cfg(target_os = "linux")]
+            Self::Unnamed(file) => {
+                use rustix::fs::{AtFlags, CWD, linkat};
+                // NOTE: a link takes no name that is in use.
+                let link = |name: &Path| {
+                    linkat(CWD, link_of(&file), CWD, name, AtFlags::SYMLINK_FOLLOW)
+                        .map_err(Into::into)
+                };
+                let linked = named_part(path, |builder, folder| builder.make_in(folder, link))?;
+                linked.into_temp_path().persist(path).map_err(|error| error.error)
+            }
+        }
+    }
+}
+
+/// Where Linux has the file itself, if `/proc` is there.
+#[cfg(target_os = "linux")]
+fn link_of(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// What `make` makes beside `path`, under a name that is not in use.
+fn named_part<T>(
+    path: &Path,
+    make: impl FnOnce(&mut tempfile::Builder<'_, '_>, &Path) -> io::Result<T>,
+) -> io::Result<T> {
     let mut builder = tempfile::Builder::new();
     let prefix = path.file_name().map(|name| format!(".{}.", name.to_string_lossy()));
     // A name of 255 bytes has no room for more.
     let prefix = prefix.filter(|prefix| prefix.len() < 200).unwrap_or_default();
-    builder.prefix(&prefix).suffix(".part");
-    // NOTE: `tempfile` gives it the permissions 0600.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = builder.tempfile_in(folder.map_or_else(|| PathBuf::from("."), Path::to_owned));
-    // NOTE: the error would name the temporary file.
+    // NOTE: `tempfile` gives it the permissions 0600. The error would name the temporary file.
+    let made = make(builder.prefix(&prefix).suffix(".part"), folder_of(path));
     made.map_err(|error| error.kind().into())
 }
 
@@ -118,7 +187,8 @@ mod tests {
         let path = folder.path().join("out");
         let fail = |file: &mut dyn Write| {
             file.write_all(&[b'x'; 100_000]).unwrap();
-            assert_eq!(names(folder.path()).len(), 1 + usize::from(path.exists()));
+            let parts = usize::from(cfg!(not(target_os = "linux")));
+            assert_eq!(names(folder.path()).len(), parts + usize::from(path.exists()));
             Err::<(), _>(CliError::Failed("no more".into()))
         };
         write_to(&path, &mut io::sink(), fail).unwrap_err();

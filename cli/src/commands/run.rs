@@ -4,6 +4,7 @@
 mod child;
 mod embedded;
 mod live;
+mod outputs;
 mod preload;
 #[cfg(target_os = "linux")]
 mod problems;
@@ -64,6 +65,20 @@ const PARENT: &str = "MEMLEDGER_PARENT";
 const FOLLOW_FORKS: &str = "MEMLEDGER_FOLLOW_FORKS";
 const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
 const WATCH: &str = "MEMLEDGER_WATCH";
+/// The names of the variables that `memledger run` has set, for a `memledger run` that its program starts.
+const SET_BY_RUN: &str = "MEMLEDGER_RUN";
+/// Those that it may set.
+const MAY_BE_SET: [&str; 9] = [
+    FILE,
+    REPORT,
+    STACKS,
+    PARENT,
+    FOLLOW_FORKS,
+    REPORT_ON_SIGNALS,
+    WATCH,
+    live::CONTROL,
+    live::TOKEN_FILE,
+];
 /// The loader's, with which it asks for thread-local memory when that is used first.
 const AUDIT: &str = "LD_AUDIT";
 /// The exit status for a program that was not started, because it cannot be tracked: that of `env` and
@@ -163,27 +178,31 @@ fn stacks(value: &str) -> Result<String, String> {
     }
 }
 
-/// The value of a variable that is set.
+/// The value of a variable that the user has set.
 fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
+    std::env::var_os(name).filter(|value| !value.is_empty() && !is_of_outer(name))
+}
+
+/// Whether a `memledger run` that has started this one has set the variable: for its program, not for that
+/// of this one.
+fn is_of_outer(name: &str) -> bool {
+    std::env::var(SET_BY_RUN).is_ok_and(|names| names.split(',').any(|set| set == name))
 }
 
 /// Runs the program, and reports after it.
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let report_to = report_to(args)?;
-    let tracking = match preload::tracking(&args.command, args.preload.as_deref()) {
-        Ok(tracking) => tracking,
-        Err(sentence) => {
+    let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
+    let prepared = match prepare(args, &report_to, keep.as_deref()) {
+        // The command line is right, but what it asks for is not possible.
+        Err(CliError::Failed(sentence)) => {
             note(&sentence);
             return Ok(Outcome::Status(NOT_STARTED));
         }
+        prepared => prepared?,
     };
-    let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
-    let traces = Arc::new(Traces::new(keep.as_deref(), args.follow_children)?);
-    let aside = args.top.then(TerminalStandIn::new).transpose()?;
-    let control = args.top.then(Control::new).transpose()?;
-    let mut environment = environment(args, &traces, &tracking);
-    environment.extend(control.iter().flat_map(Control::environment));
+    let Prepared { tracking, traces, aside, control } = prepared;
+    let environment = environment(args, &traces, &tracking, control.as_ref());
     let streams = aside.iter().flat_map(TerminalStandIn::streams).collect();
     let (mut live, mut viewed) = (None, None);
     let started = |pid| {
@@ -204,6 +223,8 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             Ok(ended) => ended,
             Err(not_run) => return not_run.outcome(&args.command[0]),
         };
+    #[cfg(debug_assertions)]
+    delay();
     if let Some(live) = opened(live) {
         live.close(ended.status);
     }
@@ -223,6 +244,36 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     say(result);
     ended.interrupt_like_it();
     Ok(Outcome::Status(ended.status))
+}
+
+/// Sleeps for up to 200 ms if tests ask for that, as the tracker does (`src/platform/delays.rs`).
+#[cfg(debug_assertions)]
+fn delay() {
+    let seed = std::env::var("TEST_DELAYS").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let mixed =
+        seed.map(|seed| (seed ^ u64::from(std::process::id())).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    std::thread::sleep(std::time::Duration::from_millis(
+        mixed.map_or(0, |mixed| (mixed >> 32) % 201),
+    ));
+}
+
+/// What is there before the program starts.
+struct Prepared {
+    tracking: Tracking,
+    traces: Arc<Traces>,
+    aside: Option<TerminalStandIn>,
+    control: Option<Control>,
+}
+
+fn prepare(args: &RunArgs, to: &ReportTo, keep: Option<&Path>) -> Result<Prepared, CliError> {
+    let tracking = preload::tracking(&args.command, args.preload.as_deref());
+    let tracking = tracking.map_err(CliError::Failed)?;
+    outputs::check(&args.command, &outputs::of(args, to, keep))?;
+    outputs::choose_temporary_folder()?;
+    let traces = Arc::new(Traces::new(keep, args.follow_children)?);
+    let aside = args.top.then(TerminalStandIn::new).transpose()?;
+    let control = args.top.then(Control::new).transpose()?;
+    Ok(Prepared { tracking, traces, aside, control })
 }
 
 /// Where the report goes: as the arguments say, or else as the variable does.
@@ -257,9 +308,12 @@ fn environment(
     args: &RunArgs,
     traces: &Traces,
     tracking: &Tracking,
+    control: Option<&Control>,
 ) -> Vec<(&'static str, Option<OsString>)> {
     let set = |name, value: OsString| (name, Some(value));
-    let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
+    let of_outer = MAY_BE_SET.into_iter().filter(|name| is_of_outer(name));
+    let mut environment: Vec<_> = of_outer.map(|name| (name, None)).collect();
+    environment.extend([set(FILE, traces.pattern().into()), set(REPORT, "off".into())]);
     environment.extend(args.stacks.as_ref().map(|stacks| set(STACKS, stacks.into())));
     // So that the trace has its end, too.
     if variable(REPORT_ON_SIGNALS).is_none() {
@@ -268,12 +322,16 @@ fn environment(
     if let Tracking::Preloaded(libraries) = tracking {
         environment.push(set(preload::VARIABLE, libraries.clone()));
     }
-    environment.extend(is_watched().then(|| set(WATCH, "1".into())));
+    environment.extend((is_watched() && variable(WATCH).is_none()).then(|| set(WATCH, "1".into())));
+    environment.extend(control.into_iter().flat_map(Control::environment));
     if args.follow_children {
         environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
     } else {
         environment.push(set(PARENT, std::process::id().to_string().into()));
     }
+    let names = environment.iter().filter_map(|(name, value)| value.as_ref().and(Some(*name)));
+    let names: Vec<_> = names.filter(|name| MAY_BE_SET.contains(name)).collect();
+    environment.push(set(SET_BY_RUN, names.join(",").into()));
     environment
 }
 
@@ -410,25 +468,29 @@ fn report_one(
     processes.push(Process::of(&report));
     let mut lack = Lack::of(args.allow_untracked, path, &report, &summary);
     lack.sentence = lack.sentence.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
+    let mut written = Ok(());
     if let (Some(path), Some(page)) = (&args.html, page) {
-        write_report(page, &report, path, trace.number)?;
+        written = write_report(page, &report, path, trace.number);
     }
     // Unless they were asked for, the findings are those of the page only.
     if !args.findings && format.is_some_and(|format| !format.shows_findings(&options)) {
         report.findings = None;
     }
-    match (to, format) {
-        (ReportTo::Stderr, Some(format)) => {
-            let mut err = BufWriter::new(io::stderr().lock());
-            (options.color, options.width) = look(None, options.width, io::stderr());
-            // A closed stderr does not change how the program ended.
-            let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
-        }
-        (ReportTo::File(to), Some(format)) => write_report(format, &report, to, trace.number)?,
-        _ => {}
+    if let (ReportTo::File(to), Some(format)) = (to, format) {
+        written = written.and(write_report(format, &report, to, trace.number));
     }
+    if matches!(to, ReportTo::Stderr) || written.is_err() {
+        let mut err = BufWriter::new(io::stderr().lock());
+        (options.color, options.width) = look(None, options.width, io::stderr());
+        // A closed stderr does not change how the program ended.
+        let format = FORMATS.default();
+        let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
+    }
+    let written = written.map(|()| Outcome::Done).map_err(|error| {
+        CliError::Failed(format!("{error}; the trace is kept: {}", traces.keep(path).display()))
+    });
     // The program may have ended as it pleases; only a condition needs all of the trace.
-    judge(&args.fail_if, &report, lack, args.fail_if.is_empty())
+    worse(written, judge(&args.fail_if, &report, lack, args.fail_if.is_empty()))
 }
 
 /// Writes the report to a file, in whose name %p is the process id. It is numbered as the trace is.

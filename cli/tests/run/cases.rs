@@ -520,7 +520,7 @@ fn a_trace_that_another_process_writes_is_refused() {
     let file = fs::File::create(run.folder.path().join("t.memledger")).expect("a file");
     file.lock().expect("a lock");
     let ended = run.run();
-    ended.exited(1);
+    ended.exited(125);
     let expected = "/t.memledger; give --trace another name\n";
     assert!(ended.stderr.ends_with(expected), "{}", ended.stderr);
 }

@@ -4,6 +4,8 @@
 //! The tracked program is this one again: `TEST_SCENARIO` says what it does then.
 
 #[cfg(target_os = "linux")]
+mod before_start;
+#[cfg(target_os = "linux")]
 mod cases;
 #[cfg(target_os = "linux")]
 mod harness;
@@ -27,7 +29,7 @@ fn main() {
         }
         memledger_test_support::command::ignore_no_signal();
         let arguments = libtest_mimic::Arguments::from_args();
-        let all = cases::all().into_iter().chain(progress::all()).chain(top::all()).collect();
-        libtest_mimic::run(&arguments, all).exit();
+        let all = [cases::all(), before_start::all(), progress::all(), top::all()];
+        libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit();
     }
 }

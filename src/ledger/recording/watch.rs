@@ -37,6 +37,7 @@ use crate::ledger::recording::Recording;
 use crate::ledger::recording::stats::trailer;
 use crate::ledger::report_to::ReportTo;
 use crate::ledger::reports::report::{ReportOutput, write_report_of};
+use crate::platform::delays::delay;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
 use crate::scopes::tree;
 use crate::trace::sink::file::{FileSink, beside_of};
@@ -175,6 +176,7 @@ pub(in crate::ledger) fn start(
         Ok(Started::Watcher(watched)) => {
             let began = SystemTime::now();
             if watched.wait_for_end(&checkpoints.executed) {
+                delay();
                 if next.is_some_and(|next| !was_written(&next, began)) {
                     checkpoints.executed.set_last();
                 }
@@ -303,6 +305,7 @@ fn watch_child(
     if os::map_shared_file(&memory).is_err() || !watched.wait_for_end(executed) {
         return;
     }
+    delay();
     // NOTE: without a name, the process has replaced itself by `exec`, and the new program writes a trace of
     // its own under that name, or beside it if it may not take the name.
     if os::has_no_name(&file) {

@@ -100,6 +100,8 @@ const SETTINGS: [Setting; 24] = [
 
 pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
+/// What `memledger run` tells a `memledger run` that its program starts.
+const SET_BY_RUN: &CStr = c"MEMLEDGER_RUN";
 /// A setting of the command alone: where it keeps symbols.
 const SYMBOL_CACHE: &CStr = c"MEMLEDGER_SYMBOL_CACHE";
 pub(in crate::ledger) const CHANNELS: &CStr = c"MEMLEDGER_CHANNELS";
@@ -495,7 +497,7 @@ pub(in crate::ledger) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            let is_of_command = [files::PARENT, problems::SOCKET, SYMBOL_CACHE]
+            let is_of_command = [files::PARENT, problems::SOCKET, SET_BY_RUN, SYMBOL_CACHE]
                 .iter()
                 .any(|of_command| name.as_bytes() == of_command.to_bytes());
             if is_of_command || known.contains(&&*name) {

@@ -32,6 +32,7 @@ pub(crate) use timeline::{Trailer, collected, marker_times, preamble, settled_be
 use super::write::quiesce::HOOK_TIMEOUT;
 use super::write::{ReentrancyGuard, backpressure, state};
 use crate::error::{self, Error, ErrorKind};
+use crate::platform::delays::delay;
 use crate::platform::os::{self, Instant};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -160,6 +161,7 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
         if WAITERS.load(Ordering::Acquire) > 0 {
             os::sleep(Duration::from_millis(1));
         }
+        delay();
         if looked.elapsed() >= LOOK_INTERVAL {
             looked = Instant::now();
             if let (Some(status), Some(end)) = (os::left_alone(), LEFT_ALONE.get()) {

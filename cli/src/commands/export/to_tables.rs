@@ -8,7 +8,7 @@ use super::pass::{outcome, pass};
 use super::rows::{TableWriter, ToTables, actors};
 use super::tables::{TABLES, Table};
 use crate::commands::input::is_stdin;
-use crate::commands::output::{private, unwritable, write_to};
+use crate::commands::output::{Part, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
 use std::fs;
@@ -107,11 +107,11 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(failed(error)),
     };
-    let new = temporary(path).map_err(failed)?;
-    let files = TABLES.iter().map(|table| {
-        let file = private().create_new(true).open(new.path().join(file_of(table)))?;
-        Ok((*table, BufWriter::new(file)))
-    });
+    // The files and the folder get their names when all are whole.
+    let parts = TABLES.iter().map(|table| Ok((*table, Part::new(path)?)));
+    let parts = parts.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let files =
+        parts.iter().map(|(table, part)| Ok((*table, BufWriter::new(part.file().try_clone()?))));
     let files = files.collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let outcome = match args.to {
         #[cfg(feature = "parquet")]
@@ -121,6 +121,10 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
         }
         _ => write(args, CsvTables::new(files).map_err(failed)?, CsvTables::finish)?,
     };
+    let new = temporary(path).map_err(failed)?;
+    for (table, part) in parts {
+        part.persist(&new.path().join(file_of(table))).map_err(failed)?;
+    }
     if exists {
         for table in TABLES {
             let name = file_of(table);

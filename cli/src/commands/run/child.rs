@@ -16,6 +16,8 @@
     expect(dead_code, reason = "programs are tracked on Linux, macOS and Windows only")
 )]
 
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+use super::preload;
 #[cfg(target_os = "linux")]
 use super::problems::Problems;
 use crate::error::{CliError, Outcome};
@@ -263,7 +265,18 @@ mod posix {
         for (number, file) in &program.streams {
             streams.add_dup2(file.as_raw_fd(), *number)?;
         }
-        posix_spawnp(path, &streams, &attributes, &arguments, &environment)
+        let spawn = |path: &CString, arguments: &[CString]| {
+            posix_spawnp(path, &streams, &attributes, arguments, &environment)
+        };
+        match (spawn(path, &arguments), preload::find(&program.command[0])) {
+            // As `env`, `nice` and `time` do.
+            (Err(Errno::ENOEXEC), Some(script)) if preload::is_script(&script) => {
+                let shell = text(preload::SHELL.into())?;
+                let begin = [shell.clone(), text(script.into())?];
+                spawn(&shell, &[&begin[..], &arguments[1..]].concat())
+            }
+            (spawned, _) => spawned,
+        }
     }
 
     /// The exit status of the program as [`ProgramEnd`] has it, and the name of the signal that ended it.

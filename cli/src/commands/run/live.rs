@@ -32,8 +32,8 @@ use tempfile::NamedTempFile;
 const POLL: Duration = Duration::from_millis(50);
 
 /// The variables that say where the program listens, and who may ask it.
-const CONTROL: &str = "MEMLEDGER_CONTROL";
-const TOKEN_FILE: &str = "MEMLEDGER_CONTROL_TOKEN_FILE";
+pub(super) const CONTROL: &str = "MEMLEDGER_CONTROL";
+pub(super) const TOKEN_FILE: &str = "MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// How the program can be asked: as the user's variables say, else at any port of this machine, with a token.
 pub struct Control {

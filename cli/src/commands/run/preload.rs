@@ -128,7 +128,8 @@ fn started_by_loader(arguments: &[OsString]) -> &[OsString] {
     }
 }
 
-/// The value of the loader's variable with the library before what it has.
+/// The value of the loader's variable with the library before what it has, but for that of an outer
+/// `memledger run`.
 fn preloaded(library: &Path) -> Result<Tracking, String> {
     let shown = library.display();
     let library = fs::canonicalize(library)
@@ -142,12 +143,25 @@ fn preloaded(library: &Path) -> Result<Tracking, String> {
             "the library {shown} cannot be used: the loader takes {shown_ends} in its path for the end of the path"
         ));
     }
+    if !is_ours(&library) {
+        return Err(format!(
+            "the library {shown} cannot be used: it is not libmemledger_preload.so, which records programs"
+        ));
+    }
     let mut value = library.into_os_string();
-    if let Some(others) = std::env::var_os(VARIABLE).filter(|others| !others.is_empty()) {
+    let others = std::env::var_os(VARIABLE).unwrap_or_default();
+    let others = others.as_encoded_bytes().split(|byte| ends.contains(&char::from(*byte)));
+    let others = others.map(|other| system_text(other.to_vec()));
+    for other in others.filter(|other| !other.is_empty() && !is_ours(Path::new(other))) {
         value.push(":");
-        value.push(others);
+        value.push(other);
     }
     Ok(Tracking::Preloaded(value))
+}
+
+/// Whether the file has the tracker, as the library does.
+fn is_ours(library: &Path) -> bool {
+    File::open(library).is_ok_and(|file| of_file(file) == Some(Kind::HasTracker))
 }
 
 /// The library, if it is installed with this command.
@@ -158,7 +172,7 @@ fn beside_this_command() -> Option<PathBuf> {
 }
 
 /// The file of a program, as the system looks for it.
-fn find(name: &OsStr) -> Option<PathBuf> {
+pub fn find(name: &OsStr) -> Option<PathBuf> {
     // On Windows `program` means `program.exe`, if there is one.
     let whole = |path: PathBuf| {
         let mut whole = path.clone().into_os_string();
@@ -209,13 +223,7 @@ fn kind(path: &Path) -> Kind {
     let is_privileged =
         file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0) || has_capabilities(&file);
     let is_protected = file.metadata().is_ok_and(|it| is_protected(&it));
-    match if cfg!(windows) {
-        of_pe(file)
-    } else if cfg!(target_os = "macos") {
-        macho::of_macho(&file)
-    } else {
-        of_elf(file)
-    } {
+    match of_file(file) {
         Some(Kind::Dynamic) if is_protected => {
             Kind::Closed("System Integrity Protection keeps libraries out of the system's programs")
         }
@@ -223,6 +231,19 @@ fn kind(path: &Path) -> Kind {
             Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
         }
         kind => kind.unwrap_or(Kind::Other),
+    }
+}
+
+/// What runs scripts that do not say what does.
+pub const SHELL: &str = "/bin/sh";
+
+fn of_file(file: File) -> Option<Kind> {
+    if cfg!(windows) {
+        of_pe(file)
+    } else if cfg!(target_os = "macos") {
+        macho::of_macho(&file)
+    } else {
+        of_elf(file)
     }
 }
 
@@ -234,9 +255,19 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     BufReader::new(std::io::Read::take(file, MAX_INTERPRETER_BYTES))
         .read_until(b'\n', &mut line)
         .ok()?;
-    let rest = line.strip_prefix(b"#!")?.trim_ascii();
+    let Some(rest) = line.strip_prefix(b"#!") else {
+        let is_text = cfg!(unix) && !line.contains(&0);
+        let is_executable = || fs::metadata(path).is_ok_and(|it| mode(&it) & 0o111 != 0);
+        return (is_text && is_executable()).then(|| SHELL.into());
+    };
+    let rest = rest.trim_ascii();
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
     Some(system_text(name.to_vec()).into())
+}
+
+/// Whether a file without `#!` can be a script of the shell.
+pub fn is_script(path: &Path) -> bool {
+    interpreter(path).is_some_and(|interpreter| interpreter == Path::new(SHELL))
 }
 
 /// What a program of Windows is; `None` if it is none.

@@ -82,7 +82,7 @@ impl Traces {
         let (pattern, temporary) = match keep {
             Some(path) => (absolute(path)?, None),
             None => {
-                remove_left_behind(&std::env::temp_dir());
+                remove_left_behind(&tempfile::env::temp_dir());
                 let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir();
                 let folder = folder.map_err(failed)?;
                 // NOTE: of a file in it, since Windows has no locks of folders.
@@ -221,6 +221,19 @@ impl Traces {
         let folder = std::env::current_dir().unwrap_or_default();
         let name = path.strip_prefix(folder).unwrap_or(path);
         self.temporary.is_none().then(|| name.display().to_string())
+    }
+
+    /// Keeps the trace at `path`, if it is not kept anyway: beside the folder that will be removed.
+    pub fn keep(&self, path: &Path) -> PathBuf {
+        let kept = || {
+            let folder = path.parent()?.parent().filter(|_| self.temporary.is_some())?;
+            let mut name = tempfile::Builder::new();
+            let name = name.prefix("memledger-").suffix(".memledger").tempfile_in(folder).ok()?;
+            let (_, name) = name.keep().ok()?;
+            fs::rename(path, &name).ok()?;
+            Some(name)
+        };
+        kept().unwrap_or_else(|| path.to_owned())
     }
 
     /// A sentence about the trace at `path`, without the name of a file that is removed soon.

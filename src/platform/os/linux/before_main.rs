@@ -37,18 +37,17 @@ pub(crate) fn prepare_before_main() {
 #[used]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
+/// The name that the program was started by: that of a link, not of the file behind it; that of a script.
 pub(crate) fn program_name() -> OsString {
-    // SAFETY: asks for words that the kernel has given to the process; the second is the address of a text,
-    // or 0.
-    let (loader, executed) = unsafe {
+    // SAFETY: asks for a word that the kernel has given to the process: the address of a text, or 0.
+    let executed = unsafe {
         let at = libc::getauxval(libc::AT_EXECFN) as usize;
-        let text = ptr::with_exposed_provenance::<c_char>(at);
-        (libc::getauxval(libc::AT_BASE), (at != 0).then(|| CStr::from_ptr(text)))
+        (at != 0).then(|| CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(at)))
     };
     let program = match executed {
-        // NOTE: if a user has started the program through the loader (`man 8 ld.so`), the kernel has executed
-        // that alone, and the loader has put the program's path in.
-        Some(path) if loader == 0 && !cfg!(target_feature = "crt-static") => {
+        // NOTE: if a user has started the program through the loader (`man 8 ld.so`), the loader has put the
+        // program's path in. Of a descriptor that was executed it is no name.
+        Some(path) if !path.to_bytes().starts_with(b"/dev/fd/") => {
             PathBuf::from(OsStr::from_bytes(path.to_bytes()))
         }
         _ => std::env::current_exe().unwrap_or_default(),

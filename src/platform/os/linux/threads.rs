@@ -83,7 +83,11 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, 
                 super::wait(&done, 0, 1_000_000_000);
             }
         }
-        Err(_) => work.run(),
+        Err(_) => {
+            // NOTE: a thread of the program has none of the tracker's descriptors.
+            own_table::ask_keeper(&mut || work.run());
+            work.run();
+        }
     }
     work.result.unwrap_or_else(|| unreachable!("it has run"))
 }
