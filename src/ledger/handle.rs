@@ -73,9 +73,9 @@ impl Ledger {
     /// | `MEMLEDGER_TRACE`, `-tracefile=`, [`trace_to_file`](LedgerBuilder::trace_to_file) | none | write the trace to this file, compact if it ends in `.memledger` or has no ending |
     /// | `MEMLEDGER_WATCH`, `-tracewatch=`, [`watch`](LedgerBuilder::watch) | `1` with a named report or `MEMLEDGER_REPORT_ON_SIGNALS=1`, where it is possible; else `0` | `1`: a watcher process completes the trace and the report however the program ends; `0`: none |
     ///
-    /// `memledger run` sets `MEMLEDGER_PARENT` (only children of that process use these variables) and
-    /// `MEMLEDGER_PROBLEMS` (the socket to which problems go in place of stderr). A variable with an empty
-    /// value is not set.
+    /// `memledger run` sets `MEMLEDGER_PARENT` (only children of that process use these variables),
+    /// `MEMLEDGER_PROBLEMS` (the socket to which problems go in place of stderr) and `MEMLEDGER_RUN` (which
+    /// variables it has set). A variable with an empty value is not set.
     ///
     /// Only a report that is named starts a watcher: the one on stderr that this function makes by default
     /// does not.

@@ -3,7 +3,7 @@
 
 use crate::allocator::{in_arena, reserve_arena};
 use crate::exactness::{Exact, events};
-use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, kill, leave, left};
+use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, kill, leave, left, start};
 use crate::losses::memory_events;
 use memledger::{DestinationState, ErrorKind, Ledger, OnFull, Worker};
 use std::fs;
@@ -29,6 +29,10 @@ pub(crate) const CASES: &[Case] = &[
         assert!(lines[0].contains("the worker thread could not be started"), "{lines:?}");
         assert!(lines[0].contains("can call Ledger::collect()"), "{lines:?}");
         assert!(lines[1].contains("the control server's thread could not be"), "{lines:?}");
+    }),
+    case("without a thread for its end a recording ends whole", no_thread_at_end, |run| {
+        let outcome = open_to_all(run).run();
+        assert_eq!(left(&outcome.quiet().whole(), 1_000_003), 1);
     }),
     case("a late trace that may not grow ends at a packet and the first goes on", full, |run| {
         let outcome = run.run();
@@ -158,6 +162,13 @@ fn no_threads() {
         assert!(error.to_string().contains("thread could not be started"), "{error}");
     }
     assert!(ledger.snapshot().unwrap().figures().live_bytes > 1_000_003);
+}
+
+fn no_thread_at_end() {
+    be_nobody();
+    let _ledger = start();
+    leave(1_000_003);
+    limit(libc::RLIMIT_NPROC, 0);
 }
 
 fn full() {
