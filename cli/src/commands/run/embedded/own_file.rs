@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// user beside those of other users.
 pub(super) fn folders(cache: Option<PathBuf>) -> Vec<(PathBuf, u32)> {
     let name = format!("memledger-{}", rustix::process::geteuid().as_raw());
-    let of_all = ["/var/tmp", "/tmp"].map(|folder| (Path::new(folder).join(&name), 0o711));
+    let of_all = [std::env::temp_dir(), "/var/tmp".into(), "/tmp".into()];
+    let of_all = of_all.map(|folder| (folder.join(&name), 0o711));
     cache.map(|cache| (cache, 0o700)).into_iter().chain(of_all).collect()
 }
 
@@ -146,7 +147,7 @@ mod tests {
         let (own, all) = (Ok(top.path().join("own/library.so")), top.path().join("all/library.so"));
         let of_all = self::folders(None);
         assert!(
-            of_all[0].0.starts_with("/var/tmp") && of_all[1].0.starts_with("/tmp"),
+            of_all[1].0.starts_with("/var/tmp") && of_all[2].0.starts_with("/tmp"),
             "{of_all:?}"
         );
         let all_can_reach = all_may_enter(top.path());
