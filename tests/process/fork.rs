@@ -52,7 +52,7 @@ pub(crate) const CASES: &[Case] = &[
         check_followed(outcome.quiet());
     }),
     case("children of many threads follow without harm", follows_threads, |run| {
-        let outcome = run.deadline(60).run();
+        let outcome = run.deadline(300).run();
         outcome.exited(0).whole();
         let children: Vec<_> = outcome.stdout.lines().collect();
         assert_eq!(children.len(), 15);

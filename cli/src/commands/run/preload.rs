@@ -266,6 +266,7 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a file without `#!` can be a script of the shell.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn is_script(path: &Path) -> bool {
     interpreter(path).is_some_and(|interpreter| interpreter == Path::new(SHELL))
 }
