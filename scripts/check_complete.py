@@ -30,7 +30,7 @@ DEADLINE_S = 60
 TRUTH_BYTES, HEADER_BYTES, IMAGE_BYTES = 256 * 61, 256, 256
 FIELDS = ("pid program end allocations reallocations live_blocks live_bytes peak_bytes unseen most_unseen pending surely_incomplete maybe_incomplete "
           "surely_for maybe_for large_once threads filter inherited is_fork is_vague").split()
-EXIT, UNDERSCORE_EXIT, KILLED, EXECUTED = 1, 2, 3, 4
+EXITS = EXIT, RETURN = 1, 5
 MIB = 1 << 20
 WORDS = {"complete", "complete_for", "incomplete"}
 ALLOCATORS = {name: path for name in ["jemalloc.so.2", "tcmalloc_minimal.so.4", "mimalloc.so.2"]
@@ -153,6 +153,8 @@ class Generator:
         if self.chance(0.05):
             self.settings["stacks"] = "1"
         words = self.body(program, 0)
+        if re.search("fork|start|exec", " ".join(words)):
+            self.settings.pop("proc", None)  # Reports name no program then.
         if re.search("fork|start", " ".join(words)) and self.chance(0.6):
             self.settings["follow"] = "1"
         elif not re.search("fork|start|exec", " ".join(words)) and self.chance(0.2):
@@ -327,23 +329,23 @@ def word_of_text(line):
 baselines, baselines_lock = {}, threading.Lock()
 
 
-def baseline(program, preload):
-    """What the program has beside its script: the totals at `exit`, and at `_exit`, when all is live."""
+def baseline(program, *settings):
+    """What the program has beside its script: the totals at `exit`, after `main`, and at `_exit`, when all is live."""
     with baselines_lock:
-        if (program, preload) not in baselines:
-            settings = [f"preload={preload}"] if preload else []
+        if (program, settings) not in baselines:
             totals = []
-            for end in ["exit", "_exit"]:
+            for end in ["exit", "return", "_exit"]:
                 run = Run(Launch([*settings, program, f"end,{end}"]), "-base", [])
                 totals.append(next(iter(run.reports.values()))[0]["totals"])
-            baselines[program, preload] = totals
-        return baselines[program, preload]
+            baselines[program, settings] = totals
+        return baselines[program, settings]
 
 
-def figures(launch, image, report, preload):
+def figures(launch, image, report, is_first):
     """What is not as it should be, in words."""
-    at_exit, in_life = baseline(image["program"], preload)
-    last = at_exit if image["end"] == EXIT else in_life
+    settings = [f"{name}={launch.get(name)}" for name in ["preload", "proc"] if launch.get(name) and is_first]
+    at_exit, at_return, in_life = baseline(image["program"], *settings)
+    last = {EXIT: at_exit, RETURN: at_return}.get(image["end"], in_life)
     totals = report["totals"]
     # The C library has a block for each thread, std a few more and a stack of signals; the loader has some for each library.
     per_thread = (16, 32 << 10) if image["program"] == "rust" else (2, 2 << 10)
@@ -378,11 +380,17 @@ def allowed_words(launch, image, is_followed_by_unrecorded):
     words = set(WORDS)
     if not image["maybe_incomplete"]:
         words -= {"incomplete"}
-    if image["surely_for"] or image["large_once"] and image["unseen"] > 0 and image["end"] != EXIT:
+    if image["surely_for"] or image["large_once"] and image["unseen"] > 0 and image["end"] not in EXITS:
         words -= {"complete"}
-    if not image["maybe_for"] and image["end"] == EXIT and not image["filter"] and not image["is_fork"]:
+    if not image["maybe_for"] and image["end"] in EXITS and not image["filter"] and not image["is_fork"]:
         words = {"complete"}
     return words
+
+
+def is_of(trace, image):
+    """Whether a report is of this image; that of a fork begins with what its parent had."""
+    name = (trace["program"] or image["program"]).rsplit("/")[-1]
+    return name == image["program"] and (trace["recording_since_ns"] > 0) == (image["is_fork"] > 0)
 
 
 def judge(launch, alone, recorded, condition):
@@ -398,9 +406,12 @@ def judge(launch, alone, recorded, condition):
     for image in recorded.images:
         reports = recorded.reports.get(image["pid"], [])
         number = used.get(image["pid"], 0)
-        is_its = number < len(reports) and (reports[number]["trace"]["program"] or image["program"]).rsplit("/")[-1] == image["program"]
+        is_its = number < len(reports) and is_of(reports[number]["trace"], image)
         used[image["pid"]] = number + is_its
         seen.append(reports[number] if is_its else None)
+    # A child that executes a program at once has the trace of that program, if any.
+    lost = [other for other, report in enumerate(seen) if report is None and not (
+        recorded.images[other]["is_fork"] == 2 and other + 1 < len(seen) and seen[other + 1] is not None)]
     for number, image in enumerate(recorded.images):
         if image["pid"] != first and not may_follow:
             continue
@@ -408,9 +419,12 @@ def judge(launch, alone, recorded, condition):
         chain = [other for other, of in enumerate(recorded.images) if of["pid"] == image["pid"]]
         before = [other for other in chain if other < number]
         after = [other for other in chain if other > number]
-        is_unrecorded = lambda other: seen[other] is None
         if launch.get("text") and recorded.text is not None:
             said = word_of_text(recorded.text)
+        elif seen[number] is None and image["is_fork"] == 2:
+            if number in lost and not any(report and word(report) == "incomplete" for report in seen):
+                found.append(f"{name}: is a child without a trace, and no report is INCOMPLETE")
+            continue
         elif seen[number] is None:
             if recorded.text is None and not before and image["program"] != "static" and image["pid"] == first:
                 found.append(f"{name}: no report: {recorded.err[-300:]!r}")
@@ -420,13 +434,12 @@ def judge(launch, alone, recorded, condition):
                 found.append(f"{name}: is a child without a trace, and no report is INCOMPLETE")
             continue
         else:
-            preload = launch.get("preload") if number == 0 else None
-            found += [f"{name}: {text}" for text in figures(launch, image, seen[number], preload)]
+            found += [f"{name}: {text}" for text in figures(launch, image, seen[number], number == 0)]
             said = word(seen[number])
-        has_gap = bool(after) and is_unrecorded(after[0])
+        has_gap = bool(after) and after[0] in lost
         # The parent of a child without a trace may have its word.
         words = allowed_words(launch, image, has_gap)
-        if may_follow and any(is_unrecorded(other) for other in range(len(seen)) if recorded.images[other]["pid"] != image["pid"]):
+        if may_follow and any(recorded.images[other]["pid"] != image["pid"] for other in lost):
             words = words | {"incomplete"}
         unjudged |= words == WORDS
         words_of_first = words if number == 0 else words_of_first

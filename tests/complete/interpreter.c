@@ -72,6 +72,11 @@ static char **arguments;
 static void *c_library;
 #endif
 extern char **environ;
+#ifdef __cplusplus
+extern "C" void *__curbrk;
+#else
+extern void *__curbrk;
+#endif
 
 static void say(const char *text) {
     if (write(1, text, strlen(text)) < 0) _exit(99);
@@ -158,6 +163,7 @@ static void new_image(const char *program) {
     snprintf((char *)&now->program, 8, "%s", program);
     if (parent) {
         now->is_fork = 1;
+        now->threads = parent->threads;
         now->inherited = now->live_blocks = parent->live_blocks;
         now->live_bytes = now->peak_bytes = parent->live_bytes;
         now->unseen = parent->unseen;
@@ -226,6 +232,8 @@ static void alloc_blocks(const char *name, long count, size_t size) {
     for (long i = 0; i < count && n_blocks < BLOCKS; i++) {
         struct block *block = &blocks[n_blocks];
         block->size = size + i % 8, block->door = door, block->form = i % 4;
+        /* C++'s library rounds up. */
+        if (door == NATIVE && block->form == 3) block->size = (block->size + 127) / 128 * 128;
         block->at = allocate(door, block->size, block->form);
         if (!block->at) return say("null\n");
         if (door != STRDUP && door != HANDLE_STRDUP) touch(block->at, block->size);
@@ -285,6 +293,7 @@ static void raw_break(size_t size) {
     int64_t maximum = status("VmHWM:");
     char *end = (char *)syscall(SYS_brk, 0);
     if ((char *)syscall(SYS_brk, end + size) != end + size) return say("no break\n");
+    __curbrk = end + size; /* Else malloc takes it back. */
     touch(end, size);
     /* Less than that is among blocks. */
     if (size < 4 * MIB) now->is_vague = 1;
@@ -398,7 +407,7 @@ static void start(const char *how, const char *kind, const char *target, char **
 static void finish(const char *how) {
     say_number("allocations", now->allocations);
     say_number("live", now->live_bytes);
-    if (is(how, "exit") || is(how, "zero") || is(how, "return")) settle(), now->end = 1;
+    if (is(how, "exit") || is(how, "zero") || is(how, "return")) settle(), now->end = is(how, "return") && !now->is_fork ? 5 : 1;
     else now->end = is(how, "_exit") ? 2 : 3;
     if (is(how, "exit")) exit(7);
     if (is(how, "zero")) exit(0);
@@ -470,6 +479,9 @@ static void child(char **words, char *part[]) {
     pid_t pid = fork();
     if (pid == 0) {
         if (is_fork) new_image((const char *)&now->program), run(words), exit(0);
+        new_image((const char *)&now->program);
+        now->is_fork = 2;
+        now->end = 4;
         start(part[1], part[2], part[3], words);
         _exit(96);
     }
