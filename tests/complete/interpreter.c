@@ -45,7 +45,7 @@ OUTER int interpret(int argc, char **argv);
 /* Fields are those of `FIELDS` in check_complete.py. */
 struct image {
     int64_t pid, program, end, allocations, reallocations, live_blocks, live_bytes, peak_bytes, unseen, most_unseen, pending;
-    int64_t surely_incomplete, maybe_incomplete, surely_for, maybe_for, large_once, threads, filter, inherited, is_fork, is_vague, spare[11];
+    int64_t surely_incomplete, maybe_incomplete, surely_for, maybe_for, large_once, threads, filter, inherited, is_fork, is_vague, below, spare[10];
 };
 struct truth {
     int64_t images, spare[31];
@@ -63,7 +63,8 @@ static long n_blocks;
 static struct {
     char *at;
     size_t size;
-    int is_seen, is_unseen;
+    int64_t unseen;
+    int is_seen, is_raw, is_shared;
 } maps[64];
 static int n_maps;
 static char statics[64 * MIB];
@@ -156,17 +157,23 @@ static void settle(void) {
 
 static void new_image(const char *program) {
     const struct image *parent = now;
+    const char *below = getenv("LD_PRELOAD"), *const libraries[] = {"jemalloc", "tcmalloc", "mimalloc"};
     int64_t number = __atomic_fetch_add(&truth->images, 1, __ATOMIC_SEQ_CST);
     if (number >= IMAGES) _exit(98);
     now = &truth->image[number];
     now->pid = syscall(SYS_getpid);
     snprintf((char *)&now->program, 8, "%s", program);
+    for (int i = 0; i < 3; i++)
+        if (below && strstr(below, libraries[i])) now->below = i + 1;
     if (parent) {
         now->is_fork = 1;
         now->threads = parent->threads;
         now->inherited = now->live_blocks = parent->live_blocks;
         now->live_bytes = now->peak_bytes = parent->live_bytes;
         now->unseen = parent->unseen;
+        /* Shared pages are not a child's until it touches them. */
+        for (int i = 0; i < n_maps; i++)
+            if (maps[i].is_shared) now->unseen -= maps[i].unseen, maps[i].unseen = 0;
         /* Its first weighing comes after 50 ms: until then nothing is sure. */
         maybe(now->unseen);
     }
@@ -276,7 +283,8 @@ static void map(const char *door, size_t size) {
     if (at == MAP_FAILED || n_maps == 64) return say("not mapped\n");
     next += size + MIB;
     touch(at, size);
-    maps[n_maps].at = at, maps[n_maps].size = size, maps[n_maps].is_unseen = is_raw;
+    maps[n_maps].at = at, maps[n_maps].size = size, maps[n_maps].is_raw = is_raw;
+    maps[n_maps].unseen = is_raw ? size : 0, maps[n_maps].is_shared = flags & MAP_SHARED;
     maps[n_maps++].is_seen = !is_raw && !is_file && !is(door, "noreserve");
     if (is_raw) unseen(size, maximum);
     else if (maps[n_maps - 1].is_seen) born(size);
@@ -284,7 +292,8 @@ static void map(const char *door, size_t size) {
 
 static void unmap(void) {
     if (n_maps-- == 0) return (void)(n_maps = 0);
-    if (maps[n_maps].is_unseen) syscall(SYS_munmap, maps[n_maps].at, maps[n_maps].size), now->unseen -= maps[n_maps].size;
+    now->unseen -= maps[n_maps].unseen;
+    if (maps[n_maps].is_raw) syscall(SYS_munmap, maps[n_maps].at, maps[n_maps].size);
     else munmap(maps[n_maps].at, maps[n_maps].size);
     if (maps[n_maps].is_seen) died(maps[n_maps].size);
 }
