@@ -52,7 +52,7 @@ ATTACKS = [
     ("2 malloc by a handle", "c alloc,handle,5000,1000 end,exit"),
     ("3 jemalloc with a prefix, loaded later", "c alloc,prefix,80000,1000 end,exit"),
     ("4a a maximum between two readings", "c sleep,200 map,raw,60000 unmap sleep,200 end,exit"),
-    ("4a no new maximum", "c map,anon,60000 sleep,200 unmap sleep,200 map,raw,30000 sleep,300 unmap sleep,50 end,exit"),
+    ("4a no new maximum (every other time)", "c map,anon,60000 sleep,20 unmap map,raw,30000 sleep,160 unmap sleep,400 end,exit"),
     ("4b _exit", "c map,raw,40000 end,_exit"),
     ("4b killed", "c map,raw,40000 end,kill"),
     ("4b exec", "c map,raw,40000 exec,execve,keep,cpp end,exit"),
@@ -137,6 +137,9 @@ class Generator:
 
     def make(self):
         program = self.random.choices(PROGRAMS, [4, 3, 3, 1][:len(PROGRAMS)])[0]
+        if self.chance(0.03) and IS_ROOT:
+            self.settings["proc"] = "0"
+            program = self.random.choice(PROGRAMS)
         self.is_glibc = program != "je"
         if ALLOCATORS and self.is_glibc and self.chance(0.15):
             self.settings["preload"] = self.random.choice(list(ALLOCATORS))
@@ -145,8 +148,6 @@ class Generator:
             self.settings["env"] = self.random.choice(["none", "neutral", "folder"])
         if self.chance(0.04) and self.settings.get("env") != "neutral":
             self.settings["rss"] = "off"
-        if self.chance(0.03) and IS_ROOT:
-            self.settings["proc"] = "0"
         if self.chance(0.1):
             self.settings["stack"] = self.random.choice(["1048576", "67108864"])
         if self.chance(0.05):
@@ -201,7 +202,11 @@ class Generator:
         door = self.random.choice(["raw", "raw", "raw-memfd", "raw-anywhere" if self.may_move and self.is_glibc else "raw"])
         if self.chance(0.15):
             return [f"break,{max(kib, 6000)}"]
+        if self.chance(0.08):
+            return [f"alloc,malloc,{self.random.randint(100, 300)},1048576", f"map,raw,{self.random.randint(5000, 8000) // 4 * 4}"]
         made = [f"map,{door},{kib}"]
+        if self.chance(0.1):
+            return [f"map,anon,{2 * kib}", "sleep,20", "unmap", f"map,raw,{kib}", "sleep,160", "unmap", "sleep,200"]
         if self.chance(0.3):
             made += ["sleep,200"] * self.chance(0.5) + ["unmap"]
             return ["sleep,200", *made, "sleep,200"]
@@ -257,9 +262,11 @@ class Generator:
         if not self.is_glibc or not self.chance(0.1):
             return [f"end,{self.random.choice(ends)}"]
         width = self.random.choice(["strict", "wide"])
+        if program == "rust":
+            ends = ends[2:]  # At the end of `main`, std asks for more.
         made = ["alloc,malloc,400,100", "free,400,own"]
         made += [f"filter,{self.random.choice(['kill', 'thread', 'errno'])},{width},{self.random.choice(['prctl', 'syscall'])}", f"alloc,malloc,{self.log(1, 200)},80"]
-        return [*made, f"end,{self.random.choice(ends[:7] if width == 'strict' else ends)}"]
+        return [*made, f"end,{self.random.choice(ends[:-3] if width == 'strict' else ends)}"]
 
 
 class Run:
@@ -440,8 +447,11 @@ def judge(launch, alone, recorded, condition):
                 found.append(f"{name}: is a child without a trace, and no report is INCOMPLETE")
             continue
         else:
-            found += [f"{name}: {text}" for text in figures(launch, image, seen[number])]
             said = word(seen[number])
+            # Without /proc, an allocator that is not found may be said to be there.
+            if said == "incomplete" and launch.get("proc") == "0" and (launch.get("preload") or image["program"] == "je"):
+                continue
+            found += [f"{name}: {text}" for text in figures(launch, image, seen[number])]
         has_gap = bool(after) and after[0] in lost
         # The parent of a child without a trace may have its word.
         words = allowed_words(launch, image, has_gap)
