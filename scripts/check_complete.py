@@ -393,7 +393,7 @@ def allowed_words(launch, image, is_followed_by_unrecorded):
     words = set(WORDS)
     if not image["maybe_incomplete"]:
         words -= {"incomplete"}
-    if image["surely_for"] or image["large_once"] and image["unseen"] > 0 and image["end"] not in EXITS:
+    if image["surely_for"] or image["large_once"] and image["unseen"] > 0 and (image["end"] not in EXITS or image["is_fork"]):
         words -= {"complete"}
     if not image["maybe_for"] and image["end"] in EXITS and not image["filter"] and not image["is_fork"]:
         words = {"complete"}

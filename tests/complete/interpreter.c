@@ -53,6 +53,7 @@ struct truth {
 };
 static struct truth *truth;
 static struct image *now;
+static int has_slept; /* Long enough to be looked at. */
 
 struct block {
     char *at;
@@ -165,6 +166,7 @@ static void new_image(const char *program) {
     snprintf((char *)&now->program, 8, "%s", program);
     for (int i = 0; i < 3; i++)
         if (below && strstr(below, libraries[i])) now->below = i + 1;
+    has_slept = 0;
     if (parent) {
         now->is_fork = 1;
         now->threads = parent->threads;
@@ -416,8 +418,11 @@ static void start(const char *how, const char *kind, const char *target, char **
 static void finish(const char *how) {
     say_number("allocations", now->allocations);
     say_number("live", now->live_bytes);
-    if (is(how, "exit") || is(how, "zero") || is(how, "return")) settle(), now->end = is(how, "return") && !now->is_fork ? 5 : 1;
-    else now->end = is(how, "_exit") ? 2 : 3;
+    if (is(how, "exit") || is(how, "zero") || is(how, "return")) {
+        now->end = is(how, "return") && !now->is_fork ? 5 : 1;
+        /* A child is first weighed after 50 ms. */
+        if (!now->is_fork || has_slept) settle();
+    } else now->end = is(how, "_exit") ? 2 : 3;
     if (is(how, "exit")) exit(7);
     if (is(how, "zero")) exit(0);
     if (is(how, "_exit")) _exit(8);
@@ -455,7 +460,7 @@ static void operate(char *part[], char **words) {
         long ms = atol(part[1]);
         struct timespec time = {ms / 1000, ms % 1000 * 1000000};
         nanosleep(&time, NULL);
-        if (ms >= 150) settle();
+        if (ms >= 150) has_slept = 1, settle();
     } else if (is(name, "exec")) {
         now->end = 4;
         start(part[1], part[2], part[3], words);
