@@ -1,4 +1,5 @@
-//! The interpreter of `interpreter.c` in a program of Rust: its blocks are those of Rust's allocator, its threads are std's.
+//! The interpreter of `interpreter.c` in a program of Rust: its blocks are those of Rust's allocator, its
+//! threads are std's.
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -43,7 +44,12 @@ extern "C" fn native_free(block: *mut u8, size: usize, form: c_int) {
 type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
 #[unsafe(no_mangle)]
-extern "C" fn native_thread(body: Body, stack: usize, is_joined: c_int, thread: *mut usize) -> c_int {
+extern "C" fn native_thread(
+    body: Body,
+    stack: usize,
+    is_joined: c_int,
+    thread: *mut usize,
+) -> c_int {
     use std::os::unix::thread::JoinHandleExt;
     let spawned = std::thread::Builder::new().stack_size(stack).spawn(move || {
         body(std::ptr::null_mut());
