@@ -69,7 +69,7 @@ pub(crate) const CASES: &[Case] = &[
     case("commands start, flush, dump and stop sessions", sessions::commands, ends_well),
     case("a session ends after its time", sessions::duration, sessions::duration_test),
     #[cfg(unix)]
-    case("a session whose output is not read drops events", sessions::blocked, ends_well),
+    case("a session whose output is read slowly drops events", sessions::blocked, ends_well),
     case("losses are in the sequence of their thread", sessions::losses, sessions::losses_test),
     case(
         "names of tracks and arguments can be texts of the program",

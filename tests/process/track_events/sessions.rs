@@ -134,7 +134,8 @@ const TEXT: usize = 60_000;
 #[cfg(unix)]
 const EVENTS: u64 = 2_000;
 
-/// `DropCount`: nobody reads the output until much more was emitted than waits for a session.
+/// `DropCount`: the output is read far more slowly than events come, until much more was emitted than waits
+/// for a session.
 #[cfg(unix)]
 pub(super) fn blocked() {
     let path = std::ffi::CString::new(PIPE).unwrap();
@@ -147,12 +148,17 @@ pub(super) fn blocked() {
     let session =
         ledger.trace_to(Destination::track_events(PIPE, TrackEventConfig::all())).unwrap();
     let text = "x".repeat(TEXT);
+    let (mut all, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
     for n in 0..EVENTS {
         instant!(CAT1, "event", arg("n", n), arg("text", &text));
+        // NOTE: a session that nobody reads from for 3 s ends. On a busy machine, all events take longer.
+        if n % 20 == 0 {
+            let count = reader.read(&mut bytes).unwrap();
+            all.extend_from_slice(&bytes[..count]);
+        }
     }
     assert_eq!(session.status().state, DestinationState::Sending, "{:?}", session.status());
     let reading = std::thread::spawn(move || {
-        let (mut all, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
         while !all.ends_with(b"the end") {
             let count = reader.read(&mut bytes).unwrap();
             all.extend_from_slice(&bytes[..count]);
