@@ -135,9 +135,9 @@ mod trace;
 pub use alloc::TrackingAllocator;
 pub use error::{Error, ErrorKind, Unmeasured, UnmeasuredKind};
 pub use ledger::{
-    Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, Ledger,
-    LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats, Worker,
-    set_clock, without_threads,
+    Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, FinishError,
+    Ledger, LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats,
+    Worker, set_clock, without_threads,
 };
 pub use measure::{Budget, BudgetError, budget, measure};
 #[cfg(feature = "report")]

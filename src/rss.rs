@@ -392,7 +392,7 @@ fn event(
             array(&changed[0]),
             array(&changed[1]),
             array(&changed[2]),
-            u8::from(is_last).into(),
+            u32::from(is_last).into(),
         ],
         &mut event,
     );

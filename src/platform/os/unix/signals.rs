@@ -3,9 +3,7 @@
 //! NOTE: what the handlers call is inlined, so that the compiler sees that nothing there panics.
 
 #[cfg(any(preload, interposes))]
-#[cfg(any(preload, interposes))]
-use super::super::before_end;
-use super::super::end_process;
+use super::super::{before_end, end_process};
 use super::super::{now, send_again, wait, wake_all};
 use super::process::{KeepErrno, process_id};
 use crate::platform::own_thread::{self, ValueOffset};
