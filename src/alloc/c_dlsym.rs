@@ -1,8 +1,8 @@
 //! C's `dlsym` and `dlvsym`, as the library of `preload/` defines them.
 //!
-//! A handle finds the functions of its own library, so that of the C library finds glibc's own `malloc`. Where
-//! the address is that of the function that this library's calls next, the program gets the address of this
-//! library's, which is then between them, as for the calls of all libraries. What finds another function keeps
+//! A handle finds the functions of its own library, so that of the C library finds glibc's own `malloc`.
+//! Where the address is that of the function that this library's calls next, the program gets the address of
+//! this library's, which is then between them, as for the calls of all libraries. What finds another function keeps
 //! that, and so does an allocator, which asks for what is below itself.
 //!
 //! For `RTLD_NEXT` and `RTLD_DEFAULT` the loader takes the library that calls, by the address that it returns
@@ -23,9 +23,10 @@ type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) ->
 /// What the function does, as C returns it in two registers.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Way {
+pub struct Search {
     next: Option<Dlvsym>,
-    /// [`JUMPED`], [`CALLED`], or the `ret` in the caller's object through which the call returns to [`find`].
+    /// [`JUMPED`], [`CALLED`], or the `ret` in the caller's object through which the call returns to
+    /// [`find`].
     through: usize,
 }
 
@@ -46,10 +47,10 @@ pub(crate) fn unrecorded() -> Option<&'static (String, usize)> {
 ///
 /// # Safety
 /// That of C's function, here and below.
-pub unsafe extern "C" fn way(handle: *mut c_void, name: *const c_char, caller: usize) -> Way {
+pub unsafe extern "C" fn way(handle: *mut c_void, name: *const c_char, caller: usize) -> Search {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the caller's promise, here and below.
-    unsafe { Way::new(&NEXT, c"dlsym", handle, name, caller) }
+    unsafe { Search::new(&NEXT, c"dlsym", handle, name, caller) }
 }
 
 /// The same for `dlvsym`.
@@ -60,13 +61,13 @@ pub unsafe extern "C" fn way_of_version(
     handle: *mut c_void,
     name: *const c_char,
     caller: usize,
-) -> Way {
+) -> Search {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: as above.
-    unsafe { Way::new(&NEXT, c"dlvsym", handle, name, caller) }
+    unsafe { Search::new(&NEXT, c"dlvsym", handle, name, caller) }
 }
 
-impl Way {
+impl Search {
     unsafe fn new(
         next: &AtomicUsize,
         function: &CStr,

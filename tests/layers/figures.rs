@@ -7,16 +7,19 @@ use super::sources::{code_only, every};
 
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
-    ("src", 63_360),
-    ("crates/format/src", 9_031),
-    ("crates/analysis/src", 44_740),
+    // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
+    ("src", 65_800),
+    ("crates/format/src", 9_060),
+    // The three words, weighings, mappings that are no blocks.
+    ("crates/analysis/src", 45_500),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_551),
-    ("cli/src", 17_460),
-    ("tests", 26_350),
-    ("crates/analysis/tests", 12_200),
+    // Conditions with intervals, checks of outputs before the start.
+    ("cli/src", 18_040),
+    ("tests", 26_850),
+    ("crates/analysis/tests", 12_450),
     ("crates/export/tests", 620),
-    ("cli/tests", 7_620),
+    ("cli/tests", 7_850),
 ];
 
 /// The crates whose code is looked at.

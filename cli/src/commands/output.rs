@@ -21,8 +21,8 @@ pub fn frames(all: bool) -> Frames {
 /// A new file can be read by its owner only, as the traces that it is made of; one that is there keeps its
 /// permissions. It is written without a name, where the system has such files, else under another name in the
 /// same folder, and gets its name at the end. If `body` fails or a signal ends this command, what `path` was
-/// before stays, and nothing else (but for a signal where the file has another name). What is no file (a pipe, `/dev/null`) is written
-/// directly.
+/// before stays, and nothing else (but for a signal where the file has another name). What is no file (a
+/// pipe, `/dev/null`) is written directly.
 pub fn write_to<T>(
     path: &Path,
     out: &mut dyn Write,

@@ -232,8 +232,8 @@ fn wanted(object: &Object) -> BTreeMap<usize, RedirectTarget<'_>> {
     all
 }
 
-/// Adds the functions of one allocator, or of those with known names. `may_define_c`: those of C are looked for,
-/// too. In a library, they are those that this library's lead to.
+/// Adds the functions of one allocator, or of those with known names. `may_define_c`: those of C are looked
+/// for, too. In a library, they are those that this library's lead to.
 fn add_wanted<'a>(
     functions: &[&'a Named],
     may_define_c: bool,
@@ -286,8 +286,7 @@ fn redirect_in(
     }
     outcome.forget_in(object.addresses);
     if !is_alone() {
-        let is_known = std::fs::exists("/proc/self/task").unwrap_or(false);
-        let why = if is_known { "" } else { ", or may have: there is no /proc" };
+        let why = if os::lists_threads() { "" } else { ", or may have: none can be listed" };
         return Err(format!("a library has started a thread before{why}"));
     }
     if !next_malloc::note_nested(object.addresses) {

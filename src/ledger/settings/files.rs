@@ -42,9 +42,8 @@ pub(in crate::ledger) fn report_in_use(asked: &Path, used: &Path) {
     );
 }
 
-/// Replaces `%p` by the process id, `%t` by the unix time in seconds, `%e` by the name that the
-/// program was started by, and `%%` by a percent sign. Passes `report` one sentence for each other letter after
-/// a `%`.
+/// Replaces `%p` by the process id, `%t` by the unix time in seconds, `%e` by the name that the program was
+/// started by, and `%%` by a percent sign. Passes `report` one sentence for each other letter after a `%`.
 pub(in crate::ledger) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
     let text = path.as_os_str().as_encoded_bytes();
     if !text.contains(&b'%') {

@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 const OF_KERNEL: &str = "/proc/self/exe";
 
-/// The path that was executed and, where that is a script, the interpreter's. Asked for first where allocators
-/// are redirected, before `main`, which may change the current folder.
+/// The path that was executed and, where that is a script, the interpreter's. Asked for first where
+/// allocators are redirected, before `main`, which may change the current folder.
 pub(super) fn paths() -> &'static [PathBuf; 2] {
     static PATHS: OnceLock<[PathBuf; 2]> = OnceLock::new();
     PATHS.get_or_init(|| {

@@ -213,6 +213,12 @@ pub(crate) fn has_one_thread() -> bool {
     }
 }
 
+/// Whether the kernel lists the threads: `/proc` is mounted.
+#[cfg(redirects)]
+pub(crate) fn lists_threads() -> bool {
+    fs::exists("/proc/self/task").unwrap_or(false)
+}
+
 /// Whether the address is in a file that was loaded when this process, a watcher, was forked.
 pub(crate) fn is_in_loaded_file(address: usize) -> bool {
     super::objects::find(|object| object.has(address).then_some(())).is_some()
