@@ -52,7 +52,7 @@ def is_untracked(report):
 def require_complete(command, ended, report):
     require(report is not None, command, "has no report:", ended)
     # What V8 or an allocator below has beside blocks is another matter (scripts/check_doors.sh).
-    require(report["trace"]["complete"] or is_untracked(report), command, "is incomplete:", report["losses"])
+    require(report["trace"]["coverage"]["word"] != "incomplete" or is_untracked(report), command, "is incomplete:", report["losses"])
     # Stacks in a library that was just loaded are another matter.
     losses = {name: value for name, value in report["losses"].items() if value and not name.startswith("stacks_")}
     require(not losses, command, "has losses:", losses)
@@ -400,7 +400,7 @@ def launchers():
         ended, report = tracked(command, *condition)
         require(ended.returncode == 3 and report["trace"]["program"] == "nested", command, ended)
         # jemalloc makes a block at its start.
-        require(report["trace"]["complete"] and of_malloc(report)["allocations"] in [5000, 5001], command, report["totals"])
+        require(report["trace"]["coverage"]["word"] != "incomplete" and of_malloc(report)["allocations"] in [5000, 5001], command, report["totals"])
     for command in starting:
         run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", *condition]
         ended = program([*run, "--", *command])

@@ -196,7 +196,7 @@ def require_whole(trace, *facts):
     require(printed.stdout, *facts, "has no trace:", printed.stderr)
     report = json.loads(printed.stdout)
     # What V8 has beside blocks is another matter (scripts/check_doors.sh).
-    is_whole = report["trace"]["complete"] or report["trace"]["ended"] and report["untracked"]["known"]
+    is_whole = report["trace"]["coverage"]["word"] != "incomplete" or report["trace"]["ended"] and report["untracked"]["known"]
     require(is_whole, *facts, "is incomplete:", printed.stderr)
     os.remove(trace)
     return report
@@ -236,7 +236,7 @@ def crashes():
                 return f"{what} {way}: no report"
             time.sleep(0.005)
         os.remove(report)
-        return None if json.loads(text)["trace"]["complete"] else f"{what} {way}: incomplete"
+        return None if json.loads(text)["trace"]["coverage"]["word"] != "incomplete" else f"{what} {way}: incomplete"
 
     for what in ["crash", "crash-in-eighth"]:
         for way in WAYS:

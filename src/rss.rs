@@ -37,8 +37,8 @@ const NOTABLE_BYTES: u64 = 256 << 10;
 const NOTABLE_SHARE: u64 = 100;
 
 /// How much memory is resident, in bytes, how much was at most, how much the control groups of the process
-/// allow (the largest number if that is not limited), what of the first is anonymous, and all that the program
-/// has mapped so far and that is in no block.
+/// allow (the largest number if that is not limited), what of the first is anonymous, and all that the
+/// program has mapped so far and that is in no block.
 static RSS: Declaration = Declaration {
     uid: 27,
     logger: "Memledger",

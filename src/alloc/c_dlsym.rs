@@ -2,8 +2,8 @@
 //!
 //! A handle finds the functions of its own library, so that of the C library finds glibc's own `malloc`.
 //! Where the address is that of the function that this library's calls next, the program gets the address of
-//! this library's, which is then between them, as for the calls of all libraries. What finds another function keeps
-//! that, and so does an allocator, which asks for what is below itself.
+//! this library's, which is then between them, as for the calls of all libraries. What finds another function
+//! keeps that, and so does an allocator, which asks for what is below itself.
 //!
 //! For `RTLD_NEXT` and `RTLD_DEFAULT` the loader takes the library that calls, by the address that it returns
 //! to. So these calls return through that library, as those of [`dlopen`](super::c_dlopen).

@@ -7,6 +7,7 @@ use crate::fork::{fork, wait};
 use crate::harness::{Case, Outcome, Run, builder, case, churn, kill, leave, left};
 use crate::watcher::fork_without_handlers;
 use memledger::{Name, Worker, alloc_scope};
+use memledger_analysis::UntrackedKind;
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
@@ -114,7 +115,11 @@ pub(crate) const CASES: &[Case] = &[
             let child = outcome.stdout.trim();
             let names = (format!("trace.{child}.utrace"), format!("report.{child}.json"));
             wait_for_report(&outcome.path(&names.1));
-            assert_eq!(left(&outcome.whole_as(&names.0, &names.1), IN_CHILD as u64), 1);
+            let report = outcome.same(&names.0, &names.1);
+            assert_eq!(left(&report, IN_CHILD as u64), 1);
+            let kinds = report.untracked.reasons.iter().map(|reason| reason.kind);
+            assert_eq!(kinds.collect::<Vec<_>>(), [UntrackedKind::Replaced]);
+            assert!(!report.trace.complete);
         },
     ),
 ];

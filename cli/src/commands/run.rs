@@ -268,7 +268,11 @@ struct Prepared {
 fn prepare(args: &RunArgs, to: &ReportTo, keep: Option<&Path>) -> Result<Prepared, CliError> {
     let tracking = preload::tracking(&args.command, args.preload.as_deref());
     let tracking = tracking.map_err(CliError::Failed)?;
-    outputs::check(&args.command, &outputs::of(args, to, keep))?;
+    let report = match to {
+        ReportTo::File(path) => Some(&**path),
+        ReportTo::Stderr | ReportTo::Nowhere => None,
+    };
+    outputs::check(&args.command, &outputs::of(keep, report, args.html.as_deref()))?;
     outputs::choose_temporary_folder()?;
     let traces = Arc::new(Traces::new(keep, args.follow_children)?);
     let aside = args.top.then(TerminalStandIn::new).transpose()?;

@@ -21,7 +21,8 @@ pub(super) struct UntrackedMemory {
     has_tables: bool,
 }
 
-/// The kernel's maximum of RSS when it was first seen, and all that the program had mapped in no block until then.
+/// The kernel's maximum of RSS when it was first seen, and all that the program had mapped in no block until
+/// then.
 #[derive(Clone, Copy, Debug)]
 struct Most {
     at_ns: u64,
@@ -70,7 +71,8 @@ impl UntrackedMemory {
         }
     }
 
-    /// RSS was looked at: the kernel's maximum, and all that the program has mapped so far that is in no block.
+    /// RSS was looked at: the kernel's maximum, and all that the program has mapped so far and that is in no
+    /// block.
     pub(super) fn look(&mut self, at_ns: u64, bytes: u64, mapped: u64) {
         match &mut self.most {
             Some(most) if most.bytes == bytes => {}

@@ -167,11 +167,6 @@ const TYPES: &[Declaration] = &[
             ("State", T::U8),
         ],
     ),
-    (
-        "Memledger.Rss",
-        false,
-        &[("Cycle", T::U64), ("Bytes", T::U64), ("MostBytes", T::U64), ("LimitBytes", T::U64)],
-    ),
 ];
 
 /// The type `name` with these fields.

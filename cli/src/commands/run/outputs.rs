@@ -1,7 +1,7 @@
 //! The files that `memledger run` is asked to write, checked before the program runs: it may run for hours.
 
+use super::preload;
 use super::traces::named;
-use super::{ReportTo, RunArgs, preload};
 use crate::error::CliError;
 use std::ffi::OsString;
 use std::fs;
@@ -19,24 +19,19 @@ pub struct Output<'a> {
     in_place: bool,
 }
 
-/// What is asked for; `trace` is the trace that is kept.
-pub fn of<'a>(args: &'a RunArgs, to: &'a ReportTo, trace: Option<&'a Path>) -> Vec<Output<'a>> {
-    let trace = trace
-        .map(|path| Output { what: "the trace", cure: "--trace", path, in_place: true })
-        .into_iter();
-    let report = match to {
-        ReportTo::File(path) => {
-            Some(Output { what: "the report", cure: "--report", path, in_place: false })
-        }
-        ReportTo::Stderr | ReportTo::Nowhere => None,
-    };
-    let page = args.html.as_deref().map(|path| Output {
-        what: "the page",
-        cure: "--html",
-        path,
-        in_place: false,
+/// What is asked for: the trace that is kept, the report and the page.
+pub fn of<'a>(
+    trace: Option<&'a Path>,
+    report: Option<&'a Path>,
+    page: Option<&'a Path>,
+) -> Vec<Output<'a>> {
+    let trace =
+        trace.map(|path| Output { what: "the trace", cure: "--trace", path, in_place: true });
+    let beside = [("the report", "--report", report), ("the page", "--html", page)];
+    let beside = beside.into_iter().filter_map(|(what, cure, path)| {
+        path.map(|path| Output { what, cure, path, in_place: false })
     });
-    trace.chain(report).chain(page).collect()
+    trace.into_iter().chain(beside).collect()
 }
 
 /// Refuses two outputs in one file, one in the place of the program, and what cannot be written.

@@ -138,16 +138,16 @@ fn unrecorded_program(reason: &UntrackedReason) -> Option<String> {
 /// The same, why, and what to do about it; `None` if no memory is known to be missing.
 pub fn untracked(report: &Report) -> Option<String> {
     let untracked = &report.untracked;
+    if let Some(program) = untracked.reasons.iter().find_map(unrecorded_program) {
+        let why = untracked.reasons.iter().map(reason).collect::<Vec<_>>().join(". ");
+        return Some(format!("{program}: {why}"));
+    }
     let is_missing = report.trace.coverage.reasons.iter().any(|reason| {
         use CoverageKind::{Allocator, Scopes, Unseen, UnseenPeak};
         [Allocator, Scopes, Unseen, UnseenPeak].contains(&reason.kind)
     });
     if !is_missing && !(untracked.is_beside && untracked.is_known()) {
         return None;
-    }
-    if let Some(program) = untracked.reasons.iter().find_map(unrecorded_program) {
-        let why = untracked.reasons.iter().map(reason).collect::<Vec<_>>().join(". ");
-        return Some(format!("{program}: {why}"));
     }
     let briefly = untracked_briefly(report)?;
     let why = if !is_missing {

@@ -25,8 +25,8 @@ pub enum CoverageWord {
     /// Blocks are complete. Other memory was not weighed to the end, or some of it is in no block: at most 1
     /// MiB or 5 % of the resident memory.
     CompleteFor,
-    /// Events, a part of the program's life or the blocks of an allocator are missing, or more memory than that
-    /// is in no block.
+    /// Events, a part of the program's life or the blocks of an allocator are missing, or more memory than
+    /// that is in no block.
     #[default]
     Incomplete,
 }

@@ -17,8 +17,8 @@ pub struct Untracked {
     /// whichever has more that is untracked. `None` if that could not be compared: the trace has no resident
     /// memory in it, began after the process, or has no allocations.
     pub weighed: Option<Weighed>,
-    /// The largest RSS that the kernel has counted, if more of it is explained by nothing in the trace than of
-    /// what was weighed: it was there between two readings. `None` if all is explained.
+    /// The largest RSS that the kernel has counted, if more of it is explained by nothing in the trace than
+    /// of what was weighed: it was there between two readings. `None` if all is explained.
     pub unseen_peak: Option<Weighed>,
     /// When memory was last weighed; `None` if it never was.
     pub last_weighed_ns: Option<u64>,

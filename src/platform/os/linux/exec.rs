@@ -397,10 +397,9 @@ unsafe fn with_environment(
     // SAFETY: the caller's promise.
     let all = unsafe { texts(environment) };
     let own = OwnLibrary::find(all);
+    let program = || if is_filtered() { None } else { program() };
     let edits = if variable(all, LISTS).is_some() {
         own.map(|own| [own.without(), Edit::default()])
-    } else if is_filtered() {
-        None
     } else if own.is_some() && has_settings(all) || !is_recorded {
         own.filter(|_| program().is_some_and(Program::cannot_load))
             .map(|own| [own.without(), Edit::default()])

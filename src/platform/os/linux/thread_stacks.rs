@@ -2,7 +2,9 @@
 //! keeps for later threads.
 #![expect(unsafe_code, reason = "system calls")]
 
-use super::{page_bytes, thread_id};
+use super::page_bytes;
+#[cfg(c_mmap)]
+use super::{is_filtered, thread_id};
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -49,6 +51,10 @@ fn end_after(descriptor: u64) -> u64 {
 /// Remembers the stack of this new thread, which has as many bytes; 0 if the program has given it the memory.
 #[cfg(c_mmap)]
 pub(super) fn remember_stack(bytes: usize) {
+    // A new thread may not ask for its number then.
+    if is_filtered() {
+        return;
+    }
     // SAFETY: always allowed.
     let end = end_after(unsafe { libc::pthread_self() } as u64);
     // Stacks are a power of two apart, or nearly so.
