@@ -387,13 +387,12 @@ impl Ledger {
     ///     Ok(())
     /// }
     /// ```
-    #[expect(clippy::result_large_err, reason = "the end of a recording is rare")]
     pub fn finish(mut self) -> Result<Stats, FinishError> {
         let stats = operations::finish(&mut self.generation);
         let problems = operations::new_problems();
         match problems.iter().all(|problem| problem.kind() == ProblemKind::Overridden) {
             true => Ok(stats),
-            false => Err(FinishError { problems, stats }),
+            false => Err(FinishError { problems, stats: Box::new(stats) }),
         }
     }
 

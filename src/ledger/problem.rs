@@ -76,7 +76,7 @@ pub struct FinishError {
     /// Those that no earlier call has returned, oldest first.
     pub problems: Vec<Problem>,
     /// The last figures.
-    pub stats: Stats,
+    pub stats: Box<Stats>,
 }
 
 impl Display for FinishError {

@@ -132,7 +132,9 @@ pub(crate) const CASES: &[Case] = &[
     case("a program that is killed has a report, in the place of an earlier one", killed, |run| {
         for earlier in [None, Some(EARLIER)] {
             let run = Run::of(&run).tracked();
-            earlier.map(|earlier| fs::write(run.path(REPORT), earlier).unwrap());
+            if let Some(earlier) = earlier {
+                fs::write(run.path(REPORT), earlier).unwrap();
+            }
             let outcome = reported(run.spawn());
             assert_eq!(outcome.status.code(), None);
             assert_eq!(outcome.stderr, "");

@@ -146,7 +146,7 @@ pub fn untracked(report: &Report) -> Option<String> {
         use CoverageKind::{Allocator, Scopes, Unseen, UnseenPeak};
         [Allocator, Scopes, Unseen, UnseenPeak].contains(&reason.kind)
     });
-    if !is_missing && !(untracked.is_beside && untracked.is_known()) {
+    if !(is_missing || untracked.is_beside && untracked.is_known()) {
         return None;
     }
     let briefly = untracked_briefly(report)?;

@@ -21,7 +21,7 @@ pub(super) fn paths() -> &'static [PathBuf; 2] {
         let text = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
         let text = ptr::with_exposed_provenance::<c_char>(text);
         // SAFETY: the kernel has put a text there, which ends with a NUL.
-        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }).unwrap_or_default();
+        let text = if text.is_null() { c"" } else { unsafe { CStr::from_ptr(text) } };
         let executed = OsStr::from_bytes(text.to_bytes()).to_owned();
         [executed, std::env::args_os().next().unwrap_or_default()]
             .map(|path| std::path::absolute(path).unwrap_or_default())
