@@ -109,6 +109,9 @@ fn untracked_briefly(report: &Report) -> Option<String> {
         "the program has memory that is in no block seen".to_owned()
     } else if has(CoverageKind::Scopes).is_some() {
         "not all scopes are recorded".to_owned()
+    } else if trace.coverage.word == CoverageWord::Incomplete && !untracked.is_beside {
+        // What was not weighed is the least of it.
+        return None;
     } else if let Some(reason) = has(CoverageKind::WeighedBeforeEnd) {
         let before = trace.duration_ns.saturating_sub(reason.from_ns.unwrap_or_default());
         format!("other memory was last weighed {} before the end", duration(before))

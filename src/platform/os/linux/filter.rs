@@ -37,7 +37,15 @@ pub(crate) fn is_filtered() -> bool {
 /// *Hook.* Whether this thread may not ask the kernel anything: it is the program's, and may have a filter.
 #[inline]
 pub(crate) fn is_kernel_closed() -> bool {
-    is_filtered() && !own_thread::get(&IS_OURS, &PLACE).is_some_and(Cell::get)
+    is_filtered() && !is_own_thread()
+}
+
+/// NOTE: not inlined. The compiler takes the address of a thread-local value for something that it may ask
+/// for too early, in the hook, where the loader may call `malloc` for it.
+#[cold]
+#[inline(never)]
+fn is_own_thread() -> bool {
+    own_thread::get(&IS_OURS, &PLACE).is_some_and(Cell::get)
 }
 
 /// Called by each thread of the tracker at its start.
