@@ -600,7 +600,7 @@ def refused():
         require(ended.returncode == 125 and report is None, name, ended)
         require(ended.stderr.count("\n") == 1 and why in ended.stderr, name, ended.stderr)
     ended, report = tracked([file("script")])
-    require(ended.returncode == 0 and report["trace"]["program"] == "hostile", "a script", ended, report)
+    require(ended.returncode == 0 and report["trace"]["program"] == "script", "a script", ended, report)
     # A library that is not there.
     run = [MEMLEDGER, "run", "--preload", file("none.so"), "--", file("hostile"), "nothing"]
     ended = program(run)
