@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use super::c_mmap::next;
+use super::stats;
 use crate::platform::os::{self, next_malloc};
 #[cfg(preload)]
 use crate::trace::write::untracked;
@@ -141,7 +142,10 @@ fn make(
     }
     #[cfg(redirects)]
     MADE.fetch_add(1, Ordering::AcqRel);
-    let kept = Kept { start: Start { function, argument }, stack_bytes: stack_bytes(attributes) };
+    let stack_bytes = stack_bytes(attributes);
+    // A stack is in no block.
+    stats::note_mapped_beside(stack_bytes);
+    let kept = Kept { start: Start { function, argument }, stack_bytes };
     let Some(kept) = keep(kept) else {
         return create(function, argument);
     };
