@@ -58,7 +58,7 @@ print("stacks of threads that have ended: ok")
 
 for arguments, part, most in [(["changes", "FILE"], "changed_file_bytes", 20), (["reserves"], "unreserved_bytes", 40)]:
     [report] = reports(*arguments, options=["--stacks"])
-    assert report["trace"]["complete"] and check_parts(report)[part] >= most * MIB, report["rss"]
+    assert report["trace"]["complete"] and check_parts(report)[part] >= most * MIB - 65536, report["rss"]
     assert report["totals"]["peak_bytes"] < MIB, report["totals"]
     [row] = report["mapped_by"]
     assert (row["function"], row["bytes"]) == ("main", most * MIB), row
