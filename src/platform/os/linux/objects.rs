@@ -76,7 +76,7 @@ impl Object<'_> {
         let names =
             unsafe { std::slice::from_raw_parts::<u8>(ptr::with_exposed_provenance(start), bytes) };
         let mut rest = names;
-        // PERF: a search by C's function takes 0.2 ms for a table of 1 MiB.
+        // PERF: searched as bytes, not text by text: most names end otherwise.
         while let Some(at) = position(rest, end.as_bytes()) {
             let stop = names.len() - rest.len() + at + end.len();
             rest = &names[stop..];
