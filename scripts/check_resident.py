@@ -58,9 +58,11 @@ print("stacks of threads that have ended: ok")
 
 for arguments, part, most in [(["changes", "FILE"], "changed_file_bytes", 20), (["reserves"], "unreserved_bytes", 40)]:
     [report] = reports(*arguments, options=["--stacks"])
-    assert report["trace"]["complete"] and check_parts(report)[part] >= most * MIB - 65536, report["rss"]
+    # A page or more is said to be of the mapping beside it, where the kernel has made one of both.
+    least = most * MIB - 65536
+    assert report["trace"]["complete"] and check_parts(report)[part] >= least, report["rss"]
     assert report["totals"]["peak_bytes"] < MIB, report["totals"]
     [row] = report["mapped_by"]
-    assert (row["function"], row["bytes"]) == ("main", most * MIB), row
+    assert row["function"] == "main" and least <= row["bytes"] <= most * MIB, row
     assert report["by_stack"][row["stack"]]["frames"], row
 print("changed pages of files, and mappings without reservation: ok")

@@ -41,10 +41,11 @@ pub(crate) fn is_kernel_closed() -> bool {
 }
 
 /// NOTE: not inlined. The compiler takes the address of a thread-local value for something that it may ask
-/// for too early, in the hook, where the loader may call `malloc` for it.
+/// for too early, in the hook, where the loader may call `malloc` for it. And a function as of C, so that its
+/// callers, some of which C calls, have no path that panics in case this one does.
 #[cold]
 #[inline(never)]
-fn is_own_thread() -> bool {
+extern "C" fn is_own_thread() -> bool {
     own_thread::get(&IS_OURS, &PLACE).is_some_and(Cell::get)
 }
 
