@@ -8,16 +8,16 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_800),
+    ("src", 66_040),
     ("crates/format/src", 9_060),
     // The three words, weighings, mappings that are no blocks.
-    ("crates/analysis/src", 45_500),
+    ("crates/analysis/src", 45_640),
     ("crates/export/src", 1_360),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start.
-    ("cli/src", 18_040),
+    ("cli/src", 18_060),
     ("tests", 26_850),
-    ("crates/analysis/tests", 12_450),
+    ("crates/analysis/tests", 12_490),
     ("crates/export/tests", 620),
     ("cli/tests", 7_850),
 ];

@@ -1,5 +1,6 @@
 //! C's functions by which a program asks for a filter of its system calls (seccomp), with which the tracker
 //! does nothing on the program's threads any more that needs the kernel, and the watcher ends the recording.
+//! In the library of `preload/`, a program that is executed by `syscall` is so by C's function.
 //!
 //! A filter of all threads (`SECCOMP_FILTER_FLAG_TSYNC`) is one of the tracker's, too. These end before. What
 //! is in the buffers by the end of the process is recorded, and what does not fit is counted as lost.
@@ -8,6 +9,8 @@
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use crate::ledger::recording::{flush, pause};
+#[cfg(redirects)]
+use crate::platform::os::exec;
 use crate::platform::os::{self, KeepErrno, next_filter as next};
 use crate::trace::write::{buffer_pool, state};
 use std::arch::naked_asm;
@@ -46,11 +49,17 @@ pub unsafe extern "C" fn syscall() {
         "je 2f",
         "cmp rdi, {prctl}",
         "je 2f",
+        "cmp rdi, {execve}",
+        "je 2f",
+        "cmp rdi, {execveat}",
+        "je 2f",
         "mov r11, qword ptr [rip + {next}@GOTPCREL]",
         "jmp qword ptr [r11]",
         "2: jmp {requested}",
         seccomp = const next::SECCOMP,
         prctl = const next::PRCTL_CALL,
+        execve = const libc::SYS_execve,
+        execveat = const libc::SYS_execveat,
         next = sym next::SYSCALL,
         requested = sym requested,
     )
@@ -68,8 +77,17 @@ unsafe extern "C" fn requested(
     // SAFETY: the caller makes the promise of C's function, here and below.
     let call = || unsafe { next::syscall(number, [a, b, c, d, e, f]) };
     match number {
+        // SAFETY: as above.
+        #[cfg(redirects)]
+        libc::SYS_execve => unsafe { exec::execve(a as _, b as _, c as _) }.into(),
+        // SAFETY: as above.
+        #[cfg(redirects)]
+        libc::SYS_execveat => {
+            unsafe { exec::execveat(a as c_int, b as _, c as _, d as _, e as c_int) }.into()
+        }
         next::PRCTL_CALL => with_filter(Request::by_prctl(a as c_int, b, c), call),
-        _ => with_filter(Request::by_seccomp(a, b, c), call),
+        next::SECCOMP => with_filter(Request::by_seccomp(a, b, c), call),
+        _ => call(),
     }
 }
 
