@@ -2,8 +2,10 @@
 //!
 //! A handle finds the functions of its own library, so that of the C library finds glibc's own `malloc`.
 //! Where the address is that of the function that this library's calls next, the program gets the address of
-//! this library's, which is then between them, as for the calls of all libraries. What finds another function
-//! keeps that, and so does an allocator, which asks for what is below itself.
+//! this library's, which is then between them, as for the calls of all libraries. Where another allocator is
+//! below this library, glibc's functions get an address at which they are recorded
+//! ([`entrance`]). What finds another function keeps that, and so does an allocator, which asks for what is
+//! below itself.
 //!
 //! For `RTLD_NEXT` and `RTLD_DEFAULT` the loader takes the library that calls, by the address that it returns
 //! to. So these calls return through that library, as those of [`dlopen`](super::c_dlopen).
@@ -35,10 +37,10 @@ const JUMPED: usize = 0;
 /// It is called by [`find`]: who calls does not matter.
 const CALLED: usize = 1;
 
-/// A function of `malloc` that the program has asked for, which is not recorded: its name and address.
+/// A function of `malloc` that the program has asked for and that cannot be recorded: its name and address.
 static UNRECORDED: OnceLock<(String, usize)> = OnceLock::new();
 
-/// The first function of `malloc` that was found and is not recorded.
+/// The first function of `malloc` that was found and cannot be recorded.
 pub(crate) fn unrecorded() -> Option<&'static (String, usize)> {
     UNRECORDED.get()
 }
@@ -127,21 +129,28 @@ pub unsafe extern "C" fn find(
             let own = loaded::own(name).unwrap_or(found.addr());
             return std::ptr::with_exposed_provenance_mut(own);
         }
-        note(name, found.addr(), caller);
-        found
+        let entrance = entrance(name, found.addr(), caller);
+        entrance.map_or(found, std::ptr::with_exposed_provenance_mut)
     })
 }
 
-/// Notes a function of `malloc` that is not recorded, unless an allocator asks for the one below itself.
-fn note(name: &CStr, found: usize, caller: usize) {
+/// Where to call a function of `malloc` that is of another allocator than the one that is recorded; `None` if
+/// it is recorded already, or an allocator asks for the one below itself. One that cannot be recorded is
+/// noted.
+fn entrance(name: &CStr, found: usize, caller: usize) -> Option<usize> {
     let function = name.to_bytes();
     let function = function.strip_prefix(b"__libc_").unwrap_or(function);
-    let is_of_malloc = matches!(OF_C.meaning(function), Some(Meaning::Role(_)));
-    let is_recorded = || {
-        let outcome = redirected::outcome();
-        loaded::is_here(found) || outcome.is_some_and(|outcome| outcome.has(found))
-    };
-    if is_of_malloc && !loaded::defines(caller, name) && !is_recorded() {
+    let Some(Meaning::Role(role)) = OF_C.meaning(function) else { return None };
+    if loaded::defines(caller, name) || loaded::is_here(found) {
+        return None;
+    }
+    let mut outcome = redirected::outcome();
+    if outcome.as_ref().is_some_and(|outcome| outcome.has(found)) {
+        return None;
+    }
+    let entrance = outcome.as_mut().and_then(|outcome| outcome.entrance(found, role));
+    if entrance.is_none() {
         let _ = UNRECORDED.set((name.to_string_lossy().into_owned(), found));
     }
+    entrance
 }

@@ -3,7 +3,7 @@
 use super::{Redirected, renamed, stub};
 use crate::alloc::c_threads;
 use crate::alloc::roles::{self, Family, Meaning, Role};
-use crate::platform::os::loaded::Loaded;
+use crate::platform::os::loaded::{self, Loaded};
 use crate::platform::os::redirect::{self, Named, Object, Prefixed, Refusal, Room, Wanted};
 use crate::platform::os::{self, next_malloc, other_allocators};
 use crate::trace::worker;
@@ -20,9 +20,11 @@ pub(crate) struct Outcome {
     /// The functions, by name, and their addresses.
     redirected: Vec<(String, usize)>,
     moved: Vec<MovedCode>,
+    /// Functions that are called at another address, and that address.
+    entrances: Vec<(usize, usize)>,
     /// Whether the program has an allocator in itself that is redirected.
     pub(crate) has_program: bool,
-    /// In the order in which they were found.
+    /// Those that are not recorded, in the order in which they were found.
     pub(crate) allocators: Vec<Allocator>,
     /// What was looked at last.
     loaded: Option<Loaded>,
@@ -38,20 +40,21 @@ struct MovedCode {
     _functions: Vec<Box<Redirected>>,
 }
 
-/// An allocator whose functions are recorded, or functions that are not.
+/// Functions of an allocator that are not recorded.
 #[derive(PartialEq)]
 pub(crate) struct Allocator {
     /// Names of functions.
     pub(crate) functions: String,
     /// The file that has them.
     pub(crate) file: String,
-    /// Why they could not be redirected, if they could not.
-    pub(crate) refusal: Option<String>,
+    /// Why they could not be redirected.
+    pub(crate) refusal: String,
 }
 
 static OUTCOME: Mutex<Outcome> = Mutex::new(Outcome {
     redirected: Vec::new(),
     moved: Vec::new(),
+    entrances: Vec::new(),
     has_program: false,
     allocators: Vec::new(),
     loaded: None,
@@ -65,7 +68,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of [`Outcome::allocators`].
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of allocators that were found.
+/// The number of allocators that were found and are not recorded.
 pub(crate) fn found() -> usize {
     FOUND.load(Ordering::Acquire)
 }
@@ -125,7 +128,7 @@ impl Outcome {
         self.redirected.iter().any(|(it, _)| it == name)
     }
 
-    fn add(&mut self, functions: String, object: &Object, refusal: Option<String>) {
+    fn add(&mut self, functions: String, object: &Object, refusal: String) {
         let file = other_allocators::file_of(object.addresses.0);
         let new = Allocator { functions, file, refusal };
         if !self.allocators.contains(&new) {
@@ -135,9 +138,6 @@ impl Outcome {
 
     /// Adds the functions of an object that were redirected.
     fn add_redirected(&mut self, done: &[&RedirectTarget<'_>], object: &Object) {
-        if let Some(first) = done.first() {
-            self.add(first.names.join(", "), object, None);
-        }
         self.has_program |= object.is_program && !done.is_empty();
         for wanted in done {
             for name in wanted.names.iter().map(|name| (*name).to_owned()) {
@@ -163,7 +163,7 @@ impl Outcome {
             object.keep_those_that_answer();
             if let Err(why) = redirect_in(&object, &is_alone, self) {
                 let first = object.functions.first().map_or(String::new(), |it| it.name.clone());
-                self.add(first, &object, Some(why));
+                self.add(first, &object, why);
             }
         }
         FOUND.store(self.allocators.len(), Ordering::Release);
@@ -180,8 +180,28 @@ impl Outcome {
         self.opening.clear();
     }
 
+    /// Where to call a function that is at this address, so that it is recorded; `None` if it cannot be.
+    pub(crate) fn entrance(&mut self, address: usize, role: Role) -> Option<usize> {
+        if let Some((_, entrance)) = self.entrances.iter().find(|(of, _)| *of == address) {
+            return Some(*entrance);
+        }
+        let (object, usable_size) = loaded::object_with(address, c"malloc_usable_size")?;
+        if !next_malloc::note_nested(object) {
+            return None;
+        }
+        let mut pages = redirect::Pages::near(object, 1).ok()?;
+        let function = Box::new(Redirected::new(address, role, usable_size));
+        let argument = ptr::from_ref(&*function).expose_provenance();
+        let entrance = pages.add_entrance(stub as *const () as usize, argument).ok()?;
+        let pages = pages.make().ok()?;
+        self.moved.push(MovedCode { object, pages, _functions: vec![function] });
+        self.entrances.push((address, entrance));
+        Some(entrance)
+    }
+
     /// Forgets objects that were unloaded: another one is where they were.
     fn forget_in(&mut self, (from, to): (usize, usize)) {
+        self.entrances.retain(|(of, _)| !(from..to).contains(of));
         self.moved.retain(|old| {
             let is_there = old.object.0 < to && from < old.object.1;
             if is_there {
@@ -286,8 +306,7 @@ fn redirect_in(
     }
     outcome.forget_in(object.addresses);
     if !is_alone() {
-        let why = if os::lists_threads() { "" } else { ", or may have: none can be listed" };
-        return Err(format!("a library has started a thread before{why}"));
+        return Err("a library has started a thread before".to_owned());
     }
     if !next_malloc::note_nested(object.addresses) {
         return Err("more than 8 libraries have functions of malloc".to_owned());
@@ -298,7 +317,7 @@ fn redirect_in(
     let mut done = Vec::new();
     let mut functions = Vec::new();
     let mut refuse = |wanted: &RedirectTarget<'_>, why: &str| {
-        outcome.add(wanted.names.join(", "), object, Some(why.to_owned()));
+        outcome.add(wanted.names.join(", "), object, why.to_owned());
     };
     for wanted in all.values() {
         let role = wanted.roles[0];

@@ -106,8 +106,6 @@ pub(crate) use threads::is_own_start;
 pub(crate) use threads::{
     STACK, has_own_threads, name_thread, processor_time_of, run_on_new_thread, spawn, wait_for_ends,
 };
-#[cfg(redirects)]
-pub(crate) use watched::lists_threads;
 pub(crate) use watched::{
     FOLLOWS_FORKS, HAS_WATCHERS, Started, Watcher, clear_in_children, connection, end_watcher,
     forget_shared, has_one_thread, is_in_loaded_file, map_shared, map_shared_file, share_again,

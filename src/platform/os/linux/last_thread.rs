@@ -46,6 +46,12 @@ pub(crate) fn count_thread() {
     THREADS.fetch_add(1, Ordering::AcqRel);
 }
 
+/// Whether the program has no thread of [`count_thread`].
+#[cfg(c_mmap)]
+pub(super) fn has_made_none() -> bool {
+    THREADS.load(Ordering::Acquire) == 1
+}
+
 /// The thread was not made.
 #[cfg(c_mmap)]
 pub(crate) fn uncount_thread() {

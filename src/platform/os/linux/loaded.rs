@@ -118,6 +118,13 @@ pub(crate) fn defines(address: usize, name: &CStr) -> bool {
         .unwrap_or(false)
 }
 
+/// The addresses of the object that an address is in, and its function of this name.
+pub(crate) fn object_with(address: usize, name: &CStr) -> Option<((usize, usize), Option<usize>)> {
+    objects::find(|object| {
+        object.has(address).then(|| Some((object.addresses()?, object.defined(name))))
+    })?
+}
+
 /// Whether an address is in an object behind this library that also defines functions of those below: one may
 /// call another, and this library's would call that object again.
 pub(crate) fn is_between(address: usize) -> bool {

@@ -7,7 +7,6 @@
 use by_linker as functions;
 #[cfg(not(target_feature = "crt-static"))]
 use by_loader as functions;
-use std::ffi::c_void;
 
 /// The next functions of mapped memory.
 #[cfg(c_mmap)]
@@ -15,7 +14,7 @@ pub use functions::mapped;
 #[cfg(redirects)]
 pub(crate) use functions::other_names;
 pub(crate) use functions::{
-    aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc,
+    aligned, calloc, early_bytes_from, free, is_early, malloc, memalign, realloc, usable_size,
 };
 #[cfg(c_mmap)]
 pub use inner::{ALLOCATOR, IS_NESTED};
@@ -47,19 +46,6 @@ pub(crate) use __c_malloc_other_names as for_other_names;
 
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
-
-/// The number of bytes that the program may use at `block`, which is at least what it asked for.
-///
-/// # Safety
-/// `block` is a live block of these functions, or null; it is not [early](is_early).
-#[inline]
-pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
-    unsafe extern "C" {
-        fn malloc_usable_size(block: *mut c_void) -> usize;
-    }
-    // SAFETY: the caller makes the same promise.
-    unsafe { malloc_usable_size(block.cast()) }
-}
 
 /// Calls within the allocator below.
 #[cfg(c_mmap)]

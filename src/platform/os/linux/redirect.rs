@@ -366,8 +366,21 @@ impl Pages {
         let moved = room.moved_to(original as u64)?;
         let entrance = original + moved.len();
         let jump = jump(room.place().start, entrance as u64).ok_or(Refusal::Fixed)?;
+        self.write(moved, to, argument)?;
+        self.jumps.push((room.place().start as usize, jump));
+        Ok(())
+    }
+
+    /// Adds a function that is called at an address of its own, which this returns, and stays as it is.
+    pub(crate) fn add_entrance(&mut self, to: usize, argument: usize) -> Result<usize, Refusal> {
+        let entrance = self.next();
+        self.write(Vec::new(), to, argument)?;
+        Ok(entrance)
+    }
+
+    /// Writes this code, and what leads to `to` with `argument` in `r11`.
+    fn write(&mut self, mut code: Vec<u8>, to: usize, argument: usize) -> Result<(), Refusal> {
         // Intel's manual, volume 2: `mov r11, imm64`; `jmp [rip]` with the address behind it.
-        let mut code = moved;
         code.extend([0x49, 0xbb]);
         code.extend(argument.to_le_bytes());
         code.extend([0xff, 0x25, 0, 0, 0, 0]);
@@ -377,11 +390,10 @@ impl Pages {
         }
         // SAFETY: the code fits into the pages, which only this value knows.
         unsafe {
-            ptr::with_exposed_provenance_mut::<u8>(original)
+            ptr::with_exposed_provenance_mut::<u8>(self.next())
                 .copy_from_nonoverlapping(code.as_ptr(), code.len())
         };
         self.used += code.len().next_multiple_of(16);
-        self.jumps.push((room.place().start as usize, jump));
         Ok(())
     }
 

@@ -207,16 +207,13 @@ pub(crate) fn has_one_thread() -> bool {
     };
     match fs::read_dir("/proc/self/task") {
         Ok(threads) => threads.map(runs).filter(|runs| *runs).count() <= 1,
+        #[cfg(c_mmap)]
+        Err(_) => super::last_thread::has_made_none(),
         // NOTE: that changes nothing, and is refused where there is another thread ("man 2 unshare").
         // SAFETY: as above.
+        #[cfg(not(c_mmap))]
         Err(_) => unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_THREAD) == 0 },
     }
-}
-
-/// Whether the kernel lists the threads: `/proc` is mounted.
-#[cfg(redirects)]
-pub(crate) fn lists_threads() -> bool {
-    fs::exists("/proc/self/task").unwrap_or(false)
 }
 
 /// Whether the address is in a file that was loaded when this process, a watcher, was forked.

@@ -14,6 +14,8 @@ unsafe extern "C" {
     pub(crate) fn free(block: *mut u8);
     #[link_name = "__libc_memalign"]
     pub(crate) fn memalign(align: usize, size: usize) -> *mut u8;
+    #[link_name = "malloc_usable_size"]
+    pub(crate) fn usable_size(block: *mut u8) -> usize;
 }
 
 /// In a static program, glibc's functions call each other by their other names.

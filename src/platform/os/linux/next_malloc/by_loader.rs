@@ -24,6 +24,7 @@ type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
 type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type Free = unsafe extern "C" fn(*mut u8);
+type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
 type PosixMemalign = unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int;
 
 static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(first_malloc as Malloc as *mut c_void);
@@ -33,6 +34,9 @@ static FREE: AtomicPtr<c_void> = AtomicPtr::new(first_free as Free as *mut c_voi
 static POSIX_MEMALIGN: AtomicPtr<c_void> =
     AtomicPtr::new(first_posix_memalign as PosixMemalign as *mut c_void);
 static MEMALIGN: AtomicPtr<c_void> = AtomicPtr::new(first_memalign as Calloc as *mut c_void);
+/// NOTE: not the function of this name: that may be of an allocator that the program has in itself.
+static USABLE_SIZE: AtomicPtr<c_void> =
+    AtomicPtr::new(malloc_usable_size as UsableSize as *mut c_void);
 static ALL: [(&AtomicPtr<c_void>, &CStr); 6] = [
     (&MALLOC, c"malloc"),
     (&CALLOC, c"calloc"),
@@ -41,6 +45,10 @@ static ALL: [(&AtomicPtr<c_void>, &CStr); 6] = [
     (&POSIX_MEMALIGN, c"posix_memalign"),
     (&MEMALIGN, c"memalign"),
 ];
+
+unsafe extern "C" {
+    fn malloc_usable_size(block: *mut u8) -> usize;
+}
 
 /// Looks all functions up; `false` if this thread is doing so already, or if one is missing.
 fn find_all() -> bool {
@@ -56,6 +64,10 @@ fn find_all() -> bool {
     // SAFETY: the names end with a NUL.
     let next = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     let found = ALL.map(|(_, name)| next(name));
+    let usable_size = next(c"malloc_usable_size");
+    if !usable_size.is_null() {
+        USABLE_SIZE.store(usable_size, Ordering::Relaxed);
+    }
     #[cfg(c_mmap)]
     {
         note_allocator(found[0].addr());
@@ -380,6 +392,16 @@ pub(crate) unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
 pub(crate) unsafe fn free(block: *mut u8) {
     // SAFETY: as in `malloc`.
     unsafe { transmute::<*mut c_void, Free>(FREE.load(Ordering::Relaxed))(block) };
+}
+
+/// The number of bytes that the program may use at `block`, which is at least what it asked for.
+///
+/// # Safety
+/// `block` is a live block of these functions, or null; it is not [early](is_early).
+#[inline(always)]
+pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
+    // SAFETY: as in `malloc`.
+    unsafe { transmute::<*mut c_void, UsableSize>(USABLE_SIZE.load(Ordering::Relaxed))(block) }
 }
 
 /// A block with an alignment that is a power of two, or the error.
