@@ -17,12 +17,12 @@ use crate::trace::worker::{self, EventProvider, Importants};
 use crate::trace::write::ReentrancyGuard;
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::schema::{
-    FieldType::{AnsiString, U8, U64, U64Array},
+    FieldType::{AnsiString, U8, U8Array, U64, U64Array},
     NO_SYNC,
 };
 use std::cmp::Reverse;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,8 +56,9 @@ static RSS: Declaration = Declaration {
 
 /// What the resident memory is: parts, whose sum is `Rss` where the system states it. The first three arrays
 /// are anonymous memory: where, and how much of it is resident. `OwnBytes` are the tracker's blocks, which
-/// are in it. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages` and `Swap` are no
-/// parts.
+/// are in it; 0 if they are in `Tracker`. `Allocators` says of each range whether an allocator has mapped it
+/// whose functions are recorded. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages`,
+/// `Swap` and `Private` (what no other process has) are no parts.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -90,6 +91,8 @@ static RESIDENT_MEMORY: Declaration = Declaration {
         ("ChangedSizes", U64Array),
         ("ChangedResident", U64Array),
         ("IsLast", U8),
+        ("Allocators", U8Array),
+        ("Private", U64),
     ],
 };
 
@@ -123,7 +126,7 @@ const GROWTH: u64 = 100;
 const FAST_GROWTH: u64 = 8;
 /// The time between two readings of what the memory is, as a multiple of the time that the last one took.
 const REST: u32 = 500;
-/// The same, if RSS grows or falls fast.
+/// The same, if RSS grows or falls fast, or has risen since.
 const SHORT_REST: u32 = 20;
 /// The time between two readings if RSS does not grow, as a share of the run so far: so an hour has at
 /// most 150.
@@ -135,13 +138,9 @@ const RISEN_SHARE: u64 = 20;
 /// How long a thread waits for a reading before it ends the process. A debug build takes ten times as long
 /// for one.
 const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 5 });
-/// It does not if the last reading is not older than this.
-const END_AGE: Duration = Duration::from_millis(50);
 
 /// Whether a worker has ever read RSS.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// When it was last read what the memory is; 0 if that was never read.
-static READ_AT: AtomicU64 = AtomicU64::new(0);
 /// How many threads have asked for that, and how many of them have it in the file.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
@@ -151,11 +150,7 @@ static ANSWERED: AtomicU32 = AtomicU32::new(0);
 ///
 /// NOTE: the child of a `vfork` calls this, too, which has its parent's memory.
 fn read_before_end() {
-    let is_new = || {
-        let read_at = READ_AT.load(Ordering::Acquire);
-        read_at != 0 && clock::now_since_start() < read_at + nanos(END_AGE)
-    };
-    if !IS_ON.load(Ordering::Acquire) || is_new() || os::is_filtered() || !worker::is_here() {
+    if !IS_ON.load(Ordering::Acquire) || os::is_filtered() || !worker::is_here() {
         return;
     }
     let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;
@@ -184,6 +179,9 @@ pub(crate) struct RssEvents {
     /// The figures in the last event, and the RSS when it was last looked at.
     sums: [u64; 3],
     looked: u64,
+    /// Whether the maximum in the last event was a new one. The next look is an event, too: it says that the
+    /// blocks of that moment are in the events before it.
+    is_new_most: bool,
     /// The figures before the first cycle, and their time.
     first: Option<([u64; 3], u64)>,
     /// How much it may be.
@@ -198,28 +196,41 @@ struct Parts {
     began: Instant,
     at: Instant,
     took: Duration,
-    /// The RSS for which that was read, and the largest one.
+    /// The RSS for which that was read, the largest one, and the largest that the kernel had counted then.
     bytes: u64,
     most: u64,
+    counted: u64,
 }
 
 impl RssEvents {
     /// Reads RSS at this interval, in cycles of the worker.
     pub(crate) fn every(interval: Duration) -> Self {
         let now = Instant::now();
-        let parts = Parts { began: now, at: now, took: Duration::ZERO, bytes: 0, most: 0 };
+        let parts =
+            Parts { began: now, at: now, took: Duration::ZERO, bytes: 0, most: 0, counted: 0 };
         os::set_before_end(read_before_end);
-        READ_AT.store(0, Ordering::Release);
         IS_ON.store(true, Ordering::Release);
         let first = os::rss_sums().map(|sums| (sums, clock::now_since_start()));
         let asked = ASKED.load(Ordering::Acquire);
         let (read_at, looked_at, limit) = (None, None, None);
-        Self { interval, read_at, looked_at, sums: [0; 3], looked: 0, first, limit, asked, parts }
+        Self {
+            interval,
+            read_at,
+            looked_at,
+            sums: [0; 3],
+            looked: 0,
+            is_new_most: false,
+            first,
+            limit,
+            asked,
+            parts,
+        }
     }
 
     /// An event of the figures of this time.
     fn sum(&mut self, (sums, at): ([u64; 3], u64)) -> Vec<u8> {
         let [bytes, most, anonymous] = sums;
+        self.is_new_most = most > self.sums[1] + NOTABLE_BYTES;
         self.sums = sums;
         let limit = self.limit.unwrap_or(u64::MAX);
         let mut event = Vec::new();
@@ -252,24 +263,25 @@ impl Parts {
         self.at.elapsed() >= share.max(LOOK_INTERVAL).max(rest)
     }
 
-    /// Whether RSS has risen to `rss` bytes since the last reading.
-    fn has_risen(&self, rss: u64) -> bool {
-        let bytes = RISEN_BYTES.max(self.bytes / RISEN_SHARE);
-        rss > self.bytes + bytes && self.at.elapsed() >= self.took * REST
+    /// Whether RSS has risen to `rss` bytes since the last reading, or had risen to the maximum `counted`.
+    fn has_risen(&self, rss: u64, counted: u64) -> bool {
+        let by = |now, before: u64| now > before + RISEN_BYTES.max(before / RISEN_SHARE);
+        let has_risen = by(rss, self.bytes) || by(counted, self.counted);
+        has_risen && self.at.elapsed() >= self.took * SHORT_REST
     }
 
     /// The event; `is_last`: the program ends. `None` if the system does not say.
-    fn read(&mut self, rss: u64, is_last: bool) -> Option<Vec<u8>> {
+    fn read(&mut self, [rss, counted, _]: [u64; 3], is_last: bool) -> Option<Vec<u8>> {
         self.at = Instant::now();
         // Each part of the reading is progress of the worker, so that no thread gives up waiting for it.
         let memory = os::resident_memory(worker::note_progress);
         self.took = self.at.elapsed();
-        READ_AT.store(clock::now_since_start(), Ordering::Release);
-        (self.bytes, self.most) = (rss, self.most.max(rss));
+        (self.bytes, self.most, self.counted) = (rss, self.most.max(rss), counted);
         Some(event(
             memory.ok()?,
             clock::now_since_start(),
-            [stats::own_bytes(), stats::most_own_bytes()],
+            // The library of `preload/` has its blocks in pages that are known.
+            if cfg!(preload) { [0; 2] } else { [stats::own_bytes(), stats::most_own_bytes()] },
             is_last,
         ))
     }
@@ -358,8 +370,11 @@ fn event(
     [own, most_own]: [u64; 2],
     is_last: bool,
 ) -> Vec<u8> {
-    let (anonymous, rest) = largest(memory.anonymous, MAX_RANGES);
-    let named = |ranges| largest(ranges, MAX_NAMED_RANGES).0;
+    let of = |ranges: Vec<_>, allocator| ranges.into_iter().map(move |range| (range, allocator));
+    let anonymous = of(memory.anonymous, 0).chain(of(memory.of_allocators, 1)).collect();
+    let (anonymous, rest) = largest(anonymous, MAX_RANGES);
+    let allocators: Vec<u8> = anonymous.iter().map(|(_, allocator)| *allocator).collect();
+    let named = |ranges| largest(of(ranges, 0).collect(), MAX_NAMED_RANGES).0;
     let [anonymous, shared, changed] =
         [anonymous, named(memory.shared_ranges), named(memory.changed_ranges)]
             .map(|ranges| arrays(&ranges));
@@ -393,6 +408,8 @@ fn event(
             array(&changed[1]),
             array(&changed[2]),
             u32::from(is_last).into(),
+            Value::Elements(&allocators, 1),
+            memory.private.into(),
         ],
         &mut event,
     );
@@ -400,17 +417,20 @@ fn event(
 }
 
 /// The ranges of which most is resident, in the order of their addresses, and what the others have.
-fn largest(mut ranges: Vec<os::AnonymousRange>, most: usize) -> (Vec<os::AnonymousRange>, u64) {
-    ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
+fn largest(mut ranges: Vec<Marked>, most: usize) -> (Vec<Marked>, u64) {
+    ranges.sort_unstable_by_key(|(range, _)| Reverse(range.resident_bytes));
     let rest = ranges.split_off(ranges.len().min(most));
-    ranges.sort_unstable_by_key(|range| range.start);
-    (ranges, rest.iter().map(|range| range.resident_bytes).sum())
+    ranges.sort_unstable_by_key(|(range, _)| range.start);
+    (ranges, rest.iter().map(|(range, _)| range.resident_bytes).sum())
 }
 
+/// A range, and 1 if it is an allocator's.
+type Marked = (os::AnonymousRange, u8);
+
 /// Starts, sizes and resident bytes.
-fn arrays(ranges: &[os::AnonymousRange]) -> [Vec<u8>; 3] {
+fn arrays(ranges: &[Marked]) -> [Vec<u8>; 3] {
     let array = |of: fn(&os::AnonymousRange) -> u64| {
-        ranges.iter().flat_map(|range| of(range).to_le_bytes()).collect::<Vec<_>>()
+        ranges.iter().flat_map(|(range, _)| of(range).to_le_bytes()).collect::<Vec<_>>()
     };
     [array(|range| range.start), array(|range| range.bytes), array(|range| range.resident_bytes)]
 }
@@ -440,7 +460,8 @@ impl EventProvider for RssEvents {
         if let Some(first) = self.first.take() {
             events.push(self.sum(first));
         }
-        if is_end || is_due && bytes != self.sums[0] || self.is_notable(sums) {
+        let is_changed = is_due && bytes != self.sums[0] || self.is_notable(sums);
+        if is_end || self.is_new_most || is_changed {
             events.push(self.sum((sums, clock::now_since_start())));
         }
         if is_due {
@@ -448,7 +469,7 @@ impl EventProvider for RssEvents {
         }
         // The first reading is what the program begins with.
         if self.parts.most == 0 {
-            (self.parts.bytes, self.parts.most) = (bytes, bytes);
+            (self.parts.bytes, self.parts.most, self.parts.counted) = (bytes, bytes, sums[1]);
         }
         if is_end {
             events.extend(allocators());
@@ -457,9 +478,10 @@ impl EventProvider for RssEvents {
         // none.
         let parts = &mut self.parts;
         let is_changed = || is_due && parts.is_due(bytes);
-        let is_old = || !grows && (parts.is_old(bytes) || parts.has_risen(bytes));
-        if is_end || is_asked || is_changed() || is_old() {
-            events.extend(parts.read(bytes, is_end || is_asked));
+        let is_old = || !grows && (parts.is_old(bytes) || parts.has_risen(bytes, sums[1]));
+        let is_last = is_end || is_asked;
+        if is_last || is_changed() || is_old() {
+            events.extend(parts.read(sums, is_last));
         }
     }
 
@@ -496,20 +518,30 @@ mod tests {
 
     #[test]
     fn what_the_memory_is_is_read_when_rss_has_risen() {
-        let has_risen = |ago, took, rss| {
+        let has_risen = |ago, took, rss, more| {
             let at = Instant::now().checked_sub(Duration::from_millis(ago)).unwrap();
             let took = Duration::from_millis(took);
-            Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20 }.has_risen(rss)
+            let counted = 300 << 20;
+            Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20, counted }
+                .has_risen(rss, counted + more)
         };
-        assert!(has_risen(500, 1, (105 << 20) + 1) && !has_risen(500, 1, 105 << 20));
-        assert!(!has_risen(400, 1, 200 << 20));
+        assert!(has_risen(200, 10, (105 << 20) + 1, 0) && !has_risen(200, 10, 105 << 20, 0));
+        assert!(has_risen(200, 10, 0, (15 << 20) + 1) && !has_risen(200, 10, 0, 15 << 20));
+        assert!(!has_risen(100, 10, 200 << 20, 200 << 20));
     }
 
     #[test]
     fn what_the_memory_is_is_read_when_there_is_more_and_rarely() {
         let at = |ago, took, most| {
             let at = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
-            Parts { began: at, at, took: Duration::from_millis(took), bytes: most, most }
+            Parts {
+                began: at,
+                at,
+                took: Duration::from_millis(took),
+                bytes: most,
+                most,
+                counted: 0,
+            }
         };
         assert!(!at(1_000, 1, 1_000).is_due(1_010));
         assert!(at(1_000, 1, 1_000).is_due(1_011));
@@ -524,7 +556,8 @@ mod tests {
         let is_old_of = |run: u64, ago: u64, took: u64, rss| {
             let before = |millis| began.checked_sub(Duration::from_millis(millis)).unwrap();
             let took = Duration::from_millis(took);
-            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800 }.is_old(rss)
+            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800, counted: 0 }
+                .is_old(rss)
         };
         let is_old = |run, ago, took| is_old_of(run, ago, took, 800);
         assert!(is_old(1_600_000, 101_000, 1) && !is_old(1_600_000, 90_000, 1));

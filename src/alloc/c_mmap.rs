@@ -6,7 +6,8 @@
 //! memory as they are written: who has mapped them is recorded, but they do not count.
 //!
 //! An allocator also maps memory, which contains its blocks. So what is called from the library of the next
-//! `malloc`, or by Rust's allocator, is not recorded.
+//! `malloc`, or by Rust's allocator, is no event. It is noted which pages these are, and which are the
+//! tracker's.
 //!
 //! NOTE: a mapping is recorded after the system has made it, and a part that is given back before: as with
 //! blocks, no other thread can get the addresses in between. Each of these events joins the
@@ -41,7 +42,7 @@ macro_rules! __define_c_mapping {
                 "jb {next}@PLT",
                 "jmp {recorded}@PLT",
                 allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
-                next = sym $crate::__private::c_malloc::mmap::next::$name,
+                next = sym $crate::__private::c_malloc::mmap::of_allocator::$name,
                 recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
             )
         }
@@ -67,7 +68,7 @@ macro_rules! __define_c_mapping {
                 "2:",
                 "b {next}",
                 allocator = sym $crate::__private::c_malloc::mmap::ALLOCATOR,
-                next = sym $crate::__private::c_malloc::mmap::next::$name,
+                next = sym $crate::__private::c_malloc::mmap::of_allocator::$name,
                 recorded = sym $crate::__private::c_malloc::mmap::recorded::$name,
             )
         }
@@ -84,6 +85,34 @@ macro_rules! __define_c_mmap {
 #[cfg(c_mmap)]
 pub use crate::platform::os::next_malloc::{ALLOCATOR, mapped as next};
 
+/// The functions, as the library of the next `malloc` calls them.
+#[cfg(c_mmap)]
+#[expect(unsafe_code, reason = "the functions of C")]
+pub mod of_allocator {
+    pub use super::next::{brk, mprotect, pthread_create, shmat, shmdt};
+    use super::recorded;
+    use crate::platform::os::next_malloc::in_allocator;
+    use std::ffi::{c_int, c_void};
+
+    macro_rules! noted {
+        ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+            $(
+                pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                    // SAFETY: the caller makes the promise of C's function.
+                    in_allocator(|| unsafe { recorded::$name($($argument),*) })
+                }
+            )*
+        };
+    }
+    noted! {
+        mmap(address: *mut c_void, bytes: usize, access: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+        munmap(address: *mut c_void, bytes: usize) -> c_int;
+        mremap(address: *mut c_void, bytes: usize, new_bytes: usize, flags: c_int, new_address: *mut c_void) -> *mut c_void;
+        sbrk(more: isize) -> *mut c_void;
+    }
+    pub use self::mmap as mmap64;
+}
+
 /// The functions, with an event each.
 #[cfg(c_mmap)]
 #[expect(unsafe_code, reason = "the functions of C")]
@@ -97,7 +126,7 @@ pub mod recorded {
     use crate::alloc::record::Writer;
     use crate::alloc::stats;
     use crate::platform::os::next_malloc::is_in_allocator;
-    use crate::platform::os::{page_bytes, pages};
+    use crate::platform::os::{self, Mappings, page_bytes, pages};
     use crate::scopes;
     use crate::stacks::capture::{self, Registers};
     use crate::stacks::tree::NO_STACK;
@@ -107,10 +136,19 @@ pub mod recorded {
 
     /// The slot in which the calls of this thread are recorded; `None` if they are not.
     fn enter() -> Option<SlowEntry> {
-        if hook::mode() == Mode::Off || write::is_untracked() || is_in_allocator() {
+        if hook::mode() == Mode::Off || not_of_program().is_some() {
             return None;
         }
         write::enter_cold()
+    }
+
+    /// Where the pages are noted that this thread maps now, if they are an allocator's or the tracker's.
+    fn not_of_program() -> Option<&'static Mappings> {
+        if is_in_allocator() {
+            Some(&os::OF_ALLOCATORS)
+        } else {
+            write::is_untracked().then(os::own_mappings)
+        }
     }
 
     /// Records what has happened to addresses, with the call stack of the function that this is inlined into.
@@ -119,6 +157,14 @@ pub mod recorded {
     #[inline(always)]
     fn record(state: u8, address: usize, bytes: usize) {
         let at = Registers::here();
+        if let Some(mappings) = not_of_program() {
+            match state {
+                mapping::FREED => mappings.remove(address, bytes),
+                mapping::COMMITTED => {}
+                _ => mappings.add(address, bytes),
+            }
+            return;
+        }
         let Some(entry) = enter() else { return };
         let slot = entry.slot;
         let stack = match state {
@@ -188,7 +234,7 @@ pub mod recorded {
             false if can_write && is_private => mapping::LAZY,
             false => mapping::FREED,
         };
-        if state != mapping::MAPPED {
+        if state != mapping::MAPPED && not_of_program().is_none() {
             stats::note_mapped_beside(whole_pages(bytes));
         }
         // A file takes the place of what was at fixed addresses.
@@ -237,6 +283,14 @@ pub mod recorded {
         // Without a size, it is a second mapping of shared memory, of which nothing is known here.
         if bytes == 0 || !address.addr().is_multiple_of(page_bytes()) {
             return remap();
+        }
+        if let Some(mappings) = not_of_program() {
+            let pages = remap();
+            if pages != libc::MAP_FAILED {
+                mappings.remove(address.addr(), whole_pages(bytes));
+                mappings.add(pages.addr(), whole_pages(new_bytes));
+            }
+            return pages;
         }
         let Some(entry) = enter() else { return remap() };
         let slot = entry.slot;

@@ -1,5 +1,5 @@
 //! What the program has beside the tracker and the C library's allocator, as events: allocators, whose blocks
-//! are in no other event or which have tables that are in none, and other copies of this crate.
+//! are in no other event, and other copies of this crate.
 
 #[cfg(redirects)]
 use super::{c_dlsym, redirected};
@@ -61,13 +61,8 @@ impl Others {
         }
         let Some(outcome) = redirected::outcome() else { return };
         for allocator in &outcome.allocators[self.later..] {
-            match &allocator.refusal {
-                Some(why) => {
-                    let function = format!("{} ({why})", allocator.functions);
-                    add(untracked::ALLOCATOR, &function, &allocator.file);
-                }
-                None => add(untracked::RECORDED, &allocator.functions, &allocator.file),
-            }
+            let function = format!("{} ({})", allocator.functions, allocator.refusal);
+            add(untracked::ALLOCATOR, &function, &allocator.file);
         }
         self.later = outcome.allocators.len();
     }
@@ -119,15 +114,13 @@ impl EventProvider for Others {
         }
         copies::others().iter().for_each(|version| add(untracked::SCOPES, version, copies::OWN));
         #[cfg(other_allocators)]
-        for found in other_allocators::find() {
+        for found in other_allocators::find().iter().filter(|found| !is_redirected(found)) {
             let reason = match found.allocator {
-                _ if is_redirected(&found) => untracked::RECORDED,
                 OtherAllocator::Malloc => untracked::MALLOC,
                 OtherAllocator::New => untracked::NEW,
                 OtherAllocator::Named => untracked::ALLOCATOR,
                 OtherAllocator::Go => untracked::GO,
                 OtherAllocator::Unknown => untracked::UNREADABLE,
-                OtherAllocator::Next => untracked::RECORDED,
             };
             add(reason, found.function, &found.file);
         }
@@ -140,7 +133,7 @@ fn is_redirected(found: &Found) -> bool {
     redirected::outcome().is_some_and(|outcome| match found.allocator {
         OtherAllocator::Malloc | OtherAllocator::New => outcome.has(found.address),
         OtherAllocator::Named => outcome.has_program || outcome.has_name(found.function),
-        OtherAllocator::Go | OtherAllocator::Unknown | OtherAllocator::Next => false,
+        OtherAllocator::Go | OtherAllocator::Unknown => false,
     })
 }
 

@@ -65,7 +65,7 @@ static struct {
     char *at;
     size_t size;
     int64_t unseen;
-    int is_seen, is_raw, is_shared;
+    int is_seen, is_raw;
 } maps[64];
 static int n_maps;
 static char statics[64 * MIB];
@@ -106,11 +106,16 @@ static int64_t status(const char *key) {
     return found ? atol(found + strlen(key)) << 10 : 0;
 }
 
+/* What may explain a maximum: edges of windows, stacks, of which it is not known how much was used, mappings of an allocator that is loaded later. */
+static int64_t hidden = MIB;
+
 /* A block that the tracker must have. What it makes resident hides a maximum of unseen memory that was before it. */
 static void born(int64_t bytes) {
     now->allocations++;
     now->live_blocks++;
     now->live_bytes += bytes;
+    /* Where blocks have been is known in windows of 64 KiB. */
+    if (bytes > 32 << 10) hidden += 64 << 10;
     if (now->live_bytes > now->peak_bytes) now->peak_bytes = now->live_bytes, now->pending = 0;
 }
 
@@ -153,7 +158,7 @@ static void settle(void) {
     if (now->most_unseen == 0) return;
     maybe(now->unseen);
     surely(now->unseen);
-    surely(now->pending);
+    surely(now->pending - hidden);
 }
 
 static void new_image(const char *program) {
@@ -172,12 +177,12 @@ static void new_image(const char *program) {
         now->threads = parent->threads;
         now->inherited = now->live_blocks = parent->live_blocks;
         now->live_bytes = now->peak_bytes = parent->live_bytes;
-        now->unseen = parent->unseen;
-        /* Shared pages are not a child's until it touches them. */
-        for (int i = 0; i < n_maps; i++)
-            if (maps[i].is_shared) now->unseen -= maps[i].unseen, maps[i].unseen = 0;
-        /* Its first weighing comes after 50 ms: until then nothing is sure. */
-        maybe(now->unseen);
+        /* What was unseen before the fork is in the parent's report; the child's may have it, too. */
+        maybe(parent->unseen);
+        now->large_once = 0;
+        /* A maximum says nothing below what its first weighing finds beside blocks. */
+        hidden += 8 * MIB;
+        for (int i = 0; i < n_maps; i++) maps[i].unseen = 0;
     }
 }
 
@@ -199,6 +204,7 @@ static void *function(int door, int is_free) {
         snprintf(path, sizeof path, "%s", "libmimalloc.so.2");
         name = is_free ? "mi_free" : "mi_malloc";
     }
+    if (door == PREFIX || door == MI) hidden += 64 * MIB;
     void *handle = door == PREFIX || door == MI ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : c_library;
     if (handle) found[door][is_free] = dlsym(handle, name);
 #endif
@@ -257,6 +263,8 @@ static void free_blocks(long count, const char *by) {
         struct block *block = &blocks[--n_blocks];
         int door = block->door;
         if (door < HANDLE && is(by, "handle")) door = HANDLE;
+        /* The C library's `strdup` calls the program's `malloc`. */
+        if (door == HANDLE_STRDUP && is(by, "own")) door = MALLOC;
         if (door >= HANDLE && door <= HANDLE_STRDUP && is(by, "free")) door = MALLOC;
         if (door == NATIVE) native_free(block->at, block->size, block->form);
         else if (door < HANDLE) free(block->at);
@@ -286,7 +294,7 @@ static void map(const char *door, size_t size) {
     next += size + MIB;
     touch(at, size);
     maps[n_maps].at = at, maps[n_maps].size = size, maps[n_maps].is_raw = is_raw;
-    maps[n_maps].unseen = is_raw ? size : 0, maps[n_maps].is_shared = flags & MAP_SHARED;
+    maps[n_maps].unseen = is_raw ? size : 0;
     maps[n_maps++].is_seen = !is_raw && !is_file && !is(door, "noreserve");
     if (is_raw) unseen(size, maximum);
     else if (maps[n_maps - 1].is_seen) born(size);
@@ -358,6 +366,7 @@ static void threads(long count, size_t stack, long n, size_t size, const char *h
         for (long i = 0; i < count * n; i++) died(size);
     for (long i = 0; i < count && is_joined; i++) pthread_join(started[i], NULL);
     now->threads += count;
+    hidden += count * (stack ? stack : 8 * MIB);
     /* Others have a moment to end. */
     struct timespec moment = {0, 20 * 1000 * 1000};
     if (!is_joined) nanosleep(&moment, NULL);
@@ -396,6 +405,7 @@ static char **environment(const char *kind) {
 static void start(const char *how, const char *kind, const char *target, char **words) {
     static char path[512], *vector[512];
     int n = 2;
+    maybe(now->unseen);
     snprintf(path, sizeof path, "%.*s%s", (int)(strrchr(arguments[0], '/') - arguments[0] + 1), arguments[0], target);
     vector[0] = path, vector[1] = arguments[1];
     while (*words && n < 511) vector[n++] = *words++;
@@ -422,7 +432,11 @@ static void finish(const char *how) {
         now->end = is(how, "return") && !now->is_fork ? 5 : 1;
         /* A child is first weighed after 50 ms. */
         if (!now->is_fork || has_slept) settle();
-    } else now->end = is(how, "_exit") ? 2 : 3;
+    } else {
+        now->end = is(how, "_exit") ? 2 : 3;
+        /* It is weighed, if that does not take long. */
+        maybe(now->unseen);
+    }
     if (is(how, "exit")) exit(7);
     if (is(how, "zero")) exit(0);
     if (is(how, "_exit")) _exit(8);
@@ -447,7 +461,7 @@ static void operate(char *part[], char **words) {
     else if (is(name, "map")) map(part[1], atol(part[2]) << 10);
     else if (is(name, "unmap")) unmap();
     else if (is(name, "break")) raw_break(atol(part[1]) << 10);
-    else if (is(name, "static")) touch(statics, atol(part[1]) << 10);
+    else if (is(name, "static")) touch(statics, atol(part[1]) << 10), hidden += atol(part[1]) << 10;
     else if (is(name, "stack")) deep(atol(part[1]));
     else if (is(name, "threads")) threads(atol(part[1]), atol(part[2]) << 10, atol(part[3]), atol(part[4]), part[5]);
     else if (is(name, "filter")) add_filter(part[1], part[2], part[3]);

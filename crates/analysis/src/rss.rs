@@ -185,6 +185,7 @@ impl RssHistory {
     ) {
         let bytes = reading.bytes();
         self.rss.most_bytes = self.rss.most_bytes.max(bytes);
+        self.rss.private_bytes = reading.more[5];
         let is_peak = self.peak.as_ref().is_none_or(|(peak, _)| {
             bytes > peak.rss_bytes().saturating_add(peak.rss_bytes() / PEAK_GROWTH)
         });
@@ -258,7 +259,12 @@ impl Reading {
         self.sums[1]
     }
 
-    /// RSS. The first of the sums is within the others, and the last two of [`MORE_RSS_SUMS`] are.
+    /// Files that are no programs and libraries, with their changed pages.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.sums[4].saturating_add(self.more[2])
+    }
+
+    /// RSS. The first of the sums is within the others, and the last three of [`MORE_RSS_SUMS`] are.
     pub(super) fn bytes(&self) -> u64 {
         let ranges = self.ranges.0.iter().map(|range| range.resident);
         let all = self.sums[1..].iter().chain(&self.more[..3]).copied().chain(ranges);
@@ -274,7 +280,7 @@ fn is_same(before: u64, now: u64) -> bool {
 /// The parts of the resident memory. `live` is the sum of all live blocks.
 fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, live: u64) -> Divided {
     let [own, tracker, stacks, binaries, files, shared, other, mut anonymous] = reading.sums;
-    let [ended_stacks, data, changed_files, huge_pages, swap] = reading.more;
+    let [ended_stacks, data, changed_files, huge_pages, swap, _] = reading.more;
     let (mut by_heap, mut allocator) = ([0_u64; HEAPS], 0_u64);
     for (range, blocks) in ranges.ranges.iter().zip(&ranges.live) {
         let rest = divide_range(range.resident, blocks, &mut by_heap, mapped);
@@ -405,7 +411,7 @@ mod tests {
         let mut history = RssHistory::default();
         let reading = Reading {
             sums: [0, 0, 1, 2, 3, 4, 5, 6],
-            more: [10, 20, 30, 7, 9],
+            more: [10, 20, 30, 7, 9, 11],
             ..Reading::default()
         };
         assert_eq!(reading.bytes(), 21 + 60);
@@ -413,6 +419,7 @@ mod tests {
         let end = rss_of(&history, &[]).end.unwrap();
         assert_eq!([end.ended_stack_bytes, end.data_bytes, end.changed_file_bytes], [10, 20, 30]);
         assert_eq!((end.huge_page_bytes, end.swapped_bytes, end.rss_bytes()), (7, 9, 81));
+        assert_eq!(rss_of(&history, &[]).private_bytes, 11);
     }
 
     #[test]

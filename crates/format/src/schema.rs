@@ -58,8 +58,7 @@ pub mod untracked {
     pub const ALLOCATOR: u8 = 3;
     /// It is a program of Go, whose runtime asks the system for memory.
     pub const GO: u8 = 4;
-    /// None: an allocator that is not the C library's is recorded. It has tables that are in no block.
-    pub const RECORDED: u8 = 5;
+    // NOTE: earlier versions wrote 5 for an allocator that is recorded.
     /// Scopes of another copy of memledger are not recorded.
     pub const SCOPES: u8 = 6;
     /// The process was replaced by a program, the file, which has no trace: at the time in the place of the

@@ -80,6 +80,8 @@ pub(crate) use one_table::{
     InProgramTable, OwnTable, Packed, close_gate, leave_streams, open_gate, pack, run_in_own_table,
     run_in_program_table, run_on_keeper, servants, serve, take_unanswered, unpack, write_to_stderr,
 };
+#[cfg(c_mmap)]
+pub(crate) use own_pages::{Mappings, OF_ALLOCATORS, own_mappings};
 pub(crate) use own_pages::{map, unmap};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use unwatched::{
@@ -183,8 +185,12 @@ pub(crate) struct ResidentMemory {
     /// Huge pages of anonymous memory, and what is swapped out; neither is a part.
     pub(crate) huge_pages: u64,
     pub(crate) swap: u64,
+    /// What no other process has of it.
+    pub(crate) private: u64,
     /// Anonymous memory, in the order of addresses.
     pub(crate) anonymous: Vec<AnonymousRange>,
+    /// The same that allocators have mapped whose functions are recorded.
+    pub(crate) of_allocators: Vec<AnonymousRange>,
     /// Where `shared` and `changed_files` are.
     pub(crate) shared_ranges: Vec<AnonymousRange>,
     pub(crate) changed_ranges: Vec<AnonymousRange>,

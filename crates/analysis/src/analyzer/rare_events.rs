@@ -4,20 +4,19 @@ use super::Analyzer;
 use crate::apply::MappedRange;
 use crate::cutoff::Reached;
 use crate::decode::{
-    ABSENT, BlockRole, LlmRole, NameRole, Role, RssRole, ScopeRole, StackRole, TimeRole, TraceRole,
-    u8_at, u32_at, u64_at,
+    ABSENT, BlockRole, LlmRole, NameRole, PartsFields, Role, RssRole, ScopeRole, StackRole,
+    TimeRole, TraceRole, u8_at, u32_at, u64_at,
 };
 use crate::facts::OurTrace;
 use crate::live_set::HEAPS;
 use crate::observer::BlockObserver;
 use crate::read::Event;
 use crate::read::event::decode_text;
-use crate::report::{
-    AllocatorStatistics, LlmValue, RssPoint, UntrackedKind, UntrackedReason, Weighed,
-};
+use crate::report::{AllocatorStatistics, LlmValue, RssPoint, UntrackedKind, UntrackedReason};
 use crate::rss::{Ranges, Reading};
 use crate::symbols::{FileStamp, Module};
 use crate::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
+use crate::untracked::Unjudged;
 use memledger_format::schema::untracked;
 
 /// The root heap of Rust's allocator, in traces of our own writer.
@@ -303,7 +302,6 @@ impl<O: BlockObserver> Analyzer<O> {
             untracked::SCOPES => UntrackedKind::Scopes,
             untracked::HANDLE => UntrackedKind::Handle,
             untracked::UNREADABLE => UntrackedKind::Unreadable,
-            untracked::RECORDED => return self.untracked.note_tables(),
             untracked::REPLACED => {
                 let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));
                 function = at.to_string();
@@ -324,6 +322,7 @@ impl<O: BlockObserver> Analyzer<O> {
         let fixed = event.fixed;
         match role {
             RssRole::Now { cycle, bytes, most, limit, anonymous, mapped } => {
+                self.settle(true);
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
                 let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
                 let most = u64_at(fixed, most);
@@ -331,28 +330,11 @@ impl<O: BlockObserver> Analyzer<O> {
                 let live = self.model.accounts().total().live_bytes;
                 self.rss.note_anonymous(u64_at(fixed, anonymous), live);
                 if let Some(mapped) = mapped {
-                    self.untracked.look(at_ns, most, u64_at(fixed, mapped));
+                    let windows = self.model.heaps().windows();
+                    self.untracked.look(at_ns, most, u64_at(fixed, mapped), windows);
                 }
             }
-            RssRole::Parts { cycle, sums, more, most_own, is_last, ranges, shared, changed } => {
-                let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
-                let ranges_of = |fields: [usize; 3]| {
-                    let [starts, sizes, resident] = fields.map(|field| event.bytes(field));
-                    Ranges::new(&starts, &sizes, &resident)
-                };
-                let sums = sums.map(|sum| u64_at(fixed, sum));
-                let more = more.map(|sum| u64_at(fixed, sum));
-                let ranges = ranges_of(ranges);
-                let mut reading = Reading { at_ns, sums, more, ranges, ..Reading::default() };
-                let [shared, changed] =
-                    [shared, changed].map(|of| of.map(ranges_of).unwrap_or_default());
-                reading.note_lazy(&self.model.reserved_in_order(), &changed);
-                // NOTE: earlier traces do not say which reading is the last one.
-                let is_last = is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
-                self.weigh(&reading, &shared, u64_at(fixed, most_own), is_last);
-                let heaps = self.model.heaps();
-                self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
-            }
+            RssRole::Parts(fields) => self.resident_memory(fields, event),
             RssRole::Untracked { reason, function, file } => {
                 let texts = [function, file].map(|text| event.text(text).into_owned());
                 self.untracked_reason(u8_at(fixed, reason), texts);
@@ -367,42 +349,69 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
-    /// How much of the resident memory is in no block. `most_own`: the most that the tracker's blocks had.
-    fn weigh(&mut self, reading: &Reading, shared: &Ranges, most_own: u64, is_last: bool) {
-        let windows = self.model.heaps().windows();
-        let reserved = self.model.reserved_in_order();
-        if windows.is_full() {
-            return;
-        }
-        // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were freed:
-        // with its gaps, a quarter more than the most that they were has been seen.
-        let of_tracker = most_own.saturating_add(most_own / 2);
-        let of_tracker = of_tracker.saturating_add(self.untracked.table_bytes());
-        let outside = |ranges: &Ranges| ranges.outside(|start, end| windows.covered(start, end));
-        let anonymous = outside(&reading.ranges);
-        let beside = reading.bytes().saturating_sub(reading.ranges.resident());
-        let beside = beside.saturating_add(anonymous);
-        let unexplained = |outside: u64, ranges: &Ranges| {
-            let explained = ranges.within(&reserved).iter().map(|(_, bytes)| bytes).sum::<u64>();
-            outside.saturating_sub(explained)
+    /// What the resident memory is, in a reading.
+    fn resident_memory(&mut self, fields: PartsFields, event: &Event<'_>) {
+        let fixed = event.fixed;
+        self.settle(false);
+        let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, fields.cycle));
+        let ranges_of = |arrays: [usize; 3]| {
+            let [starts, sizes, resident] = arrays.map(|field| event.bytes(field));
+            Ranges::new(&starts, &sizes, &resident)
         };
-        let mut untracked = unexplained(anonymous, &reading.ranges)
-            .saturating_add(unexplained(outside(shared), shared));
-        if !self.facts.has_all_blocks() {
-            // What was freed before a fork is nowhere in the trace of the child. So at most what memory has
-            // risen by counts, without blocks and the tracker.
+        let sums = fields.sums.map(|sum| u64_at(fixed, sum));
+        let more = fields.more.map(|sum| u64_at(fixed, sum));
+        let ranges = ranges_of(fields.ranges);
+        let of_allocators = fields.allocators.map(|field| event.bytes(field)).unwrap_or_default();
+        let unknown = ranges.without(&of_allocators);
+        let mut reading = Reading { at_ns, sums, more, ranges, ..Reading::default() };
+        let [shared, changed] =
+            [fields.shared, fields.changed].map(|of| of.map(ranges_of).unwrap_or_default());
+        reading.note_lazy(&self.model.reserved_in_order(), &changed);
+        // NOTE: earlier traces do not say which reading is the last one.
+        let is_last = fields.is_last.is_none_or(|is_last| u8_at(fixed, is_last) != 0);
+        self.weigh(&reading, [unknown, shared], u64_at(fixed, fields.most_own), is_last);
+        let heaps = self.model.heaps();
+        self.rss.read_parts(reading, |heap| heaps.sizes(heap..heap + 1));
+    }
+
+    /// The blocks that were there at the last reading of resident memory are known now, and, if the last look
+    /// `is_before`, those of that.
+    fn settle(&mut self, is_before: bool) {
+        let reserved = self.model.reserved_in_order();
+        let windows = self.model.heaps().windows();
+        if is_before {
+            self.untracked.settle_most(windows);
+        }
+        self.untracked.settle(windows, &reserved, !self.facts.has_all_blocks());
+    }
+
+    /// How much of the resident memory is in no block. `unknown`: ranges that no allocator has mapped, and
+    /// shared ones. `most_own`: the most that the tracker's blocks had.
+    fn weigh(&mut self, reading: &Reading, unknown: [Ranges; 2], most_own: u64, is_last: bool) {
+        // What was freed before a fork is nowhere in the trace of the child. So at most what memory has risen
+        // by counts, without blocks and the tracker.
+        let at_most = if self.facts.has_all_blocks() {
+            u64::MAX
+        } else {
             let live = self.model.accounts().total().live_bytes;
             let Some(risen) = self.rss.risen(live).filter(|_| self.facts.knows_all_blocks()) else {
                 return;
             };
-            untracked = untracked.min(risen.saturating_sub(reading.tracker_bytes()));
-        }
-        let weighed = Weighed {
+            risen.saturating_sub(reading.tracker_bytes())
+        };
+        let reserved = self.model.reserved_in_order();
+        self.untracked.weigh(Unjudged {
             at_ns: reading.at_ns,
             rss_bytes: reading.bytes(),
-            untracked_bytes: untracked.saturating_sub(of_tracker),
-        };
-        self.untracked.weigh(weighed, beside, is_last);
+            ranges: reading.ranges.clone(),
+            unknown: unknown.map(|ranges| (ranges.resident_within(&reserved), ranges)),
+            files: reading.file_bytes(),
+            // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were
+            // freed: with its gaps, a quarter more than the most that they were has been seen.
+            of_tracker: most_own.saturating_add(most_own / 2),
+            at_most,
+            is_last,
+        });
     }
 
     fn trace_event(&mut self, role: TraceRole, event: &Event<'_>) {

@@ -3,8 +3,8 @@
 //! After that an event costs one look-up in a table and loads at known offsets.
 
 use super::roles::{
-    ABSENT, BlockRole, HeapField, LlmRole, MORE_RSS_SUMS, NameRole, RSS_SUMS, Role, RssRole,
-    SYSTEM, ScopeRole, StackRole, TimeRole, TraceRole, VIDEO,
+    ABSENT, BlockRole, HeapField, LlmRole, MORE_RSS_SUMS, NameRole, PartsFields, RSS_SUMS, Role,
+    RssRole, SYSTEM, ScopeRole, StackRole, TimeRole, TraceRole, VIDEO,
 };
 use crate::callstacks::{BaseField, SpecForm};
 use memledger_format::schema::{EventType, FieldType};
@@ -322,16 +322,17 @@ impl Fields<'_> {
                 };
                 // NOTE: earlier traces do not have the most.
                 let most_own = self.at("MostOwnBytes", U64).or(self.at("OwnBytes", U64))?;
-                Role::Rss(RssRole::Parts {
+                Role::Rss(RssRole::Parts(PartsFields {
                     cycle: self.at("Cycle", U64)?,
                     sums,
                     most_own,
                     is_last: self.at("IsLast", U8).ok(),
                     more: MORE_RSS_SUMS.map(|name| self.at(name, U64).unwrap_or(ABSENT)),
                     ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
+                    allocators: self.index("Allocators", &[FieldType::U8Array]).ok(),
                     shared: arrays(["SharedStarts", "SharedSizes", "SharedResident"]),
                     changed: arrays(["ChangedStarts", "ChangedSizes", "ChangedResident"]),
-                })
+                }))
             }
             "AllocatorStatistics" => Role::Rss(RssRole::Allocator {
                 allocator: self.index("Allocator", TEXT)?,

@@ -14,6 +14,6 @@ mod roles;
 
 pub(super) use decoding::Decoding;
 pub(super) use roles::{
-    ABSENT, BlockRole, LlmRole, MORE_RSS_SUMS, NameRole, RSS_SUMS, Role, RssRole, ScopeRole,
-    StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+    ABSENT, BlockRole, LlmRole, MORE_RSS_SUMS, NameRole, PartsFields, RSS_SUMS, Role, RssRole,
+    ScopeRole, StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
 };

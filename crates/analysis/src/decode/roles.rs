@@ -211,33 +211,40 @@ pub(crate) enum RssRole {
         /// What the program has mapped that is in no block; earlier traces lack it.
         mapped: Option<u16>,
     },
-    /// What it is: `sums` has the offsets of [`RSS_SUMS`].
-    Parts {
-        cycle: u16,
-        sums: [u16; RSS_SUMS.len()],
-        /// [`MORE_RSS_SUMS`].
-        more: [u16; MORE_RSS_SUMS.len()],
-        /// The most that the first of them was.
-        most_own: u16,
-        /// Whether it was read at the end of the program; earlier traces lack it.
-        is_last: Option<u16>,
-        ranges: [usize; 3],
-        /// Shared memory, and changed files, if the trace says where they are.
-        shared: Option<[usize; 3]>,
-        changed: Option<[usize; 3]>,
-    },
+    /// What it is.
+    Parts(PartsFields),
     /// What an allocator says of itself.
     Allocator { allocator: usize, names: usize, bytes: usize },
     /// Blocks are not recorded, for a reason.
     Untracked { reason: u16, function: usize, file: usize },
 }
 
+/// The offsets of an event that says what the resident memory is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartsFields {
+    pub(crate) cycle: u16,
+    /// [`RSS_SUMS`].
+    pub(crate) sums: [u16; RSS_SUMS.len()],
+    /// [`MORE_RSS_SUMS`].
+    pub(crate) more: [u16; MORE_RSS_SUMS.len()],
+    /// The most that the first of them was.
+    pub(crate) most_own: u16,
+    /// Whether it was read at the end of the program; earlier traces lack it.
+    pub(crate) is_last: Option<u16>,
+    pub(crate) ranges: [usize; 3],
+    /// Which of them allocators have mapped; earlier traces lack it.
+    pub(crate) allocators: Option<usize>,
+    /// Shared memory, and changed files, if the trace says where they are.
+    pub(crate) shared: Option<[usize; 3]>,
+    pub(crate) changed: Option<[usize; 3]>,
+}
+
 /// The fields of an event that says what the resident memory is, but those of ranges.
 pub(crate) const RSS_SUMS: [&str; 8] =
     ["OwnBytes", "Tracker", "Stacks", "Binaries", "Files", "Shared", "Other", "OtherAnonymous"];
 /// The same of those that earlier traces do not have.
-pub(crate) const MORE_RSS_SUMS: [&str; 5] =
-    ["EndedStacks", "Data", "ChangedFiles", "HugePages", "Swap"];
+pub(crate) const MORE_RSS_SUMS: [&str; 6] =
+    ["EndedStacks", "Data", "ChangedFiles", "HugePages", "Swap", "Private"];
 
 pub(super) const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
 pub(super) const VIDEO: HeapField = HeapField { offset: ABSENT, implied: 1 };

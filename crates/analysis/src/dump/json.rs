@@ -136,6 +136,7 @@ objects! {
     }
     Rss, of => {
         "most_bytes": of.most_bytes,
+        "private_bytes": of.private_bytes,
         "limit_bytes": of.limit_bytes,
         "peak": of.peak,
         "end_bytes": of.end_bytes,

@@ -133,8 +133,6 @@ impl CoverageWord {
 }
 
 const MIB: u64 = 1 << 20;
-/// A program does not wait for a reading at its end if the last one is not older than this, in nanoseconds.
-const RECENT_NS: u64 = 50_000_000;
 
 impl Coverage {
     /// Judges a report, all of whose other fields are there. `is_damaged`: a part of the trace could not be
@@ -203,6 +201,7 @@ impl Untracked {
     fn unseen(&self) -> impl Iterator<Item = Found> {
         let all = [
             (CoverageKind::Unseen, self.weighed.as_ref()),
+            (CoverageKind::Unseen, self.largest.as_ref()),
             (CoverageKind::UnseenPeak, self.unseen_peak.as_ref()),
         ];
         let all = all.into_iter().filter_map(|(kind, weighed)| Some((kind, weighed?)));
@@ -220,7 +219,6 @@ impl Untracked {
             (false, _) => return None,
             (true, None) => (CoverageKind::NotWeighed, None),
             (true, Some(_)) if self.is_weighed_at_end || !is_ended => return None,
-            (true, Some(last)) if end_ns.saturating_sub(last) <= RECENT_NS => return None,
             (true, last) => (CoverageKind::WeighedBeforeEnd, last),
         };
         let reason = CoverageReason { kind, bytes: 0, from_ns, to_ns: Some(end_ns) };

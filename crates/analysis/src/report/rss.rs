@@ -27,6 +27,8 @@ pub struct Rss {
     /// (`mallinfo2`), jemalloc, mimalloc, tcmalloc. Empty if there is none that says anything, and in a
     /// program that has crashed.
     pub allocators: Vec<AllocatorStatistics>,
+    /// What no other process had of it at the last reading.
+    pub private_bytes: u64,
     /// RSS over time: at most 512 points, each the largest of some consecutive readings.
     pub timeline: Vec<RssPoint>,
 }

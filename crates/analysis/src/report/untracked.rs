@@ -13,11 +13,13 @@ pub(crate) const MAX_REASONS: usize = 16;
 pub struct Untracked {
     /// Why blocks or scopes are known not to be recorded.
     pub reasons: Vec<UntrackedReason>,
-    /// The resident memory against the blocks, at the end or at the largest RSS that was looked into,
-    /// whichever has more that is untracked. `None` if that could not be compared: the trace has no resident
-    /// memory in it, began after the process, or has no allocations.
+    /// The resident memory against the blocks, in the reading of which the largest share is untracked, by
+    /// [`CoverageWord`]. `None` if that could not be compared: the trace has no resident memory in it, began
+    /// after the process, or has no allocations.
     pub weighed: Option<Weighed>,
-    /// The largest RSS that the kernel has counted, if more of it is explained by nothing in the trace than
+    /// The reading of which most is untracked, if that is another one.
+    pub largest: Option<Weighed>,
+    /// A maximum of RSS that the kernel has counted, if more of it is explained by nothing in the trace than
     /// of what was weighed: it was there between two readings. `None` if all is explained.
     pub unseen_peak: Option<Weighed>,
     /// When memory was last weighed; `None` if it never was.

@@ -1,6 +1,7 @@
 //! The resident ranges of anonymous memory, and the live blocks in them.
 
 use crate::live_set::HEAPS;
+use std::iter;
 
 /// More live bytes than that in one range count as that: products of two such numbers, and sums of these, are
 /// less than 2^128.
@@ -99,6 +100,12 @@ impl Ranges {
         Self(ranges)
     }
 
+    /// The same ranges without those that allocators have mapped: `of_allocators` says it of each.
+    pub(crate) fn without(&self, of_allocators: &[u8]) -> Self {
+        let others = self.0.iter().zip(of_allocators.iter().chain(iter::repeat(&0)));
+        Self(others.filter(|(_, is)| **is == 0).map(|(range, _)| *range).collect())
+    }
+
     /// How much is resident.
     pub(crate) fn resident(&self) -> u64 {
         self.0.iter().map(|range| range.resident).fold(0, u64::saturating_add)
@@ -120,6 +127,11 @@ impl Ranges {
             }));
         }
         within
+    }
+
+    /// How much is resident of these parts, which are in the order of their addresses.
+    pub(crate) fn resident_within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> u64 {
+        self.within(parts).iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// At least how much is resident outside of what `covered` says of addresses.

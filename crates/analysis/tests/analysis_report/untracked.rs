@@ -2,7 +2,7 @@
 
 use memledger_analysis::dump::json;
 use memledger_analysis::dump::text::{self, Options, lacks};
-use memledger_analysis::{Analyzer, CoverageWord, Report, UntrackedKind};
+use memledger_analysis::{Analyzer, CoverageWord, Report, UntrackedKind, Weighed};
 use memledger_format::schema::FieldType;
 use memledger_test_support::feed::{
     Feed,
@@ -368,6 +368,71 @@ fn a_maximum_between_two_readings_is_unseen() {
             );
         }
     }
+}
+
+/// Blocks that come in events after a reading were there, and explain it; those that come after a maximum and
+/// the look behind it do not explain that.
+#[test]
+fn blocks_explain_what_was_resident_before_their_events() {
+    for (blocks_at, expected) in [(1, CoverageWord::Complete), (2, CoverageWord::Incomplete)] {
+        let mut feed = feed(true);
+        feed.add_field("Memledger.Rss", ("MappedBytes", FieldType::U64));
+        let look = |feed: &mut Feed, at| {
+            feed.emit("Memledger.Rss", 1, &[N(at), N(MIB), N(21 * MIB), N(u64::MAX), N(0), N(0)]);
+        };
+        let blocks = |feed: &mut Feed, at: u64| {
+            if at == blocks_at {
+                feed.alloc(2, 0x1000_0000, 20 * MIB);
+            }
+        };
+        look(&mut feed, 6);
+        blocks(&mut feed, 1);
+        look(&mut feed, 7);
+        blocks(&mut feed, 2);
+        resident(&mut feed, 0, 0x1000_0000, 20 * MIB, 0);
+        feed.our_report(9);
+        assert_eq!(feed.report().trace.coverage.word, expected, "a maximum, {blocks_at}");
+    }
+    let mut feed = feed(true);
+    resident(&mut feed, 0, 0x1000_0000, 20 * MIB, 20 * MIB);
+    assert_eq!(feed.report().trace.coverage.word, CoverageWord::Incomplete);
+    feed.alloc(2, 0x1000_0000, 20 * MIB);
+    feed.our_report(9);
+    assert_eq!(feed.report().trace.coverage.word, CoverageWord::Complete);
+}
+
+/// What an allocator has mapped whose functions are recorded is in blocks, free, or its tables.
+#[test]
+fn what_an_allocator_has_mapped_is_explained() {
+    let mut feed = feed(true);
+    feed.add_field("Memledger.ResidentMemory", ("Allocators", FieldType::U8Array));
+    let [starts, sizes] = [words(&[0x1000_0000, 0x5000_0000]), words(&[4 * MIB, 3 * MIB])];
+    let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let ranges = [B(&starts), B(&sizes), B(&sizes), B(&[1, 0])];
+    feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+    feed.our_report(9);
+    let weighed = feed.report().untracked.weighed.expect("it was weighed");
+    assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (8 * MIB, 3 * MIB));
+}
+
+/// 2 of 3 MiB are a graver lack than 3 of 204; both are said, and the larger one bounds conditions.
+#[test]
+fn the_gravest_reading_is_the_word_and_the_largest_bounds_conditions() {
+    let mut feed = feed(true);
+    resident(&mut feed, 0, 0x5000_0000, 8 * MIB, 2 * MIB);
+    feed.alloc(2, 0x9000_0000, 200 * MIB);
+    let [starts, sizes] = [words(&[0x5000_0000, 0x9000_0000]), words(&[3 * MIB, 200 * MIB])];
+    let sums = [N(8), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let ranges = [B(&starts), B(&sizes), B(&sizes)];
+    feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+    feed.our_report(9);
+    let report = feed.report();
+    let bytes = |of: Option<Weighed>| of.map(|of| (of.untracked_bytes, of.rss_bytes));
+    assert_eq!(bytes(report.untracked.weighed), Some((2 * MIB, 3 * MIB)));
+    assert_eq!(bytes(report.untracked.largest), Some((3 * MIB, 204 * MIB)));
+    assert_eq!(report.trace.coverage.word, CoverageWord::Incomplete);
+    assert_eq!(report.trace.coverage.unseen_bytes(), 3 * MIB);
+    assert!(shown(&report).contains("INCOMPLETE, at least 2.0 MiB of 3.0 MiB resident"));
 }
 
 #[test]

@@ -17,8 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 static OTHER_MALLOC: AtomicUsize = AtomicUsize::new(0);
 /// The `operator new` of the library whose `malloc` is the next one; 0 if that has none.
 static OTHER_NEW: AtomicUsize = AtomicUsize::new(0);
-/// The next `malloc`, if it is not that of the C library; 0 otherwise.
-static NEXT_MALLOC: AtomicUsize = AtomicUsize::new(0);
 /// Who has the recorded `malloc`, and so the tracker; 0 before [`begin`].
 static RECORDED_BY: AtomicUsize = AtomicUsize::new(0);
 const LIBRARY: usize = 1;
@@ -41,8 +39,6 @@ pub(crate) enum OtherAllocator {
     Go,
     /// The executable cannot be read.
     Unknown,
-    /// A library whose `malloc` is the next one, so it is recorded.
-    Next,
 }
 
 /// An allocator, and the function by which it was found.
@@ -94,7 +90,6 @@ pub(crate) fn begin(here: *const c_void) {
     if next == 0 || object_of(next) == object_of(find_function(libc::RTLD_NEXT, c"getpid")) {
         return;
     }
-    NEXT_MALLOC.store(next, Ordering::Relaxed);
     // NOTE: not by the loader, which allocates in the program's heap for a function that is not found.
     let new = objects::find(|object| object.defined(c"_Znwm")).unwrap_or(0);
     if object_of(next) == object_of(new) {
@@ -137,10 +132,6 @@ pub(crate) fn find() -> Vec<Found> {
     let malloc = if is_defined { malloc } else { 0 };
     if malloc != 0 {
         all.push(found(OtherAllocator::Malloc, MALLOC, malloc));
-    }
-    let next = NEXT_MALLOC.load(Ordering::Relaxed);
-    if next != 0 {
-        all.push(found(OtherAllocator::Next, MALLOC, next));
     }
     // A program with the tracker has chosen what is below it.
     if recorded_by == PROGRAM {

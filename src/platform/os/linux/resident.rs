@@ -1,5 +1,7 @@
 //! Which memory of this process is resident (RSS), and what it is.
 
+#[cfg(c_mmap)]
+use super::super::OF_ALLOCATORS;
 use super::super::own_pages::own_pages;
 use super::super::{AnonymousRange, ResidentMemory};
 use super::pages::page_bytes;
@@ -58,6 +60,12 @@ struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Anonymous,
+    /// Anonymous memory that an allocator has mapped.
+    #[cfg_attr(
+        not(c_mmap),
+        expect(dead_code, reason = "they map memory by functions that are not seen")
+    )]
+    Allocator,
     Tracker,
     Stack,
     EndedStack,
@@ -72,6 +80,7 @@ impl ResidentMemory {
     fn add(&mut self, kind: Kind, start: u64, end: u64, resident: u64) {
         let sum = match kind {
             Kind::Anonymous => return push(&mut self.anonymous, start, end, resident),
+            Kind::Allocator => return push(&mut self.of_allocators, start, end, resident),
             Kind::Tracker => &mut self.tracker,
             Kind::Stack => &mut self.stacks,
             Kind::EndedStack => &mut self.ended_stacks,
@@ -109,6 +118,8 @@ impl AddressRanges {
         let shared: Vec<_> = shared.filter(is_new).collect();
         cuts.extend(shared.into_iter().map(cut(Kind::Tracker)));
         cuts.extend(binaries.map(cut(Kind::Binary)));
+        #[cfg(c_mmap)]
+        cuts.extend(OF_ALLOCATORS.ranges().map(cut(Kind::Allocator)));
         cuts.sort_unstable_by_key(|cut| cut.start);
         Ok(Self { cuts, stacks: thread_stacks() })
     }
@@ -261,9 +272,13 @@ fn classify(
             } else if let Some(bytes) = bytes_of(&text, "Swap:")? {
                 sums.swap += bytes;
             }
+            for key in ["Private_Clean:", "Private_Dirty:", "Private_Hugetlb:"] {
+                sums.private += bytes_of(&text, key)?.unwrap_or(0);
+            }
         }
     }
     sums.anonymous.sort_unstable_by_key(|range| range.start);
+    sums.of_allocators.sort_unstable_by_key(|range| range.start);
     Ok(sums)
 }
 
@@ -354,7 +369,8 @@ mod tests {
 
     impl ResidentMemory {
         fn sum(&self) -> u64 {
-            let anonymous: u64 = self.anonymous.iter().map(|range| range.resident_bytes).sum();
+            let anonymous = self.anonymous.iter().chain(&self.of_allocators);
+            let anonymous: u64 = anonymous.map(|range| range.resident_bytes).sum();
             let stacks = self.stacks + self.ended_stacks;
             let files = self.binaries + self.data + self.files + self.changed_files;
             self.tracker + stacks + files + self.shared + self.other + anonymous
@@ -370,6 +386,8 @@ Anonymous:             4 kB
 Rss:                  20 kB
 Anonymous:            20 kB
 AnonHugePages:         8 kB
+Private_Dirty:        16 kB
+Private_Clean:         4 kB
 Swap:                 12 kB
 SwapPss:              12 kB
 9000-a000 rw-p 00000000 00:00 0    [heap]
@@ -414,8 +432,10 @@ VmFlags: rd ex
             other: 4 << 10,
             huge_pages: 8 << 10,
             swap: 12 << 10,
+            private: 20 << 10,
             tracker: 0,
             ended_stacks: 0,
+            of_allocators: Vec::new(),
             anonymous: vec![range(0x4000, 0x5000, 16 << 10), range(0x9000, 0x1000, 4 << 10)],
         };
         assert_eq!(sums, expected);
@@ -424,16 +444,19 @@ VmFlags: rd ex
 
     #[test]
     fn one_mapping_can_have_several_parts() {
-        // A stack from the start of the mapping on, then pages of the tracker, then others.
-        let cuts = vec![Cut { start: 0x6000, end: 0x7000, kind: Kind::Tracker }];
+        // A stack from the start of the mapping on, then pages of the tracker, then others, of which the last
+        // one is an allocator's.
+        let cut = |start, end, kind| Cut { start, end, kind };
+        let cuts = vec![cut(0x6000, 0x7000, Kind::Tracker), cut(0x8000, 0x9000, Kind::Allocator)];
         let living = ThreadStack { end: 0x5000, bytes: u64::MAX, is_ended: false };
         let known = AddressRanges { cuts, stacks: vec![living] };
-        let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  16 kB\n";
-        // All pages are resident but that of the tracker, and one of the last two.
+        let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  20 kB\n";
+        // All pages are resident but that of the tracker.
         let resident = |from: u64, to: u64| if from == 0x6000 { 0 } else { to - from };
         let sums = classify(lines.as_bytes(), &known, resident, || {}).unwrap();
-        let anonymous = vec![range(0x5000, 0x1000, 4 << 10), range(0x7000, 0x2000, 4 << 10)];
-        assert_eq!((sums.stacks, sums.tracker, sums.sum()), (8 << 10, 0, 16 << 10));
+        let anonymous = vec![range(0x5000, 0x1000, 4 << 10), range(0x7000, 0x1000, 4 << 10)];
+        assert_eq!(sums.of_allocators, [range(0x8000, 0x1000, 4 << 10)]);
+        assert_eq!((sums.stacks, sums.tracker, sums.sum()), (8 << 10, 0, 20 << 10));
         assert_eq!(sums.anonymous, anonymous);
     }
 
