@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The maximum number of bytes that all important events take, compressed.
 const LIMIT: usize = 16 << 20;
 
-/// The events that are compressed together have at least so many bytes.
+/// The events that are compressed together have at least this many bytes.
 const BLOCK: usize = 64 << 10;
 
 pub(crate) struct Cache {

@@ -28,6 +28,7 @@ fn layout(size: usize, form: c_int) -> Layout {
 #[unsafe(no_mangle)]
 extern "C" fn native_alloc(size: usize, form: c_int) -> *mut u8 {
     let layout = layout(size, form);
+    // SAFETY: no size is 0.
     unsafe {
         match form {
             1 => alloc_zeroed(layout),
@@ -38,6 +39,7 @@ extern "C" fn native_alloc(size: usize, form: c_int) -> *mut u8 {
 
 #[unsafe(no_mangle)]
 extern "C" fn native_free(block: *mut u8, size: usize, form: c_int) {
+    // SAFETY: `native_alloc` has made it with these arguments.
     unsafe { dealloc(block, layout(size, form)) }
 }
 
@@ -56,6 +58,7 @@ extern "C" fn native_thread(
     });
     let Ok(handle) = spawned else { return 1 };
     if is_joined != 2 {
+        // SAFETY: the interpreter gives a place.
         unsafe { *thread = handle.into_pthread_t() as usize };
     }
     0
@@ -63,6 +66,7 @@ extern "C" fn native_thread(
 
 fn main() -> std::process::ExitCode {
     let count = COUNT.load(Ordering::Relaxed) as c_int;
+    // SAFETY: the arguments are those of the process.
     let status = unsafe { interpret(count, ARGUMENTS.load(Ordering::Relaxed)) };
     std::process::ExitCode::from(status as u8)
 }

@@ -206,7 +206,7 @@ fn alone(set: Set, others: u32, end: fn() -> !) {
     end()
 }
 
-/// Nothing is filtered, and all goes on as before.
+/// Nothing is filtered, and nothing changes.
 fn not_taken() {
     leave(BEFORE);
     warm_up();

@@ -9,7 +9,7 @@
 //! | `stats.rs` | figures of the recording itself |
 //! | `stop.rs`, `exit.rs`, `fork.rs`, `signals.rs`, `watch.rs` | how it ends |
 //! | `pause.rs`, `c_identity.rs` | how its threads end for a moment, and for which functions of C |
-//! | `c_filter.rs` | how it goes on, and ends, under a filter of system calls |
+//! | `c_filter.rs` | how it continues, and ends, under a filter of system calls |
 
 pub(super) mod begin;
 #[cfg(c_filter)]

@@ -116,7 +116,7 @@ pub(in crate::ledger) fn share(
 pub(in crate::ledger) struct WatchedFile {
     pub(in crate::ledger) descriptor: RawFd,
     pub(in crate::ledger) own: Option<FileSink>,
-    /// Where the next program of the process writes its trace; `None` if nobody knows.
+    /// Where the next program of the process writes its trace; `None` if that is not known.
     pub(in crate::ledger) next: Option<PathBuf>,
 }
 

@@ -100,7 +100,7 @@ const SETTINGS: [Setting; 24] = [
 
 pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
-/// What `memledger run` tells a `memledger run` that its program starts.
+/// What `memledger run` passes to a `memledger run` that its program starts.
 const SET_BY_RUN: &CStr = c"MEMLEDGER_RUN";
 /// A setting of the command alone: where it keeps symbols.
 const SYMBOL_CACHE: &CStr = c"MEMLEDGER_SYMBOL_CACHE";

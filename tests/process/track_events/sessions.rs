@@ -151,7 +151,7 @@ pub(super) fn blocked() {
     let (mut all, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
     for n in 0..EVENTS {
         instant!(CAT1, "event", arg("n", n), arg("text", &text));
-        // NOTE: a session that nobody reads from for 3 s ends. On a busy machine, all events take longer.
+        // NOTE: a session ends if it is not read from for 3 s. On a busy machine, all events take longer.
         if n % 20 == 0 {
             let count = reader.read(&mut bytes).unwrap();
             all.extend_from_slice(&bytes[..count]);
