@@ -25,19 +25,26 @@ pub(super) fn kept(
     name: &str,
     content: &[u8],
 ) -> Result<PathBuf, String> {
-    let (mut only_ours, mut refusals) = (None, Vec::new());
-    for (folder, mode) in folders {
+    let is_first = |(folder, mode): &&(PathBuf, u32)| !for_all || all_may_enter(folder, *mode);
+    // PERF: a folder that is not wanted is not looked into: to compare the file takes a millisecond.
+    let (first, others) = folders.iter().partition::<Vec<_>, _>(is_first);
+    let mut refusals = Vec::new();
+    for (folder, mode) in first.into_iter().chain(others) {
         match stored(folder, *mode, name, content) {
-            Ok(path) if !for_all || all_may_enter(folder) => return Ok(path),
-            Ok(path) => only_ours = only_ours.or(Some(path)),
+            Ok(path) => return Ok(path),
             Err(error) => refusals.push(format!("in {}: {error}", folder.display())),
         }
     }
-    only_ours.ok_or_else(|| refusals.join(", "))
+    Err(refusals.join(", "))
 }
 
-fn all_may_enter(folder: &Path) -> bool {
-    folder.ancestors().all(|it| fs::metadata(it).is_ok_and(|found| found.mode() & 0o001 != 0))
+/// Whether all users can enter the folder, which has this mode if it is made.
+fn all_may_enter(folder: &Path, mode: u32) -> bool {
+    let may_enter = |it: &Path| match fs::metadata(it) {
+        Ok(found) => found.mode() & 0o001 != 0,
+        Err(_) => it == folder && mode & 0o001 != 0,
+    };
+    folder.ancestors().all(may_enter)
 }
 
 /// The file in the folder with this content, which is written unless it is there.
@@ -150,7 +157,7 @@ mod tests {
             of_all[1].0.starts_with("/var/tmp") && of_all[2].0.starts_with("/tmp"),
             "{of_all:?}"
         );
-        let all_can_reach = all_may_enter(top.path());
+        let all_can_reach = all_may_enter(top.path(), 0);
         assert_eq!(kept(&folders, false), own);
         assert_eq!(kept(&folders, true), if all_can_reach { Ok(all) } else { own.clone() });
         assert_eq!(kept(&folders[..3], true), own, "better than none");
