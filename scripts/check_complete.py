@@ -233,7 +233,8 @@ class Generator:
         """The body of another program or process; what is free in it again, is only so there."""
         kept = self.is_glibc, self.may_move
         self.may_move = kind == "" and self.may_move
-        self.is_glibc = program != "je" and not kind.startswith("/") and (kind in ("empty", "nopreload") or not self.settings.get("preload"))
+        if kind:
+            self.is_glibc = program != "je" and not kind.startswith("/") and (kind in ("empty", "nopreload") or not self.settings.get("preload"))
         kept_env = self.settings.get("env")
         if kind == "empty":
             self.settings["env"] = "none"  # No door that needs a variable.

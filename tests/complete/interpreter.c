@@ -171,6 +171,8 @@ static void new_image(const char *program) {
     snprintf((char *)&now->program, 8, "%s", program);
     for (int i = 0; i < 3; i++)
         if (below && strstr(below, libraries[i])) now->below = i + 1;
+    /* Their blocks are in more windows. */
+    if (now->below || is(program, "je")) hidden += MIB;
     has_slept = 0;
     if (parent) {
         now->is_fork = 1;

@@ -42,9 +42,10 @@ pub(super) struct Unjudged {
     pub(super) rss_bytes: u64,
     /// All anonymous memory.
     pub(super) ranges: Ranges,
-    /// What no allocator has mapped of it, and shared memory; each with what of it was in reserved addresses
-    /// and mappings of files.
-    pub(super) unknown: [(u64, Ranges); 2],
+    /// What no allocator has mapped of it, and shared memory.
+    pub(super) unknown: [Ranges; 2],
+    /// Reserved addresses and mappings of files, as they were.
+    pub(super) reserved: Vec<(u64, u64, Option<u32>)>,
     /// Files that are no programs and libraries.
     pub(super) files: u64,
     /// The tracker's own blocks.
@@ -80,15 +81,15 @@ impl Most {
 impl Unjudged {
     /// How much of it is in no block, and how much is beside all windows and files.
     fn judge(&self, windows: &Windows, reserved: &Reserved) -> (Weighed, u64) {
-        let outside = |ranges: &Ranges| ranges.outside(|start, end| windows.covered(start, end));
-        let [_, (_, shared)] = &self.unknown;
+        let covered = |start, end| windows.covered(start, end);
+        let outside = |ranges: &Ranges| ranges.outside(covered, &[]);
+        let [_, shared] = &self.unknown;
         let others = [self.ranges.resident(), shared.resident(), self.files];
         let beside = others.into_iter().fold(self.rss_bytes, u64::saturating_sub);
         let beside =
             [outside(&self.ranges), outside(shared)].into_iter().fold(beside, u64::saturating_add);
-        let unexplained = |(explained, ranges): &(u64, Ranges)| {
-            let explained = ranges.resident_within(reserved).max(*explained);
-            outside(ranges).saturating_sub(explained)
+        let unexplained = |ranges: &Ranges| {
+            ranges.outside(covered, &self.reserved).min(ranges.outside(covered, reserved))
         };
         let [anonymous, shared] = self.unknown.each_ref().map(unexplained);
         let anonymous = anonymous.min(self.at_most).saturating_sub(self.of_tracker);

@@ -393,18 +393,23 @@ impl<O: BlockObserver> Analyzer<O> {
         let at_most = if self.facts.has_all_blocks() {
             u64::MAX
         } else {
+            // Blocks in shared memory are not anonymous.
+            let [_, shared] = &unknown;
+            let windows = self.model.heaps().windows();
+            let outside = shared.outside(|start, end| windows.covered(start, end), &[]);
             let live = self.model.accounts().total().live_bytes;
+            let live = live.saturating_sub(shared.resident().saturating_sub(outside));
             let Some(risen) = self.rss.risen(live).filter(|_| self.facts.knows_all_blocks()) else {
                 return;
             };
             risen.saturating_sub(reading.tracker_bytes())
         };
-        let reserved = self.model.reserved_in_order();
         self.untracked.weigh(Unjudged {
             at_ns: reading.at_ns,
             rss_bytes: reading.bytes(),
             ranges: reading.ranges.clone(),
-            unknown: unknown.map(|ranges| (ranges.resident_within(&reserved), ranges)),
+            unknown,
+            reserved: self.model.reserved_in_order(),
             files: reading.file_bytes(),
             // The tracker's own blocks are in the ranges, and what the allocator keeps of those that were
             // freed: with its gaps, a quarter more than the most that they were has been seen.

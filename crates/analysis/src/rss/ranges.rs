@@ -81,6 +81,20 @@ pub(super) fn divide_range(
     left
 }
 
+impl Range {
+    fn within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> impl Iterator<Item = (T, u64)> {
+        let first = parts.partition_point(|(_, end, _)| *end <= self.start);
+        let inside = parts[first..].iter().take_while(|(start, ..)| *start < self.end);
+        let inside =
+            inside.map(|&(start, end, of)| (of, end.min(self.end) - start.max(self.start)));
+        let all: u64 = inside.clone().map(|(_, bytes)| bytes).sum();
+        let resident = u128::from(self.resident.min(all));
+        inside.map(move |(of, bytes)| {
+            (of, (resident * u128::from(bytes) / u128::from(all.max(1))) as u64)
+        })
+    }
+}
+
 impl Ranges {
     /// The ranges of three arrays of `u64`: starts, sizes, resident bytes. An element that another array
     /// lacks is left out.
@@ -114,29 +128,21 @@ impl Ranges {
     /// What is resident of each of these parts, which are in the order of their addresses: starts, ends and
     /// what they are. Several in a range share in proportion.
     pub(crate) fn within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> Vec<(T, u64)> {
-        let mut within = Vec::new();
-        for range in &self.0 {
-            let first = parts.partition_point(|(_, end, _)| *end <= range.start);
-            let inside = parts[first..].iter().take_while(|(start, ..)| *start < range.end);
-            let inside =
-                inside.map(|&(start, end, of)| (of, end.min(range.end) - start.max(range.start)));
-            let all: u64 = inside.clone().map(|(_, bytes)| bytes).sum();
-            let resident = u128::from(range.resident.min(all));
-            within.extend(inside.map(|(of, bytes)| {
-                (of, (resident * u128::from(bytes) / u128::from(all.max(1))) as u64)
-            }));
-        }
-        within
+        self.0.iter().flat_map(|range| range.within(parts)).collect()
     }
 
-    /// How much is resident of these parts, which are in the order of their addresses.
-    pub(crate) fn resident_within<T: Copy>(&self, parts: &[(u64, u64, T)]) -> u64 {
-        self.within(parts).iter().map(|(_, bytes)| bytes).sum()
-    }
-
-    /// At least how much is resident outside of what `covered` says of addresses.
-    pub(crate) fn outside(&self, covered: impl Fn(u64, u64) -> u64) -> u64 {
-        let rest = |range: &Range| range.resident.saturating_sub(covered(range.start, range.end));
+    /// At least how much is resident outside of what `covered` says of addresses, and of these parts, which
+    /// are in the order of their addresses.
+    pub(crate) fn outside(
+        &self,
+        covered: impl Fn(u64, u64) -> u64,
+        parts: &[(u64, u64, Option<u32>)],
+    ) -> u64 {
+        let rest = |range: &Range| {
+            let inside = range.within(parts).map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+            let covered = covered(range.start, range.end);
+            range.resident.saturating_sub(covered).saturating_sub(inside)
+        };
         self.0.iter().map(rest).fold(0, u64::saturating_add)
     }
 }

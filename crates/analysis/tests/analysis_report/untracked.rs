@@ -401,6 +401,22 @@ fn blocks_explain_what_was_resident_before_their_events() {
     assert_eq!(feed.report().trace.coverage.word, CoverageWord::Complete);
 }
 
+/// Reserved addresses in which blocks have been explain what is resident there, and nothing elsewhere.
+#[test]
+fn reserved_addresses_explain_only_what_is_in_them() {
+    const LAZY: u64 = 6;
+    let mut feed = feed(true);
+    feed.emit("Memledger.Mapping", 2, &[N(0x1000_0000), N(0), N(8 * MIB), N(3), N(LAZY)]);
+    feed.alloc(2, 0x1000_0000, 4 * MIB);
+    let [starts, sizes] = [words(&[0x1000_0000, 0x5000_0000]), words(&[4 * MIB, 3 * MIB])];
+    let sums = [N(7), N(0), N(0), N(0), N(MIB), N(0), N(0), N(0), N(0)];
+    let ranges = [B(&starts), B(&sizes), B(&sizes)];
+    feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
+    feed.our_report(9);
+    let weighed = feed.report().untracked.weighed.expect("it was weighed");
+    assert_eq!((weighed.rss_bytes, weighed.untracked_bytes), (8 * MIB, 3 * MIB));
+}
+
 /// What an allocator has mapped whose functions are recorded is in blocks, free, or its tables.
 #[test]
 fn what_an_allocator_has_mapped_is_explained() {
