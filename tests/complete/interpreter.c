@@ -106,7 +106,7 @@ static int64_t status(const char *key) {
     return found ? atol(found + strlen(key)) << 10 : 0;
 }
 
-/* What may explain a maximum: edges of windows, stacks, of which it is not known how much was used, mappings of an allocator that is loaded later. */
+/* What may explain or exceed a maximum: edges of windows, mappings, stacks, of which it is not known how much was used. */
 static int64_t hidden = MIB;
 
 /* A block that the tracker must have. What it makes resident hides a maximum of unseen memory that was before it. */
@@ -298,6 +298,7 @@ static void map(const char *door, size_t size) {
     maps[n_maps].at = at, maps[n_maps].size = size, maps[n_maps].is_raw = is_raw;
     maps[n_maps].unseen = is_raw ? size : 0;
     maps[n_maps++].is_seen = !is_raw && !is_file && !is(door, "noreserve");
+    if (!is_raw) hidden += size;
     if (is_raw) unseen(size, maximum);
     else if (maps[n_maps - 1].is_seen) born(size);
 }
