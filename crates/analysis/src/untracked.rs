@@ -45,7 +45,7 @@ pub(super) struct Unjudged {
     /// What no allocator has mapped of it, and shared memory.
     pub(super) unknown: [Ranges; 2],
     /// Reserved addresses and mappings of files, as they were.
-    pub(super) reserved: Vec<(u64, u64, Option<u32>)>,
+    pub(super) reserved: Reserved,
     /// Files that are no programs and libraries.
     pub(super) files: u64,
     /// The tracker's own blocks.
@@ -57,7 +57,7 @@ pub(super) struct Unjudged {
 }
 
 /// Reserved addresses, in their order.
-type Reserved = [(u64, u64, Option<u32>)];
+type Reserved = Vec<(u64, u64, Option<u32>)>;
 
 /// A maximum of RSS that the kernel has counted, when it was first seen.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ impl Most {
 
 impl Unjudged {
     /// How much of it is in no block, and how much is beside all windows and files.
-    fn judge(&self, windows: &Windows, reserved: &Reserved) -> (Weighed, u64) {
+    fn judge(&self, windows: &Windows, reserved: &[(u64, u64, Option<u32>)]) -> (Weighed, u64) {
         let covered = |start, end| windows.covered(start, end);
         let outside = |ranges: &Ranges| ranges.outside(covered, &[]);
         let [_, shared] = &self.unknown;
@@ -150,9 +150,14 @@ impl UntrackedMemory {
 
     /// Judges the last reading, and the maximum before it. Of a forked child counts what that has risen by
     /// since, because the trace does not have where its parent's blocks have been.
-    pub(super) fn settle(&mut self, windows: &Windows, reserved: &Reserved, is_forked: bool) {
+    pub(super) fn settle(
+        &mut self,
+        windows: &Windows,
+        reserved: impl FnOnce() -> Reserved,
+        is_forked: bool,
+    ) {
         let Some(reading) = self.unjudged.take().filter(|_| !windows.is_full()) else { return };
-        let (weighed, beside) = reading.judge(windows, reserved);
+        let (weighed, beside) = reading.judge(windows, &reserved());
         self.beside = self.beside.max(beside);
         self.files = self.files.max(reading.files);
         let gravity = |of: Weighed| (CoverageWord::of(&of), of.untracked_bytes);
@@ -173,7 +178,7 @@ impl UntrackedMemory {
         &self,
         facts: &Facts,
         windows: &Windows,
-        reserved: &Reserved,
+        reserved: impl FnOnce() -> Reserved,
     ) -> Untracked {
         let mut settled = self.clone();
         settled.settle_most(windows);

@@ -16,7 +16,7 @@ pub struct Process {
     allocations: u64,
     /// It began with blocks of its parent.
     has_inherited: bool,
-    /// The largest RSS, and what no other process had at the last reading.
+    /// The largest RSS, and what no other process had at the last reading; `None` if the system does not say.
     rss_bytes: Option<[u64; 2]>,
 }
 
@@ -31,7 +31,11 @@ impl Process {
             allocated_bytes: report.totals.allocated_bytes,
             allocations: report.totals.allocations,
             has_inherited: report.trace.initial_live_blocks.is_some_and(|blocks| blocks > 0),
-            rss_bytes: report.rss.as_ref().map(|rss| [rss.most_bytes, rss.private_bytes]),
+            rss_bytes: report
+                .rss
+                .as_ref()
+                .map(|rss| [rss.most_bytes, rss.private_bytes])
+                .filter(|[_, private]| *private > 0),
         }
     }
 }

@@ -377,12 +377,12 @@ impl<O: BlockObserver> Analyzer<O> {
     /// The blocks that were there at the last reading of resident memory are known now, and, if the last look
     /// `is_before`, those of that.
     fn settle(&mut self, is_before: bool) {
-        let reserved = self.model.reserved_in_order();
         let windows = self.model.heaps().windows();
         if is_before {
             self.untracked.settle_most(windows);
         }
-        self.untracked.settle(windows, &reserved, !self.facts.has_all_blocks());
+        let reserved = || self.model.reserved_in_order();
+        self.untracked.settle(windows, reserved, !self.facts.has_all_blocks());
     }
 
     /// How much of the resident memory is in no block. `unknown`: ranges that no allocator has mapped, and

@@ -111,11 +111,9 @@ impl Sources<'_> {
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
             rss,
-            untracked: self.untracked.report(
-                self.facts,
-                self.model.heaps().windows(),
-                &self.model.reserved_in_order(),
-            ),
+            untracked: self.untracked.report(self.facts, self.model.heaps().windows(), || {
+                self.model.reserved_in_order()
+            }),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),
