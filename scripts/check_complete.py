@@ -66,6 +66,19 @@ ATTACKS = [
     ("8 shared memory by a system call", "c map,raw-memfd,4096 end,exit"),
     ("9 between 1 and 5 %", "c alloc,malloc,900,1048576 map,raw,40960 end,exit"),
 ]
+# Found by random programs since.
+FOUND = [
+    ("blocks that come after the last reading", "c alloc,malloc,40000,40 alloc,malloc,640,4000 end,_exit"),
+    ("a maximum, and more blocks after it", "rust sleep,200 map,raw,8036 unmap sleep,200 alloc,native,6245,5000 end,exit"),
+    ("static data before a kill", "c sleep,160 static,2149 sleep,20 end,abort"),
+    ("an exec by a system call in a followed child", "follow=1 c fork exec,raw,nopreload,rust alloc,native,10,40 end,exit done end,zero"),
+    ("a filter without /proc", "proc=0 rust alloc,malloc,400,100 free,400,own filter,kill,strict,syscall end,zero"),
+]
+FOUND += [(f"a handle below {name}", f"preload={name} c alloc,handle,300,2000 free,100,own end,exit") for name in ALLOCATORS]
+FOUND += [(f"1.5 MiB below {name}", f"preload={name} c map,raw,1600 end,exit") for name in ALLOCATORS]
+if HAS_PREFIX:
+    FOUND += [("free by a handle beside an allocator in the program", "je alloc,handle,443,40 free,135,own end,return"),
+              ("memory beside an allocator with a prefix", "rust map,raw,2376 alloc,prefix,40000,40 end,return")]
 HARMLESS = [
     "ls -lR /usr/share/doc/gcc", "sort /etc/services", "sed s/a/b/ /etc/services", "awk '{ n += NF } END { print n }' /etc/services", "cat /etc/passwd", "cp /etc/services x.txt",
     "grep -rc memory /usr/include/linux", "find /usr/include -name '*.h'", "wc /etc/services", "head /etc/services", "tail /etc/services", "cut -d: -f1 /etc/passwd", "tr a b", "uniq /etc/services",
@@ -562,8 +575,9 @@ def harmless():
 def main(words):
     if words[:1] == ["--harmless"]:
         return harmless()
+    known = [(name, Launch(script.split())) for name, script in ATTACKS + FOUND]
     if words[:1] == ["--attacks"]:
-        return run_all([(name, Launch(script.split())) for name, script in ATTACKS])
+        return run_all(known)
     if words[:1] == ["--script"]:
         return run_all([("script", Launch(" ".join(words[1:]).split()))])
     if words[:1] == ["--one"]:
@@ -577,7 +591,8 @@ def main(words):
     # In CI the programs are the same each time.
     seed = int(words[1]) if len(words) > 1 else 20261128 if is_short else time.time_ns() // 1000 % 10**9
     print(f"{count} programs from seed {seed} on", flush=True)
-    return run_all([(f"--one {number}", Generator(number).make()) for number in range(seed, seed + count)], is_strict=not is_short)
+    programs = [(f"--one {number}", Generator(number).make()) for number in range(seed, seed + count)]
+    return run_all(known * is_short + programs, is_strict=not is_short)
 
 
 if __name__ == "__main__":

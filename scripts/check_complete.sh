@@ -5,10 +5,10 @@
 # A program is its seed: a failure names it. Allocators of Debian are used where they are installed; some scripts need root.
 #
 #     scripts/check_complete.sh [COUNT [SEED]]            3,000 programs, about 20 minutes; the seed is drawn from the clock
-#     scripts/check_complete.sh --short                   100, the same each time; what is not there again is no failure
+#     scripts/check_complete.sh --short                   100, the same each time, and --attacks; what is not there again is no failure
 #     scripts/check_complete.sh --one SEED                one program, with all that was found
 #     scripts/check_complete.sh --script 'WORD ..'        this script; the first words may be NAME=VALUE, as a failure shows them
-#     scripts/check_complete.sh --attacks                 the defects that were found by hand in commit cbd16d97
+#     scripts/check_complete.sh --attacks                 the defects that were found by hand in commit cbd16d97, and by this check later
 #     scripts/check_complete.sh --harmless                300 threads and programs of Debian: none is INCOMPLETE
 set -euo pipefail
 cd "$(dirname "$0")/.."
