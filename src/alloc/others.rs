@@ -102,6 +102,9 @@ impl EventProvider for Others {
         #[cfg(redirects)]
         {
             self.announce_redirected(&mut add);
+            if !self.announced && redirected::maps_unseen() {
+                add(untracked::RECORDED, "sbrk", "");
+            }
             if !self.has_unrecorded
                 && let Some((function, address)) = c_dlsym::unrecorded()
             {

@@ -21,7 +21,7 @@
 mod finding;
 mod renamed;
 
-pub(crate) use finding::{Opening, Outcome, begin, found, outcome, outcome_within};
+pub(crate) use finding::{Opening, Outcome, begin, found, maps_unseen, outcome, outcome_within};
 
 use super::events::C;
 use super::hook::{self, FreeMode, Mode};

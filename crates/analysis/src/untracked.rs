@@ -14,6 +14,8 @@ pub(super) struct UntrackedMemory {
     /// The gravest reading, and the one of which most is untracked.
     weighed: Option<Weighed>,
     largest: Option<Weighed>,
+    /// An allocator is recorded of which it is not known what it maps.
+    has_tables: bool,
     /// The last reading, if no event of resident memory has come after it.
     unjudged: Option<Unjudged>,
     /// The time of the last reading, and whether it was at the end.
@@ -48,7 +50,7 @@ pub(super) struct Unjudged {
     pub(super) reserved: Reserved,
     /// Files that are no programs and libraries.
     pub(super) files: u64,
-    /// The tracker's own blocks.
+    /// The tracker's own blocks, and tables of an allocator.
     pub(super) of_tracker: u64,
     /// At most so much of anonymous memory is in no block.
     pub(super) at_most: u64,
@@ -102,7 +104,19 @@ impl Unjudged {
     }
 }
 
+/// What the tables of such an allocator take beside its blocks, in a small program: up to 5.9 MiB in
+/// tcmalloc 2.10. In a large one, they are below the 5 % that are not said.
+const TABLES: u64 = 6 << 20;
+
 impl UntrackedMemory {
+    pub(super) fn note_tables(&mut self) {
+        self.has_tables = true;
+    }
+
+    fn table_bytes(&self) -> u64 {
+        if self.has_tables { TABLES } else { 0 }
+    }
+
     pub(super) fn add_reason(&mut self, reason: UntrackedReason) {
         if self.reasons.len() < MAX_REASONS && !self.reasons.contains(&reason) {
             self.reasons.push(reason);
@@ -121,7 +135,8 @@ impl UntrackedMemory {
     }
 
     /// It was weighed once more.
-    pub(super) fn weigh(&mut self, reading: Unjudged) {
+    pub(super) fn weigh(&mut self, mut reading: Unjudged) {
+        reading.of_tracker = reading.of_tracker.saturating_add(self.table_bytes());
         self.last = Some((reading.at_ns, reading.is_last));
         self.unjudged = Some(reading);
     }
@@ -167,7 +182,10 @@ impl UntrackedMemory {
         if let Some(most) = self.least_explained.take_if(|most| most.at_ns <= weighed.at_ns) {
             let (bytes, windows) = self.first.filter(|_| is_forked).unwrap_or_default();
             let before = bytes.saturating_sub(windows);
-            let untracked_bytes = most.unexplained(self.beside, self.files).saturating_sub(before);
+            let untracked_bytes = most
+                .unexplained(self.beside, self.files)
+                .saturating_sub(before)
+                .saturating_sub(self.table_bytes());
             let peak = Weighed { at_ns: most.at_ns, rss_bytes: most.bytes, untracked_bytes };
             self.unseen_peak =
                 Some(peak).into_iter().chain(self.unseen_peak).max_by_key(|of| gravity(*of));

@@ -58,7 +58,8 @@ pub mod untracked {
     pub const ALLOCATOR: u8 = 3;
     /// It is a program of Go, whose runtime asks the system for memory.
     pub const GO: u8 = 4;
-    // NOTE: earlier versions wrote 5 for an allocator that is recorded.
+    /// None: an allocator in the program is recorded, but not what it maps: it has functions of its own for that.
+    pub const RECORDED: u8 = 5;
     /// Scopes of another copy of memledger are not recorded.
     pub const SCOPES: u8 = 6;
     /// The process was replaced by a program, the file, which has no trace: at the time in the place of the

@@ -302,6 +302,7 @@ impl<O: BlockObserver> Analyzer<O> {
             untracked::SCOPES => UntrackedKind::Scopes,
             untracked::HANDLE => UntrackedKind::Handle,
             untracked::UNREADABLE => UntrackedKind::Unreadable,
+            untracked::RECORDED => return self.untracked.note_tables(),
             untracked::REPLACED => {
                 let at = self.timeline.clock().nanoseconds(function.parse().unwrap_or(0));
                 function = at.to_string();

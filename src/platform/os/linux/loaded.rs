@@ -90,6 +90,12 @@ pub(crate) fn is_here(address: usize) -> bool {
     objects::own().is_some_and(|own| own.has(address))
 }
 
+/// Whether the program calls this library's function of this name.
+pub(crate) fn is_called(name: &CStr) -> bool {
+    // SAFETY: the name ends with a NUL.
+    is_here(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr())
+}
+
 /// Whether a function of this name that was found is the one that this library's calls next.
 pub(crate) fn is_next(name: &CStr, found: usize) -> bool {
     // SAFETY: the name ends with a NUL.
