@@ -58,7 +58,7 @@ pub mod untracked {
     pub const ALLOCATOR: u8 = 3;
     /// It is a program of Go, whose runtime asks the system for memory.
     pub const GO: u8 = 4;
-    /// None: an allocator in the program is recorded, but not what it maps: it has functions of its own for that.
+    /// None: an allocator in the program is recorded, but not what it maps, by functions of its own.
     pub const RECORDED: u8 = 5;
     /// Scopes of another copy of memledger are not recorded.
     pub const SCOPES: u8 = 6;

@@ -83,8 +83,8 @@ pub(crate) fn outcome_within(timeout: Duration) -> Option<MutexGuard<'static, Ou
     worker::lock_within(&OUTCOME, timeout)
 }
 
-/// Whether the program has an allocator in itself that is recorded, and functions of its own for mapped memory
-/// (tcmalloc): then it is not known what the allocator maps.
+/// Whether the program has an allocator in itself that is recorded, and functions of its own for mapped
+/// memory (tcmalloc): then it is not known what the allocator maps.
 pub(crate) fn maps_unseen() -> bool {
     outcome().is_some_and(|outcome| outcome.has_program) && !loaded::is_called(c"sbrk")
 }
