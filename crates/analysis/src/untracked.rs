@@ -104,7 +104,7 @@ impl Unjudged {
     }
 }
 
-/// What the tables of such an allocator take beside its blocks, in a small program: up to 5.9 MiB in
+/// What the tables of such an allocator take beside its blocks, in a small program: up to 5.6 MiB in
 /// tcmalloc 2.10. In a large one, they are below the 5 % that are not said.
 const TABLES: u64 = 6 << 20;
 
