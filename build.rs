@@ -12,13 +12,12 @@
 //! | `preload` | the tracker is the library of `preload/` for Linux |
 //! | `own_values` | the system's thread-local values are no good for the hook, so the tracker has its own |
 //! | `by_distance` | thread-local values are found by their distance from the thread's control block: only in the library of `preload/` |
-//! | `interposes` | the tracker is that library for macOS, whose loader puts functions in the place of others |
 //! | `c_malloc`, `c_mmap`, `c_identity`, `c_filter`, `other_allocators`, `redirects` | what the feature `c-malloc` can do on the target: `malloc`, `mmap`, what changes a process's user, what filters its system calls, other allocators, and what only the library of `preload/` does, as redirecting them |
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, wasm, tracking, takes_stacks, elf, pdata, compact_unwind, report, preload, interposes, by_distance, own_values, c_malloc, c_mmap, c_identity, c_filter, \
+        "cargo::rustc-check-cfg=cfg(unoptimized, thread_sanitizer, wasm, tracking, takes_stacks, elf, pdata, compact_unwind, report, preload, by_distance, own_values, c_malloc, c_mmap, c_identity, c_filter, \
          other_allocators, redirects)"
     );
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
@@ -63,9 +62,8 @@ fn main() {
     let with_dwarf = linux || compact_unwind;
     set("takes_stacks", tracking && (with_dwarf && (x86_64 || aarch64) || pdata && x86_64));
     let gnu = linux && is("CARGO_CFG_TARGET_ENV", "gnu");
-    let interposes = set("interposes", tracking && macos && is_set("CARGO_FEATURE_PRELOAD"));
     let c_malloc = tracking && gnu && is_set("CARGO_FEATURE_C_MALLOC");
-    set("c_malloc", c_malloc || interposes);
+    set("c_malloc", c_malloc);
     set("c_mmap", c_malloc && (x86_64 || aarch64));
     // In a static program there is no next library.
     let c_identity = set("c_identity", c_malloc && !has("CARGO_CFG_TARGET_FEATURE", "crt-static"));

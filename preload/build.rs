@@ -10,9 +10,4 @@ fn main() {
         // thread runs meanwhile.
         link("-Wl,-z,initfirst");
     }
-    if is("CARGO_CFG_TARGET_OS", "macos") {
-        // It names functions of macOS 14, which older lists of functions do not have.
-        link("-undefined");
-        link("dynamic_lookup");
-    }
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Compiles the crate with all its features, and the command, for platforms other than this one. For WebAssembly and with
 # Microsoft's linker, the crate only: tokio has no sockets there, and C in the command needs that linker's headers. Then
-# runs what can be run here: WebAssembly by node, Linux on ARM under qemu, Windows under Wine (both targets), macOS by a
-# loader, and on this machine the tests of the library and of whole processes with the tracker's own pages of 64 KiB, which
-# Linux on ARM can have.
+# runs what can be run here: WebAssembly by node, Linux on ARM under qemu, Windows under Wine (both targets), and
+# on this machine the tests of the library and of whole processes with the tracker's own pages of 64 KiB, which Linux on ARM
+# can have.
 #
 #     scripts/check_platforms.sh [--short | TARGET ...]     --short, as in CI: the crate only
 #
@@ -72,12 +72,9 @@ fi
 if [ -n "$run_here" ]; then
     RUSTFLAGS="--cfg memledger_large_pages" timeout 3600 cargo test --quiet --tests -p memledger -p memledger-process-tests
     # Other flags, with which all would be compiled again, and a compiler of C.
-    for script in run_on_wasm.sh run_on_arm.sh test_on_windows.sh "test_on_windows.sh x86_64-pc-windows-msvc" run_on_windows.sh \
-        run_on_macos.sh; do
+    for script in run_on_wasm.sh run_on_arm.sh test_on_windows.sh "test_on_windows.sh x86_64-pc-windows-msvc" run_on_windows.sh; do
         # shellcheck disable=SC2086
         env -u RUSTFLAGS -u CC_aarch64_unknown_linux_gnu -u AR_aarch64_unknown_linux_gnu \
-            -u CC_x86_64_pc_windows_gnu -u AR_x86_64_pc_windows_gnu \
-            -u CC_x86_64_apple_darwin -u AR_x86_64_apple_darwin -u CC_aarch64_apple_darwin -u AR_aarch64_apple_darwin \
-            scripts/platforms/$script
+            -u CC_x86_64_pc_windows_gnu -u AR_x86_64_pc_windows_gnu scripts/platforms/$script
     done
 fi

@@ -8,8 +8,6 @@ pub use crate::alloc::c_dlopen as dlopen;
 pub use crate::alloc::c_dlsym as dlsym;
 #[cfg(feature = "c-malloc")]
 pub use crate::alloc::c_malloc;
-#[cfg(interposes)]
-pub use crate::alloc::interposed;
 pub use crate::events::channel::ChannelPreset;
 pub use crate::events::declare::{Loggable, check_event, check_kind, check_scope, empty};
 pub use crate::events::field::{Definition, Kind};
@@ -36,5 +34,5 @@ pub mod start {
 }
 #[cfg(all(preload, c_malloc))]
 pub use crate::platform::os::next_signals::shown as signals;
-#[cfg(any(preload, interposes))]
+#[cfg(preload)]
 pub use crate::platform::os::signals::exit_after_report;

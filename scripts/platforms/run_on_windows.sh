@@ -73,7 +73,7 @@ for trace in "${samples[@]}" "${traces[@]}"; do
     both leaks "$name"
     both diff "$name" "cut-$name"
     both symbolize "$name" -o "symbolized-$name"
-    for format in utrace memledger folded speedscope dhat pprof callgrind parquet csv firefox heaptrack perfetto; do
+    for format in utrace memledger folded speedscope dhat pprof parquet csv firefox heaptrack perfetto; do
         both export "$name" --to $format -o "$name.$format"
     done
     both export "$name" --to memledger --packed -o "$name.packed"

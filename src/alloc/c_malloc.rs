@@ -109,7 +109,7 @@ macro_rules! __c_malloc_functions {
 }
 
 /// Defines the functions, and one that runs before `main`.
-#[cfg(all(c_malloc, not(interposes)))]
+#[cfg(c_malloc)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_malloc {
@@ -193,7 +193,7 @@ macro_rules! __define_c_function {
     };
 }
 
-#[cfg(all(c_malloc, not(interposes), not(c_mmap)))]
+#[cfg(all(c_malloc, not(c_mmap)))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define_c_function {
@@ -233,8 +233,6 @@ pub use crate::platform::os::next_malloc::IS_NESTED;
 pub use functions::nested;
 #[cfg(redirects)]
 pub use functions::other_names;
-#[cfg(interposes)]
-pub(super) use functions::{EINVAL, record, refuse};
 #[cfg(c_malloc)]
 pub use functions::{begin, outer};
 
@@ -257,7 +255,7 @@ mod functions {
     use std::cell::Cell;
     use std::ptr;
 
-    pub(in crate::alloc) const EINVAL: i32 = 22;
+    const EINVAL: i32 = 22;
     const ENOMEM: i32 = 12;
 
     /// The next `malloc`, as the hook calls it.
@@ -305,11 +303,7 @@ mod functions {
     /// NOTE: inlined into the program's `malloc`, so that its caller is the innermost frame of the
     /// stack.
     #[inline(always)]
-    pub(in crate::alloc) fn record<const INNER: bool>(
-        block: *mut u8,
-        size: usize,
-        align: usize,
-    ) -> *mut u8 {
+    fn record<const INNER: bool>(block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let mode = hook::mode();
         if INNER || mode == Mode::Off {
             return block;
@@ -597,7 +591,7 @@ mod functions {
     next_malloc::for_other_names! { other_names }
 
     #[cold]
-    pub(in crate::alloc) fn refuse(error: i32) -> *mut u8 {
+    fn refuse(error: i32) -> *mut u8 {
         // SAFETY: every thread has one.
         unsafe { *os::errno() = error };
         ptr::null_mut()

@@ -18,9 +18,6 @@ pub mod c_mmap;
 mod c_threads;
 pub(crate) mod events;
 pub(crate) mod hook;
-#[cfg(interposes)]
-#[doc(hidden)]
-pub mod interposed;
 pub(crate) mod linked;
 pub(crate) mod others;
 #[cfg(c_malloc)]

@@ -4,8 +4,8 @@
 //! which scenario to play, in a folder of its own and against a deadline. Then it looks at what
 //! the child left behind: exit status, output, report and trace.
 //!
-//! What is for Unix only is not on Windows, and what is for Linux only is not on macOS, for the reasons that
-//! `not_on_windows.txt` and `not_on_macos.txt` in `scripts/platforms` give.
+//! What is for Unix only is not on Windows, for the reasons that `not_on_windows.txt` in `scripts/platforms`
+//! gives; what is for Linux only is not on macOS.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg_attr(
     not(target_os = "linux"),

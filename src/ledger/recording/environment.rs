@@ -26,13 +26,10 @@ fn list_own_channels() {
 pub(crate) fn start_before_main() {
     list_own_channels();
     // The program's own tracker records what the environment asks for.
-    #[cfg(any(preload, interposes))]
+    #[cfg(preload)]
     if os::program_has_tracker() {
         return;
     }
-    // The heap of `malloc` is there from the first event on. (On Linux, what defines its functions says so.)
-    #[cfg(interposes)]
-    alloc::c_malloc::begin();
     // Without thread-local memory that is there from the start, nothing can be recorded.
     #[cfg(preload)]
     if !os::has_static_thread_memory() {
@@ -41,8 +38,6 @@ pub(crate) fn start_before_main() {
     untracked(|| {
         // NOTE: within the guard, because the loader allocates there, with the program's `malloc`.
         os::prepare_before_main();
-        #[cfg(interposes)]
-        os::leave_to_children();
         let _active = state::hook_active();
         exit::watch_forks();
         problems::prepare();

@@ -1,7 +1,5 @@
 //! macOS, by its documented functions, through `libc`. No Mac has run it: it is reviewed against the manual
-//! and the sources that Apple publishes (github.com/apple-oss-distributions), and its code for Intel's
-//! processors is run on Linux, by a loader with Linux's functions under the names of macOS's
-//! (`scripts/platforms/macos`).
+//! and the sources that Apple publishes (github.com/apple-oss-distributions).
 //!
 //! NOTE: functions marked *Hook* run inside an `alloc` or `free` of the program. They neither allocate nor
 //! lock, and restore `errno`, since a program may read it after `free`.
@@ -20,8 +18,6 @@ mod clocks;
 pub(super) mod descriptors;
 #[cfg(takes_stacks)]
 mod modules;
-#[cfg(interposes)]
-pub(crate) mod next_malloc;
 pub(super) mod pages;
 mod process;
 mod resident;
@@ -31,8 +27,6 @@ mod waiting;
 
 pub(crate) use super::unix::*;
 pub(crate) use before_main::{keep_before_main, main_thread_of, prepare_before_main, program_name};
-#[cfg(interposes)]
-pub(crate) use before_main::{leave_to_children, program_has_tracker};
 pub(crate) use clocks::now;
 #[cfg(feature = "perfetto")]
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};

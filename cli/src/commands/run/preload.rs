@@ -1,14 +1,12 @@
 //! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
 
-mod macho;
-
 use super::embedded;
 use memledger_format::words::system_text;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM};
 use object::read::StringTable;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::read::pe::PeFile64;
-use object::{Endianness, ReadCache};
+use object::{Endianness, Object, ReadCache};
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -16,8 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// The variable of the dynamic loader with the libraries that it loads first.
-pub const VARIABLE: &str =
-    if cfg!(target_os = "macos") { "DYLD_INSERT_LIBRARIES" } else { "LD_PRELOAD" };
+pub const VARIABLE: &str = "LD_PRELOAD";
 
 /// The file of the library.
 const LIBRARY: &str = "libmemledger_preload.so";
@@ -27,9 +24,8 @@ const NO_LIBRARY: &str = "this command was built without the library for other p
     is not beside it, in ../lib or in ../lib/memledger; install a command that has it with 'cargo install --path cli' in \
     memledger's sources, or name the library with --preload FILE (--preload off: only programs with the tracker are recorded)";
 
-/// Why none is taken by itself on macOS.
-const UNTRIED: &str = "the library for other programs has run on no Mac yet; to try it, build it with 'cargo build \
-    --release --manifest-path preload/Cargo.toml' in memledger's sources, and name the file with --preload FILE";
+/// Why nothing is loaded into programs of Windows and macOS.
+const LINUX_ONLY: &str = "programs without it are tracked on Linux only";
 
 /// Where the library is looked for, from the folder of this command.
 const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
@@ -37,8 +33,9 @@ const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
 /// The name in the ELF note of a program with the tracker.
 const NOTE: &[u8] = b"memledger";
 
-/// The section of such a program on Windows.
+/// The section of such a program on Windows, and on macOS.
 const SECTION: &[u8] = b".memlgr";
+const SECTION_OF_MACHO: &str = "__memledger";
 
 /// What programs with a sanitizer call before `main`, and why nothing is loaded into them.
 const SANITIZERS: [(&[u8], &str); 5] = [
@@ -94,7 +91,6 @@ pub fn tracking(command: &[OsString], library: Option<&Path>) -> Result<Tracking
         _ if library == Some(Path::new("off")) => Ok(Tracking::Unknown),
         Kind::Closed(why) => refused(why),
         Kind::Loader => tracking(started_by_loader(arguments), library),
-        Kind::Dynamic if cfg!(target_os = "macos") && library.is_none() => refused(UNTRIED),
         Kind::Dynamic => {
             let found = library.map(Path::to_owned).or_else(beside_this_command).map(Ok);
             match found.or_else(embedded::library) {
@@ -134,13 +130,10 @@ fn preloaded(library: &Path) -> Result<Tracking, String> {
     let shown = library.display();
     let library = fs::canonicalize(library)
         .map_err(|error| format!("the library {shown} cannot be used: {error}"))?;
-    let (ends, shown_ends): (&[char], _) = match cfg!(target_os = "macos") {
-        true => (&[':'], "a colon"),
-        false => (&[':', ' '], "a colon or a space"),
-    };
-    if library.to_string_lossy().contains(ends) {
+    const ENDS: [char; 2] = [':', ' '];
+    if library.to_string_lossy().contains(ENDS) {
         return Err(format!(
-            "the library {shown} cannot be used: the loader takes {shown_ends} in its path for the end of the path"
+            "the library {shown} cannot be used: the loader takes a colon or a space in its path for the end of the path"
         ));
     }
     if !is_ours(&library) {
@@ -150,7 +143,7 @@ fn preloaded(library: &Path) -> Result<Tracking, String> {
     }
     let mut value = library.into_os_string();
     let others = std::env::var_os(VARIABLE).unwrap_or_default();
-    let others = others.as_encoded_bytes().split(|byte| ends.contains(&char::from(*byte)));
+    let others = others.as_encoded_bytes().split(|byte| ENDS.contains(&char::from(*byte)));
     let others = others.map(|other| system_text(other.to_vec()));
     for other in others.filter(|other| !other.is_empty() && !is_ours(Path::new(other))) {
         value.push(":");
@@ -196,15 +189,6 @@ fn mode(file: &Metadata) -> u32 {
     return if file.is_file() { 0o755 } else { 0 };
 }
 
-/// Whether the file is one of macOS that not even its owner may change (`SF_RESTRICTED` of `sys/stat.h`): the
-/// loader ignores its variables.
-fn is_protected(_file: &Metadata) -> bool {
-    #[cfg(target_os = "macos")]
-    return std::os::macos::fs::MetadataExt::st_flags(_file) & 0x8_0000 != 0;
-    #[cfg(not(target_os = "macos"))]
-    false
-}
-
 /// Whether the file gives the program capabilities that its user lacks.
 fn has_capabilities(_file: &File) -> bool {
     #[cfg(target_os = "linux")]
@@ -222,11 +206,7 @@ fn kind(path: &Path) -> Kind {
     // Set-user-id, set-group-id, or capabilities: the loader ignores its variables.
     let is_privileged =
         file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0) || has_capabilities(&file);
-    let is_protected = file.metadata().is_ok_and(|it| is_protected(&it));
     match of_file(file) {
-        Some(Kind::Dynamic) if is_protected => {
-            Kind::Closed("System Integrity Protection keeps libraries out of the system's programs")
-        }
         Some(Kind::Dynamic) if is_privileged => {
             Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
         }
@@ -241,7 +221,7 @@ fn of_file(file: File) -> Option<Kind> {
     if cfg!(windows) {
         of_pe(file)
     } else if cfg!(target_os = "macos") {
-        macho::of_macho(&file)
+        of_macho(file)
     } else {
         of_elf(file)
     }
@@ -284,8 +264,18 @@ fn of_pe(file: File) -> Option<Kind> {
     };
     Some(match has_tracker {
         true => Kind::HasTracker,
-        false => Kind::Closed("programs without it are tracked on Linux only"),
+        false => Kind::Closed(LINUX_ONLY),
     })
+}
+
+/// What a program of macOS is, by any of its parts; `None` if it is none.
+fn of_macho(file: File) -> Option<Kind> {
+    let data = &ReadCache::new(file);
+    let parsed = object::File::parse(data)
+        .ok()
+        .filter(|file| file.format() == object::BinaryFormat::MachO)?;
+    let has_tracker = parsed.section_by_name(SECTION_OF_MACHO).is_some();
+    Some(if has_tracker { Kind::HasTracker } else { Kind::Closed(LINUX_ONLY) })
 }
 
 /// What an ELF file is; `None` if it is none that this machine runs.
@@ -361,12 +351,40 @@ mod tests {
     #[test]
     fn a_program_of_windows_has_the_tracker_in_a_section() {
         const PE64: u16 = 0x20b;
-        let without = Some(Kind::Closed("programs without it are tracked on Linux only"));
+        let without = Some(Kind::Closed(LINUX_ONLY));
         assert_eq!(kind_of_pe(PE64, b".memlgr\0"), Some(Kind::HasTracker));
         assert_eq!(kind_of_pe(PE64, b".text\0\0\0"), without);
         assert_eq!(kind_of_pe(0x10b, b".memlgr\0"), without, "of 32 bits");
         let this = std::env::current_exe().expect("a path");
         let of_this = of_pe(File::open(this).expect("this program"));
         assert_eq!(of_this.is_some(), cfg!(windows));
+    }
+
+    #[test]
+    fn a_program_of_macos_has_the_tracker_in_a_section() {
+        /// A header, and one command: a segment with one section.
+        fn kind_of_macho(section: &[u8; 16]) -> Option<Kind> {
+            const SIZES: [u32; 2] = [72, 80];
+            let mut bytes = Vec::new();
+            let words = |bytes: &mut Vec<u8>, words: &[u32]| {
+                bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            };
+            words(&mut bytes, &[0xfeed_facf, 0x0100_000c, 0, 2, 1, SIZES[0] + SIZES[1], 0, 0]);
+            words(&mut bytes, &[0x19, SIZES[0] + SIZES[1]]);
+            bytes.extend(b"__DATA\0\0\0\0\0\0\0\0\0\0");
+            words(&mut bytes, &[0; 10]);
+            words(&mut bytes, &[1, 0]);
+            bytes.extend(section);
+            bytes.extend(b"__DATA\0\0\0\0\0\0\0\0\0\0");
+            words(&mut bytes, &[0; 12]);
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&bytes).expect("written");
+            of_macho(file)
+        }
+        assert_eq!(kind_of_macho(b"__memledger\0\0\0\0\0"), Some(Kind::HasTracker));
+        assert_eq!(kind_of_macho(b"__data\0\0\0\0\0\0\0\0\0\0"), Some(Kind::Closed(LINUX_ONLY)));
+        let this = std::env::current_exe().expect("a path");
+        let of_this = of_macho(File::open(this).expect("this program"));
+        assert_eq!(of_this.is_some(), cfg!(target_os = "macos"));
     }
 }

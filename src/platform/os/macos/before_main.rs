@@ -3,18 +3,12 @@
 use std::ffi::{OsString, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-#[cfg(interposes)]
-use std::{
-    ffi::{CStr, CString, c_char},
-    os::unix::ffi::OsStringExt,
-};
 
-/// NOTE: in a library that is not inserted, other threads may run, and the loader calls this while it loads.
-/// So there only code starts a recording.
+/// NOTE: in a library, other threads may run, and the loader calls this while it loads. So there only code
+/// starts a recording.
 extern "C" fn before_main() {
     super::waiting::find_functions();
-    // A library that is inserted begins before the program's own code, when there is one thread only.
-    let is_program = stay_loaded() || cfg!(interposes);
+    let is_program = stay_loaded();
     #[cfg(takes_stacks)]
     super::modules::watch(is_program);
     if is_program {
@@ -23,7 +17,7 @@ extern "C" fn before_main() {
     }
 }
 
-/// The thread that runs `main`; 0 in a library that is not inserted.
+/// The thread that runs `main`; 0 in a library.
 static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// The thread that runs the `main` of this process.
@@ -82,51 +76,6 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 #[unsafe(link_section = "__DATA,__memledger")]
 #[used]
 static NOTE: [u8; 9] = *b"memledger";
-
-/// Whether the program that this library is inserted into has a tracker of its own: the [`NOTE`].
-///
-/// NOTE: the loader lists inserted libraries first (`loadInsertedLibraries` of dyld's DyldRuntimeState.cpp).
-#[cfg(interposes)]
-pub(crate) fn program_has_tracker() -> bool {
-    unsafe extern "C" {
-        fn _dyld_image_count() -> u32;
-        fn _dyld_get_image_header(index: u32) -> *const c_void;
-        fn getsectiondata(
-            header: *const c_void,
-            segment: *const c_char,
-            section: *const c_char,
-            bytes: *mut usize,
-        ) -> *const u8;
-    }
-    // SAFETY: images that are there before the program runs stay. The names end with a NUL, and the size is a
-    // local.
-    unsafe {
-        let mut images = (0.._dyld_image_count()).map(|index| _dyld_get_image_header(index));
-        let Some(program) = images.find(|image| !image.is_null() && is_program(*image)) else {
-            return false;
-        };
-        let mut bytes = 0;
-        let (segment, section) = (c"__DATA".as_ptr(), c"__memledger".as_ptr());
-        !getsectiondata(program, segment, section, &raw mut bytes).is_null()
-    }
-}
-
-/// Takes this library out of what the loader inserts into the programs that this one starts: the loader stops
-/// a program that the library is not for.
-#[cfg(interposes)]
-pub(crate) fn leave_to_children() {
-    const VARIABLE: &CStr = c"DYLD_INSERT_LIBRARIES";
-    // The library is the first one in the list.
-    let others = super::secure_env(VARIABLE).unwrap_or_default().into_vec();
-    let others = others.splitn(2, |byte| *byte == b':').nth(1).unwrap_or_default();
-    // SAFETY: the program has no other thread yet; both texts end with a NUL.
-    unsafe {
-        match CString::new(others) {
-            Ok(others) if !others.is_empty() => libc::setenv(VARIABLE.as_ptr(), others.as_ptr(), 1),
-            _ => libc::unsetenv(VARIABLE.as_ptr()),
-        };
-    }
-}
 
 /// Makes the linker keep what it would leave out of a program that calls this: nothing else refers to it.
 pub(crate) fn keep_before_main() {

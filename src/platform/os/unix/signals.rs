@@ -2,7 +2,7 @@
 //!
 //! NOTE: what the handlers call is inlined, so that the compiler sees that nothing there panics.
 
-#[cfg(any(preload, interposes))]
+#[cfg(preload)]
 use super::super::{before_end, end_process};
 use super::super::{now, send_again, wait, wake_all};
 use super::process::{KeepErrno, process_id};
@@ -271,7 +271,7 @@ fn wait_for_report(signal: c_int) {
 
 /// Ends the process as `_exit` does. Before that, waits until another thread has made the report, as after a
 /// crash, if there is such a thread. Calls only what a signal handler may.
-#[cfg(any(preload, interposes))]
+#[cfg(preload)]
 pub extern "C" fn exit_after_report(status: c_int) -> ! {
     /// In the place of a signal: a thread is about to call `_exit`.
     const EXIT: c_int = -1;
