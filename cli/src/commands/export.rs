@@ -41,7 +41,6 @@ impl To {
             Self::Speedscope => Kind::Report("speedscope"),
             Self::Dhat => Kind::Command(dhat::write),
             Self::Pprof => Kind::Report("pprof"),
-            Self::Callgrind => Kind::Report("callgrind"),
             #[cfg(feature = "parquet")]
             Self::Parquet => Kind::Command(to_tables::run),
             Self::Csv => Kind::Command(to_tables::run),

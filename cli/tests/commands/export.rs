@@ -163,7 +163,7 @@ fn an_option_of_another_format_is_refused() {
         (&["--interval", "1s"], "pprof", "perfetto"),
         (&["--column", "live"], "heaptrack", "speedscope"),
         (&["--column", "at-peak"], "csv", "folded"),
-        (&["--all-frames"], "utrace", "callgrind"),
+        (&["--all-frames"], "utrace", "speedscope"),
         (&["--packed"], "csv", "memledger"),
         (&["--channels", "-none"], "firefox", "utrace"),
         (&["--symbols", "."], "memledger", "dhat"),

@@ -1,4 +1,4 @@
-//! `memledger export --to pprof` and `--to callgrind`, read by another decoder than ours.
+//! `memledger export --to pprof`, read by another decoder than ours.
 
 use memledger_test_support::command::{ran, told_bytes};
 use memledger_test_support::memledger;
@@ -150,101 +150,6 @@ fn without_stacks_scopes_are_frames() {
     assert!(profile.mappings.is_empty());
 }
 
-/// By function: its own costs, and those with all that it called.
-type Costs = BTreeMap<String, [Vec<u64>; 2]>;
-
-/// The costs of the entries of a file of callgrind: their own, and with all that they called, which
-/// is what their callers' calls cost. Then the summary and the totals.
-fn callgrind(text: &str) -> (Costs, Vec<u64>, Vec<u64>) {
-    let mut names = BTreeMap::<(char, String), String>::new();
-    let mut name = |kind: char, text: &str| {
-        let (id, rest) = text.split_once(')').expect("a number");
-        match rest.trim_start() {
-            "" => names[&(kind, id.to_owned())].clone(),
-            new => {
-                assert!(names.insert((kind, id.to_owned()), new.to_owned()).is_none(), "{text}");
-                new.to_owned()
-            }
-        }
-    };
-    let numbers = |text: &str| -> Vec<u64> {
-        text.split_whitespace().map(|number| number.parse().expect(text)).collect()
-    };
-    let mut entries = BTreeMap::<String, [Vec<u64>; 2]>::new();
-    let (mut summary, mut totals) = (Vec::new(), Vec::new());
-    let (mut current, mut called) = (String::new(), None::<String>);
-    for line in text.lines().skip_while(|line| !line.starts_with("events: ")).skip(1) {
-        let (key, value) = line.split_once(['=', ':']).unwrap_or(("", line));
-        match key {
-            "ob" | "cob" => drop(name('o', value)),
-            "fl" | "cfi" => drop(name('f', value)),
-            "fn" => current = name('n', value),
-            "cfn" => called = Some(name('n', value)),
-            "calls" => assert!(numbers(value)[0] > 0, "{line}"),
-            "summary" => summary = numbers(value),
-            "totals" => totals = numbers(value),
-            "" if value.is_empty() => {}
-            "" => {
-                let costs = &numbers(value)[1..];
-                let is_call = called.is_some();
-                let entry = called.take().unwrap_or_else(|| current.clone());
-                let sums = &mut entries.entry(entry).or_insert_with(|| [vec![0; 6], vec![0; 6]])
-                    [usize::from(is_call)];
-                sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
-            }
-            _ => panic!("{line}"),
-        }
-    }
-    (entries, summary, totals)
-}
-
-/// The figures of a row in the order of callgrind's events.
-fn costs(row: &Value) -> Vec<u64> {
-    let [objects, space, live_blocks, live, blocks_at_peak, at_peak] = figures(row);
-    vec![at_peak, blocks_at_peak, live, live_blocks, space, objects]
-}
-
-#[test]
-fn costs_of_functions_and_calls_are_those_of_the_report() {
-    for trace in [STACKS, SCOPES] {
-        let text = String::from_utf8(export(trace, "callgrind")).expect("UTF-8");
-        assert!(text.contains(
-            "events: PeakBytes PeakBlocks LiveBytes LiveBlocks AllocatedBytes AllocatedBlocks\n"
-        ));
-        let (entries, summary, totals) = callgrind(&text);
-        let report = report(trace);
-        assert_eq!(summary, costs(&report["totals"]));
-        assert_eq!(totals, summary);
-        let mut own = vec![0; 6];
-        entries
-            .values()
-            .for_each(|[costs, _]| own.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost));
-        assert_eq!(own, totals, "each block counts in one place");
-        // Both have the same functions, each with all that it called.
-        for row in report["by_function"].as_array().into_iter().flatten() {
-            let name = row["function"].as_str().expect("a name");
-            if name != "(no stack)" && costs(row) != [0; 6] {
-                let within =
-                    entries.get(&format!("{name}'2")).map_or(vec![0; 6], |[own, _]| own.clone());
-                let own: Vec<_> =
-                    entries[name][0].iter().zip(&within).map(|(a, b)| a + b).collect();
-                assert_eq!(own, costs(row), "{name}");
-                assert_eq!(entries[name][1], costs(&row["inclusive"]), "{name}");
-            }
-        }
-        if report["by_function"].as_array().is_none_or(Vec::is_empty) {
-            for row in report["by_name"].as_array().expect("rows") {
-                let name =
-                    format!("{} / {}", joined(&row["group"]), row["name"].as_str().expect("text"));
-                // Without a tag, the scope itself has the costs.
-                if name != "Unknown / Unnamed" {
-                    assert_eq!(entries[&name][0], costs(row), "{name}");
-                }
-            }
-        }
-    }
-}
-
 /// A folder of a test.
 fn folder() -> (TempDir, impl Fn(&str) -> PathBuf) {
     let folder = TempDir::new().expect("a folder");
@@ -262,18 +167,12 @@ fn of_an_incomplete_trace_there_is_the_rest_which_says_so() {
     let bytes = fs::read(STACKS).expect("the sample");
     fs::write(path("cut.utrace"), &bytes[..bytes.len() / 2]).expect("it is written");
     let cut = path("cut.utrace");
-    for (to, says) in [("pprof", ""), ("callgrind", "desc: Note: not whole: ")] {
-        let (status, out, err) = memledger(&["export", as_arg(&cut), "--to", to, "-o", "-"]);
-        assert_eq!(status, 1);
-        assert!(err.contains("cut.utrace"), "{err}");
-        if to == "pprof" {
-            let profile = Profile::decode(&out);
-            assert!(profile.comments[1].starts_with("not whole: "), "{:?}", profile.comments);
-            assert!(!profile.samples.is_empty());
-        } else {
-            assert!(String::from_utf8(out).expect("UTF-8").contains(says));
-        }
-    }
+    let (status, out, err) = memledger(&["export", as_arg(&cut), "--to", "pprof", "-o", "-"]);
+    assert_eq!(status, 1);
+    assert!(err.contains("cut.utrace"), "{err}");
+    let profile = Profile::decode(&out);
+    assert!(profile.comments[1].starts_with("not whole: "), "{:?}", profile.comments);
+    assert!(!profile.samples.is_empty());
 }
 
 #[test]
@@ -289,9 +188,8 @@ fn an_output_is_whole_or_as_it_was() {
     let (status, _, err) = memledger(&["export", SCOPES, "--to", "pprof", "-o", as_arg(&missing)]);
     assert_eq!(status, 1);
     assert!(err.contains(&format!("cannot write {}: ", missing.display())), "{err}");
-    #[cfg(target_os = "linux")]
-    for to in ["pprof", "callgrind"] {
-        let (status, _, err) = memledger(&["export", SCOPES, "--to", to, "-o", "/dev/full"]);
+    if cfg!(target_os = "linux") {
+        let (status, _, err) = memledger(&["export", SCOPES, "--to", "pprof", "-o", "/dev/full"]);
         assert_eq!(status, 1);
         assert!(err.contains("cannot write /dev/full: No space left on device"), "{err}");
     }

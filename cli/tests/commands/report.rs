@@ -237,7 +237,6 @@ fn a_closed_output_ends_every_command_quietly() {
         "speedscope",
         "dhat",
         "pprof",
-        "callgrind",
         "firefox",
         "heaptrack",
         "perfetto",

@@ -1,6 +1,6 @@
 //! The table of all formats of a report.
 
-use crate::{callgrind, folded, speedscope};
+use crate::{folded, speedscope};
 #[cfg(feature = "html")]
 use memledger_analysis::dump::html;
 #[cfg(feature = "pprof")]
@@ -27,7 +27,6 @@ pub static FORMATS: Formats = Formats::new(&[
     &html::Format,
     &folded::Format,
     &speedscope::Format,
-    &callgrind::Format,
     #[cfg(feature = "pprof")]
     &pprof::Format,
 ]);
@@ -55,7 +54,6 @@ mod tests {
             ("run.speedscope.json", "speedscope"),
             ("a/b.c.speedscope.json", "speedscope"),
             ("run.folded", "folded"),
-            ("run.callgrind", "callgrind"),
         ] {
             assert_eq!(FORMATS.by_path(Path::new(path)).unwrap().name(), name, "{path}");
         }

@@ -5,7 +5,6 @@
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-mod callgrind;
 pub mod dhat;
 mod folded;
 mod formats;

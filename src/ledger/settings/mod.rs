@@ -130,9 +130,6 @@ pub(in crate::ledger) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKE
 const STARTING: [&CStr; 7] =
     [TRACE, c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, BLACK_BOX, WATCH];
 
-/// Names that variables had until 0.1, and those that they have.
-const FORMER: [(&str, &CStr); 2] = [("MEMLEDGER_FILE", TRACE), ("MEMLEDGER_LIMIT", BLACK_BOX)];
-
 /// The prefix of all variables of the tracker.
 pub(in crate::ledger) const PREFIX: &str = "MEMLEDGER_";
 
@@ -501,13 +498,6 @@ pub(in crate::ledger) fn report_unknown() {
                 .iter()
                 .any(|of_command| name.as_bytes() == of_command.to_bytes());
             if is_of_command || known.contains(&&*name) {
-                continue;
-            }
-            if let Some((_, now)) = FORMER.iter().find(|(former, _)| *former == name) {
-                problems::add(
-                    ProblemKind::Setting,
-                    format!("{name} is set, but it is {} now", now.to_string_lossy()),
-                );
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));

@@ -92,8 +92,6 @@ pub(super) enum To {
     Dhat,
     /// A heap profile for go tool pprof, Parca and Pyroscope; name it heap.pb.gz
     Pprof,
-    /// Allocations by function and call, for KCachegrind and callgrind_annotate
-    Callgrind,
     /// A folder with tables of blocks, events and stacks, for DuckDB, DataFusion or Spark
     #[cfg(feature = "parquet")]
     Parquet,
@@ -149,7 +147,7 @@ const CHOICES: &[Choice] = &[
     Choice {
         option: "--all-frames",
         is_given: |args| args.all_frames,
-        formats: &[To::Folded, To::Speedscope, To::Dhat, To::Pprof, To::Callgrind, To::Perfetto],
+        formats: &[To::Folded, To::Speedscope, To::Dhat, To::Pprof, To::Perfetto],
         instead: "leave it out, the others have all frames",
     },
     Choice {
@@ -166,7 +164,6 @@ const CHOICES: &[Choice] = &[
             To::Speedscope,
             To::Dhat,
             To::Pprof,
-            To::Callgrind,
             #[cfg(feature = "parquet")]
             To::Parquet,
             To::Csv,

@@ -53,7 +53,7 @@ enum Elsewhere {
 const ELSEWHERE: [(&[&str], Elsewhere); 10] = [
     (&["html", "htm"], Elsewhere::Feature("html")),
     (&["pb.gz"], Elsewhere::Feature("pprof")),
-    (&["folded", "speedscope.json", "callgrind"], Elsewhere::Report),
+    (&["folded", "speedscope.json"], Elsewhere::Report),
     (&["utrace"], Elsewhere::Export("utrace")),
     (&["memledger"], Elsewhere::Export("memledger")),
     (&["dhat.json"], Elsewhere::Export("dhat")),
