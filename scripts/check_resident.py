@@ -66,3 +66,11 @@ for arguments, part, most in [(["changes", "FILE"], "changed_file_bytes", 20), (
     assert row["function"] == "main" and least <= row["bytes"] <= most * MIB, row
     assert report["by_stack"][row["stack"]]["frames"], row
 print("changed pages of files, and mappings without reservation: ok")
+
+[report] = reports("fills", options=["--stacks"])
+rows = {row["variable"]: row for row in report["static_variables"]}
+assert rows["table"]["size"] == 80 * MIB, rows
+assert abs(rows["table"]["bytes"] - 8 * MIB) <= 8192 and abs(rows["cells"]["bytes"] - MIB // 4) <= 8192, rows
+assert "unused" not in rows or rows["unused"]["bytes"] <= 8192, rows
+assert sum(row["bytes"] for row in report["static_variables"]) <= check_parts(report)["data_bytes"], report["rss"]
+print("static variables: ok")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Names, files and lines from where distributions and compilers put them: each form is made with the distribution's own
-# tools (gcc, dwp, dwz, objcopy, go, Debian's libc6-dbg and debuginfod), and the stack of one known allocation is compared.
+# tools (gcc, dwp, dwz, objcopy, Debian's libc6-dbg and debuginfod), and the stack of one known allocation is compared.
 # Installs what it needs. Nothing is written outside of a temporary folder.
 #
 #     scripts/check_symbols.sh
@@ -12,7 +12,6 @@ need() { command -v "$1" >/dev/null || [ -e "$1" ] || missing+=("$2"); }
 need gcc gcc
 need dwp binutils
 need dwz dwz
-need go golang-go
 need jq jq
 need debuginfod debuginfod
 need /usr/lib/debug/.build-id libc6-dbg
@@ -161,24 +160,3 @@ done
 DEBUGINFOD_URLS=http://127.0.0.1:$port expect "debuginfod" "$lines" served/t.memledger
 [ -s "cache/$id/debuginfo" ] || fail "what debuginfod has sent is not kept"
 
-# A program of Go, stripped, whose C code allocates: the outermost frame is Go's.
-mkdir go
-cat >go/program.go <<'GO'
-package main
-
-/*
-#include <stdlib.h>
-static void *volatile kept;
-__attribute__((noinline)) void in_c(size_t bytes) { kept = malloc(bytes); kept = (void *)&kept; }
-*/
-import "C"
-
-func main() { C.in_c(1000003) }
-GO
-for mode in exe pie; do
-    (cd go && GO111MODULE=off GOCACHE="$folder/gocache" CGO_CFLAGS="-O1 -fno-builtin" go build -buildmode="$mode" -ldflags=-s -o program program.go)
-    record go
-    found=$(stack go/t.memledger --allow-untracked)
-    [[ $found == *runtime.asmcgocall* ]] || { cat notes >&2; fail "Go, $mode: \"$found\""; }
-    echo "a stripped program of Go, $mode: $found"
-done

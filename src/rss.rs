@@ -96,6 +96,16 @@ static RESIDENT_MEMORY: Declaration = Declaration {
     ],
 };
 
+/// Which pages of a file's static variables are resident at the reading of that time, where they are many: a
+/// bit for each page from `Address` on, the first one the lowest.
+static RESIDENT_PAGES: Declaration = Declaration {
+    uid: 60,
+    logger: "Memledger",
+    event: "ResidentPages",
+    flags: NO_SYNC,
+    fields: &[("Cycle", U64), ("Address", U64), ("PageBytes", U64), ("Bits", U8Array)],
+};
+
 /// What an allocator says of itself: figures in bytes, and their names with a comma between each two.
 static ALLOCATOR_STATISTICS: Declaration = Declaration {
     uid: 29,
@@ -105,7 +115,8 @@ static ALLOCATOR_STATISTICS: Declaration = Declaration {
     fields: &[("Allocator", AnsiString), ("Names", AnsiString), ("Bytes", U64Array)],
 };
 
-pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY, &ALLOCATOR_STATISTICS];
+pub(crate) static TYPES: &[&Declaration] =
+    &[&RSS, &RESIDENT_MEMORY, &RESIDENT_PAGES, &ALLOCATOR_STATISTICS];
 
 /// How long the end of a recording waits for what the allocators say of themselves.
 const ALLOCATORS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -120,6 +131,8 @@ const ALLOCATORS_PART: u32 = 100;
 const MAX_RANGES: usize = 2048;
 /// The same of shared memory, and of changed files.
 const MAX_NAMED_RANGES: usize = 256;
+/// The maximum number of bytes of bits in an event: one fits into a buffer.
+const MAX_PAGE_BITS: usize = 16 << 10;
 /// A new maximum of RSS is of interest from this share of the last one on.
 const GROWTH: u64 = 100;
 /// The same, if the last one was just now.
@@ -270,20 +283,22 @@ impl Parts {
         has_risen && self.at.elapsed() >= self.took * SHORT_REST
     }
 
-    /// The event; `is_last`: the program ends. `None` if the system does not say.
-    fn read(&mut self, [rss, counted, _]: [u64; 3], is_last: bool) -> Option<Vec<u8>> {
+    /// The events; `is_last`: the program ends. None if the system does not say.
+    fn read(&mut self, [rss, counted, _]: [u64; 3], is_last: bool) -> Vec<Vec<u8>> {
         self.at = Instant::now();
         // Each part of the reading is progress of the worker, so that no thread gives up waiting for it.
         let memory = os::resident_memory(worker::note_progress);
         self.took = self.at.elapsed();
         (self.bytes, self.most, self.counted) = (rss, self.most.max(rss), counted);
-        Some(event(
-            memory.ok()?,
-            clock::now_since_start(),
-            // The library of `preload/` has its blocks in pages that are known.
-            if cfg!(preload) { [0; 2] } else { [stats::own_bytes(), stats::most_own_bytes()] },
-            is_last,
-        ))
+        let Ok(memory) = memory else { return Vec::new() };
+        let at = clock::now_since_start();
+        let mut events: Vec<_> =
+            memory.static_pages.iter().flat_map(|pages| page_events(at, pages)).collect();
+        // The library of `preload/` has its blocks in pages that are known.
+        let own =
+            if cfg!(preload) { [0; 2] } else { [stats::own_bytes(), stats::most_own_bytes()] };
+        events.push(event(memory, at, own, is_last));
+        events
     }
 }
 
@@ -362,6 +377,19 @@ fn statistics_event(of: &os::AllocatorStatistics) -> Vec<u8> {
         &mut event,
     );
     event
+}
+
+/// The events of the pages of a range.
+fn page_events(cycle: u64, pages: &os::PageBits) -> Vec<Vec<u8>> {
+    let page_bytes = os::page_bytes() as u64;
+    let event = |(part, bits): (usize, &[u8])| {
+        let address = pages.start + (part * MAX_PAGE_BITS * 8) as u64 * page_bytes;
+        let mut event = Vec::new();
+        let bits = Value::Elements(bits, 1);
+        RESIDENT_PAGES.append(&[cycle.into(), address.into(), page_bytes.into(), bits], &mut event);
+        event
+    };
+    pages.bits.chunks(MAX_PAGE_BITS).enumerate().map(event).collect()
 }
 
 fn event(

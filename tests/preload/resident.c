@@ -18,6 +18,10 @@ static void take(int flags, int file) {
     memset(at, 1, UNSEEN);
 }
 
+/* 8 MiB and 256 KiB are written of two, and none of the third. */
+static struct { char of[2 * UNSEEN]; } table;
+char cells[MIB], unused[UNSEEN];
+
 static pthread_barrier_t all;
 static void *thread(void *nothing) {
     pthread_barrier_wait(&all);
@@ -65,6 +69,9 @@ int main(int count, char **arguments) {
         int file = open(arguments[2], O_RDONLY);
         char *at = mmap(0, UNSEEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
         memset(at, 1, UNSEEN / 2);
+    } else if (!strcmp(way, "fills")) {
+        memset(table.of + MIB, 1, 8 * MIB);
+        memset(cells, unused[5] + 1, MIB / 4);
     } else {
         return 2;
     }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -116,6 +117,10 @@ impl Symbolizer for CachedSymbols {
 
     fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
         self.binaries.made_at_run_time(pid, address)
+    }
+
+    fn variables(&mut self, module: &Module) -> Vec<(Range<u64>, String)> {
+        self.binaries.variables(module)
     }
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {

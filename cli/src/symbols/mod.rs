@@ -11,6 +11,7 @@ use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
 use memledger_analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symbolizer};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// What the progress is counted in.
@@ -69,9 +70,12 @@ pub fn symbolize_both([old, new]: [&mut Report; 2], args: &SymbolArgs) {
     }
 }
 
-/// How many addresses have no function yet, those of code made at run time among them.
+/// How many addresses have no function yet, those of code made at run time among them, and how many files
+/// have static variables without a name.
 fn missing(report: &Report) -> u64 {
-    report.frames.iter().filter(|frame| frame.functions.is_empty()).count() as u64
+    let frames = report.frames.iter().filter(|frame| frame.functions.is_empty());
+    let files = report.static_variables.iter().filter(|variable| variable.name.is_none());
+    (frames.count() + files.count()) as u64
 }
 
 /// The symbolizer of a command.
@@ -116,6 +120,10 @@ impl Symbolizer for WithProgress {
     fn made_at_run_time(&mut self, pid: u32, address: u64) -> Vec<SourceFrame> {
         self.progress.step("code made at run time");
         self.symbols.made_at_run_time(pid, address)
+    }
+
+    fn variables(&mut self, module: &Module) -> Vec<(Range<u64>, String)> {
+        self.symbols.variables(module)
     }
 
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {

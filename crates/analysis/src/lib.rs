@@ -102,9 +102,9 @@ pub use report::{
     AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Coverage, CoverageKind,
     CoverageReason, CoverageWord, Frame, Frames, GroupRow, HeapRow, LiveBlock, LlmTagRow,
     LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report, ResidentHeap, ResidentMapping,
-    ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, StackRows, ThreadRow,
-    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
-    UntrackedReason, Weighed, short_path,
+    ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, StackRows,
+    StaticVariable, ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked,
+    UntrackedKind, UntrackedReason, Weighed, short_path,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]

@@ -12,13 +12,15 @@ use super::attribution::RootHeaps;
 use super::decode::{MORE_RSS_SUMS, RSS_SUMS};
 use super::live_set::HEAPS;
 use super::report::{
-    AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint,
+    AllocatorStatistics, FilePages, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint,
 };
 use crate::sort;
 use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
 /// When the timeline has this many points, every two become one.
 const MAX_POINTS: usize = 512;
+/// At most this many parts of the pages of a reading are kept.
+const MAX_FILE_PAGES: usize = 1024;
 /// At most this many allocators are kept.
 const MAX_ALLOCATORS: usize = 16;
 
@@ -51,6 +53,9 @@ pub(super) struct RssHistory {
     /// What was anonymous when that was first read, with the live bytes then, and last.
     first: Option<(u64, u64)>,
     anonymous: u64,
+    /// The pages of static variables at the last reading, and its cycle.
+    pages: Vec<FilePages>,
+    pages_at: u64,
 }
 
 /// What the memory was at one time: the [`RSS_SUMS`], and ranges of anonymous memory.
@@ -136,6 +141,21 @@ impl RssHistory {
     pub(super) fn risen(&self, live: u64) -> Option<u64> {
         let (bytes, live_then) = self.first?;
         Some(self.anonymous.saturating_sub(bytes).saturating_sub(live.saturating_sub(live_then)))
+    }
+
+    /// At the reading of that time, these pages of a file were resident.
+    pub(super) fn note_pages(&mut self, cycle: u64, pages: FilePages) {
+        if std::mem::replace(&mut self.pages_at, cycle) != cycle {
+            self.pages.clear();
+        }
+        if self.pages.len() < MAX_FILE_PAGES {
+            self.pages.push(pages);
+        }
+    }
+
+    /// The resident pages of static variables, where they are many.
+    pub(super) fn pages(&self) -> &[FilePages] {
+        &self.pages
     }
 
     /// The program has mapped addresses in a root heap.

@@ -80,9 +80,9 @@ unsafe extern "C" fn requested(
         // SAFETY: as above.
         #[cfg(redirects)]
         libc::SYS_execve => unsafe { exec::execve(a as _, b as _, c as _) }.into(),
-        // SAFETY: as above.
         #[cfg(redirects)]
         libc::SYS_execveat => {
+            // SAFETY: as above.
             unsafe { exec::execveat(a as c_int, b as _, c as _, d as _, e as c_int) }.into()
         }
         next::PRCTL_CALL => with_filter(Request::by_prctl(a as c_int, b, c), call),

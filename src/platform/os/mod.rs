@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `linux`, `windows` | tested |
 //! | `wasm` | tested by node: one thread, and no files |
-//! | `macos` | reviewed against the system's documentation, linked, and run on Linux by a loader; never on a Mac |
+//! | `macos` | reviewed against the system's documentation, compiled and linted; not run |
 //! | `unix` | what `linux` and `macos` have in common |
 //!
 //! Where `build.rs` does not set `tracking`, none of this is compiled, nothing is recorded, and starting a
@@ -135,7 +135,7 @@ pub(crate) fn set_before_end(run: fn()) {
 }
 
 /// Called by such functions.
-#[cfg(any(preload, interposes))]
+#[cfg(preload)]
 pub(in crate::platform) fn before_end() {
     if let Some(run) = BEFORE_END.get() {
         let _errno = KeepErrno::new();
@@ -194,4 +194,15 @@ pub(crate) struct ResidentMemory {
     /// Where `shared` and `changed_files` are.
     pub(crate) shared_ranges: Vec<AnonymousRange>,
     pub(crate) changed_ranges: Vec<AnonymousRange>,
+    /// The pages of static variables, where they have much of `data`.
+    pub(crate) static_pages: Vec<PageBits>,
+}
+
+/// Which pages of a range are resident and in no file: a bit for each, the first one the lowest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageBits {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) bits: Vec<u8>,
 }

@@ -139,6 +139,11 @@ const TYPES: &[Declaration] = &[
         ],
     ),
     (
+        "Memledger.ResidentPages",
+        false,
+        &[("Cycle", T::U64), ("Address", T::U64), ("PageBytes", T::U64), ("Bits", T::U8Array)],
+    ),
+    (
         "Memledger.ResidentMemory",
         false,
         &[

@@ -12,7 +12,9 @@ use crate::live_set::HEAPS;
 use crate::observer::BlockObserver;
 use crate::read::Event;
 use crate::read::event::decode_text;
-use crate::report::{AllocatorStatistics, LlmValue, RssPoint, UntrackedKind, UntrackedReason};
+use crate::report::{
+    AllocatorStatistics, FilePages, LlmValue, RssPoint, UntrackedKind, UntrackedReason,
+};
 use crate::rss::{Ranges, Reading};
 use crate::symbols::{FileStamp, Module};
 use crate::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
@@ -339,6 +341,13 @@ impl<O: BlockObserver> Analyzer<O> {
             RssRole::Untracked { reason, function, file } => {
                 let texts = [function, file].map(|text| event.text(text).into_owned());
                 self.untracked_reason(u8_at(fixed, reason), texts);
+            }
+            RssRole::Pages { cycle, address, page_bytes, bits } => {
+                let address = u64_at(fixed, address);
+                if let Some(at) = self.model.callstacks().file_at(address) {
+                    let pages = FilePages::new(at, u64_at(fixed, page_bytes), &event.bytes(bits));
+                    self.rss.note_pages(u64_at(fixed, cycle), pages);
+                }
             }
             RssRole::Allocator { allocator, names, bytes } => {
                 let (names, bytes) = (event.text(names), event.bytes(bytes));

@@ -151,6 +151,11 @@ impl Modules {
         self.intern(Location::NOT_KEPT)
     }
 
+    /// The number of the file that is loaded at an address, and how far after its base that is.
+    pub(super) fn file_at(&self, address: u64) -> Option<(u32, u64)> {
+        self.find(address).map(|found| (found.file, found.offset))
+    }
+
     fn find(&self, address: u64) -> Option<Location> {
         let (&base, loaded) = self.loaded.range(..=address).next_back()?;
         let found = Location { file: loaded.file, offset: address - base, is_guess: false };

@@ -413,6 +413,11 @@ impl Callstacks {
         self.modules.location(number)
     }
 
+    /// See [`Modules::file_at`].
+    pub(crate) fn file_at(&self, address: u64) -> Option<(u32, u64)> {
+        self.modules.file_at(address)
+    }
+
     /// See [`Modules::files`].
     pub(crate) fn files(&self) -> &[Module] {
         self.modules.files()

@@ -334,6 +334,12 @@ impl Fields<'_> {
                     changed: arrays(["ChangedStarts", "ChangedSizes", "ChangedResident"]),
                 }))
             }
+            "ResidentPages" => Role::Rss(RssRole::Pages {
+                cycle: self.at("Cycle", U64)?,
+                address: self.at("Address", U64)?,
+                page_bytes: self.at("PageBytes", U64)?,
+                bits: self.index("Bits", &[FieldType::U8Array])?,
+            }),
             "AllocatorStatistics" => Role::Rss(RssRole::Allocator {
                 allocator: self.index("Allocator", TEXT)?,
                 names: self.index("Names", TEXT)?,

@@ -213,6 +213,8 @@ pub(crate) enum RssRole {
     },
     /// What it is.
     Parts(PartsFields),
+    /// Which pages of a range are resident.
+    Pages { cycle: u16, address: u16, page_bytes: u16, bits: usize },
     /// What an allocator says of itself.
     Allocator { allocator: usize, names: usize, bytes: usize },
     /// Blocks are not recorded, for a reason.

@@ -24,10 +24,10 @@ pub trait ReportFormat: Sync + Sealed {
         false
     }
 
-    /// Whether what it writes has functions of call stacks: if not, a report need not be
+    /// Whether what it writes has functions of call stacks, or static variables: if not, a report need not be
     /// [symbolized](Report::symbolize) first.
     fn shows_functions(&self, report: &Report, _options: &Options) -> bool {
-        !report.by_stack.is_empty()
+        report.has_names()
     }
 
     /// Whether what it writes has rows of [`Report::by_stack`], or what is made from them; otherwise, the

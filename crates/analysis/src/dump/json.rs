@@ -10,8 +10,8 @@ use super::pretty::{self, Json, List, Object, OneLine, Value, objects};
 use crate::{
     AfterReport, AllocatorStatistics, Bookmark, COLUMNS, Coverage, CoverageReason, Figures,
     GroupRow, HeapRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses, Moves, NameRow, PeakMoment,
-    Report, ResidentHeap, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals,
-    TraceInfo, Untracked, UntrackedKind, UntrackedReason, Weighed,
+    Report, ResidentHeap, ResidentMemory, Rss, ScopeRow, SizeRow, StaticVariable, ThreadRow,
+    TimeSpan, Totals, TraceInfo, Untracked, UntrackedKind, UntrackedReason, Weighed,
 };
 use std::io::{self, Write};
 
@@ -82,6 +82,10 @@ pub(super) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result
     }
     object.entry("by_size", &report.by_size)?;
     report.rss.iter().try_for_each(|rss| object.entry("rss", rss))?;
+    if !report.static_variables.is_empty() {
+        let rows = report.static_variables.iter().map(|variable| Static { variable, report });
+        object.entry("static_variables", &List(rows))?;
+    }
     object.entry("untracked", &report.untracked)
 }
 
@@ -100,7 +104,19 @@ pub(super) fn blocks(
     report.findings.iter().try_for_each(|found| object.entry("findings", found))
 }
 
+/// A static variable, with the file that it is in.
+struct Static<'a> {
+    variable: &'a StaticVariable,
+    report: &'a Report,
+}
+
 objects! {
+    Static<'_>, Self { variable, report } => {
+        "variable": variable.name,
+        "module": report.modules.get(variable.module).map(|module| module.path.as_str()),
+        "bytes": variable.bytes,
+        "size": Some(variable.size).filter(|_| variable.name.is_some()),
+    }
     TraceInfo, of => {
         "program": of.program,
         "pid": of.pid,

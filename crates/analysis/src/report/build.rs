@@ -4,6 +4,7 @@ use super::largest::Largest;
 use super::rows::{BucketRow, GroupRow, HeapRow, NameRow, ScopeRow, SizeRow, ThreadRow};
 use super::series::{TimePoint, TimeSeries};
 use super::stack_table::StackTable;
+use super::statics::{self, FilePages};
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 use super::types::{PeakMoment, Report, TraceInfo};
 use crate::accounts::{Bucket, class_bounds};
@@ -17,6 +18,7 @@ use crate::live_set::HEAPS;
 use crate::llm_tags::LlmTags;
 use crate::rss::RssHistory;
 use crate::sort;
+use crate::symbols::Module;
 use crate::timeline::Timeline;
 use crate::untracked::UntrackedMemory;
 use std::cmp::Ordering;
@@ -81,6 +83,8 @@ impl Sources<'_> {
             true => Largest::of(self.model, self.largest_live, |stack| stacks.row(stack)),
             false => Largest::default(),
         };
+        let mut stacks = stacks;
+        let static_pages = self.static_pages(&mut stacks.modules);
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
         let (by_name, names) = self.name_rows();
         let (by_thread, threads) = self.thread_rows();
@@ -111,6 +115,8 @@ impl Sources<'_> {
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
             rss,
+            static_variables: statics::rows(&static_pages, &stacks.modules, |_| Vec::new()),
+            static_pages,
             untracked: self.untracked.report(self.facts, self.model.heaps().windows(), || {
                 self.model.reserved_in_order()
             }),
@@ -120,6 +126,20 @@ impl Sources<'_> {
             largest_live: largest.blocks,
             ..Report::default()
         }
+    }
+
+    /// The resident pages of static variables, in these modules or new ones.
+    fn static_pages(&self, modules: &mut Vec<Module>) -> Vec<FilePages> {
+        let mut pages = self.rss.pages().to_vec();
+        for FilePages { file, .. } in &mut pages {
+            let module = &self.model.callstacks().files()[*file as usize];
+            let known = modules.iter().position(|known| known == module);
+            *file = known.unwrap_or_else(|| {
+                modules.push(module.clone());
+                modules.len() - 1
+            }) as u32;
+        }
+        pages
     }
 
     /// What the trace says about itself.

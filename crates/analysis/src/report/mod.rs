@@ -15,6 +15,7 @@
 //! | `packed.rs` | the figures of many rows in few bytes |
 //! | `labels.rs` | the texts in place of frames that a stack does not have |
 //! | `stacks.rs` | the rows of stacks, as they are kept |
+//! | `statics.rs` | the static variables that are resident |
 //! | `stack_table.rs` | makes the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
 //! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
@@ -35,6 +36,7 @@ mod rss;
 mod series;
 mod stack_table;
 mod stacks;
+mod statics;
 mod sums;
 mod top_live;
 mod types;
@@ -55,6 +57,8 @@ pub use rows::{
 pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use stacks::StackRows;
+pub(crate) use statics::FilePages;
+pub use statics::StaticVariable;
 pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
 pub(crate) use untracked::MAX_REASONS;

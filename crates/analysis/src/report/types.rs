@@ -8,6 +8,7 @@ use super::rows::{
 use super::rss::Rss;
 use super::series::TimeSeries;
 use super::stacks::{StackRows, TakenStacks};
+use super::statics::{self, FilePages, StaticVariable};
 use super::untracked::Untracked;
 use crate::callstacks::StackEnd;
 use crate::columns::Totals;
@@ -65,6 +66,11 @@ pub struct Report {
     pub llm_tags: Vec<LlmTagRow>,
     /// The resident memory of the program (RSS), and what it was; `None` if the trace does not say.
     pub rss: Option<Rss>,
+    /// The static variables that have much of it, the largest first: at most 100. Empty in a trace without
+    /// stacks, and if no file has 256 KiB of them in memory.
+    pub static_variables: Vec<StaticVariable>,
+    /// The pages in which these are; files are modules.
+    pub(crate) static_pages: Vec<FilePages>,
     /// What of the program's memory may be in no block.
     pub untracked: Untracked,
     /// By all of these together, in the order of their numbers
@@ -87,8 +93,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Finds the functions of all frames for which the trace has no symbols: asks once for each of them
-    /// that is in a module. Costs what the symbolizer costs.
+    /// Whether it has anything that is named by the program's files.
+    pub(crate) fn has_names(&self) -> bool {
+        !self.by_stack.is_empty() || !self.static_variables.is_empty()
+    }
+
+    /// Finds the functions of all frames for which the trace has no symbols, and the static variables: asks
+    /// once for each frame that is in a module. Costs what the symbolizer costs.
     pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
         let mut is_asked_for = vec![false; self.modules.len()];
         for frame in self.frames.iter_mut().filter(|frame| frame.functions.is_empty()) {
@@ -106,6 +117,8 @@ impl Report {
         {
             self.code.extend(symbolizer.code(module).into_iter().map(|range| (number, range)));
         }
+        let variables = |module: &Module| symbolizer.variables(module);
+        self.static_variables = statics::rows(&self.static_pages, &self.modules, variables);
     }
 }
 

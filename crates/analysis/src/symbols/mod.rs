@@ -11,6 +11,7 @@ mod stored;
 pub use add::{Symbolized, add_symbols};
 #[cfg(feature = "symbols")]
 pub use binaries::Binaries;
+use std::ops::Range;
 pub(super) use stored::StoredSymbols;
 
 /// A binary file that was loaded into the program's memory.
@@ -91,6 +92,12 @@ pub trait Symbolizer {
     /// The function at an address in no module, in code that the process with this id has made at run time.
     /// Empty if nothing is known.
     fn made_at_run_time(&mut self, _pid: u32, _address: u64) -> Vec<SourceFrame> {
+        Vec::new()
+    }
+
+    /// Where the module's static variables of at least 4 KiB are, in bytes from its base, with their
+    /// demangled names, in any order. Empty if nothing is known.
+    fn variables(&mut self, _module: &Module) -> Vec<(Range<u64>, String)> {
         Vec::new()
     }
 

@@ -6,10 +6,15 @@ use memledger_analysis::dump::{json, text};
 use memledger_analysis::read::read;
 use memledger_analysis::{
     Analyzer, CallRow, Figures, Frames, Module, Moves, Report, SourceFrame, StackEnd, StackKind,
-    StackRow, Symbolizer,
+    StackRow, StaticVariable, Symbolizer,
 };
-use memledger_test_support::feed::{Feed, Names, PROGRAM, V::N, program};
+use memledger_test_support::feed::{
+    Feed, Names, PROGRAM,
+    V::{B, N},
+    program,
+};
 use serde_json::Value;
+use std::ops::Range;
 
 fn printed(report: &Report, set: impl Fn(&mut text::Options)) -> String {
     let mut options = text::Options::default();
@@ -709,4 +714,59 @@ fn stacks_of_unreals_own_runtime_are_read() {
     let live: u64 = report.by_stack.iter().map(|row| row.figures.live_bytes).sum();
     let allocated: u64 = report.by_stack.iter().map(|row| row.figures.allocated_bytes).sum();
     assert_eq!((live, allocated), (261_720, 1_155_246));
+}
+
+/// The pages of the last reading count, in the file that was loaded there, and a variable once.
+#[test]
+fn static_variables_have_their_resident_pages() {
+    struct OfLibrary;
+    impl Symbolizer for OfLibrary {
+        fn frames(&mut self, _: &Module, _: u64) -> Vec<SourceFrame> {
+            Vec::new()
+        }
+        fn variables(&mut self, module: &Module) -> Vec<(Range<u64>, String)> {
+            let all =
+                [(0x2000..0x5800, "table\u{1b}".to_owned()), (0x2000..0x3000, "alias".into())];
+            all.into_iter().filter(|_| module.path == "/lib/new.so").collect()
+        }
+    }
+    let mut feed = Feed::ours(Analyzer::new());
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.module("/lib/old.so", 0x10_000, 0x8000);
+    let pages = |feed: &mut Feed, cycle, address, bits: &[u8]| {
+        let values = [N(cycle), N(address), N(0x1000), B(bits)];
+        feed.emit("Memledger.ResidentPages", 1, &values);
+    };
+    pages(&mut feed, 5, 0x12_000, &[0xff]);
+    feed.module("/lib/new.so", 0x10_000, 0x8000);
+    feed.stack(1, &[0x1010]);
+    feed.alloc_at(2, 0x10, 100, 1);
+    // All but the second page, in two parts; and pages in no file.
+    pages(&mut feed, 6, 0x12_000, &[0b101]);
+    pages(&mut feed, 6, 0x15_000, &[0b11]);
+    pages(&mut feed, 6, 0x99_000, &[0xff]);
+    feed.our_report(9);
+    let mut report = feed.report();
+    let rows = |report: &Report| {
+        let row = |row: &StaticVariable| {
+            (row.name.clone(), report.modules[row.module].path.clone(), row.bytes, row.size)
+        };
+        report.static_variables.iter().map(row).collect::<Vec<_>>()
+    };
+    let new = || "/lib/new.so".to_owned();
+    assert_eq!(rows(&report), [(None, new(), 0x4000, 0)]);
+    report.symbolize(&mut OfLibrary);
+    let table = Some("table\u{1b}".to_owned());
+    assert_eq!(rows(&report), [(table, new(), 0x2800, 0x3800), (None, new(), 0x1800, 0)]);
+    let text = printed(&report, |options| options.verbose = true);
+    assert!(text.contains("table\\u{1b} in new.so"), "{text}");
+    let mut written = Vec::new();
+    json::write(&report, &mut written).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    let expected = serde_json::json!([
+        { "variable": "table\u{1b}", "module": new(), "bytes": 0x2800, "size": 0x3800 },
+        { "variable": null, "module": new(), "bytes": 0x1800, "size": null },
+    ]);
+    assert_eq!(written["static_variables"], expected);
 }

@@ -209,9 +209,9 @@ impl Object {
     ) {
         let prefix = witness.strip_suffix(allocator.witness).unwrap_or_default();
         let is_known = prefix.is_empty() || (wanted.is_wanted)(witness.as_bytes());
-        let has = |name: &&str| find(&format!("{prefix}{name}")).is_some();
+        let has = |name: &str| find(&format!("{prefix}{name}")).is_some();
         let Some(Symbol { address: witness, .. }) = find(witness) else { return };
-        if is_known || !allocator.others.iter().all(|name| has(&name)) {
+        if is_known || !allocator.others.iter().all(|name| has(name)) {
             return;
         }
         self.renamed.push(Prefixed { allocator, witness });

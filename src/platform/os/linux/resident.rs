@@ -3,7 +3,7 @@
 #[cfg(c_mmap)]
 use super::super::OF_ALLOCATORS;
 use super::super::own_pages::own_pages;
-use super::super::{AnonymousRange, ResidentMemory};
+use super::super::{AnonymousRange, PageBits, ResidentMemory};
 use super::pages::page_bytes;
 use super::thread_stacks::{ThreadStack, thread_stacks};
 use super::watched::shared_ranges;
@@ -36,7 +36,12 @@ pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
     let pages = Pages::open()?;
     let smaps = File::open("/proc/thread-self/smaps")?;
     let smaps = BufReader::with_capacity(64 << 10, smaps);
-    classify(smaps, &known, |start, end| pages.resident(start, end), step)
+    let mut memory = classify(smaps, &known, |start, end| pages.resident(start, end), step)?;
+    for of in &mut memory.static_pages {
+        of.end = of.end.min(of.start + MOST_STATIC_BYTES);
+        of.bits = pages.bits(of);
+    }
+    Ok(memory)
 }
 
 /// What is known of addresses, whatever mapping they are in: the kernel makes one mapping of neighbouring
@@ -85,7 +90,13 @@ impl ResidentMemory {
             Kind::Stack => &mut self.stacks,
             Kind::EndedStack => &mut self.ended_stacks,
             Kind::Binary => &mut self.binaries,
-            Kind::Data => &mut self.data,
+            Kind::Data => {
+                if resident >= STATIC_BYTES && self.static_pages.len() < MAX_STATIC_RANGES {
+                    let bits = Vec::new();
+                    self.static_pages.push(PageBits { start, end, resident_bytes: resident, bits });
+                }
+                &mut self.data
+            }
             Kind::File => &mut self.files,
             Kind::Shared => {
                 push(&mut self.shared_ranges, start, end, resident);
@@ -96,6 +107,12 @@ impl ResidentMemory {
         *sum += resident;
     }
 }
+
+/// The pages of static variables are looked at where a file has this many bytes of them, up to this distance
+/// from the first one, in this many files.
+const STATIC_BYTES: u64 = 256 << 10;
+const MOST_STATIC_BYTES: u64 = 1 << 30;
+const MAX_STATIC_RANGES: usize = 16;
 
 fn push(to: &mut Vec<AnonymousRange>, start: u64, end: u64, resident_bytes: u64) {
     if resident_bytes > 0 {
@@ -334,31 +351,56 @@ fn divide(
 struct Pages(File);
 
 impl Pages {
+    /// Of an entry: `Documentation/admin-guide/mm/pagemap.rst`.
+    const PRESENT: u64 = 1 << 63;
+    const OF_FILE: u64 = 1 << 61;
+    const OWN: u64 = 1 << 56;
+
     fn open() -> io::Result<Self> {
         File::open("/proc/thread-self/pagemap").map(Self)
     }
 
     /// The resident bytes between two addresses; 0 if the system does not say.
     fn resident(&self, start: u64, end: u64) -> u64 {
+        let mut present = 0;
+        self.read(start, end, |entry| present += u64::from(entry & Self::PRESENT != 0));
+        present * page_bytes() as u64
+    }
+
+    /// Which pages of a range are resident and in no file.
+    fn bits(&self, of: &PageBits) -> Vec<u8> {
+        let mut entries = Vec::new();
+        self.read(of.start, of.end, |entry| entries.push(entry));
+        let mut is_resident: fn(&u64) -> bool =
+            |entry| entry & Self::PRESENT != 0 && entry & Self::OF_FILE == 0;
+        let count = entries.iter().filter(|entry| is_resident(entry)).count();
+        // What was read only has the one page of zeros that all processes share, which is not counted as
+        // resident. NOTE: after a fork, pages of the program are shared, too.
+        if (count * page_bytes()) as u64 > of.resident_bytes {
+            is_resident = |entry| entry & Self::PRESENT != 0 && entry & Self::OWN != 0;
+        }
+        let byte = |pages: &[u64]| {
+            pages.iter().rev().fold(0, |byte, page| byte << 1 | u8::from(is_resident(page)))
+        };
+        entries.chunks(8).map(byte).collect()
+    }
+
+    /// The entries of the pages between two addresses, up to the first one that cannot be read.
+    fn read(&self, start: u64, end: u64, mut entry: impl FnMut(u64)) {
         const ENTRY: u64 = 8;
         const AT_ONCE: u64 = 1024;
-        /// `Documentation/admin-guide/mm/pagemap.rst`.
-        const PRESENT: u64 = 1 << 63;
         let mut entries = [0; (ENTRY * AT_ONCE) as usize];
         let page_bytes = page_bytes() as u64;
         let (mut page, last) = (start / page_bytes, end / page_bytes);
-        let mut present = 0;
         while page < last {
             let count = (last - page).min(AT_ONCE);
             let entries = &mut entries[..(count * ENTRY) as usize];
             if self.0.read_exact_at(entries, page * ENTRY).is_err() {
                 break;
             }
-            let words = entries.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-            present += words.filter(|word| word & PRESENT != 0).count() as u64;
+            entries.as_chunks().0.iter().for_each(|word| entry(u64::from_le_bytes(*word)));
             page += count;
         }
-        present * page_bytes
     }
 }
 
@@ -436,6 +478,7 @@ VmFlags: rd ex
             tracker: 0,
             ended_stacks: 0,
             of_allocators: Vec::new(),
+            static_pages: Vec::new(),
             anonymous: vec![range(0x4000, 0x5000, 16 << 10), range(0x9000, 0x1000, 4 << 10)],
         };
         assert_eq!(sums, expected);
@@ -479,6 +522,35 @@ VmFlags: rd ex
              5000-6000 ---p 00000000 00:00 0\n6000-a000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
         );
         assert_eq!((others.ended_stacks, others.anonymous.len()), (0, 2));
+    }
+
+    #[test]
+    fn pages_of_static_variables_are_told_apart() {
+        static mut TABLE: [u8; 4 << 20] = [0; 4 << 20];
+        let page = page_bytes();
+        let table = (&raw mut TABLE).cast::<u8>();
+        // From the first whole page on, every third one.
+        let start = table.addr().next_multiple_of(page);
+        let written = (0..300).map(|number| number * 3);
+        for at in written.clone() {
+            // SAFETY: within the variable, which nothing else names. The page after it is read only.
+            unsafe {
+                table.add(start - table.addr() + at * page).write(1);
+                std::hint::black_box(
+                    table.add(start - table.addr() + (at + 1) * page).read_volatile(),
+                );
+            }
+        }
+        let memory = resident_memory(|| {}).unwrap();
+        let is_in = |pages: &&PageBits| (pages.start..pages.end).contains(&(start as u64));
+        let pages = memory.static_pages.iter().find(is_in).unwrap();
+        let first = (start - pages.start as usize) / page;
+        let bit = |at: usize| pages.bits[(first + at) / 8] >> ((first + at) % 8) & 1;
+        assert!(written.clone().all(|at| bit(at) == 1));
+        assert!(
+            written.clone().all(|at| bit(at + 1) == 0)
+                && written.skip(1).all(|at| bit(at - 1) == 0)
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::Answer;
 use crate::dump::options::{By, Options, Sort};
 use crate::{
     CallKind, Calls, Figures, GLOBAL_SCOPE, HeapRow, LiveBlock, Report, ResidentMapping,
-    WHOLE_PROGRAM, column,
+    StaticVariable, WHOLE_PROGRAM, column,
 };
 use memledger_format::words::escape;
 use std::borrow::Cow;
@@ -78,6 +78,9 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         }
         if has_scopes {
             all.push(still_live(report, options));
+        }
+        if options.verbose || are_notable(report) {
+            all.push(static_variables(report, options));
         }
         if options.verbose {
             all.extend([one(By::Thread), one(By::Size)]);
@@ -260,7 +263,7 @@ pub(super) fn more(
 
 /// Whether one of the tables has functions in it.
 pub(super) fn shows_functions(report: &Report, options: &Options) -> bool {
-    options.by.is_none_or(By::is_of_calls) && !report.by_stack.is_empty()
+    options.by.is_none_or(By::is_of_calls) && report.has_names()
 }
 
 impl Options {
@@ -437,6 +440,34 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
         headers,
         names: 0,
         rows: rows.filter(|row| options.shows(&row.name)).collect(),
+        footer: None,
+    }
+}
+
+/// Whether static variables have an eighth of the resident memory at the end.
+fn are_notable(report: &Report) -> bool {
+    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
+    end.is_some_and(|end| end.data_bytes > end.rss_bytes() / 8)
+}
+
+/// The static variables that are resident at the end.
+fn static_variables(report: &Report, options: &Options) -> Table {
+    let row = |of: &StaticVariable| {
+        let module = report.modules.get(of.module).map_or("", |module| module.name());
+        let (name, size) = match &of.name {
+            Some(name) => (name.as_str(), bytes(of.size)),
+            None => ("(other variables)", String::new()),
+        };
+        Row { level: 0, name: format!("{name} in {module}"), cells: vec![bytes(of.bytes), size] }
+    };
+    let all = report.rss.as_ref().map_or(0, |rss| rss.end_bytes);
+    let rows = report.static_variables.iter().filter(|of| options.verbose || of.bytes > all / 100);
+    Table {
+        title: "Resident static variables".to_owned(),
+        headers: vec!["at end", "size"],
+        kept: 1,
+        names: 0,
+        rows: rows.take(options.top).map(row).collect(),
         footer: None,
     }
 }

@@ -11,7 +11,6 @@
 //! dwarf.rs         its debug information
 //! pdb/             that of Windows, in a file of its own
 //! symbol_table.rs  its symbols
-//! go_functions.rs  what Go's runtime knows of its functions
 //! demangled.rs     names as their source has them
 //! perf_map.rs      functions that a process has made at run time
 //! ```
@@ -21,7 +20,6 @@ mod debug_info;
 mod demangled;
 mod dwarf;
 mod file_path;
-mod go_functions;
 mod headers;
 #[cfg(any(target_os = "macos", feature = "read"))]
 mod macho;
@@ -40,6 +38,7 @@ use object_file::ObjectFile;
 use perf_map::PerfMap;
 use search::{Found, Search};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use symbol_table::SymbolTable;
 
@@ -158,6 +157,13 @@ impl Symbolizer for Binaries {
         found.into_iter().collect()
     }
 
+    fn variables(&mut self, module: &Module) -> Vec<(Range<u64>, String)> {
+        let Self { search, modules, .. } = self;
+        // What the notes say is about frames.
+        let binary = binary(modules, search, module, &mut Vec::new());
+        binary.as_ref().map_or_else(Vec::new, |binary| symbol_table::variables(&binary.file))
+    }
+
     fn code(&mut self, module: &Module) -> Vec<CodeRange> {
         let Self { search, modules, notes, .. } = self;
         let binary = binary(modules, search, module, notes);
@@ -241,10 +247,9 @@ impl Binary {
                 )),
                 // Libraries are stripped as a rule, and their frames lead to who called them.
                 None if !symbols.is_whole() && !module.is_library() => notes.push(format!(
-                    "{} has the names of {}exported functions only, because it was stripped; its other frames are \
+                    "{} has the names of exported functions only, because it was stripped; its other frames are \
                      the module and an offset",
-                    file.path.display(),
-                    if symbols.has_go() { "Go's and of " } else { "" }
+                    file.path.display()
                 )),
                 None => {}
             }

@@ -1,17 +1,19 @@
 //! The symbols of a file: functions by address, without source lines.
 
 use super::demangled::demangled;
-use super::go_functions;
-use super::go_functions::GoFunction;
 use super::headers::Kind;
 use super::object_file::ObjectFile;
 use memledger_format::words::text_of;
 use object::{Object, ObjectSymbol, SymbolKind};
+use std::ops::Range;
 
 /// Where the code begins that each program has from its compiler. They have no size, and other functions
 /// follow.
 const BEFORE_OTHERS: [&str; 5] =
     ["_init", "_fini", "frame_dummy", "register_tm_clones", "deregister_tm_clones"];
+
+/// Smaller variables are together in pages, so it is the page that is resident.
+const MIN_VARIABLE: u64 = 4096;
 
 /// How many symbols before an address are looked at: a symbol can lie within another.
 const NESTED: usize = 8;
@@ -28,12 +30,11 @@ pub(super) struct SymbolTable {
     symbols: Vec<Symbol>,
     /// Not whole: of the functions that other files can call only.
     is_whole: bool,
-    has_go: bool,
 }
 
 impl SymbolTable {
-    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table, of its
-    /// MiniDebugInfo, and of Go's runtime. What cannot be read goes to `notes`.
+    /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table and of
+    /// its MiniDebugInfo. What cannot be read goes to `notes`.
     pub(super) fn read(file: &ObjectFile, notes: &mut Vec<String>) -> Self {
         let mut symbols = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
         if file.headers.kind == Kind::MachO {
@@ -43,7 +44,6 @@ impl SymbolTable {
             }
         }
         let mut is_whole = !symbols.is_empty();
-        let mut has_go = false;
         if !is_whole {
             let exported = file.with_parsed(|file| Self::of(file.dynamic_symbols()));
             symbols = exported.unwrap_or_default();
@@ -56,17 +56,8 @@ impl SymbolTable {
                 is_whole = !others.is_empty();
                 symbols.extend(others);
             }
-            let go = go_functions::read(file).unwrap_or_else(|sentence| {
-                notes.push(sentence);
-                Vec::new()
-            });
-            has_go = !go.is_empty();
-            symbols.extend(go.into_iter().map(|function| {
-                let GoFunction { start, size, name } = function;
-                (Symbol { start, size, name: name.into() }, false)
-            }));
         }
-        Self { symbols: sorted(symbols), is_whole, has_go }
+        Self { symbols: sorted(symbols), is_whole }
     }
 
     /// All functions of a file by their addresses, without sizes.
@@ -74,7 +65,7 @@ impl SymbolTable {
         let symbol =
             |(start, name): (u64, String)| (Symbol { start, size: 0, name: name.into() }, true);
         let symbols = sorted(functions.into_iter().map(symbol).collect());
-        Self { is_whole: !symbols.is_empty(), symbols, has_go: false }
+        Self { is_whole: !symbols.is_empty(), symbols }
     }
 
     fn of<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Vec<(Symbol, bool)> {
@@ -98,11 +89,6 @@ impl SymbolTable {
         self.is_whole
     }
 
-    /// Whether it has functions of Go's of a file that was stripped.
-    pub(super) fn has_go(&self) -> bool {
-        self.has_go
-    }
-
     /// The demangled name of the function at this address. An address after the end of the symbol
     /// before it is in a function without a name, and marked; in a file that was stripped, it can be in
     /// any function. A symbol without a size reaches to the next one.
@@ -118,6 +104,34 @@ impl SymbolTable {
         let after = || is_followed.then(|| format!("(after {})", name(nearest)));
         found.map(name).or_else(after)
     }
+}
+
+/// Where variables of at least [`MIN_VARIABLE`] bytes are, from the base of the file, and their names. A file
+/// that is stripped has those that other files can use.
+pub(super) fn variables(file: &ObjectFile) -> Vec<(Range<u64>, String)> {
+    let base = file.headers.linked_base;
+    let found = file.with_parsed(|file| {
+        let all = of_variables(base, file.symbols());
+        if all.is_empty() { of_variables(base, file.dynamic_symbols()) } else { all }
+    });
+    found.unwrap_or_default()
+}
+
+fn of_variables<'a>(
+    base: u64,
+    symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
+) -> Vec<(Range<u64>, String)> {
+    let variable = |symbol: &_| {
+        ObjectSymbol::kind(symbol) == SymbolKind::Data
+            && ObjectSymbol::is_definition(symbol)
+            && ObjectSymbol::size(symbol) >= MIN_VARIABLE
+    };
+    let symbols = symbols.filter(variable).filter_map(|symbol| {
+        let start = symbol.address().checked_sub(base)?;
+        let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+        Some((start..start.checked_add(symbol.size())?, demangled(&text_of(name), None)))
+    });
+    symbols.collect()
 }
 
 /// Of several names of an address, the longest function that other files can see is used.
