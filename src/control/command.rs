@@ -42,7 +42,8 @@ pub enum Command {
     StartSession {
         /// The plain name of the file, by which other commands name the session.
         name: String,
-        /// Perfetto's `TraceConfig` as text, in one line; without it, all categories are enabled.
+        /// What it has, such as `categories=game*,-net ring=4MiB duration=10s memory=1s`; without it, all
+        /// categories are enabled.
         config: Option<String>,
     },
     /// Ends a session of track events.
@@ -320,7 +321,7 @@ mod tests {
             Command::StartSession { name: "a.pftrace".into(), config: None },
             Command::StartSession {
                 name: "a.pftrace".into(),
-                config: Some(format!("duration_ms: 5 {}", "a { b: 'c' } ".repeat(9)).trim().into()),
+                config: Some("categories=a,-b ring=4MiB  duration=5s".into()),
             },
             Command::StopSession("a.pftrace".into()),
             Command::FlushSession("a.pftrace".into()),

@@ -13,7 +13,7 @@
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
-//! | `StartSession name [config]` | starts a session of track events in one more file; `config` is Perfetto's `TraceConfig` in one line |
+//! | `StartSession name [config]` | starts a session of track events in one more file; `config` is words such as `categories=game*,-net`, `ring=4MiB`, `duration=10s`, `memory=1s` |
 //! | `StopSession name`, `FlushSession name` | ends it; writes what it has |
 //! | `DumpSession name file` | writes its ring to one more file |
 //! | `Profile` | answers with a heap profile, and ends the connection |

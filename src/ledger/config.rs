@@ -100,9 +100,7 @@ pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
     pub(crate) file: Option<PathBuf>,
     pub(crate) host: Option<Address>,
-    /// Track events, and the file of their configuration.
     pub(crate) track_events: Option<crate::perfetto::TrackEvents>,
-    pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<ListenAddress>,
     pub(crate) allowed: Allowed,

@@ -61,7 +61,7 @@ impl Ledger {
     /// | `MEMLEDGER_HOST`, `-tracehost=`, [`trace_to_host`](LedgerBuilder::trace_to_host) | none | send the trace to this recorder, `HOST` or `HOST:PORT`; without a port 1980, and 1981 where that refuses |
     /// | `MEMLEDGER_ON_FULL`, `-traceonfull=`, [`on_full`](LedgerBuilder::on_full) | `wait` | what a thread does when all buffers are full: `wait` for the worker, at most 1 s if that makes no progress, or `drop` the event and count it |
     /// | `MEMLEDGER_PERFETTO`, `-traceperfetto=`, [`trace_to`](LedgerBuilder::trace_to) | none | write track events to this file (feature `perfetto`) |
-    /// | `MEMLEDGER_PERFETTO_CONFIG`, `-traceperfettoconfig=`, [`trace_to`](LedgerBuilder::trace_to) | all categories | which track events: a file with Perfetto's `TraceConfig` as text |
+    /// | `MEMLEDGER_PERFETTO_CONFIG`, `-traceperfettoconfig=`, [`trace_to`](LedgerBuilder::trace_to) | all categories | which track events: words such as `categories=game*,-net`, `ring=4MiB`, `duration=10s`, `memory=1s` |
     /// | `MEMLEDGER_REPORT`, `-tracereport=`, [`report_on_exit`](LedgerBuilder::report_on_exit) | `stderr`; a builder has none | where the report goes: `stderr`, `off`, or a file that ends in `.txt`, `.json`, `.html` or `.pb.gz` |
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE`, `-tracereportlargestlive=`, [`ReportTo::largest_live`](crate::ReportTo::largest_live) | 100 in JSON, 10 in a verbose text, else 0 | how many of the largest live blocks the report lists |
     /// | `MEMLEDGER_REPORT_ON_SIGNALS`, `-tracereportonsignals=`, [`report_on_signals`](LedgerBuilder::report_on_signals) | `0` | `1`: report also if SIGTERM, SIGINT, SIGHUP, `abort` or a crash ends the program |

@@ -89,7 +89,7 @@ pub use track::{FlowId, Track, TrackBuilder};
 #[cfg(tracking)]
 pub(crate) use tracker::{
     EVENT_TYPES, EventCounter, MemoryWriter, Output, Ring, Session, SessionWriter, SiteEvents,
-    TRACK, parse_trace_config, refused,
+    TRACK, refused,
 };
 pub use value::{Fixed32, Fixed64, TrackValue, ZigZag};
 #[doc(hidden)]

@@ -8,15 +8,15 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_750),
+    ("src", 65_330),
     ("crates/format/src", 9_060),
     // The three words, weighings, mappings that are no blocks, static variables.
     ("crates/analysis/src", 45_670),
     ("crates/export/src", 1_080),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start.
-    ("cli/src", 17_840),
-    ("tests", 26_840),
+    ("cli/src", 17_790),
+    ("tests", 26_810),
     ("crates/analysis/tests", 12_560),
     ("crates/export/tests", 620),
     ("cli/tests", 7_720),
@@ -33,7 +33,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Lines that name a feature, or whether the tracker or its analyzer is compiled.
-const MAX_FEATURE_LINES: usize = 208;
+const MAX_FEATURE_LINES: usize = 205;
 /// Functions of more than 60 lines, but for those of [`LONG`].
 const MAX_LONG_FUNCTIONS: usize = 0;
 /// Structs of more than 20 fields.

@@ -95,9 +95,9 @@ enum SessionAction {
     Start {
         /// File name without a folder, such as run.pftrace; it also names the session
         name: String,
-        /// Text TraceConfig [default: all categories are enabled]
-        #[arg(long, value_name = "PATH")]
-        config: Option<PathBuf>,
+        /// Such as 'categories=game*,-net ring=4MiB duration=10s memory=1s' [default: all categories]
+        #[arg(long, value_name = "TEXT")]
+        config: Option<String>,
     },
     /// End a session; a ring buffer is written to its file now
     Stop {
@@ -119,52 +119,18 @@ enum SessionAction {
 }
 
 impl SessionAction {
-    fn command(&self) -> Result<Command, CliError> {
-        Ok(match self {
+    fn command(&self) -> Command {
+        match self {
             Self::Start { name, config } => {
-                let read = |path: &PathBuf| {
-                    std::fs::read_to_string(path)
-                        .map(|text| in_one_line(&text))
-                        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
-                };
-                let config = config.as_ref().map(read).transpose()?;
-                Command::StartSession { name: name.clone(), config }
+                Command::StartSession { name: name.clone(), config: config.clone() }
             }
             Self::Stop { name } => Command::StopSession(name.clone()),
             Self::Flush { name } => Command::FlushSession(name.clone()),
             Self::Dump { name, file } => {
                 Command::DumpSession { name: name.clone(), file: file.clone() }
             }
-        })
-    }
-}
-
-/// A configuration without its comments and line ends, which a command cannot have. Neither is within a
-/// string.
-fn in_one_line(text: &str) -> String {
-    let mut line = String::new();
-    let (mut quote, mut is_escaped, mut is_comment) = (None, false, false);
-    for character in text.chars() {
-        match (character, quote) {
-            ('\n', _) => is_comment = false,
-            _ if is_comment => continue,
-            ('#', None) => {
-                is_comment = true;
-                continue;
-            }
-            (_, None) if character == '"' || character == '\'' => quote = Some(character),
-            (_, Some(end)) if character == end && !is_escaped => quote = None,
-            _ => {}
-        }
-        is_escaped = character == '\\' && !is_escaped;
-        let is_space = character.is_whitespace() && quote.is_none();
-        if !is_space {
-            line.push(character);
-        } else if !line.ends_with(' ') {
-            line.push(' ');
         }
     }
-    line.trim().to_owned()
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -182,7 +148,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         }
         Action::SendTo { host } => Command::send_to(host),
         Action::WriteTo { name } => Command::write_to(name),
-        Action::Perfetto { action } => action.command()?,
+        Action::Perfetto { action } => action.command(),
         Action::Stop { all: false } => Command::Stop,
         Action::Stop { all: true } => Command::StopAll,
         Action::Start => Command::Start,
@@ -240,16 +206,4 @@ pub(super) fn control_token(path: &Path) -> Result<String, CliError> {
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_one_line;
-
-    #[test]
-    fn a_configuration_is_put_in_one_line() {
-        let text = "# one\nbuffers: { size_kb: 64 # two \"\n}\r\n\ta: \"x  # y\\\"\" b: 'z'#end";
-        assert_eq!(in_one_line(text), "buffers: { size_kb: 64 } a: \"x  # y\\\"\" b: 'z'");
-        assert_eq!(in_one_line("\n# all\n"), "");
-    }
 }

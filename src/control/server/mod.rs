@@ -57,7 +57,7 @@ pub(crate) trait Actions: Send {
     fn send_to(&mut self, address: &Address) -> Reply;
     /// Writes the trace to `file` as well. The file is new and empty, here and below.
     fn write_to(&mut self, file: File, path: &Path) -> Reply;
-    /// Writes track events to `file`, as Perfetto's `TraceConfig` in `config` says.
+    /// Writes track events to `file`, as `config` says.
     fn start_session(&mut self, file: File, path: &Path, config: Option<&str>) -> Reply;
     /// Ends the track events in the file with this name.
     fn stop_session(&mut self, name: &str) -> Reply;

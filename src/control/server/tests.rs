@@ -162,7 +162,7 @@ fn commands_do_what_they_say() {
         config: config.map(str::to_owned),
     };
     assert_eq!(send(start(None, "a.pftrace")).unwrap(), ["session a.pftrace"]);
-    let config = "buffers { size_kb: 64 } duration_ms: 5";
+    let config = "ring=64KiB duration=5s";
     let started = send(start(Some(config), "b.pftrace")).unwrap();
     assert_eq!(started, [format!("session b.pftrace of {config}")]);
     let dump = Command::DumpSession { name: "b.pftrace".into(), file: "c.pftrace".into() };
@@ -269,7 +269,7 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
         (&outside, "must be a file name without a folder"),
         ("WriteTo folder", "cannot be created"),
         ("StartSession ../new", "must be a file name without a folder"),
-        ("StartSession old.utrace duration_ms: 5", "cannot be created"),
+        ("StartSession old.utrace duration=5s", "cannot be created"),
         ("DumpSession a ../new", "must be a file name without a folder"),
         ("DumpSession a old.utrace", "cannot be created"),
         ("WriteTo old.utrace", "cannot be created"),

@@ -93,9 +93,8 @@ impl Actions for Commands {
 
     fn start_session(&mut self, file: File, path: &Path, config: Option<&str>) -> Reply {
         check_destination_limit()?;
-        let note = session::add_created(file, path, config).map_err(sentence)?;
-        let note = note.map(|note| format!("note {note}"));
-        Ok([format!("session {}", path.display())].into_iter().chain(note).collect())
+        session::add_created(file, path, config).map_err(sentence)?;
+        Ok(vec![format!("session {}", path.display())])
     }
 
     fn stop_session(&mut self, name: &str) -> Reply {

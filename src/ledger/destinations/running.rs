@@ -15,9 +15,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "perfetto")]
-pub(super) use super::session::from_trace_config;
-
 /// How long the end of a stream waits until everything is written or sent.
 pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 

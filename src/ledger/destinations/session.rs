@@ -1,5 +1,6 @@
 //! Sessions: destinations that get track events, and no live blocks.
 
+mod config;
 #[cfg_attr(not(report), path = "../../disabled/ledger/destinations/session/memory.rs")]
 mod memory;
 
@@ -15,18 +16,16 @@ use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::ledger::settings::files;
 use crate::perfetto::{
     EVENT_TYPES, EventCounter, Output, Ring, Session, SessionWriter, TrackEventConfig, TrackEvents,
-    parse_trace_config,
 };
 use crate::rss;
 use crate::scopes;
 use crate::stacks;
 use crate::trace::sink::{file::PieceFile, queue::Queued};
-use crate::trace::write::untracked;
 use memledger_format::{encode::Declaration, stream_events};
 use memory::SessionMemory;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// All event types of the tracker.
@@ -50,9 +49,12 @@ pub(in crate::ledger) fn set(value: &OsStr, config: &mut Config) -> Result<(), S
     Ok(())
 }
 
-/// The setting of the file of their configuration.
+/// The setting of their configuration.
 pub(in crate::ledger) fn configure(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.perfetto_config = Some(PathBuf::from(value));
+    let Some(set) = &mut config.track_events else { return Ok(()) };
+    let configured = config::parse(&value.to_string_lossy())
+        .map_err(|error| format!("{error:#}; all categories of track events are enabled"))?;
+    *set = TrackEvents { file: set.file.take(), ..configured };
     Ok(())
 }
 
@@ -61,43 +63,14 @@ pub(in crate::ledger) fn has_memory(events: &TrackEvents) -> bool {
     events.memory.is_some()
 }
 
-/// The track events that the settings name. All categories are enabled if their configuration cannot be read,
-/// which is reported.
-pub(in crate::ledger) fn of_settings(config: &Config) -> Option<TrackEvents> {
-    let set = config.track_events.clone()?;
-    let Some(path) = &config.perfetto_config else { return Some(set) };
-    let read = std::fs::read_to_string(path);
-    let read = read.map_err(|source| error::file("read", path, source));
-    let (events, problem) = match read.and_then(|text| parse_trace_config(&text)) {
-        Ok((events, note)) => (events, note.map(|note| format!("{}: {note}", path.display()))),
-        Err(error) => {
-            let problem = format!("{error:#}; all categories of track events are enabled");
-            (Destination::track_events("", TrackEventConfig::all()), Some(problem))
-        }
-    };
-    problem.into_iter().for_each(|why| problems::add(ProblemKind::Output, why));
-    Some(TrackEvents { file: set.file, ..events })
-}
-
-/// What Perfetto's `TraceConfig` says, for a file of the program.
-pub(super) fn from_trace_config(path: PathBuf, text: &str) -> Result<TrackEvents, Error> {
-    // NOTE: what is returned is dropped by the program, so the guard is not set while it is made.
-    let (events, note) = parse_trace_config(text)?;
-    untracked(|| note.iter().cloned().for_each(|why| problems::add(ProblemKind::Output, why)));
-    Ok(TrackEvents { file: Some(path), ..events })
-}
-
-/// Adds a session in a file that the control server has created, and that is empty. Returns the sentence
-/// about what has no effect in `config`.
+/// Adds a session in a file that the control server has created, and that is empty.
 pub(in crate::ledger) fn add_created(
     file: File,
     path: &Path,
     config: Option<&str>,
-) -> Result<Option<String>, Error> {
-    let all = || Ok((Destination::track_events(path, TrackEventConfig::all()), None));
-    let (events, note) = config.map_or_else(all, parse_trace_config)?;
-    add(&events, Some(PieceFile::begin(file, path)?))?;
-    Ok(note)
+) -> Result<(), Error> {
+    add(&config::parse(config.unwrap_or_default())?, Some(PieceFile::begin(file, path)?))?;
+    Ok(())
 }
 
 /// Adds a session while the recording runs. Its file is `file` if that exists already.

@@ -1,8 +1,6 @@
 //! Track events as a destination, as the program sets it.
 
 use super::destination::{Destination, Target};
-use super::running;
-use crate::error::Error;
 use crate::perfetto::{TrackEventConfig, TrackEvents};
 use std::path::PathBuf;
 
@@ -45,27 +43,6 @@ impl Destination {
     /// ```
     pub fn track_event_ring(bytes: usize, config: TrackEventConfig) -> TrackEvents {
         TrackEvents { config, ..TrackEvents::default() }.ring(bytes)
-    }
-
-    /// Track events that Perfetto's `TraceConfig` describes, as text: which parts of it apply is in
-    /// `docs/events.md`; the others are named in a message of the ledger. The file of a configuration with a
-    /// ring buffer is written when the session ends.
-    ///
-    /// ```
-    /// use memledger::Destination;
-    /// let config = "duration_ms: 10000 data_sources { config { name: 'track_event' } }";
-    /// let events = Destination::from_trace_config("run.pftrace", config)?;
-    /// # #[cfg(tracking)] {
-    /// let refused = Destination::from_trace_config("run.pftrace", "buffers {").unwrap_err();
-    /// assert_eq!(refused.to_string(), "line 1 of the configuration: a } is missing at the end");
-    /// # }
-    /// # drop(events);
-    /// # Ok::<(), memledger::Error>(())
-    /// ```
-    /// # Errors
-    /// `ErrorKind::InvalidSession`, with the line.
-    pub fn from_trace_config(path: impl Into<PathBuf>, text: &str) -> Result<TrackEvents, Error> {
-        running::from_trace_config(path.into(), text)
     }
 }
 

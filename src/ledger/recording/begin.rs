@@ -69,7 +69,7 @@ pub(in crate::ledger) fn begin(
         let action = "recording cannot start";
         return Err(error::worker_stuck(action, WORKER_TIMEOUT));
     };
-    outputs.track_events = session::of_settings(config);
+    outputs.track_events = config.track_events.clone();
     let channels = config.channels();
     config.configure_stacks();
     let from_process_start = quiesce(config, &channels, inherited.is_some())?;

@@ -294,8 +294,8 @@ fn add_bounds(running: &mut Recording, config: &Config) {
 
 /// Adds the track events that the settings name, from here on.
 fn add_track_events(running: &Recording, config: &Config) -> Result<(), Error> {
-    if let Some(events) = session::of_settings(config) {
-        let sink = session::start(&events, running.analyzer.as_ref())?;
+    if let Some(events) = &config.track_events {
+        let sink = session::start(events, running.analyzer.as_ref())?;
         if let Some(session) = worker::session().as_mut() {
             add::join(session, sink, None, Vec::new());
         }

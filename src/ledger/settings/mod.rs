@@ -290,7 +290,7 @@ fn stack_memory(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 /// A number of bytes, with or without a unit: `512`, `512B`, `64KiB`, `1MiB`, `2GiB`.
-fn bytes(text: &str) -> Option<u64> {
+pub(in crate::ledger) fn bytes(text: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 4] =
         [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
     let unit = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
@@ -378,14 +378,19 @@ fn watch(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
+/// A time of more than 0: `100ms`, `2s`.
+pub(in crate::ledger) fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, u64); 2] = [("ms", 1), ("s", 1_000)];
+    UNITS.iter().find_map(|(unit, millis)| {
+        let number = text.strip_suffix(unit)?.trim_end().parse::<u64>().ok()?;
+        Some(Duration::from_millis(number.checked_mul(*millis)?)).filter(|time| !time.is_zero())
+    })
+}
+
+fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let interval = match value.to_str() {
         Some("off") => Some(Duration::ZERO),
-        value => UNITS.iter().find_map(|(unit, millis)| {
-            let number = value?.strip_suffix(unit)?.trim_end().parse::<u64>().ok()?;
-            Some(Duration::from_millis(number.checked_mul(*millis)?)).filter(|time| !time.is_zero())
-        }),
+        value => value.and_then(duration),
     };
     let Some(interval) = interval else {
         return Err(

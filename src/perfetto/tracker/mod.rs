@@ -12,7 +12,6 @@ mod process;
 mod registered;
 mod sequence;
 mod session;
-mod trace_config;
 mod writer;
 
 pub(crate) use active::{TRACK, refused};
@@ -20,5 +19,4 @@ pub(crate) use events::{EVENT_TYPES, SiteEvents};
 pub(crate) use memory::MemoryWriter;
 pub(crate) use output::{Output, Ring};
 pub(crate) use session::Session;
-pub(crate) use trace_config::parse_trace_config;
 pub(crate) use writer::{EventCounter, SessionWriter};

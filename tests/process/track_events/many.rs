@@ -220,20 +220,22 @@ pub(super) fn environment_test(run: Run) {
     let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
     assert_eq!(trace.events.len(), 2000);
 
-    let config = second.path("config.txt");
-    let text = r#"
-        data_sources { config { name: "track_event"
-            track_event_config { enabled_categories: "cat1" filter_debug_annotations: true }
-        } }
-    "#;
-    std::fs::write(&config, text).unwrap();
-    let run = second.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_PERFETTO_CONFIG", &config);
+    let run = second.env("MEMLEDGER_PERFETTO", FILE);
+    let run = run.env("MEMLEDGER_PERFETTO_CONFIG", "categories=cat1 duration=1000s");
+    let again = Run::of(&run);
     let outcome = run.env("MEMLEDGER_REPORT", "off").run();
-    outcome.exited(0);
+    outcome.exited(0).quiet();
     let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
     assert_eq!(trace.events.len(), 1000);
     assert!(trace.events.iter().all(|event| event.categories == ["cat1"]));
-    let expected = "config.txt: filter_debug_annotations (line 3) has no effect here";
+
+    // What cannot be read is told, and all categories are enabled.
+    let run = again.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_REPORT", "off");
+    let outcome = run.env("MEMLEDGER_PERFETTO_CONFIG", "config.txt").run();
+    outcome.exited(0);
+    let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
+    assert_eq!(trace.events.len(), 2000);
+    let expected = "the configuration has \"config.txt\", but only categories=";
     assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
 }
 
@@ -245,13 +247,7 @@ pub(super) fn panics() {
 }
 
 pub(super) fn panics_test(run: Run) {
-    let config = run.path("config.txt");
-    let text = r#"
-        buffers { size_kb: 64 fill_policy: RING_BUFFER }
-        data_sources { config { name: "track_event" track_event_config { enabled_categories: "*" } } }
-    "#;
-    std::fs::write(&config, text).unwrap();
-    let run = run.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_PERFETTO_CONFIG", &config);
+    let run = run.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_PERFETTO_CONFIG", "ring=64KiB");
     let outcome = run.env("MEMLEDGER_REPORT", "off").run();
     outcome.exited(101);
     let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());

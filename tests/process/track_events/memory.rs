@@ -16,13 +16,6 @@ group! {
 
 const MESHES: Tag = tag!(RENDERING, "meshes");
 
-const CONFIG: &str = r#"
-    data_sources { config { name: "track_event" track_event_config { enabled_categories: "*" } } }
-    data_sources { config { name: "android.heapprofd" heapprofd_config {
-        continuous_dump_config { dump_interval_ms: 10 }
-    } } }
-"#;
-
 /// The environment has started the session. What the thread of the session does is not waited for, so the
 /// number of dumps is unknown.
 pub(super) fn whole() {
@@ -61,9 +54,7 @@ fn argument(event: &TrackEvent, name: &str) -> u64 {
 }
 
 pub(super) fn whole_test(run: Run) {
-    let config = run.path("config.txt");
-    std::fs::write(&config, CONFIG).unwrap();
-    let run = run.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_PERFETTO_CONFIG", &config);
+    let run = run.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_PERFETTO_CONFIG", "memory=10ms");
     let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
     outcome.exited(0).quiet();
     let report: serde_json::Value = serde_json::from_str(&outcome.report(REPORT)).unwrap();
@@ -123,9 +114,10 @@ pub(super) fn whole_test(run: Run) {
 /// Sessions that begin late, one with a ring that loses packets.
 pub(super) fn late() {
     let refused = Ledger::builder().start().unwrap();
-    let session = || {
-        Destination::track_events(FILE, TrackEventConfig::all()).memory(Duration::from_millis(10))
+    let of = |file| {
+        Destination::track_events(file, TrackEventConfig::all()).memory(Duration::from_millis(10))
     };
+    let session = || of(FILE);
     let sentence = refused.trace_to(session()).unwrap_err().to_string();
     assert!(sentence.starts_with("a session with memory needs the reports"), "{sentence}");
     drop(refused);
@@ -133,9 +125,7 @@ pub(super) fn late() {
     alloc_scope!("before", { leave(3_000_003) });
     ledger.flush();
     let file = ledger.trace_to(session()).unwrap();
-    let config = format!("{CONFIG} buffers {{ size_kb: 64 fill_policy: RING_BUFFER }}");
-    let ring = Destination::from_trace_config("ring.pftrace", &config).unwrap();
-    let ring = ledger.trace_to(ring).unwrap();
+    let ring = ledger.trace_to(of("ring.pftrace").ring(64 << 10)).unwrap();
     for round in 0..200 {
         for n in 0..100_u32 {
             instant!(CAT1, "event", arg("n", n));

@@ -26,8 +26,7 @@ pub(super) fn commands() {
     let stop = |name: &str| Command::StopSession(name.into());
     for (command, says) in [
         (stop("a.pftrace"), "there is no session \"a.pftrace\", and none is running"),
-        (start("a.pftrace", Some("buffers {")), "line 1 of the configuration: a } is missing"),
-        (start("a.pftrace", Some("duration_ms: x")), "line 1: duration_ms is a number"),
+        (start("a.pftrace", Some("size=4")), "the configuration has \"size=4\", but only"),
         (start("../a.pftrace", None), "must be a file name without a folder"),
         (dump("a.pftrace", "b.pftrace"), "there is no session"),
     ] {
@@ -41,10 +40,7 @@ pub(super) fn commands() {
 
     assert!(!CAT1.is_enabled());
     client.send(&start("whole.pftrace", None)).unwrap();
-    let ring = "buffers { size_kb: 64 fill_policy: RING_BUFFER } data_sources { config { name: \
-                'track_event' track_event_config { enabled_categories: 'cat1' } } } x: 1";
-    let started = client.send(&start("ring.pftrace", Some(ring))).unwrap();
-    assert!(started.iter().any(|line| line == "note x (line 1) has no effect here"), "{started:?}");
+    client.send(&start("ring.pftrace", Some("ring=64KiB categories=cat1"))).unwrap();
     assert!(CAT1.is_enabled() && CAT2.is_enabled());
     instant!(CAT1, "first");
     instant!(CAT2, "other");
@@ -77,12 +73,8 @@ pub(super) fn commands() {
 /// A session has the events before its end, and none after it, whenever they reach the session.
 pub(super) fn duration() {
     let ledger = ledger();
-    let events = Destination::from_trace_config(
-        FILE,
-        "duration_ms: 1000 data_sources { config { name: 'track_event' track_event_config { \
-         enabled_categories: '*' } } }",
-    );
-    let events = events.unwrap();
+    let events = Destination::track_events(FILE, TrackEventConfig::all());
+    let events = events.duration(Duration::from_secs(1));
     let before = since_boot();
     let session = ledger.trace_to(events).unwrap();
     let after = since_boot();

@@ -3,8 +3,6 @@
 use crate::error::Error;
 use crate::ledger::DestinationStatus;
 use crate::nothing::does_nothing;
-#[cfg(feature = "perfetto")]
-use crate::perfetto::TrackEvents;
 use std::path::Path;
 
 does_nothing! {
@@ -12,9 +10,4 @@ does_nothing! {
     pub(super) fn flush(u64);
     pub(super) fn dump(u64, &Path) -> Result<u64, Error> = Ok(0);
     pub(super) fn stop(u64);
-}
-
-#[cfg(feature = "perfetto")]
-pub(super) fn from_trace_config(path: std::path::PathBuf, _: &str) -> Result<TrackEvents, Error> {
-    Ok(TrackEvents { file: Some(path), ..TrackEvents::default() })
 }

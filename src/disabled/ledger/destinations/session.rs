@@ -21,15 +21,7 @@ pub(in crate::ledger) fn configure(_: &OsStr, _: &mut Config) -> Result<(), Stri
     Err(NOT_BUILT.into())
 }
 
-pub(in crate::ledger) fn of_settings(_: &Config) -> Option<TrackEvents> {
-    None
-}
-
-pub(in crate::ledger) fn add_created(
-    _: File,
-    _: &Path,
-    _: Option<&str>,
-) -> Result<Option<String>, Error> {
+pub(in crate::ledger) fn add_created(_: File, _: &Path, _: Option<&str>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidSession, NOT_BUILT))
 }
 
