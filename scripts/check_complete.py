@@ -77,7 +77,8 @@ FOUND = [
 FOUND += [(f"a handle below {name}", f"preload={name} c alloc,handle,300,2000 free,100,own end,exit") for name in ALLOCATORS]
 FOUND += [(f"1.5 MiB below {name}", f"preload={name} c map,raw,1600 end,exit") for name in ALLOCATORS]
 if HAS_PREFIX:
-    FOUND += [("free by a handle beside an allocator in the program", "je alloc,handle,443,40 free,135,own end,return"),
+    FOUND += [("stacks of threads that have ended, whose sizes are no number of pages", "rust threads,300,32,30,72,leak alloc,prefix,9543,40 end,return"),
+              ("free by a handle beside an allocator in the program", "je alloc,handle,443,40 free,135,own end,return"),
               ("memory beside an allocator with a prefix", "rust map,raw,2376 alloc,prefix,40000,40 end,return")]
 HARMLESS = [
     "ls -lR /usr/share/doc/gcc", "sort /etc/services", "sed s/a/b/ /etc/services", "awk '{ n += NF } END { print n }' /etc/services", "cat /etc/passwd", "cp /etc/services x.txt",

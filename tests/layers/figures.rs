@@ -8,7 +8,7 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_330),
+    ("src", 65_340),
     ("crates/format/src", 9_060),
     // The three words, weighings, mappings that are no blocks, static variables.
     ("crates/analysis/src", 45_670),

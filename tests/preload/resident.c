@@ -33,7 +33,8 @@ static void start_threads(int count, int kib) {
     pthread_t *threads = calloc(count, sizeof *threads);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kib << 10);
+    /* Not whole pages. */
+    pthread_attr_setstacksize(&attributes, (kib << 10) - 100);
     pthread_barrier_init(&all, 0, count);
     for (int i = 0; i < count; i++)
         if (pthread_create(threads + i, &attributes, thread, 0)) exit(2);

@@ -20,14 +20,6 @@ pub(crate) const CASES: &[Case] = &[
             &["MEMLEDGER_OUTPUT is set", "MEMLEDGER_CHANNELS, MEMLEDGER_STACKS, "],
         );
     }),
-    case("a variable that had another name is told with the name that it has", plain, |run| {
-        let outcome = run.run();
-        for (former, now) in [("FILE", "TRACE"), ("LIMIT", "BLACK_BOX")] {
-            let run = outcome.again().env(&format!("MEMLEDGER_{former}"), TRACE);
-            let told = format!("MEMLEDGER_{former} is set, but it is MEMLEDGER_{now} now");
-            check_told(&run.env("MEMLEDGER_REPORT", REPORT).run(), &[&told]);
-        }
-    }),
     case("channels where a file is named, and a file where channels are", plain, |run| {
         let outcome = run.run();
         for (name, value, why) in [

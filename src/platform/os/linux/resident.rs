@@ -151,14 +151,16 @@ impl AddressRanges {
         let Mapping { start, end, is_guarded, .. } = *mapping;
         let first = self.stacks.partition_point(|stack| stack.end <= start);
         let stacks = self.stacks[first..].iter().take_while(move |stack| stack.end <= end);
-        // The C library keeps the stack of an ended thread as it was: after an inaccessible page, and no
-        // longer. What has another form has taken its place.
-        let is_kept = move |stack: &&ThreadStack| {
-            !stack.is_ended || is_guarded && stack.end == end && stack.start() <= start
+        // A stack of the C library is a mapping after an inaccessible page. NOTE: if its size is no number of
+        // pages, the descriptor can be in the last page but one.
+        let is_whole = move |stack: &ThreadStack| {
+            is_guarded && end - stack.end <= page_bytes() as u64 && stack.start() <= start
         };
-        stacks.filter(is_kept).map(move |stack| {
+        // That of an ended thread is kept as it was. What has another form has taken its place.
+        stacks.filter(move |stack| !stack.is_ended || is_whole(stack)).map(move |stack| {
             let kind = if stack.is_ended { Kind::EndedStack } else { Kind::Stack };
-            Cut { start: stack.start().max(start), end: stack.end, kind }
+            let end = if is_whole(stack) { end } else { stack.end };
+            Cut { start: stack.start().max(start), end, kind }
         })
     }
 
@@ -516,10 +518,14 @@ VmFlags: rd ex
              9000-c000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
         );
         assert_eq!((kept.ended_stacks, kept.stacks, kept.sum()), (12 << 10, 4 << 10, 16 << 10));
+        // With a descriptor in the last page but one.
+        let unaligned =
+            sums("5000-6000 ---p 00000000 00:00 0\n6000-a000 rw-p 00000000 00:00 0\nRss: 16 kB\n");
+        assert_eq!((unaligned.ended_stacks, unaligned.sum()), (16 << 10, 16 << 10));
         // Something is in its place: without an inaccessible page, longer, or with a larger start.
         let others = sums(
             "2000-5000 rw-p 00000000 00:00 0\nRss: 8 kB\n\
-             5000-6000 ---p 00000000 00:00 0\n6000-a000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
+             5000-6000 ---p 00000000 00:00 0\n6000-b000 rw-p 00000000 00:00 0\nRss: 4 kB\n",
         );
         assert_eq!((others.ended_stacks, others.anonymous.len()), (0, 2));
     }

@@ -55,6 +55,8 @@ pub(super) fn remember_stack(bytes: usize) {
     if is_filtered() {
         return;
     }
+    // The C library maps whole pages.
+    let bytes = bytes.next_multiple_of(page_bytes());
     // SAFETY: always allowed.
     let end = end_after(unsafe { libc::pthread_self() } as u64);
     // Stacks are a power of two apart, or nearly so.
@@ -122,7 +124,7 @@ mod tests {
         let (began, wait_for_begin) = mpsc::channel();
         let (end, wait_for_end) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
-            remember_stack(64 << 10);
+            remember_stack((64 << 10) - 100);
             // One that was kept for a thread of a smaller one.
             remember_stack(32 << 10);
             began.send((&raw const wait_for_end).addr() as u64).unwrap();
