@@ -1,4 +1,5 @@
-//! Circles: files that name each other, by however many steps. Who reads one of them needs them all.
+//! Circles: files, or rooms, that name each other, by however many steps. Who reads one of them needs them
+//! all. A room is a module of a crate's root, with all files below it.
 
 use super::sources::{module_of, named_paths, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +8,44 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Circles(pub Vec<Vec<String>>);
 
 impl Circles {
-    /// Of the crate whose sources are in `folder`. Tables of contents (`mod x;`, `pub use`) are looked
-    /// through: a name counts for the file that defines it.
+    /// Of the files of the crate whose sources are in `folder`.
     pub fn of(folder: &str) -> Self {
+        Graph::of(folder).circles()
+    }
+
+    /// Of its rooms.
+    pub fn of_rooms(folder: &str) -> Self {
+        let Graph { names, uses } = Graph::of(folder);
+        let room = |name: &String| {
+            let name = &name[folder.len() + 1..];
+            name.split('/').next().unwrap_or(name).trim_end_matches(".rs").to_owned()
+        };
+        let of_file: Vec<_> = names.iter().map(room).collect();
+        // The root is the table of contents of all, and `private` that of what macros expand to.
+        let is_room = |room: &&String| !["lib", "main", "private"].contains(&room.as_str());
+        let mut rooms: Vec<_> = of_file.iter().filter(is_room).cloned().collect();
+        rooms.sort();
+        rooms.dedup();
+        let number = |file: usize| rooms.iter().position(|room| *room == of_file[file]);
+        let mut between = vec![BTreeSet::new(); rooms.len()];
+        for (file, used) in uses.iter().enumerate() {
+            let Some(from) = number(file) else { continue };
+            between[from].extend(used.iter().filter_map(|&to| number(to)).filter(|&to| to != from));
+        }
+        Graph { names: rooms, uses: between }.circles()
+    }
+}
+
+/// What names what.
+struct Graph {
+    names: Vec<String>,
+    uses: Vec<BTreeSet<usize>>,
+}
+
+impl Graph {
+    /// Of the files of a crate. Tables of contents (`mod x;`, `pub use`) are looked through: a name counts
+    /// for the file that defines it.
+    fn of(folder: &str) -> Self {
         let mut files = sources(folder);
         files.retain(|(name, _)| !name.ends_with("/tests.rs") && !name.contains("/tests/"));
         files.sort();
@@ -46,15 +82,20 @@ impl Circles {
             paths.iter().filter_map(|path| file_of(path, &by_module, &exported)).collect()
         };
         let uses: Vec<BTreeSet<usize>> = named.iter().map(uses).collect();
-        let reached: Vec<_> = (0..files.len()).map(|file| reached_from(file, &uses)).collect();
-        let circle = |file: usize| {
-            let circle = reached[file].iter().filter(|&&other| reached[other].contains(&file));
+        Self { names: files.into_iter().map(|(name, _)| name).collect(), uses }
+    }
+
+    fn circles(&self) -> Circles {
+        let Self { names, uses } = self;
+        let reached: Vec<_> = (0..names.len()).map(|one| reached_from(one, uses)).collect();
+        let circle = |one: usize| {
+            let circle = reached[one].iter().filter(|&&other| reached[other].contains(&one));
             circle.copied().collect::<Vec<_>>()
         };
         let circles: BTreeSet<_> =
-            (0..files.len()).map(circle).filter(|circle| circle.len() > 1).collect();
-        let names = |circle: Vec<usize>| circle.into_iter().map(|file| files[file].0.clone());
-        Self(circles.into_iter().map(|circle| names(circle).collect()).collect())
+            (0..names.len()).map(circle).filter(|circle| circle.len() > 1).collect();
+        let names = |circle: Vec<usize>| circle.into_iter().map(|one| names[one].clone());
+        Circles(circles.into_iter().map(|circle| names(circle).collect()).collect())
     }
 }
 
@@ -76,11 +117,11 @@ fn modules_by_path(code: &str) -> Vec<(&str, &str)> {
     found
 }
 
-fn reached_from(file: usize, uses: &[BTreeSet<usize>]) -> BTreeSet<usize> {
+fn reached_from(one: usize, uses: &[BTreeSet<usize>]) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
-    let mut next = vec![file];
-    while let Some(file) = next.pop() {
-        next.extend(uses[file].iter().filter(|&&other| reached.insert(other)));
+    let mut next = vec![one];
+    while let Some(one) = next.pop() {
+        next.extend(uses[one].iter().filter(|&&other| reached.insert(other)));
     }
     reached
 }

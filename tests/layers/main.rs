@@ -99,7 +99,7 @@ const LAYERS_OF_ANALYSIS: &[(&str, &[&str])] = &[
     ("read", &["sort"]),
     ("convert", &["read"]),
     // It writes what it has found out into a copy of the trace.
-    ("symbols::add", &["", "convert", "read"]),
+    ("add_symbols", &["", "convert", "read"]),
     ("dump", &["", "read"]),
     // For other crates.
     ("in_process", &["", "dump"]),

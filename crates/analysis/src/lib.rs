@@ -41,9 +41,12 @@
 )]
 
 mod accounts;
+#[cfg(feature = "read")]
+mod add_symbols;
 mod analyzer;
 mod apply;
 mod attribution;
+mod build;
 mod callstacks;
 mod columns;
 #[cfg(feature = "read")]
@@ -73,6 +76,8 @@ mod symbols;
 mod timeline;
 mod untracked;
 
+#[cfg(feature = "read")]
+pub use add_symbols::{Symbolized, add_symbols};
 pub use analyzer::Analyzer;
 pub(crate) use attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 pub use callstacks::StackEnd;
@@ -82,10 +87,7 @@ pub use cutoff::{Position, Reached};
 #[cfg(feature = "diff")]
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
-pub use findings::{
-    Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place,
-    WeightOf,
-};
+pub use findings::FindingsObserver;
 #[cfg(feature = "html")]
 pub(crate) use hash::IntMap;
 pub(crate) use measured::Holder;
@@ -100,18 +102,17 @@ pub use query::{
 };
 pub use report::{
     AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Coverage, CoverageKind,
-    CoverageReason, CoverageWord, Frame, Frames, GroupRow, HeapRow, LiveBlock, LlmTagRow,
-    LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report, ResidentHeap, ResidentMapping,
-    ResidentMemory, Rss, RssPoint, ScopeRow, SizeRow, StackKind, StackRow, StackRows,
-    StaticVariable, ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked,
-    UntrackedKind, UntrackedReason, Weighed, short_path,
+    CoverageReason, CoverageWord, Finding, FindingKind, Frame, Frames, FreedBy, FreedIn, GroupRow,
+    GrowsUntil, HeapRow, LiveAt, LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow,
+    PeakMoment, PeakPart, Place, Report, ResidentHeap, ResidentMapping, ResidentMemory, Rss,
+    RssPoint, ScopeRow, SizeRow, StackKind, StackRow, StackRows, StaticVariable, ThreadRow,
+    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
+    UntrackedReason, Weighed, WeightOf, short_path,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
-#[cfg(feature = "read")]
-pub use symbols::{Symbolized, add_symbols};
 pub use timeline::bookmark_text;
 
 // For other crates of memledger only: no interface.

@@ -12,7 +12,7 @@
 //! ```
 
 use super::callstacks::Expander;
-use super::compact::{self, COMPACT_HEADER};
+use super::compact::{self, COMPACT, COMPACT_HEADER};
 use super::handshake::Transport;
 use super::lz4;
 
@@ -41,8 +41,6 @@ pub const PSEUDO_IMPORTANTS: u16 = 0x3ffe;
 pub const SYNC: u16 = 0x3fff;
 
 const STREAM_MASK: u16 = 0x3fff;
-/// Set in the stream id of a compact packet.
-pub(super) const COMPACT: u16 = 0x4000;
 const ENCODED: u16 = 0x8000;
 
 /// How the payload of a packet is coded.

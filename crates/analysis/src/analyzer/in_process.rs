@@ -1,8 +1,8 @@
 //! The analyzer within the program that it analyses. For `memledger` only: no interface.
 
 use super::Analyzer;
+use crate::build::Sources;
 use crate::measured::{Baseline, Holders, MeasuredFigures};
-use crate::report::build::Sources;
 use crate::report::{CoverageWord, Report};
 use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 

@@ -5,13 +5,14 @@ use crate::apply::MappedRange;
 use crate::cutoff::Reached;
 use crate::decode::{
     ABSENT, BlockRole, LlmRole, NameRole, PartsFields, Role, RssRole, ScopeRole, StackRole,
-    TimeRole, TraceRole, u8_at, u32_at, u64_at,
+    TimeRole, TraceRole,
 };
 use crate::facts::OurTrace;
 use crate::live_set::HEAPS;
 use crate::observer::BlockObserver;
 use crate::read::Event;
 use crate::read::event::decode_text;
+use crate::read::event::{u8_at, u32_at, u64_at};
 use crate::report::{
     AllocatorStatistics, FilePages, LlmValue, RssPoint, UntrackedKind, UntrackedReason,
 };

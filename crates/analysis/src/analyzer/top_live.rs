@@ -1,8 +1,8 @@
 //! Who holds the most, without allocating.
 
 use super::Analyzer;
+use crate::build::{HeldBy, TopHolder, TopLive};
 use crate::observer::BlockObserver;
-use crate::report::{HeldBy, TopHolder, TopLive};
 use std::fmt;
 
 #[doc(hidden)]

@@ -2,7 +2,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `operation.rs` | allocations and frees that are not applied yet |
 //! | `model.rs` | the objects that they change |
 //! | `model/batch.rs` | prefetches for a batch of operations and applies it, consecutive ones of a thread together |
 //! | `model/blocks.rs` | one allocation, reallocation or free |
@@ -10,7 +9,5 @@
 //! | `model/corrections.rs` | large sizes, failed reallocations, renamed blocks and heaps |
 
 mod model;
-mod operation;
 
 pub(super) use model::{ApplyEnv, MappedRange, Model};
-pub(super) use operation::{Operation, OperationKind, OperationQueue, StreamHeap};

@@ -1,7 +1,7 @@
 //! The files that were loaded into the program, and where.
 
-use crate::decode::{u32_at, u64_at};
 use crate::hash::IntMap;
+use crate::read::event::{u32_at, u64_at};
 use crate::symbols::{FileStamp, Module};
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,9 +2,10 @@
 
 use super::by_name::role_of;
 use super::fast_path::FastPath;
-use super::roles::{Role, u8_at, u32_at};
-use crate::apply::Operation;
+use super::operation::Operation;
+use super::roles::Role;
 use crate::read::Row;
+use crate::read::event::{u8_at, u32_at};
 use memledger_format::schema::EventType;
 
 /// What is needed to decode events.

@@ -8,8 +8,8 @@
 //! PERF: nearly all events of a trace take this path, which takes half the time of reading fields
 //! at arbitrary offsets.
 
+use super::operation::{Operation, OperationKind, StreamHeap};
 use super::roles::{Role, SYSTEM};
-use crate::apply::{Operation, OperationKind, StreamHeap};
 use crate::read::Row;
 use memledger_format::schema::EventType;
 use std::hint::select_unpredictable;

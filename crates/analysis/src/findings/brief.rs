@@ -2,9 +2,9 @@
 
 use super::thresholds::{MIN_CALLS, MIN_WEIGHT, SHORT_LIVED};
 use super::thresholds::{is_share, millionths};
-use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::columns::Figures;
 use crate::report::Report;
+use crate::report::{Finding, FindingKind, Place, WeightOf};
 
 /// Reallocations at one place are a finding from this share of its allocations on, in percent: one for
 /// every second block. Without single blocks, it is not known which of them grow.

@@ -6,11 +6,11 @@ use super::observer::FindingsObserver;
 use super::places::{Clocks, Places};
 use super::shutdown::{LastFreed, Located};
 use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT, chunk_of_glibc, is_share, millionths};
-use super::types::{Finding, FindingKind, Place, WeightOf};
 use crate::analyzer::Analyzer;
 use crate::columns::Totals;
 use crate::hash::IntMap;
 use crate::report::{Calls, Report, ResidentMemory};
+use crate::report::{Finding, FindingKind, Place, WeightOf};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;

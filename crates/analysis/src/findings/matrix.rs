@@ -2,9 +2,9 @@
 
 use super::observer::FindingsObserver;
 use super::shutdown::Freed;
-use super::types::FreedIn;
 use crate::analyzer::Analyzer;
 use crate::observer::Actor;
+use crate::report::FreedIn;
 use crate::report::Report;
 use crate::sort;
 use std::cmp::Reverse;

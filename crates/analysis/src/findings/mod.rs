@@ -25,15 +25,11 @@ mod places;
 mod rules;
 mod shutdown;
 mod thresholds;
-mod types;
 
 pub use observer::FindingsObserver;
-pub use types::{
-    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
-};
 
 use super::analyzer::Analyzer;
-use super::report::{Calls, Frames, Report};
+use super::report::{Calls, Finding, Frames, FreedIn, Report, WeightOf};
 use crate::sort;
 use matrix::Matrix;
 use places::{Places, is_in};

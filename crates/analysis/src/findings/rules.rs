@@ -5,9 +5,9 @@ use super::moments::{CLOCKS, EVENTS, TIME};
 use super::observer::{FindingsObserver, Grown, lifetime_end, size_bits};
 use super::places::{PlaceStats, Places};
 use super::thresholds::*;
-use super::types::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
 use crate::analyzer::Analyzer;
 use crate::report::Calls;
+use crate::report::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
 
 /// The figures that a finding is weighed with.
 #[derive(Clone, Copy, Default)]

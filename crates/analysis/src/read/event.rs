@@ -355,3 +355,23 @@ pub trait Visitor {
         let _ = damage;
     }
 }
+
+/// The `u64` at `offset`; 0 if it lies outside, which the decoder of events rules out.
+#[inline]
+pub(crate) fn u64_at(fixed: &[u8], offset: u16) -> u64 {
+    let start = usize::from(offset);
+    fixed.get(start..start + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// The `u32` at `offset`, like [`u64_at`]; 0 for a field that the type does not have.
+#[inline]
+pub(crate) fn u32_at(fixed: &[u8], offset: u16) -> u32 {
+    let start = usize::from(offset);
+    fixed.get(start..start + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// The byte at `offset`, like [`u64_at`].
+#[inline]
+pub(crate) fn u8_at(fixed: &[u8], offset: u16) -> u8 {
+    fixed.get(usize::from(offset)).copied().unwrap_or(0)
+}

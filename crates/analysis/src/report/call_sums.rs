@@ -13,9 +13,9 @@
 //! each [`Way`] in which the calls of a stack are folded. In one way, a call is shown in all stacks that go
 //! through it and on to the same call, or in none.
 
-use super::build::order;
 use super::calls::{CallKind, Calls, Frames, Marks};
 use super::own::Whose;
+use super::rows::order;
 use super::stacks::StackRows;
 use super::types::Report;
 use crate::callstacks::StackTree;

@@ -3,12 +3,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `build.rs` | makes a report: sums, and sorts |
 //! | `coverage.rs` | whether all memory is in the report: complete, complete but for some, or not |
-//! | `largest.rs` | the largest live blocks |
 //! | `rows.rs` | the rows |
 //! | `call_sums.rs` | the figures of functions, lines and crates, summed up the tree of stacks |
 //! | `calls.rs` | the calls of stacks, and which of them are shown |
+//! | `findings.rs` | what a finding says |
 //! | `crates.rs` | the crate of a function, and which functions are folded |
 //! | `rss.rs` | the resident memory |
 //! | `series.rs` | how the figures of all blocks went |
@@ -16,29 +15,22 @@
 //! | `labels.rs` | the texts in place of frames that a stack does not have |
 //! | `stacks.rs` | the rows of stacks, as they are kept |
 //! | `statics.rs` | the static variables that are resident |
-//! | `stack_table.rs` | makes the rows of stacks, and their frames |
-//! | `sums.rs` | sums buckets into rows |
-//! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
 //! | `types.rs` | all else in a report |
 
-pub(super) mod build;
 mod call_sums;
 mod calls;
 mod coverage;
 mod crates;
+mod findings;
 mod labels;
-mod largest;
 mod llm;
 mod own;
 mod packed;
 mod rows;
 mod rss;
 mod series;
-mod stack_table;
 mod stacks;
 mod statics;
-mod sums;
-mod top_live;
 mod types;
 mod untracked;
 
@@ -48,8 +40,12 @@ pub use calls::{Calls, Frames, GUESS};
 pub use coverage::{Coverage, CoverageKind, CoverageReason, CoverageWord};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
 pub use crates::{is_allocation_entry, is_folded_by_name};
+pub use findings::{
+    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use own::short_path;
+pub(crate) use rows::order;
 pub use rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
     StackRow, ThreadRow,
@@ -57,9 +53,9 @@ pub use rows::{
 pub use rss::{AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use stacks::StackRows;
-pub(crate) use statics::FilePages;
+pub(crate) use stacks::TakenStacks;
 pub use statics::StaticVariable;
-pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
+pub(crate) use statics::{FilePages, rows as static_variables};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};
 pub(crate) use untracked::MAX_REASONS;
 pub use untracked::{Untracked, UntrackedKind, UntrackedReason, Weighed};

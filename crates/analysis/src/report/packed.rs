@@ -13,7 +13,7 @@ const STRIDE: usize = 4;
 /// number   7 bits a byte, the lowest first; the last byte is below 128
 /// ```
 #[derive(Clone, Debug, Default)]
-pub(super) struct PackedFigures {
+pub(crate) struct PackedFigures {
     bytes: Vec<u8>,
     /// Where rows 0, 4, 8 and so on begin.
     starts: Vec<usize>,
@@ -21,7 +21,7 @@ pub(super) struct PackedFigures {
 }
 
 impl PackedFigures {
-    pub(super) fn push(&mut self, figures: &Figures) {
+    pub(crate) fn push(&mut self, figures: &Figures) {
         if self.rows.is_multiple_of(STRIDE) {
             self.starts.push(self.bytes.len());
         }
@@ -41,7 +41,7 @@ impl PackedFigures {
     }
 
     /// The figures of a row; of one that is not there, none but 0.
-    pub(super) fn get(&self, row: usize) -> Figures {
+    pub(crate) fn get(&self, row: usize) -> Figures {
         let start = self.starts.get(row / STRIDE).copied().unwrap_or(self.bytes.len());
         let mut reader = Reader(&self.bytes[start..]);
         (0..row % STRIDE).for_each(|_| reader.skip());
@@ -49,13 +49,13 @@ impl PackedFigures {
     }
 
     /// The figures of all rows.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Figures> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Figures> + Clone {
         let mut reader = Reader(&self.bytes);
         (0..self.rows).map(move |_| reader.figures())
     }
 
     /// Gives back what was reserved for further rows.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.starts.shrink_to_fit();
     }

@@ -4,6 +4,7 @@ use crate::callstacks::StackEnd;
 use crate::columns::{Estimates, Figures, Weights};
 use crate::estimate::weight;
 use crate::symbols::SourceFrame;
+use std::cmp::Ordering;
 
 /// One scope stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,4 +221,9 @@ pub struct LiveBlock {
     /// The stack of its last allocation or reallocation: an index of
     /// [`Report::by_stack`](super::Report::by_stack), if that has it.
     pub stack: Option<usize>,
+}
+
+/// The order of rows before their names are compared.
+pub(crate) fn order(a: &Figures, b: &Figures) -> Ordering {
+    (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
 }

@@ -32,22 +32,22 @@ struct Row {
 
 /// How many stacks were taken, by what is known of them.
 #[derive(Clone, Copy, Default)]
-pub(super) struct TakenStacks {
+pub(crate) struct TakenStacks {
     /// Whether any block counts in a stack, if only that of blocks without one.
-    pub(super) any: bool,
+    pub(crate) any: bool,
     known: u64,
-    pub(super) other: u64,
+    pub(crate) other: u64,
     /// Those without their inner frames, and the bytes that they have allocated.
-    pub(super) cut: (u64, u64),
+    pub(crate) cut: (u64, u64),
     /// Those with frames that are a guess.
-    pub(super) guessed: u64,
+    pub(crate) guessed: u64,
     /// By end.
-    pub(super) by_end: [u64; StackEnd::ALL.len()],
+    pub(crate) by_end: [u64; StackEnd::ALL.len()],
 }
 
 impl TakenStacks {
     /// Adds the blocks of a stack.
-    pub(super) fn add(&mut self, kind: StackKind, end: StackEnd, figures: &Figures) {
+    pub(crate) fn add(&mut self, kind: StackKind, end: StackEnd, figures: &Figures) {
         let taken = figures.allocations.wrapping_add(figures.reallocations);
         self.any = true;
         match kind {
@@ -62,13 +62,13 @@ impl TakenStacks {
     }
 
     /// Adds the blocks of a stack with frames that are a guess.
-    pub(super) fn add_guess(&mut self, figures: &Figures) {
+    pub(crate) fn add_guess(&mut self, figures: &Figures) {
         let taken = figures.allocations.wrapping_add(figures.reallocations);
         self.guessed = self.guessed.wrapping_add(taken);
     }
 
     /// Adds the blocks of a stack that lacks its inner frames.
-    pub(super) fn add_cut(&mut self, figures: &Figures) {
+    pub(crate) fn add_cut(&mut self, figures: &Figures) {
         let (stacks, bytes) = &mut self.cut;
         *stacks = stacks.wrapping_add(figures.allocations.wrapping_add(figures.reallocations));
         *bytes = bytes.wrapping_add(figures.allocated_bytes);
@@ -114,7 +114,7 @@ impl FromIterator<StackRow> for StackRows {
 
 impl StackRows {
     /// No rows yet, of stacks that are nodes of this tree.
-    pub(super) fn of_tree(
+    pub(crate) fn of_tree(
         tree: Arc<StackTree>,
         frame_of: Vec<u32>,
         rows: usize,
@@ -124,7 +124,7 @@ impl StackRows {
     }
 
     /// Adds the row of a node.
-    pub(super) fn push_node(
+    pub(crate) fn push_node(
         &mut self,
         node: u32,
         (kind, end): (StackKind, StackEnd),
@@ -140,7 +140,7 @@ impl StackRows {
     }
 
     /// Gives back what was reserved for further rows.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.figures.shrink();
     }
 
@@ -177,13 +177,13 @@ impl StackRows {
     }
 
     /// What is known of the stack with this number, whether it has no frames, and how it ends.
-    pub(super) fn key(&self, row: usize) -> Option<(StackKind, bool, StackEnd)> {
+    pub(crate) fn key(&self, row: usize) -> Option<(StackKind, bool, StackEnd)> {
         let &Row { node, kind, end } = self.rows.get(row)?;
         Some((kind, StackTree::root(node).is_some(), end))
     }
 
     /// How many stacks were taken.
-    pub(super) fn taken(&self) -> &TakenStacks {
+    pub(crate) fn taken(&self) -> &TakenStacks {
         &self.taken
     }
 
@@ -193,22 +193,22 @@ impl StackRows {
     }
 
     /// The frames of a stack, innermost first.
-    pub(super) fn frames(&self, row: usize) -> impl Iterator<Item = u32> + Clone {
+    pub(crate) fn frames(&self, row: usize) -> impl Iterator<Item = u32> + Clone {
         let node = self.rows.get(row).map(|row| row.node);
         node.into_iter().flat_map(|node| self.tree.path(node)).map(|node| self.frame(node))
     }
 
     /// The frame of a node that is no root.
-    pub(super) fn frame(&self, node: u32) -> u32 {
+    pub(crate) fn frame(&self, node: u32) -> u32 {
         self.frame_of[self.tree.location(node) as usize]
     }
 
     /// The node of each row. Only rows of roots share one.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> {
         self.rows.iter().map(|row| row.node)
     }
 
-    pub(super) fn tree(&self) -> &StackTree {
+    pub(crate) fn tree(&self) -> &StackTree {
         &self.tree
     }
 
@@ -223,7 +223,7 @@ impl StackRows {
     }
 
     /// The estimates of what a row would be without sampling.
-    pub(super) fn weights(&self, row: usize) -> Option<&Weights> {
+    pub(crate) fn weights(&self, row: usize) -> Option<&Weights> {
         self.weights.get(row)?.as_ref()
     }
 

@@ -58,7 +58,7 @@ impl FilePages {
 
 /// The variables in resident pages, the largest first. `variables` gives where those of a file are, and their
 /// names.
-pub(super) fn rows(
+pub(crate) fn rows(
     pages: &[FilePages],
     modules: &[Module],
     mut variables: impl FnMut(&Module) -> Vec<(Range<u64>, String)>,

@@ -1,6 +1,7 @@
 //! The parts of a report about all blocks together.
 
 use super::coverage::Coverage;
+use super::findings::{Finding, FreedIn};
 use super::llm::LlmTagRow;
 use super::rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow,
@@ -12,7 +13,6 @@ use super::statics::{self, FilePages, StaticVariable};
 use super::untracked::Untracked;
 use crate::callstacks::StackEnd;
 use crate::columns::Totals;
-use crate::findings::{Finding, FreedIn};
 use crate::symbols::{CodeRange, Module, Symbolizer};
 
 /// Everything known about the memory of one run.

@@ -1,18 +1,16 @@
 //! What a symbolizer is: it finds the source of an address. `stored.rs` has the symbols that a trace
-//! itself has; `add.rs` adds them to a trace; `binaries/` finds them in the program's files.
+//! itself has; `binaries/` finds them in the program's files.
 
-#[cfg(feature = "read")]
-mod add;
 #[cfg(feature = "symbols")]
 mod binaries;
 mod stored;
 
-#[cfg(feature = "read")]
-pub use add::{Symbolized, add_symbols};
 #[cfg(feature = "symbols")]
 pub use binaries::Binaries;
 use std::ops::Range;
 pub(super) use stored::StoredSymbols;
+#[cfg(feature = "read")]
+pub(super) use stored::{AT_RUN_TIME, SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE};
 
 /// A binary file that was loaded into the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use memledger_format::schema::{FieldType, NO_SYNC};
 use std::collections::HashMap;
 
 /// A file: what the symbols of its addresses refer to. `Id` is a number from 1.
-pub(super) const SYMBOL_MODULE: Declaration = Declaration {
+pub(crate) const SYMBOL_MODULE: Declaration = Declaration {
     uid: 0,
     logger: "Memledger",
     event: "SymbolModule",
@@ -19,7 +19,7 @@ pub(super) const SYMBOL_MODULE: Declaration = Declaration {
 };
 
 /// A function and its file, which many addresses share. `Id` is a number from 1.
-pub(super) const SYMBOL_FUNCTION: Declaration = Declaration {
+pub(crate) const SYMBOL_FUNCTION: Declaration = Declaration {
     event: "SymbolFunction",
     fields: &[
         ("Id", FieldType::U32),
@@ -30,7 +30,7 @@ pub(super) const SYMBOL_FUNCTION: Declaration = Declaration {
 };
 
 /// The functions at an address, innermost first, and a line in each; 0 if it is unknown.
-pub(super) const SYMBOL: Declaration = Declaration {
+pub(crate) const SYMBOL: Declaration = Declaration {
     event: "Symbol",
     fields: &[
         ("Module", FieldType::U32),
@@ -42,7 +42,7 @@ pub(super) const SYMBOL: Declaration = Declaration {
 };
 
 /// The path and the build id of the file that code made at run time counts as; its offsets are addresses.
-pub(super) const AT_RUN_TIME: (&str, &[u8]) = ("", &[]);
+pub(crate) const AT_RUN_TIME: (&str, &[u8]) = ("", &[]);
 
 /// Ids of functions, innermost first, and lines.
 type Frames = Box<[(u32, u32)]>;
@@ -89,7 +89,7 @@ impl StoredSymbols {
     }
 
     /// The highest ids in use: of modules and of functions.
-    pub(super) fn last_ids(&self) -> (u32, u32) {
+    pub(crate) fn last_ids(&self) -> (u32, u32) {
         let last = |ids: Option<&u32>| ids.copied().unwrap_or(0);
         (last(self.modules.keys().max()), last(self.functions.keys().max()))
     }

@@ -8,8 +8,7 @@ use super::model::{
 };
 use super::shape::{Body, MAX_EVENT_BYTES, Shape};
 use super::stacks::{Entry, FIRST_MARK, NO_STACK, Stacks};
-use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
-use crate::packet::COMPACT;
+use super::{CHECKSUM, COMPACT, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::protobuf::unzigzag;
 
 /// [`COMPACT`] in the second byte of the stream id.

@@ -9,8 +9,7 @@ use super::model::{
 use super::shape::Body;
 use super::stacks::{Entry, IndexedStacks, NO_STACK};
 use super::types::Types;
-use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
-use crate::packet::COMPACT;
+use super::{CHECKSUM, COMPACT, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::protobuf::zigzag;
 
 /// Bytes of the payload that the fast path reads for an event. No event with a shape is larger.

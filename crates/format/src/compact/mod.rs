@@ -40,6 +40,8 @@ pub use encode::CompactEncoder;
 pub(crate) use shape::{Body, Shape};
 pub(crate) use types::Types;
 
+/// Set in the stream id of a compact packet.
+pub(super) const COMPACT: u16 = 0x4000;
 /// Bytes before the body.
 pub const COMPACT_HEADER: usize = 10;
 /// The position of the checksum, which covers all other bytes of the packet.

@@ -5,8 +5,8 @@
 
 use super::{ApplyEnv, Model};
 use crate::accounts::EventTime;
-use crate::apply::operation::{Operation, OperationKind, OperationQueue};
 use crate::attribution::{LastBlock, MadeBy, NO_BUCKET};
+use crate::decode::{Operation, OperationKind, OperationQueue};
 use crate::live_set::Block;
 use crate::observer::{BlockChange, BlockObserver};
 

@@ -2,11 +2,11 @@
 
 use super::{ApplyEnv, Model};
 use crate::accounts::{EventTime, Owner};
-use crate::apply::operation::{Operation, OperationKind};
 use crate::attribution::{
     DetachedBlock, HeapAddress, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
 };
 use crate::callstacks::NO_STACK;
+use crate::decode::{Operation, OperationKind};
 use crate::live_set::{Block, HEAPS};
 use crate::observer::{Actor, BlockChange, BlockObserver};
 

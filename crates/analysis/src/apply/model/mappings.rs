@@ -1,8 +1,8 @@
 //! What the program maps from the system, and gives back in any parts.
 
 use super::{ApplyEnv, Model};
-use crate::apply::operation::{Operation, OperationKind, StreamHeap};
 use crate::attribution::{HeapAddress, PendingRealloc};
+use crate::decode::{Operation, OperationKind, StreamHeap};
 use crate::live_set::Block;
 use crate::observer::{BlockChange, BlockObserver};
 use memledger_format::schema::mapping;

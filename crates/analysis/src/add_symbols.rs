@@ -1,9 +1,9 @@
 //! Adds symbols to a trace.
 
-use super::stored::{AT_RUN_TIME, SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE, StoredSymbols};
-use super::{SourceFrame, Symbolizer};
 use crate::convert::copy;
 use crate::read::Summary;
+use crate::symbols::{AT_RUN_TIME, SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE, StoredSymbols};
+use crate::symbols::{SourceFrame, Symbolizer};
 use crate::{Analyzer, Report};
 use memledger_format::Error;
 use memledger_format::encode::{Declaration, Value};

@@ -8,7 +8,7 @@
 /// Operations in a batch. PERF: the cache misses of this many look-ups overlap; the operations take
 /// 768 bytes. With 100 000 live blocks and busy caches a report takes half the time that it takes
 /// event by event.
-pub(super) const BATCH: usize = 32;
+const BATCH: usize = 32;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Operation {
     pub(crate) address: u64,
     pub(crate) size: u64,
     /// The hint from the prefetch: where the page of `address` is in its live set.
-    pub(super) hint: u32,
+    pub(crate) hint: u32,
     /// The id of the stack of an allocation; 0 if it has none.
     pub(crate) stack: u32,
     pub(crate) place: StreamHeap,
@@ -119,7 +119,7 @@ impl OperationQueue {
 
     /// Takes all operations out; also returns the event number of the first one.
     #[inline]
-    pub(super) fn take(&mut self) -> (&mut [Operation], u64) {
+    pub(crate) fn take(&mut self) -> (&mut [Operation], u64) {
         let len = std::mem::take(&mut self.len).min(BATCH);
         (&mut self.operations[..len], self.first)
     }

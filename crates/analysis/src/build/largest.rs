@@ -1,7 +1,7 @@
 //! The largest live blocks.
 
-use super::rows::LiveBlock;
 use crate::apply::Model;
+use crate::report::LiveBlock;
 use std::cmp::Reverse;
 
 /// The largest live blocks, and the size of the largest of each bucket.

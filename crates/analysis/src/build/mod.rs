@@ -1,12 +1,12 @@
 //! Makes a report: sums the buckets into rows, and sorts.
 
-use super::largest::Largest;
-use super::rows::{BucketRow, GroupRow, HeapRow, NameRow, ScopeRow, SizeRow, ThreadRow};
-use super::series::{TimePoint, TimeSeries};
-use super::stack_table::StackTable;
-use super::statics::{self, FilePages};
-use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
-use super::types::{PeakMoment, Report, TraceInfo};
+mod largest;
+mod stack_table;
+mod sums;
+mod top_live;
+
+pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
+
 use crate::accounts::{Bucket, class_bounds};
 use crate::apply::Model;
 use crate::attribution::{Context, Name, OUTERMOST, ROOT, Thread};
@@ -16,12 +16,19 @@ use crate::diagnostics::Diagnostics;
 use crate::facts::Facts;
 use crate::live_set::HEAPS;
 use crate::llm_tags::LlmTags;
+use crate::report::{
+    BucketRow, FilePages, GroupRow, HeapRow, NameRow, PeakMoment, Report, ScopeRow, SizeRow,
+    ThreadRow, TimePoint, TimeSeries, TraceInfo, order, static_variables,
+};
 use crate::rss::RssHistory;
 use crate::sort;
 use crate::symbols::Module;
 use crate::timeline::Timeline;
 use crate::untracked::UntrackedMemory;
+use largest::Largest;
+use stack_table::StackTable;
 use std::cmp::Ordering;
+use sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 
 /// What a report is made from.
 pub(crate) struct Sources<'a> {
@@ -115,7 +122,7 @@ impl Sources<'_> {
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
             rss,
-            static_variables: statics::rows(&static_pages, &stacks.modules, |_| Vec::new()),
+            static_variables: static_variables(&static_pages, &stacks.modules, |_| Vec::new()),
             static_pages,
             untracked: self.untracked.report(self.facts, self.model.heaps().windows(), || {
                 self.model.reserved_in_order()
@@ -401,9 +408,4 @@ fn sorted<T>(
         places[item] = place;
     }
     (rows.into_iter().map(|(_, row)| row).collect(), places)
-}
-
-/// The order of rows before their names are compared.
-pub(super) fn order(a: &Figures, b: &Figures) -> Ordering {
-    (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
 }

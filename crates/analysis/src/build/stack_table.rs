@@ -3,15 +3,13 @@
 //! First each stack gets a row, and each row its place: only what rows are sorted by is kept of them. Then
 //! the figures of each row are summed up once more, in the order of the rows.
 
-use super::build::Sources;
-use super::rows::{Frame, StackKind, StackRow};
-use super::stacks::{StackRows, TakenStacks};
+use super::Sources;
 use super::sums::add_moves;
-use super::types::Report;
 use crate::accounts::{Accounts, Bucket};
 use crate::callstacks::{Location, NO_FILE, NO_STACK, StackEnd, StackTree};
 use crate::columns::{Figures, Moves, Weights};
 use crate::hash::IntMap;
+use crate::report::{Frame, Report, StackKind, StackRow, StackRows, TakenStacks};
 use crate::symbols::{Module, SourceFrame};
 use std::cmp::Reverse;
 use std::sync::Arc;
