@@ -45,7 +45,7 @@ impl Analyzer<FindingsObserver> {
     /// stacks, findings are of the blocks of the sample.
     ///
     /// Costs time in proportion to buckets, stacks and sizes, as a report does. The figures are
-    /// explained with each [`FindingKind`]; `docs/reading.md` has the thresholds.
+    /// explained with each [`FindingKind`](crate::FindingKind); `docs/reading.md` has the thresholds.
     pub fn find(&self, report: &Report, scope: Option<&str>) -> Vec<Finding> {
         let calls = &Calls::of(report, Frames::Folded);
         let mut places = Places::of(self, calls, scope);

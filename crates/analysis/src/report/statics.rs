@@ -69,8 +69,9 @@ pub(crate) fn rows(
         if pages.is_empty() {
             continue;
         }
-        let resident =
-            |range: Range<u64>| pages.iter().map(|pages| pages.resident(&range)).sum::<u64>();
+        let resident = |range: Range<u64>| {
+            pages.iter().fold(0_u64, |sum, pages| sum.saturating_add(pages.resident(&range)))
+        };
         let mut all = variables(file);
         all.sort_unstable_by_key(|(range, _)| (range.start, Reverse(range.end)));
         let (mut rest, mut at) = (resident(0..u64::MAX), 0);
@@ -80,8 +81,8 @@ pub(crate) fn rows(
                 continue;
             }
             at = range.end;
-            let (bytes, size) = (resident(range.clone()), range.end - range.start);
-            rest -= bytes;
+            let (bytes, size) = (resident(range.clone()), range.end.saturating_sub(range.start));
+            rest = rest.saturating_sub(bytes);
             rows.push(StaticVariable { name: Some(name), module, bytes, size });
         }
         rows.push(StaticVariable { name: None, module, bytes: rest, size: 0 });
@@ -146,5 +147,15 @@ mod tests {
             ]
         );
         assert_eq!(rows(&|_| Vec::new()), [(None, 0, 12_288, 0), (None, 1, 4096, 0)]);
+    }
+
+    #[test]
+    fn pages_of_any_size_are_added_up() {
+        let pages =
+            [FilePages::new((0, 7), 1 << 63, &[0xff]), FilePages::new((0, 0), u64::MAX, &[3])];
+        let rows = rows(&pages, &[Module::new("/a".into(), 0, 0, Vec::new())], |_| {
+            vec![(0..u64::MAX, "all".into())]
+        });
+        assert_eq!((rows.len(), rows[0].bytes), (1, u64::MAX));
     }
 }
