@@ -8,10 +8,10 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_340),
+    ("src", 65_350),
     ("crates/format/src", 9_050),
     // The three words, weighings, mappings that are no blocks, static variables.
-    ("crates/analysis/src", 45_680),
+    ("crates/analysis/src", 45_690),
     ("crates/export/src", 1_080),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start.

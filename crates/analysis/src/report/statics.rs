@@ -5,6 +5,8 @@ use crate::symbols::Module;
 use std::cmp::Reverse;
 use std::ops::Range;
 
+/// What the names of the tracker's own begin with. They are not the program's.
+const OWN: &str = "memledger::";
 /// A report has at most this many.
 const MAX_VARIABLES: usize = 100;
 
@@ -83,6 +85,9 @@ pub(crate) fn rows(
             at = range.end;
             let (bytes, size) = (resident(range.clone()), range.end.saturating_sub(range.start));
             rest = rest.saturating_sub(bytes);
+            if name.starts_with(OWN) {
+                continue;
+            }
             rows.push(StaticVariable { name: Some(name), module, bytes, size });
         }
         rows.push(StaticVariable { name: None, module, bytes: rest, size: 0 });
@@ -128,6 +133,7 @@ mod tests {
                 (4096..8192, "a part".into()),
                 (12_288..16_384, "its end".into()),
                 (16_384..20_000, "last".into()),
+                (20_000..20_100, "memledger::TABLE".into()),
                 (90_000..99_000, "not resident".into()),
             ],
             _ => Vec::new(),
@@ -143,7 +149,7 @@ mod tests {
                 (name("large"), 0, 8192, 8288),
                 (None, 1, 4096, 0),
                 (name("last"), 0, 3616, 3616),
-                (None, 0, 480, 0),
+                (None, 0, 380, 0),
             ]
         );
         assert_eq!(rows(&|_| Vec::new()), [(None, 0, 12_288, 0), (None, 1, 4096, 0)]);

@@ -10,6 +10,7 @@ use super::watched::shared_ranges;
 use super::{Memory, loaded_files};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The resident memory of this process now, the largest so far, and what of the first is anonymous, in bytes;
@@ -37,6 +38,7 @@ pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
     let smaps = File::open("/proc/thread-self/smaps")?;
     let smaps = BufReader::with_capacity(64 << 10, smaps);
     let mut memory = classify(smaps, &known, |start, end| pages.resident(start, end), step)?;
+    memory.static_pages.retain(|of| !known.own.contains(&of.start));
     for of in &mut memory.static_pages {
         of.end = of.end.min(of.start + MOST_STATIC_BYTES);
         of.bits = pages.bits(of);
@@ -52,6 +54,8 @@ struct AddressRanges {
     cuts: Vec<Cut>,
     /// In the order of their ends.
     stacks: Vec<ThreadStack>,
+    /// The file of the tracker, if it is a library of its own.
+    own: Range<u64>,
 }
 
 /// A part of the addresses.
@@ -120,6 +124,9 @@ fn push(to: &mut Vec<AnonymousRange>, start: u64, end: u64, resident_bytes: u64)
     }
 }
 
+/// Its address is in the tracker's file.
+static IN_OWN_FILE: u8 = 0;
+
 impl AddressRanges {
     fn now() -> io::Result<Self> {
         let (files, _) = loaded_files(&Memory::open()?, |_, _| false)?;
@@ -138,7 +145,10 @@ impl AddressRanges {
         #[cfg(c_mmap)]
         cuts.extend(OF_ALLOCATORS.ranges().map(cut(Kind::Allocator)));
         cuts.sort_unstable_by_key(|cut| cut.start);
-        Ok(Self { cuts, stacks: thread_stacks() })
+        let here = (&raw const IN_OWN_FILE).addr() as u64;
+        let mut own = files.iter().map(|file| file.base..file.base.saturating_add(file.size));
+        let own = own.find(|range| cfg!(preload) && range.contains(&here)).unwrap_or_default();
+        Ok(Self { cuts, stacks: thread_stacks(), own })
     }
 
     fn between(&self, start: u64, end: u64) -> impl Iterator<Item = &Cut> {
@@ -457,7 +467,7 @@ VmFlags: rd ex
     #[test]
     fn each_mapping_is_of_one_kind() {
         let cuts = vec![Cut { start: 0x1000, end: 0x4000, kind: Kind::Binary }];
-        let known = AddressRanges { cuts, stacks: Vec::new() };
+        let known = AddressRanges { cuts, ..AddressRanges::default() };
         let steps = Cell::new(0);
         let step = || steps.set(steps.get() + 1);
         let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from, step).unwrap();
@@ -494,7 +504,7 @@ VmFlags: rd ex
         let cut = |start, end, kind| Cut { start, end, kind };
         let cuts = vec![cut(0x6000, 0x7000, Kind::Tracker), cut(0x8000, 0x9000, Kind::Allocator)];
         let living = ThreadStack { end: 0x5000, bytes: u64::MAX, is_ended: false };
-        let known = AddressRanges { cuts, stacks: vec![living] };
+        let known = AddressRanges { cuts, stacks: vec![living], ..AddressRanges::default() };
         let lines = "3000-9000 rw-p 00000000 00:00 0\nRss:                  20 kB\n";
         // All pages are resident but that of the tracker.
         let resident = |from: u64, to: u64| if from == 0x6000 { 0 } else { to - from };
@@ -509,7 +519,7 @@ VmFlags: rd ex
     fn a_stack_of_an_ended_thread_counts_while_its_mapping_is_as_it_was() {
         let stack = |end, is_ended| ThreadStack { end, bytes: 0x4000, is_ended };
         let stacks = vec![stack(0x5000, true), stack(0x9000, true), stack(0xc000, false)];
-        let known = AddressRanges { cuts: Vec::new(), stacks };
+        let known = AddressRanges { stacks, ..AddressRanges::default() };
         let sums =
             |lines: &str| classify(lines.as_bytes(), &known, |from, to| to - from, || {}).unwrap();
         let kept = sums(

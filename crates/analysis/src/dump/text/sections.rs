@@ -446,8 +446,8 @@ pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
 
 /// Whether static variables have an eighth of the resident memory at the end.
 fn are_notable(report: &Report) -> bool {
-    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
-    end.is_some_and(|end| end.data_bytes > end.rss_bytes() / 8)
+    let bytes: u64 = report.static_variables.iter().map(|of| of.bytes).fold(0, u64::saturating_add);
+    report.rss.as_ref().is_some_and(|rss| bytes > rss.end_bytes / 8)
 }
 
 /// The static variables that are resident at the end.
