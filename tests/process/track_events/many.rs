@@ -229,7 +229,7 @@ pub(super) fn environment_test(run: Run) {
     assert_eq!(trace.events.len(), 1000);
     assert!(trace.events.iter().all(|event| event.categories == ["cat1"]));
 
-    // What cannot be read is told, and all categories are enabled.
+    // A configuration that cannot be read is told. All categories are enabled then.
     let run = again.env("MEMLEDGER_PERFETTO", FILE).env("MEMLEDGER_REPORT", "off");
     let outcome = run.env("MEMLEDGER_PERFETTO_CONFIG", "config.txt").run();
     outcome.exited(0);

@@ -33,8 +33,9 @@ const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
 /// The name in the ELF note of a program with the tracker.
 const NOTE: &[u8] = b"memledger";
 
-/// The section of such a program on Windows, and on macOS.
+/// The section of such a program on Windows.
 const SECTION: &[u8] = b".memlgr";
+/// The same on macOS.
 const SECTION_OF_MACHO: &str = "__memledger";
 
 /// What programs with a sanitizer call before `main`, and why nothing is loaded into them.

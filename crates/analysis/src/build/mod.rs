@@ -82,7 +82,7 @@ impl Sources<'_> {
         let mapped = rss.iter_mut().flat_map(|rss| [&mut rss.peak, &mut rss.end]).flatten();
         let mut mapped: Vec<_> = mapped.flat_map(|memory| &mut memory.mapped_by).collect();
         let mappers: Vec<_> = mapped.iter().filter_map(|row| Some(row.stack? as u32)).collect();
-        let stacks = StackTable::of(self, self.by_stack, &mappers);
+        let mut stacks = StackTable::of(self, self.by_stack, &mappers);
         for row in &mut mapped {
             row.stack = row.stack.and_then(|stack| stacks.row(stack as u32));
         }
@@ -90,7 +90,6 @@ impl Sources<'_> {
             true => Largest::of(self.model, self.largest_live, |stack| stacks.row(stack)),
             false => Largest::default(),
         };
-        let mut stacks = stacks;
         let static_pages = self.static_pages(&mut stacks.modules);
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
         let (by_name, names) = self.name_rows();
