@@ -146,7 +146,7 @@ const SHORT_REST: u32 = 20;
 const RUN_SHARE: u32 = 16;
 /// What the memory is is read soon if RSS has risen by this since the last reading, and by this share.
 const RISEN_BYTES: u64 = 1 << 20;
-const RISEN_SHARE: u64 = 20;
+const RISEN_SHARE: u64 = 50;
 
 /// How long a thread waits for a reading before it ends the process. A debug build takes ten times as long
 /// for one.
@@ -553,8 +553,8 @@ mod tests {
             Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20, counted }
                 .has_risen(rss, counted + more)
         };
-        assert!(has_risen(200, 10, (105 << 20) + 1, 0) && !has_risen(200, 10, 105 << 20, 0));
-        assert!(has_risen(200, 10, 0, (15 << 20) + 1) && !has_risen(200, 10, 0, 15 << 20));
+        assert!(has_risen(200, 10, (102 << 20) + 1, 0) && !has_risen(200, 10, 102 << 20, 0));
+        assert!(has_risen(200, 10, 0, (6 << 20) + 1) && !has_risen(200, 10, 0, 6 << 20));
         assert!(!has_risen(100, 10, 200 << 20, 200 << 20));
     }
 
