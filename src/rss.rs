@@ -22,7 +22,7 @@ use memledger_format::schema::{
 };
 use std::cmp::Reverse;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +58,9 @@ static RSS: Declaration = Declaration {
 /// are anonymous memory: where, and how much of it is resident. `OwnBytes` are the tracker's blocks, which
 /// are in it; 0 if they are in `Tracker`. `Allocators` says of each range whether an allocator has mapped it
 /// whose functions are recorded. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages`,
-/// `Swap` and `Private` (what no other process has) are no parts.
+/// `Swap`, `Private` (what no other process has) and `Risen` (by how much `Stacks`, `EndedStacks` and `Data` are
+/// larger than at the last reading before this recording, which was in the parent of a forked process) are no
+/// parts.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -93,6 +95,7 @@ static RESIDENT_MEMORY: Declaration = Declaration {
         ("IsLast", U8),
         ("Allocators", U8Array),
         ("Private", U64),
+        ("Risen", U64),
     ],
 };
 
@@ -154,6 +157,9 @@ const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 
 
 /// Whether a worker has ever read RSS.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// What stacks and static variables had at the last reading; 0 before the first one, so that a child that is
+/// forked before it has never too much in no block.
+static IN_STACKS_AND_DATA: AtomicU64 = AtomicU64::new(0);
 /// How many threads have asked for that, and how many of them have it in the file.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
@@ -213,14 +219,17 @@ struct Parts {
     bytes: u64,
     most: u64,
     counted: u64,
+    /// What stacks and static variables had before this recording.
+    before: u64,
 }
 
 impl RssEvents {
     /// Reads RSS at this interval, in cycles of the worker.
     pub(crate) fn every(interval: Duration) -> Self {
         let now = Instant::now();
-        let parts =
-            Parts { began: now, at: now, took: Duration::ZERO, bytes: 0, most: 0, counted: 0 };
+        let before = IN_STACKS_AND_DATA.load(Ordering::Relaxed);
+        let took = Duration::ZERO;
+        let parts = Parts { began: now, at: now, took, bytes: 0, most: 0, counted: 0, before };
         os::set_before_end(read_before_end);
         IS_ON.store(true, Ordering::Release);
         let first = os::rss_sums().map(|sums| (sums, clock::now_since_start()));
@@ -297,7 +306,10 @@ impl Parts {
         // The library of `preload/` has its blocks in pages that are known.
         let own =
             if cfg!(preload) { [0; 2] } else { [stats::own_bytes(), stats::most_own_bytes()] };
-        events.push(event(memory, at, own, is_last));
+        let known = memory.stacks + memory.ended_stacks + memory.data;
+        IN_STACKS_AND_DATA.store(known, Ordering::Relaxed);
+        let risen = known.saturating_sub(self.before);
+        events.push(event(memory, at, own, is_last, risen));
         events
     }
 }
@@ -397,6 +409,7 @@ fn event(
     cycle: u64,
     [own, most_own]: [u64; 2],
     is_last: bool,
+    risen: u64,
 ) -> Vec<u8> {
     let of = |ranges: Vec<_>, allocator| ranges.into_iter().map(move |range| (range, allocator));
     let anonymous = of(memory.anonymous, 0).chain(of(memory.of_allocators, 1)).collect();
@@ -438,6 +451,7 @@ fn event(
             u32::from(is_last).into(),
             Value::Elements(&allocators, 1),
             memory.private.into(),
+            risen.into(),
         ],
         &mut event,
     );
@@ -550,7 +564,7 @@ mod tests {
             let at = Instant::now().checked_sub(Duration::from_millis(ago)).unwrap();
             let took = Duration::from_millis(took);
             let counted = 300 << 20;
-            Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20, counted }
+            Parts { began: at, at, took, bytes: 100 << 20, most: 200 << 20, counted, before: 0 }
                 .has_risen(rss, counted + more)
         };
         assert!(has_risen(200, 10, (102 << 20) + 1, 0) && !has_risen(200, 10, 102 << 20, 0));
@@ -569,6 +583,7 @@ mod tests {
                 bytes: most,
                 most,
                 counted: 0,
+                before: 0,
             }
         };
         assert!(!at(1_000, 1, 1_000).is_due(1_010));
@@ -584,7 +599,7 @@ mod tests {
         let is_old_of = |run: u64, ago: u64, took: u64, rss| {
             let before = |millis| began.checked_sub(Duration::from_millis(millis)).unwrap();
             let took = Duration::from_millis(took);
-            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800, counted: 0 }
+            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800, counted: 0, before: 0 }
                 .is_old(rss)
         };
         let is_old = |run, ago, took| is_old_of(run, ago, took, 800);

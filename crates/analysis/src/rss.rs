@@ -284,7 +284,8 @@ impl Reading {
         self.sums[4].saturating_add(self.more[2])
     }
 
-    /// RSS. The first of the sums is within the others, and the last three of [`MORE_RSS_SUMS`] are.
+    /// RSS. The first of the sums is within the others, and those after the third of [`MORE_RSS_SUMS`]
+    /// are no parts.
     pub(super) fn bytes(&self) -> u64 {
         let ranges = self.ranges.0.iter().map(|range| range.resident);
         let all = self.sums[1..].iter().chain(&self.more[..3]).copied().chain(ranges);
@@ -300,7 +301,7 @@ fn is_same(before: u64, now: u64) -> bool {
 /// The parts of the resident memory. `live` is the sum of all live blocks.
 fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, live: u64) -> Divided {
     let [own, tracker, stacks, binaries, files, shared, other, mut anonymous] = reading.sums;
-    let [ended_stacks, data, changed_files, huge_pages, swap, _] = reading.more;
+    let [ended_stacks, data, changed_files, huge_pages, swap, ..] = reading.more;
     let (mut by_heap, mut allocator) = ([0_u64; HEAPS], 0_u64);
     for (range, blocks) in ranges.ranges.iter().zip(&ranges.live) {
         let rest = divide_range(range.resident, blocks, &mut by_heap, mapped);
@@ -431,7 +432,7 @@ mod tests {
         let mut history = RssHistory::default();
         let reading = Reading {
             sums: [0, 0, 1, 2, 3, 4, 5, 6],
-            more: [10, 20, 30, 7, 9, 11],
+            more: [10, 20, 30, 7, 9, 11, 0],
             ..Reading::default()
         };
         assert_eq!(reading.bytes(), 21 + 60);

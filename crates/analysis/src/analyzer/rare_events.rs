@@ -400,7 +400,7 @@ impl<O: BlockObserver> Analyzer<O> {
     /// shared ones. `most_own`: the most that the tracker's blocks had.
     fn weigh(&mut self, reading: &Reading, unknown: [Ranges; 2], most_own: u64, is_last: bool) {
         // What was freed before a fork is nowhere in the trace of the child. So at most what memory has risen
-        // by counts, without blocks and the tracker.
+        // by counts, without blocks, stacks, static variables and the tracker.
         let at_most = if self.facts.has_all_blocks() {
             u64::MAX
         } else {
@@ -413,7 +413,7 @@ impl<O: BlockObserver> Analyzer<O> {
             let Some(risen) = self.rss.risen(live).filter(|_| self.facts.knows_all_blocks()) else {
                 return;
             };
-            risen.saturating_sub(reading.tracker_bytes())
+            risen.saturating_sub(reading.tracker_bytes()).saturating_sub(reading.more[6])
         };
         self.untracked.weigh(Unjudged {
             at_ns: reading.at_ns,

@@ -245,8 +245,8 @@ pub(crate) struct PartsFields {
 pub(crate) const RSS_SUMS: [&str; 8] =
     ["OwnBytes", "Tracker", "Stacks", "Binaries", "Files", "Shared", "Other", "OtherAnonymous"];
 /// The same of those that earlier traces do not have.
-pub(crate) const MORE_RSS_SUMS: [&str; 6] =
-    ["EndedStacks", "Data", "ChangedFiles", "HugePages", "Swap", "Private"];
+pub(crate) const MORE_RSS_SUMS: [&str; 7] =
+    ["EndedStacks", "Data", "ChangedFiles", "HugePages", "Swap", "Private", "Risen"];
 
 pub(super) const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
 pub(super) const VIDEO: HeapField = HeapField { offset: ABSENT, implied: 1 };

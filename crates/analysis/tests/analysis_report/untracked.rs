@@ -143,7 +143,7 @@ fn lazy_mappings_are_no_blocks_and_say_who_has_made_them() {
 
 #[test]
 fn a_forked_child_has_untracked_what_memory_has_risen_by_without_blocks() {
-    let of_child = |risen: u64, blocks: u64| {
+    let of_child = |risen: u64, blocks: u64, of_stacks: u64| {
         let mut feed = Feed::with(Analyzer::new(), false);
         feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
         feed.emit("Memory.HeapSpec", 1, &[N(2), N(u32::MAX.into()), N(1), S("C")]);
@@ -155,14 +155,22 @@ fn a_forked_child_has_untracked_what_memory_has_risen_by_without_blocks() {
         feed.emit("Memledger.Rss", 1, &rss(50 * MIB));
         feed.alloc(2, 0x5000_0000, blocks);
         feed.emit("Memledger.Rss", 1, &rss(50 * MIB + risen));
-        resident(&mut feed, 0, 0x2000_0000, 100 * MIB, 50 * MIB + risen);
+        feed.add_field("Memledger.ResidentMemory", ("Risen", FieldType::U64));
+        let [start, bytes, resident] =
+            [0x2000_0000, 100 * MIB, 50 * MIB + risen - of_stacks].map(|value| words(&[value]));
+        let sums = [N(7), N(0), N(0), N(3 * MIB + of_stacks), N(MIB), N(0), N(0), N(0), N(0)];
+        let ranges = [B(&start), B(&bytes), B(&resident), N(of_stacks)];
+        feed.emit("Memledger.ResidentMemory", 1, &[&sums[..], &ranges].concat());
         feed.our_report(9);
         let weighed = feed.report().untracked.weighed.expect("it was weighed");
         weighed.untracked_bytes
     };
-    assert_eq!(of_child(0, 8), 0);
-    assert_eq!(of_child(40 * MIB, 8), 40 * MIB - 8);
-    assert_eq!(of_child(40 * MIB, 40 * MIB), 0);
+    assert_eq!(of_child(0, 8, 0), 0);
+    assert_eq!(of_child(40 * MIB, 8, 0), 40 * MIB - 8);
+    assert_eq!(of_child(40 * MIB, 40 * MIB, 0), 0);
+    // Stacks and static variables have risen, which are no blocks.
+    assert_eq!(of_child(40 * MIB, 8, 30 * MIB), 10 * MIB - 8);
+    assert_eq!(of_child(40 * MIB, 8, 40 * MIB), 0);
 }
 
 #[test]
