@@ -58,9 +58,9 @@ static RSS: Declaration = Declaration {
 /// are anonymous memory: where, and how much of it is resident. `OwnBytes` are the tracker's blocks, which
 /// are in it; 0 if they are in `Tracker`. `Allocators` says of each range whether an allocator has mapped it
 /// whose functions are recorded. The other arrays say where `Shared` and `ChangedFiles` are; `HugePages`,
-/// `Swap`, `Private` (what no other process has) and `Risen` (by how much `Stacks`, `EndedStacks` and `Data` are
-/// larger than at the last reading before this recording, which was in the parent of a forked process) are no
-/// parts.
+/// `Swap`, `Private` (what no other process has) and `Risen` (by how much `Stacks`, `EndedStacks` and `Data`
+/// are larger than at the last reading before this recording, which was in the parent of a forked process)
+/// are no parts.
 static RESIDENT_MEMORY: Declaration = Declaration {
     uid: 28,
     logger: "Memledger",
@@ -599,8 +599,16 @@ mod tests {
         let is_old_of = |run: u64, ago: u64, took: u64, rss| {
             let before = |millis| began.checked_sub(Duration::from_millis(millis)).unwrap();
             let took = Duration::from_millis(took);
-            Parts { began: before(run), at: before(ago), took, bytes: 800, most: 800, counted: 0, before: 0 }
-                .is_old(rss)
+            Parts {
+                began: before(run),
+                at: before(ago),
+                took,
+                bytes: 800,
+                most: 800,
+                counted: 0,
+                before: 0,
+            }
+            .is_old(rss)
         };
         let is_old = |run, ago, took| is_old_of(run, ago, took, 800);
         assert!(is_old(1_600_000, 101_000, 1) && !is_old(1_600_000, 90_000, 1));
