@@ -157,8 +157,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 
 
 /// Whether a worker has ever read RSS.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// What stacks and static variables had at the last reading; 0 before the first one, so that a child that is
-/// forked before it has never too much in no block.
+/// What stacks and static variables had at the last reading, which a forked child inherits. It is 0 before
+/// the first one: all of both then counts as risen in the child, and what is in no block is a lower bound.
 static IN_STACKS_AND_DATA: AtomicU64 = AtomicU64::new(0);
 /// How many threads have asked for that, and how many of them have it in the file.
 static ASKED: AtomicU32 = AtomicU32::new(0);

@@ -75,7 +75,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(late.losses.unmatched_frees, 0);
     }),
     case("fifty come and go while events flow", come_and_go, |run| {
-        // With a delay in each cycle of the worker, it takes 127 s.
+        // With `TEST_DELAYS`, on a busy machine, this test has taken 127 s.
         let outcome = run.deadline(600).run();
         outcome.quiet().whole();
         for number in 0..50 {
