@@ -406,6 +406,15 @@ def launchers():
         ended = program([*run, "--", *command])
         require(ended.returncode == 3 and "Memory of nested" in ended.stderr, command, ended)
         require("INCOMPLETE" not in ended.stderr, command, ended)
+    # A shell of C's own functions has the environment of the process, and no other one.
+    shell = "import ctypes, sys; c = ctypes.CDLL(None); c.popen.restype = ctypes.c_void_p; c.popen.argtypes = [ctypes.c_char_p] * 2; " \
+        "c.pclose.argtypes = [ctypes.c_void_p]; n = sys.argv[1].encode(); "
+    for call in ["c.system(n)", "c.pclose(c.popen(n, b'r'))"]:
+        for clear, status, word in [["c.clearenv(); ", 1, "INCOMPLETE, sh has no trace"], ["", 3, "Memory of nested"]]:
+            run = [MEMLEDGER, "run", "--preload", LIBRARY, "--follow-children", *condition]
+            ended = program([*run, "--", sys.executable, "-c", shell + clear + call, nested])
+            require(ended.returncode == status and word in ended.stderr, call, clear, ended)
+            require(("INCOMPLETE" in ended.stderr) == bool(clear), call, clear, ended)
     # What a program finds is what its launcher has given it.
     show = "import ctypes; c = ctypes.CDLL(None); e = ctypes.POINTER(ctypes.c_char_p).in_dll(c, 'environ'); i = 0\n" \
         "while e[i]: print(e[i]); i += 1"

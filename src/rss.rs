@@ -140,7 +140,7 @@ const MAX_PAGE_BITS: usize = 16 << 10;
 const GROWTH: u64 = 100;
 /// The same, if the last one was just now.
 const FAST_GROWTH: u64 = 8;
-/// The time between two readings of what the memory is, as a multiple of the time that the last one took.
+/// The time between two readings of what the memory is, as a multiple of the processor time of the last one.
 const REST: u32 = 500;
 /// The same, if RSS grows or falls fast, or has risen since.
 const SHORT_REST: u32 = 20;
@@ -297,9 +297,9 @@ impl Parts {
         self.at = Instant::now();
         // Each part of the reading is progress of the worker, so that no thread gives up waiting for it.
         let memory = os::resident_memory(worker::note_progress);
-        self.took = self.at.elapsed();
         (self.bytes, self.most, self.counted) = (rss, self.most.max(rss), counted);
         let Ok(memory) = memory else { return Vec::new() };
+        self.took = memory.took;
         let at = clock::now_since_start();
         let mut events: Vec<_> =
             memory.static_pages.iter().flat_map(|pages| page_events(at, pages)).collect();

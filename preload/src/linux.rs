@@ -196,6 +196,36 @@ macro_rules! exec_list {
 #[cfg(target_arch = "x86_64")]
 exec_list! { execl; execlp; execle; }
 
+/// Those that start a shell by themselves. The library's function says which one is next.
+#[cfg(target_arch = "x86_64")]
+macro_rules! shell {
+    ($($name:ident: $before:ident;)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "push rdi",
+                    "push rsi",
+                    "sub rsp, 8",
+                    ".cfi_def_cfa_offset 32",
+                    "call {before}",
+                    "add rsp, 8",
+                    "pop rsi",
+                    "pop rdi",
+                    ".cfi_def_cfa_offset 8",
+                    "jmp rax",
+                    ".cfi_endproc",
+                    before = sym memledger::__private::start::$before,
+                )
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+shell! { system: before_system; popen: before_popen; }
+
 /// C's `dlopen`.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]

@@ -90,7 +90,9 @@ impl EventProvider for Others {
             let (started, next) = executed.started_from(self.started);
             self.started = next;
             for (process, program) in started {
-                add(untracked::STARTED, &process.to_string(), &text_of(&program));
+                let number = Some(process).filter(|it| *it != executed::NO_NUMBER);
+                let number = number.map_or(String::new(), |number| number.to_string());
+                add(untracked::STARTED, &number, &text_of(&program));
             }
             if let Some((at, program)) = executed.unrecorded() {
                 add(untracked::REPLACED, &at.to_string(), &text_of(&program));

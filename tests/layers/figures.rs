@@ -8,7 +8,7 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_380),
+    ("src", 65_430),
     ("crates/format/src", 9_050),
     // The three words, weighings, mappings that are no blocks, static variables.
     ("crates/analysis/src", 45_690),
@@ -18,7 +18,7 @@ const LINES: &[(&str, usize)] = &[
     ("cli/src", 17_790),
     // With the circles of rooms.
     ("tests", 26_870),
-    ("crates/analysis/tests", 12_570),
+    ("crates/analysis/tests", 12_600),
     ("crates/export/tests", 620),
     ("cli/tests", 7_720),
 ];

@@ -201,11 +201,12 @@ impl UntrackedMemory {
         let mut settled = self.clone();
         settled.settle_most(windows);
         settled.settle(windows, reserved, !facts.has_all_blocks());
-        let weighed = settled.weighed.map_or(0, |weighed| weighed.untracked_bytes);
-        let is_more = |of: &Weighed| of.untracked_bytes > weighed;
+        let weighed = settled.weighed.unwrap_or_default();
+        let is_more = |of: &Weighed| of.untracked_bytes > weighed.untracked_bytes;
+        let is_graver = |of: &Weighed| CoverageWord::of(of) > CoverageWord::of(&weighed);
         let can_be_weighed = facts.knows_all_blocks() && !windows.is_full();
         Untracked {
-            unseen_peak: settled.unseen_peak.filter(is_more),
+            unseen_peak: settled.unseen_peak.filter(|of| is_more(of) || is_graver(of)),
             largest: settled.largest.filter(is_more),
             reasons: settled.reasons,
             weighed: settled.weighed,

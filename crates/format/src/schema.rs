@@ -66,7 +66,8 @@ pub mod untracked {
     /// function, in cycles.
     pub const REPLACED: u8 = 7;
     /// A program was started as a child, not by a fork that is followed: the process in the place of the
-    /// function. Without a file, the program before it in that process could not be executed.
+    /// function, none where it is not known. Without a file, the program before it in that process could not
+    /// be executed.
     pub const STARTED: u8 = 8;
     /// The program has asked for the function by a handle of its library, and calls it there.
     pub const HANDLE: u8 = 9;

@@ -32,6 +32,9 @@ pub(crate) struct Executed {
     started: [Started; STARTED],
 }
 
+/// In the place of the number of a process that is not known.
+pub(crate) const NO_NUMBER: u32 = u32::MAX;
+
 type Name = [AtomicU8; NAME];
 
 #[repr(C)]
@@ -91,7 +94,7 @@ pub(crate) fn executes(name: &[u8]) -> Noted {
     }
 }
 
-/// The calling process has started the program `name`, as the process `id`.
+/// The calling process has started the program `name`, as the process `id`, or [`NO_NUMBER`].
 pub(crate) fn has_started(id: u32, name: &[u8]) {
     if let Some(own) = own()
         && own.process.load(Ordering::Relaxed) == super::process_id()

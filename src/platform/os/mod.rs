@@ -97,6 +97,7 @@ pub(crate) use wasm::*;
 pub(crate) use windows::*;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 // WebAssembly has its own: std's panic there.
 #[cfg(not(wasm))]
@@ -164,6 +165,8 @@ pub(crate) struct AllocatorStatistics {
 /// The resident memory of this process in bytes. On Linux the sum of all parts is `rss`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResidentMemory {
+    /// The processor time of the reading. What it waited for a processor is not in it.
+    pub(crate) took: Duration,
     /// The sum of the lines `Rss` of `/proc/self/smaps`, from the same pass.
     pub(crate) rss: u64,
     /// Pages that the tracker has mapped.

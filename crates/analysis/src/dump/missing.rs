@@ -133,6 +133,7 @@ fn unrecorded_program(reason: &UntrackedReason) -> Option<String> {
         UntrackedKind::Replaced => {
             Some(format!("replaced by {file} at {}", duration(function.parse().unwrap_or(0))))
         }
+        UntrackedKind::Child if function.is_empty() => Some(format!("{file} has no trace")),
         UntrackedKind::Child => Some(format!("{file} (process {function}) has no trace")),
         _ => None,
     }
@@ -191,6 +192,10 @@ fn reason(reason: &UntrackedReason) -> String {
              figures are those of its C code"
         ),
         UntrackedKind::Scopes => scopes_of_copy(&function, file),
+        UntrackedKind::Child if function.is_empty() => format!(
+            "what {file} allocated is not recorded: system or popen has started it with the environment of the \
+             program, which no longer has the library in it"
+        ),
         UntrackedKind::Replaced | UntrackedKind::Child => format!(
             "what {file} allocated is not recorded, for it has left no trace: a static program cannot load the library, \
              and another user or another root may reach neither that nor the trace's folder"

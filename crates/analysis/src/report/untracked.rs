@@ -66,7 +66,8 @@ pub enum UntrackedKind {
     /// The process was replaced by the program `file`, which has no trace. `function` is when, in
     /// nanoseconds.
     Replaced,
-    /// The program `file` was started and has no trace. `function` is the number of its process.
+    /// The program `file` was started and has no trace. `function` is the number of its process, or empty for
+    /// a shell of C's `system` or `popen`, which was started without the library.
     Child,
     /// The program has asked the loader for a function of another `malloc`, and may call it.
     Handle,
@@ -114,7 +115,9 @@ impl Report {
             let is_same =
                 |it: &UntrackedReason| it.kind == UntrackedKind::Child && it.file == *program;
             if !has_trace(*process) && !reasons.iter().any(is_same) && reasons.len() < MAX_REASONS {
-                let (kind, function) = (UntrackedKind::Child, process.to_string());
+                let function = Some(process).filter(|it| **it != 0);
+                let function = function.map_or(String::new(), u32::to_string);
+                let kind = UntrackedKind::Child;
                 reasons.push(UntrackedReason { kind, function, file: program.clone() });
             }
         }

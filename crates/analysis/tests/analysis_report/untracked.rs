@@ -274,7 +274,9 @@ fn a_program_that_has_replaced_the_process_and_has_no_trace_is_said_with_its_tim
 #[test]
 fn a_started_program_is_missing_only_if_it_was_executed_and_has_no_trace() {
     let mut feed = feed(true);
-    for (process, file) in [("8", "./a"), ("8", ""), ("9", "./b"), ("10", "./c"), ("11", "./c")] {
+    let of_shell = [("", "sh"), ("", "sh")];
+    let started = [("8", "./a"), ("8", ""), ("9", "./b"), ("10", "./c"), ("11", "./c")];
+    for (process, file) in started.into_iter().chain(of_shell) {
         feed.emit("Memledger.Untracked", 1, &[N(8), S(process), S(file)]);
     }
     feed.our_report(9);
@@ -286,9 +288,15 @@ fn a_started_program_is_missing_only_if_it_was_executed_and_has_no_trace() {
     report.judge_children(|process| process == 9);
     assert!(is_incomplete(&report) && !report.trace.complete);
     let reasons = &report.untracked.reasons;
-    assert_eq!((reasons.len(), &*reasons[0].function, &*reasons[0].file), (1, "10", "./c"));
+    let of = |number: usize| (&*reasons[number].function, &*reasons[number].file);
+    assert_eq!((reasons.len(), of(0), of(1)), (2, ("10", "./c"), ("", "sh")));
     let text = shown(&report);
     assert!(text.contains("INCOMPLETE, ./c (process 10) has no trace\n"), "{text}");
+    let mut report = feed.report();
+    report.judge_children(|process| process != 0);
+    let text = shown(&report);
+    assert!(text.contains("INCOMPLETE, sh has no trace\n"), "{text}");
+    assert!(text.contains("system or popen has started it"), "{text}");
 }
 
 #[test]
@@ -376,6 +384,28 @@ fn a_maximum_between_two_readings_is_unseen() {
             );
         }
     }
+}
+
+/// A maximum that was much of what was resident then is as grave where more is unseen later, of far more.
+#[test]
+fn a_grave_maximum_stays_where_more_is_unseen_later() {
+    let mut feed = feed(true);
+    feed.add_field("Memledger.Rss", ("MappedBytes", FieldType::U64));
+    let look = [N(6), N(MIB), N(10 * MIB), N(u64::MAX), N(0), N(0)];
+    feed.emit("Memledger.Rss", 1, &look);
+    resident(&mut feed, 0, 0x1000_0000, 10 * MIB, 0);
+    feed.emit("Memledger.Rss", 1, &look);
+    feed.alloc(2, 0x4000_0000, 500 * MIB);
+    resident(&mut feed, 0, 0x4000_0000, 512 * MIB, 512 * MIB);
+    feed.our_report(9);
+    let report = feed.report();
+    let [weighed, peak] = [report.untracked.weighed, report.untracked.unseen_peak];
+    assert_eq!(
+        [weighed, peak].map(|of| of.map(|of| of.untracked_bytes / MIB)),
+        [Some(12), Some(9)]
+    );
+    assert_eq!(report.trace.coverage.word, CoverageWord::Incomplete);
+    assert!(shown(&report).contains("INCOMPLETE, at least 9.0 MiB of 10.0 MiB resident at most"));
 }
 
 /// Blocks that come in events after a reading were there, and explain it; those that come after a maximum and

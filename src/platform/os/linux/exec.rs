@@ -41,6 +41,18 @@ mod next {
     }
 }
 
+/// The next functions that start a shell by themselves, in the environment of the process.
+static SHELLS: [(AtomicPtr<c_void>, &CStr); 2] =
+    [(AtomicPtr::new(ptr::null_mut()), c"system"), (AtomicPtr::new(ptr::null_mut()), c"popen")];
+
+fn find_shells() {
+    for (place, name) in &SHELLS {
+        // SAFETY: the name ends with a NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        place.store(found, Ordering::Release);
+    }
+}
+
 /// Texts, with a null after the last.
 pub(super) type Texts = *const *const c_char;
 
@@ -51,6 +63,7 @@ static LOADER: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Called before `main`: what takes the loader's lock.
 pub(super) fn prepare() {
     next::find();
+    find_shells();
     again::keep();
     let own = (&raw const LIBRARY).addr();
     objects::find(|object| {
@@ -251,6 +264,35 @@ fn is_text(path: *const c_char) -> bool {
             || *super::super::errno() != libc::EFAULT
     };
     !path.is_null() && (is_filtered() || is_known())
+}
+
+/// Called before C's `system`. Returns the next one, to which the program's call jumps: the thread may be
+/// cancelled in it.
+pub extern "C" fn before_system() -> *mut c_void {
+    before_shell(0)
+}
+
+/// Called before C's `popen`. Returns the next one.
+pub extern "C" fn before_popen() -> *mut c_void {
+    before_shell(1)
+}
+
+/// Notes a shell that will have no trace, because the process no longer has this library in its environment.
+fn before_shell(number: usize) -> *mut c_void {
+    let _errno = KeepErrno::new();
+    if executed::follows() {
+        // SAFETY: the program's environment has its end.
+        let all = unsafe { texts(environ) };
+        if OwnLibrary::find(all).is_none() || !has_settings(all) {
+            executed::has_started(executed::NO_NUMBER, b"sh");
+        }
+    }
+    let (place, _) = &SHELLS[number];
+    if place.load(Ordering::Acquire).is_null() {
+        // The constructor of another library calls it before this one has begun.
+        find_shells();
+    }
+    place.load(Ordering::Acquire)
 }
 
 macro_rules! spawn {

@@ -7,11 +7,12 @@ use super::super::{AnonymousRange, PageBits, ResidentMemory};
 use super::pages::page_bytes;
 use super::thread_stacks::{ThreadStack, thread_stacks};
 use super::watched::shared_ranges;
-use super::{Memory, loaded_files};
+use super::{Memory, clocks, loaded_files};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// The resident memory of this process now, the largest so far, and what of the first is anonymous, in bytes;
 /// `None` if the system does not say.
@@ -33,6 +34,8 @@ pub(crate) fn rss_sums() -> Option<[u64; 3]> {
 /// # Errors
 /// Those of `/proc`.
 pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
+    let time = || Duration::from_nanos(clocks::read_clock(libc::CLOCK_THREAD_CPUTIME_ID));
+    let began = time();
     let known = AddressRanges::now()?;
     let pages = Pages::open()?;
     let smaps = File::open("/proc/thread-self/smaps")?;
@@ -43,6 +46,7 @@ pub(crate) fn resident_memory(step: impl Fn()) -> io::Result<ResidentMemory> {
         of.end = of.end.min(of.start + MOST_STATIC_BYTES);
         of.bits = pages.bits(of);
     }
+    memory.took = time().saturating_sub(began);
     Ok(memory)
 }
 
@@ -473,6 +477,7 @@ VmFlags: rd ex
         let sums = classify(SMAPS.as_bytes(), &known, |from, to| to - from, step).unwrap();
         assert_eq!(steps.get(), 8);
         let expected = ResidentMemory {
+            took: Duration::ZERO,
             rss: 49 << 10,
             stacks: 4 << 10,
             binaries: 4 << 10,
