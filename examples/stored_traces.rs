@@ -10,9 +10,9 @@
 //! cargo run --release --example stored_traces --features store [-- ADDR [TOKEN_FILE]]
 //! ```
 
-use memledger_analysis::dump::text;
 use memledger_analysis::read;
 use memledger_analysis::{Analyzer, Report};
+use memledger_export::text;
 use memledger_store::{Store, StoredTrace};
 use std::error::Error;
 use std::thread;

@@ -1,4 +1,4 @@
-// Writes crates/analysis/src/dump/html/page.html: the page with its script, its styles and the licences of its libraries in it.
+// Writes crates/export/src/html/page.html: the page with its script, its styles and the licences of its libraries in it.
 // The same sources and the same package-lock.json give the same bytes.
 import { build } from "esbuild";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const at = (...parts) => join(here, ...parts);
-const out = process.argv[2] ?? at("..", "crates", "analysis", "src", "dump", "html", "page.html");
+const out = process.argv[2] ?? at("..", "crates", "export", "src", "html", "page.html");
 
 /** Libraries whose code is in the page. */
 const LIBRARIES = ["d3-hierarchy", "fflate", "uplot"];

@@ -31,7 +31,7 @@ cp "$memledger" "$examples"/{parse_sources,containers} "$scratch/bin"
 cp "$library" "$scratch/lib"
 PATH=$scratch/bin:$PATH
 cp tests/start/* "$scratch/page"
-cp -r crates/analysis/src/dump "$scratch/page/sources"
+cp -r crates/export/src "$scratch/page/sources"
 cd "$scratch/page"
 # Pages have a path that is the same on each machine.
 flags=(-g -O1 -fdebug-prefix-map="$PWD=/home/me")

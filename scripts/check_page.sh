@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the page of a report from page/ and checks that crates/analysis/src/dump/html/page.html is what comes out, then uses it in
+# Builds the page of a report from page/ and checks that crates/export/src/html/page.html is what comes out, then uses it in
 # headless Chromium: page/tests/check.py says what is looked at. Installs Chromium and Node if they are missing; what
 # cannot be installed is a failure. With --short, 20,000 stacks instead of 100,000; with reports, their figures too.
 # $memledger is the command whose `view` is used; without it, one is built.
@@ -19,7 +19,7 @@ need node nodejs npm
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 (cd page && npm ci --no-audit --no-fund --loglevel=error && npm run --silent check && node build.mjs "$out/page.html")
-cmp "$out/page.html" crates/analysis/src/dump/html/page.html || { echo "crates/analysis/src/dump/html/page.html is not what page/ builds: run npm run build there" >&2; exit 1; }
+cmp "$out/page.html" crates/export/src/html/page.html || { echo "crates/export/src/html/page.html is not what page/ builds: run npm run build there" >&2; exit 1; }
 git diff --exit-code -- page/LICENSES
 
 /usr/bin/python3 -u page/tests/check.py "$out" "$stacks" "$memledger" "$@"

@@ -43,18 +43,18 @@
 //! - **Events of your own** ([`events`]): [`event!`](events::event) declares a type of events,
 //!   [`channel!`](events::channel) a set of types that are turned on and off together, [`log!`](events::log)
 //!   and [`log_scope!`](events::log_scope) write events, [`bookmark!`] names a moment.
-//! - **The figures**: [`analysis`](https://docs.rs/memledger-analysis), the crate `memledger-analysis`, reads
-//!   a stream and rebuilds live blocks, peaks and totals from it, in the traced process and from a file
-//!   alike; a program that only reads traces needs only that crate. The format is Unreal Trace: Unreal
-//!   Insights opens traces of this tracker, and the crate reads traces of Unreal Engine. `memledger-export`
-//!   writes the formats of other tools, and `memledger-store` fetches the traces that a recorder
+//! - **The figures**: the module `report` is two crates. `memledger-analysis` reads a stream and rebuilds
+//!   live blocks, peaks and totals from it, in the traced process and from a file alike; a program that only
+//!   reads traces needs only that crate. `memledger-export` writes what it finds: text, JSON, a page, and the
+//!   formats of other tools. The format is Unreal Trace: Unreal Insights opens traces of this tracker, and
+//!   `memledger-analysis` reads traces of Unreal Engine. `memledger-store` fetches the traces that a recorder
 //!   (`memledger serve`) has stored, of many programs.
 //!
 //! # Features
 //! | feature | what it brings |
 //! |---|---|
 //! | `enable` (default) | tracking: scopes, the trace to files and hosts, the control server |
-//! | `report` (default) | what a program says of its memory itself: the report on exit, figures, profiles, budgets, the black box; without it, the names are the same but for `analysis` and `Snapshot::report` |
+//! | `report` (default) | what a program says of its memory itself: the report on exit, figures, profiles, budgets, the black box; without it, the names are the same but for the module `report` and `Snapshot::report` |
 //! | `symbols` (default) | functions, files and lines of call stacks in the report, from the program's files |
 //! | `html` (default) | the report as a page for a browser |
 //! | `pprof` (default) | the report, and `Ledger::pprof`, as a heap profile for pprof |
@@ -124,6 +124,8 @@ pub mod perfetto;
 mod perfetto;
 #[cfg(tracking)]
 mod platform;
+#[cfg(feature = "report")]
+pub mod report;
 #[cfg(tracking)]
 mod rss;
 #[cfg_attr(not(tracking), path = "disabled/scopes/mod.rs")]
@@ -140,9 +142,6 @@ pub use ledger::{
     Worker, set_clock, without_threads,
 };
 pub use measure::{Budget, BudgetError, budget, measure};
-#[cfg(feature = "report")]
-#[doc(no_inline)]
-pub use memledger_analysis as analysis;
 #[cfg(feature = "tracing")]
 pub use scopes::ScopeLayer;
 pub use scopes::{AllocScope, Group, Name, ScopeContext, ScopeGuard, Scoped, Tag, spawn, tagged};

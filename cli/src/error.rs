@@ -2,7 +2,7 @@
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use memledger_analysis::dump::text::{instead, instead_as};
+use memledger_export::text::{instead, instead_as};
 use std::fmt;
 use std::io;
 

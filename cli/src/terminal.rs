@@ -1,6 +1,6 @@
 //! Sentences for the user, on standard error, and what a text looks like on a terminal.
 
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use std::io::{self, IsTerminal, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd as Stream;

@@ -101,7 +101,7 @@ fn text(ledger: &Ledger) -> Result<Vec<u8>, String> {
     #[cfg(feature = "enable")]
     if let Some(snapshot) = ledger.snapshot() {
         let mut text = Vec::new();
-        memledger_analysis::dump::text::write(snapshot.report(), &Default::default(), &mut text)
+        memledger_export::text::write(snapshot.report(), &Default::default(), &mut text)
             .map_err(|error| error.to_string())?;
         return Ok(text);
     }

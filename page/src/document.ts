@@ -1,4 +1,4 @@
-// The document `memledger.page/1`, as `memledger report -o x.html` and `memledger view` write it. crates/analysis/src/dump/html/mod.rs
+// The document `memledger.page/1`, as `memledger report -o x.html` and `memledger view` write it. crates/export/src/html/mod.rs
 // says what it holds; figures and keys are those of `memledger.report/1`.
 
 /** The figures of a row, of a bucket, or of everything. */

@@ -11,7 +11,7 @@ import pathlib
 import random
 import sys
 
-TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / "crates/analysis/src/dump/html/page.html"
+TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / "crates/export/src/html/page.html"
 MARKER = "<!-- memledger-data -->"
 FIGURES = (
     "live_bytes", "live_blocks", "live_bytes_at_peak", "live_blocks_at_peak", "allocated_bytes", "allocations",

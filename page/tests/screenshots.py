@@ -2,7 +2,7 @@
 
     cargo build --release --bin memledger -p memledger-examples --example parse_sources --example leaking_server
     export MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on
-    MEMLEDGER_TRACE=/tmp/parse.memledger target/release/examples/parse_sources crates/analysis/src/dump
+    MEMLEDGER_TRACE=/tmp/parse.memledger target/release/examples/parse_sources crates/export/src
     MEMLEDGER_TRACE=/tmp/leak.memledger MEMLEDGER_REPORT_ON_SIGNALS=1 timeout 20 target/release/examples/leaking_server
     for name in parse leak; do target/release/memledger report /tmp/$name.memledger --findings -o /tmp/$name.html; done
     python3 page/tests/screenshots.py /tmp/parse.html /tmp/leak.html docs/images

@@ -29,7 +29,7 @@ impl ReportTo {
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`, a page for
-    /// a browser if in `.html`. They are those of `memledger_analysis::dump::FORMATS`.
+    /// a browser if in `.html`. They are those of `memledger_export::OWN_FORMATS`.
     ///
     /// The name may contain `%p`, `%t`, `%e` as in
     /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an

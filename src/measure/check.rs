@@ -6,8 +6,9 @@ use crate::error::{UnmeasuredKind, unmeasured};
 use crate::ledger::Figures;
 use crate::ledger::reports::symbols::find_functions;
 use memledger_analysis::Report;
-use memledger_analysis::dump::text::{count, tag};
-use memledger_analysis::in_process::{Holder, HolderColumn as Column, Holders, functions, holders};
+use memledger_analysis::in_process::{Holder, Holders};
+use memledger_export::parts::{HolderColumn as Column, functions, holders};
+use memledger_export::text::{count, tag};
 use std::collections::BTreeMap;
 
 impl MeasureSession {

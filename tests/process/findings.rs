@@ -4,6 +4,7 @@ use crate::harness::{Case, Outcome, TRACE, case};
 use memledger::{alloc_scope, bookmark};
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Finding, FindingKind, FindingsObserver, GrowsUntil};
+use memledger_export::findings::{evidence, suggestion};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::hint::black_box;
@@ -20,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
         // 4, 8, 16, 32, 64, 128 of 8 bytes.
         assert_eq!((blocks, growths), (2_000, 10_000));
         assert_eq!((reserve_bytes, largest_bytes), (1024, 1024));
-        assert!(found.suggestion().contains(": 1.0 KiB is enough"), "{}", found.suggestion());
+        assert!(suggestion(&found).contains(": 1.0 KiB is enough"), "{}", suggestion(&found));
     }),
     case("a buffer that is made anew in a loop is to be used again", churns, |run| {
         let found = one(&run.tracked().run(), "short_lived", "render");
@@ -52,7 +53,7 @@ pub(crate) const CASES: &[Case] = &[
         let found = one(&run.tracked().run(), "only_grows", "cache");
         let FindingKind::OnlyGrows { until, .. } = &found.kind else { panic!("{found:?}") };
         assert_eq!(*until, GrowsUntil::Peak);
-        let text = found.evidence();
+        let text = evidence(&found);
         assert!(text.ends_with("not freed before the program ended"), "{text}");
     }),
     case("a copy of all there is makes the peak", copies, |run| {

@@ -3,7 +3,7 @@
 
 use crate::fork::{fork, wait};
 use crate::harness::{Case, builder, case, churn, leave, left};
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const CASES: &[Case] = &[

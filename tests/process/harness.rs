@@ -6,7 +6,6 @@ use crate::system::wait_for_stop;
 use libtest_mimic::{Arguments, Trial};
 use memledger::Ledger;
 use memledger_analysis::convert::{ChannelList, convert, convert_channels};
-use memledger_analysis::dump;
 use memledger_analysis::read::{self, Damage, Event, Hole, Summary, Visitor};
 use memledger_analysis::{Analyzer, Binaries, Report, ScopeRow};
 use memledger_format::handshake::Transport;
@@ -347,7 +346,7 @@ impl Outcome {
         // The process has found them in the same files.
         read.symbolize(&mut Binaries::default());
         let mut from_file = Vec::new();
-        dump::json::write(&read, &mut from_file).unwrap();
+        memledger_export::json::write(&read, &mut from_file).unwrap();
         let from_file = String::from_utf8(from_file).unwrap();
         let from_process = self.report(report);
         if from_file != from_process {

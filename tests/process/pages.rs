@@ -2,9 +2,9 @@
 
 use crate::harness::{Case, case, churn};
 use memledger::{Ledger, ReportTo, alloc_scope, bookmark};
-use memledger_analysis::dump::{html, json, text};
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Binaries};
+use memledger_export::{html, json, text};
 use memledger_test_support::page::Page;
 use std::fs;
 use std::hint::black_box;

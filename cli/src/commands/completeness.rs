@@ -3,9 +3,9 @@
 use super::input::display_name;
 use crate::error::Outcome;
 use crate::terminal::note;
-use memledger_analysis::dump::text;
 use memledger_analysis::read::Summary;
 use memledger_analysis::{CoverageWord, Report};
+use memledger_export::text;
 use std::path::Path;
 
 /// The outcome of a command. `incomplete` is the reason why its figures are incomplete, if they

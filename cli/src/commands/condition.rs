@@ -11,7 +11,7 @@ use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
 use figures::{FigureType, Figures, Selector, row_figure};
 use memledger_analysis::Report;
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,7 @@ use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
 use memledger::control::{Client, Command};
-use memledger_analysis::dump::text::escape;
+use memledger_export::text::escape;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use super::output::private;
 use super::store::{StoreArgs, failed_store};
 use crate::error::{CliError, Outcome};
 use crate::progress;
-use memledger_analysis::dump::text::escape;
+use memledger_export::text::escape;
 use memledger_store::{Store, StoredTrace};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};

@@ -3,10 +3,10 @@
 use super::input::{open_watched, unreadable};
 use super::moment::unanswered;
 use crate::error::CliError;
-use memledger_analysis::dump::ReportFormat;
-use memledger_analysis::dump::text::Options;
 use memledger_analysis::read::{Summary, read};
 use memledger_analysis::{Analyzer, BlockObserver, FindingsObserver, Position, Report};
+use memledger_export::ReportFormat;
+use memledger_export::text::Options;
 use std::path::Path;
 
 /// What a report is made for. The formats that it is written in decide what the analyzer collects.

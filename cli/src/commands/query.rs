@@ -12,10 +12,10 @@ use crate::symbols::{SymbolArgs, WithProgress};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
-use memledger_analysis::dump::query::{Written, rows};
-use memledger_analysis::dump::text::{self, By};
 use memledger_analysis::read::read;
 use memledger_analysis::{Answer, Position, Query, Report, Rule, Unanswered};
+use memledger_export::query::{Written, rows};
+use memledger_export::text::{self, By};
 use std::io::{self, Write};
 use std::path::PathBuf;
 

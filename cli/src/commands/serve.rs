@@ -7,7 +7,7 @@ use crate::error::{CliError, Outcome};
 use crate::stop_signal::stop_signal;
 use crate::terminal::note;
 use crate::token::read_token;
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use memledger_store::serve::{
     Access, InProcess, Listening, Settings, default_path, raise_file_limit,
 };

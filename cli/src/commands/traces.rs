@@ -4,7 +4,7 @@ use super::Format;
 use super::store::{StoreArgs, failed_store};
 use crate::error::{CliError, Outcome};
 use jiff::Timestamp;
-use memledger_analysis::dump::text::{self, escape};
+use memledger_export::text::{self, escape};
 use memledger_store::{Session, Status, StoredTrace};
 use serde_json::{Value, json};
 use std::io::{self, Write};

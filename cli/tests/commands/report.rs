@@ -1,6 +1,6 @@
 //! `memledger report` as a user meets it: what it prints, where, and with which exit status.
 
-use memledger_export::FORMATS;
+use memledger_export::tools::FORMATS;
 use memledger_format::schema::FieldType::{U8Array, U64, WideString};
 use memledger_test_support::command::{ran, told};
 use memledger_test_support::{memledger, wire};

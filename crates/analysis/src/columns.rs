@@ -2,14 +2,14 @@
 //!
 //! One line here adds a column to every row of a report, to the inclusive figures, the totals, the
 //! JSON and the tables of the text. A column that is counted also needs its computation, in
-//! `accounts/tally.rs`. A test in `dump/formats.rs` checks that it needs nothing else.
+//! `accounts/tally.rs`.
 
 use super::estimate::{Estimate, Sample, Weighted};
 use Shown::{Bytes, Hidden, Number};
 
 /// How the text shows a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub enum Shown {
     /// Not at all.
     Hidden,
     /// A number, below this header.
@@ -27,12 +27,14 @@ impl Shown {
 
 /// One column of the rows.
 #[derive(Debug)]
-pub(crate) struct Column {
+#[non_exhaustive]
+pub struct Column {
     /// Its key in JSON: the name of its field.
-    pub(crate) key: &'static str,
-    pub(crate) shown: Shown,
+    pub key: &'static str,
+    /// How the text shows it.
+    pub shown: Shown,
     /// Its figure in a row.
-    pub(crate) of: fn(&Figures) -> u64,
+    pub of: fn(&Figures) -> u64,
 }
 
 /// Blocks that changed their row, and their bytes then.
@@ -72,11 +74,11 @@ pub(crate) fn add_low(low: &mut u32, change: u64, upper: &mut u64) -> u64 {
 ///   does not change.
 macro_rules! columns {
     (
-        counted { $($(#[doc = $doc_a:expr])+ $(#[cfg($cfg_a:meta)])? $a:ident: $shown_a:expr,)+ }
+        counted { $($(#[doc = $doc_a:expr])+ $a:ident: $shown_a:expr,)+ }
         live { $($(#[doc = $doc_b:expr])+ $b:ident: $shown_b:expr,)+ }
         peak { $($(#[doc = $doc_c:expr])+ $c:ident: $shown_c:expr,)+ }
         at_peak { $($(#[doc = $doc_d:expr])+ $d:ident: $shown_d:expr,)+ }
-        counted_last { $($(#[doc = $doc_e:expr])+ $(#[cfg($cfg_e:meta)])? $e:ident: $shown_e:expr,)+ }
+        counted_last { $($(#[doc = $doc_e:expr])+ $e:ident: $shown_e:expr,)+ }
     ) => {
         /// What was counted in one bucket or one size class.
         ///
@@ -84,53 +86,49 @@ macro_rules! columns {
         /// the rows still add up to the total.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Tally {
-            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: u64,)+
-            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
+            $($(#[doc = $doc_a])+ pub $a: u64,)+
+            $($(#[doc = $doc_e])+ pub $e: u64,)+
         }
 
         /// What a sample says about the columns of a row.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Weights {
-            $($(#[cfg($cfg_a)])? $a: Weighted,)+
+            $($a: Weighted,)+
             $(pub(crate) $b: Weighted,)+
             $(pub(crate) $d: Weighted,)+
-            $($(#[cfg($cfg_e)])? $e: Weighted,)+
+            $($e: Weighted,)+
         }
 
         impl Weights {
             /// Adds what was counted of one block.
             pub(crate) fn add_tally(&mut self, tally: &Tally, sample: Sample) {
-                $($(#[cfg($cfg_a)])? {
-                    self.$a.add(tally.$a as i64, $shown_a.is_bytes(), sample);
-                })+
-                $($(#[cfg($cfg_e)])? {
-                    self.$e.add(tally.$e as i64, $shown_e.is_bytes(), sample);
-                })+
+                $(self.$a.add(tally.$a as i64, $shown_a.is_bytes(), sample);)+
+                $(self.$e.add(tally.$e as i64, $shown_e.is_bytes(), sample);)+
             }
 
             /// Adds the sums of other blocks.
             pub fn add(&mut self, other: &Self) {
-                $($(#[cfg($cfg_a)])? { self.$a.sum(&other.$a); })+
+                $(self.$a.sum(&other.$a);)+
                 $(self.$b.sum(&other.$b);)+
                 $(self.$d.sum(&other.$d);)+
-                $($(#[cfg($cfg_e)])? { self.$e.sum(&other.$e); })+
+                $(self.$e.sum(&other.$e);)+
             }
 
             /// Adds the figures of blocks that were all taken.
             pub(crate) fn add_exact(&mut self, figures: &Figures) {
-                $($(#[cfg($cfg_a)])? { self.$a.add_exact(figures.$a); })+
+                $(self.$a.add_exact(figures.$a);)+
                 $(self.$b.add_exact(figures.$b);)+
                 $(self.$d.add_exact(figures.$d);)+
-                $($(#[cfg($cfg_e)])? { self.$e.add_exact(figures.$e); })+
+                $(self.$e.add_exact(figures.$e);)+
             }
 
             /// The figures of the whole.
             pub fn estimates(&self) -> Estimates {
                 Estimates {
-                    $($(#[cfg($cfg_a)])? $a: self.$a.estimate(),)+
+                    $($a: self.$a.estimate(),)+
                     $($b: self.$b.estimate(),)+
                     $($d: self.$d.estimate(),)+
-                    $($(#[cfg($cfg_e)])? $e: self.$e.estimate(),)+
+                    $($e: self.$e.estimate(),)+
                 }
             }
         }
@@ -140,31 +138,31 @@ macro_rules! columns {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Estimates {
-            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: Estimate,)+
+            $($(#[doc = $doc_a])+ pub $a: Estimate,)+
             $($(#[doc = $doc_b])+ pub $b: Estimate,)+
             $($(#[doc = $doc_d])+ pub $d: Estimate,)+
-            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: Estimate,)+
+            $($(#[doc = $doc_e])+ pub $e: Estimate,)+
         }
 
         impl Estimates {
             /// The estimates themselves, as figures of a row.
             pub fn values(&self) -> Figures {
                 Figures {
-                    $($(#[cfg($cfg_a)])? $a: self.$a.value,)+
+                    $($a: self.$a.value,)+
                     $($b: self.$b.value,)+
                     $($d: self.$d.value,)+
-                    $($(#[cfg($cfg_e)])? $e: self.$e.value,)+
+                    $($e: self.$e.value,)+
                     ..Figures::default()
                 }
             }
 
             /// The keys and estimates, in the order of the JSON.
-            pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
                 [
-                    $($(#[cfg($cfg_a)])? (stringify!($a), self.$a),)+
+                    $((stringify!($a), self.$a),)+
                     $((stringify!($b), self.$b),)+
                     $((stringify!($d), self.$d),)+
-                    $($(#[cfg($cfg_e)])? (stringify!($e), self.$e),)+
+                    $((stringify!($e), self.$e),)+
                 ]
                 .into_iter()
             }
@@ -172,15 +170,15 @@ macro_rules! columns {
 
         impl Tally {
             pub(crate) fn add(&mut self, other: &Self) {
-                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
-                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(other.$e); })+
+                $(self.$a = self.$a.wrapping_add(other.$a);)+
+                $(self.$e = self.$e.wrapping_add(other.$e);)+
             }
 
             /// What was counted since the state `before`.
             pub(crate) fn since(&self, before: &Self) -> Self {
                 Self {
-                    $($(#[cfg($cfg_a)])? $a: self.$a.wrapping_sub(before.$a),)+
-                    $($(#[cfg($cfg_e)])? $e: self.$e.wrapping_sub(before.$e),)+
+                    $($a: self.$a.wrapping_sub(before.$a),)+
+                    $($e: self.$e.wrapping_sub(before.$e),)+
                 }
             }
         }
@@ -188,8 +186,8 @@ macro_rules! columns {
         /// The lower 32 bits of a [`Tally`].
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct LowTally {
-            $($(#[cfg($cfg_a)])? $a: u32,)+
-            $($(#[cfg($cfg_e)])? $e: u32,)+
+            $($a: u32,)+
+            $($e: u32,)+
         }
 
         impl LowTally {
@@ -198,16 +196,16 @@ macro_rules! columns {
             pub(crate) fn add(&mut self, tally: &Tally) -> Option<Tally> {
                 let mut upper = Tally::default();
                 let mut any = 0;
-                $($(#[cfg($cfg_a)])? { any |= add_low(&mut self.$a, tally.$a, &mut upper.$a); })+
-                $($(#[cfg($cfg_e)])? { any |= add_low(&mut self.$e, tally.$e, &mut upper.$e); })+
+                $(any |= add_low(&mut self.$a, tally.$a, &mut upper.$a);)+
+                $(any |= add_low(&mut self.$e, tally.$e, &mut upper.$e);)+
                 (any != 0).then_some(upper)
             }
 
             /// The whole columns, with these upper bits.
             pub(crate) fn with(&self, upper: &Tally) -> Tally {
                 Tally {
-                    $($(#[cfg($cfg_a)])? $a: upper.$a.wrapping_add(self.$a.into()),)+
-                    $($(#[cfg($cfg_e)])? $e: upper.$e.wrapping_add(self.$e.into()),)+
+                    $($a: upper.$a.wrapping_add(self.$a.into()),)+
+                    $($e: upper.$e.wrapping_add(self.$e.into()),)+
                 }
             }
         }
@@ -218,11 +216,11 @@ macro_rules! columns {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Figures {
-            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: u64,)+
+            $($(#[doc = $doc_a])+ pub $a: u64,)+
             $($(#[doc = $doc_b])+ pub $b: u64,)+
             $($(#[doc = $doc_c])+ pub $c: u64,)+
             $($(#[doc = $doc_d])+ pub $d: u64,)+
-            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
+            $($(#[doc = $doc_e])+ pub $e: u64,)+
             /// Blocks that came from another row, or from outside the accounts.
             pub moved_in: Moves,
             /// Blocks that went to another row, or left the accounts without a free (see
@@ -233,19 +231,19 @@ macro_rules! columns {
         impl Figures {
             /// Adds what was counted.
             pub(crate) fn add_tally(&mut self, tally: &Tally) {
-                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(tally.$a); })+
-                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
+                $(self.$a = self.$a.wrapping_add(tally.$a);)+
+                $(self.$e = self.$e.wrapping_add(tally.$e);)+
             }
 
             /// All columns, and the moves.
             pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
                 let moves = [&mut self.moved_in, &mut self.moved_out];
                 [
-                    $($(#[cfg($cfg_a)])? &mut self.$a,)+
+                    $(&mut self.$a,)+
                     $(&mut self.$b,)+
                     $(&mut self.$c,)+
                     $(&mut self.$d,)+
-                    $($(#[cfg($cfg_e)])? &mut self.$e,)+
+                    $(&mut self.$e,)+
                 ]
                 .into_iter()
                 .chain(moves.into_iter().flat_map(|moves| [&mut moves.blocks, &mut moves.bytes]))
@@ -260,10 +258,10 @@ macro_rules! columns {
             /// Adds the columns of `other` that add up: all but the peaks and the moves. Sums beyond
             /// `u64::MAX` wrap.
             pub fn add(&mut self, other: &Self) {
-                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
+                $(self.$a = self.$a.wrapping_add(other.$a);)+
                 $(self.$b = self.$b.wrapping_add(other.$b);)+
                 $(self.$d = self.$d.wrapping_add(other.$d);)+
-                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(other.$e); })+
+                $(self.$e = self.$e.wrapping_add(other.$e);)+
             }
         }
 
@@ -273,7 +271,7 @@ macro_rules! columns {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Totals {
-            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: u64,)+
+            $($(#[doc = $doc_a])+ pub $a: u64,)+
             $($(#[doc = $doc_b])+ pub $b: u64,)+
             /// The largest live bytes at any time.
             pub peak_bytes: u64,
@@ -286,7 +284,7 @@ macro_rules! columns {
             pub unnamed_bytes_at_peak: u64,
             /// The largest number of live blocks at any time.
             pub peak_blocks: u64,
-            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
+            $($(#[doc = $doc_e])+ pub $e: u64,)+
             /// Bytes of memory of the tracker itself, if the trace says it.
             pub overhead_bytes: Option<u64>,
             /// Blocks that came back into the accounts without an allocation (see `moved_out`).
@@ -299,15 +297,15 @@ macro_rules! columns {
         impl Totals {
             /// Adds what was counted.
             pub(crate) fn add_tally(&mut self, tally: &Tally) {
-                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(tally.$a); })+
-                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
+                $(self.$a = self.$a.wrapping_add(tally.$a);)+
+                $(self.$e = self.$e.wrapping_add(tally.$e);)+
             }
 
             /// The keys and figures of the columns before the peak.
             #[doc(hidden)]
             pub fn first_columns(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [
-                    $($(#[cfg($cfg_a)])? (stringify!($a), self.$a),)+
+                    $((stringify!($a), self.$a),)+
                     $((stringify!($b), self.$b),)+
                 ]
                 .into_iter()
@@ -316,34 +314,34 @@ macro_rules! columns {
             /// The keys and figures of the columns after the peak.
             #[doc(hidden)]
             pub fn last_columns(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$($(#[cfg($cfg_e)])? (stringify!($e), self.$e),)+].into_iter()
+                [$((stringify!($e), self.$e),)+].into_iter()
             }
         }
 
         /// Each column by the name of its field.
         #[expect(non_upper_case_globals, reason = "they have the names of the fields")]
-        pub(crate) mod column {
+        pub mod column {
             use crate::columns::{Column, Shown::*};
 
-            $($(#[cfg($cfg_a)])? pub(crate) static $a: Column =
+            $($(#[doc = $doc_a])+ pub static $a: Column =
                 Column { key: stringify!($a), shown: $shown_a, of: |row| row.$a };)+
-            $(pub(crate) static $b: Column =
+            $($(#[doc = $doc_b])+ pub static $b: Column =
                 Column { key: stringify!($b), shown: $shown_b, of: |row| row.$b };)+
-            $(pub(crate) static $c: Column =
+            $($(#[doc = $doc_c])+ pub static $c: Column =
                 Column { key: stringify!($c), shown: $shown_c, of: |row| row.$c };)+
-            $(pub(crate) static $d: Column =
+            $($(#[doc = $doc_d])+ pub static $d: Column =
                 Column { key: stringify!($d), shown: $shown_d, of: |row| row.$d };)+
-            $($(#[cfg($cfg_e)])? pub(crate) static $e: Column =
+            $($(#[doc = $doc_e])+ pub static $e: Column =
                 Column { key: stringify!($e), shown: $shown_e, of: |row| row.$e };)+
         }
 
         /// All columns of a row, in the order of the JSON.
-        pub(crate) static COLUMNS: &[&Column] = &[
-            $($(#[cfg($cfg_a)])? &column::$a,)+
+        pub static COLUMNS: &[&Column] = &[
+            $(&column::$a,)+
             $(&column::$b,)+
             $(&column::$c,)+
             $(&column::$d,)+
-            $($(#[cfg($cfg_e)])? &column::$e,)+
+            $(&column::$e,)+
         ];
     };
 }
@@ -378,97 +376,5 @@ columns! {
     counted_last {
         /// Blocks freed by the thread that allocated them before it allocated again.
         short_lived: Hidden,
-        /// A column of the tests only, which follow it to each place where columns are shown.
-        #[cfg(test)]
-        toy_odd_sizes: Number("odd sizes"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::dump::json;
-    use crate::dump::text::{self, By, Options};
-    use crate::read::{Event, Visitor};
-    use crate::{Analyzer, Report};
-    use memledger_format::schema::{EventType, Field, FieldFamily, FieldType};
-
-    /// The column `toy_odd_sizes` of the tests only.
-    #[test]
-    fn a_column_is_one_line_and_its_computation() {
-        let report = sized_report();
-        assert_eq!(report.totals.toy_odd_sizes, 2);
-        let mut document = Vec::new();
-        json::write(&report, &mut document).unwrap();
-        let document = serde_json::from_slice::<serde_json::Value>(&document).unwrap();
-        assert_eq!(document["totals"]["toy_odd_sizes"], 2);
-        for array in ["by_scope", "by_group", "by_name", "by_thread", "by_size"] {
-            let rows = document[array].as_array().unwrap();
-            let sum: u64 = rows.iter().map(|row| row["toy_odd_sizes"].as_u64().unwrap()).sum();
-            assert_eq!(sum, 2, "{array}");
-        }
-        let scopes = document["by_scope"].as_array().unwrap();
-        let outermost = scopes.iter().find(|row| row["path"].as_array().unwrap().len() == 1);
-        assert_eq!(outermost.unwrap()["toy_odd_sizes"], 1);
-        assert_eq!(outermost.unwrap()["inclusive"]["toy_odd_sizes"], 2);
-
-        let options = Options { by: Some(By::Scope), width: 200, ..Options::default() };
-        let mut written = Vec::new();
-        text::write(&report, &options, &mut written).unwrap();
-        let written = String::from_utf8(written).unwrap();
-        let header = written.lines().find(|line| line.starts_with("By scope")).unwrap();
-        assert!(header.ends_with("reallocations  odd sizes"), "{written}");
-        let row = written.lines().find(|line| line.starts_with("  (whole program)")).unwrap();
-        assert!(row.ends_with(" 2"), "{written}");
-    }
-
-    /// The report of three allocations, two of an odd size, one of these in a scope.
-    fn sized_report() -> Report {
-        const ALLOC: &[(&str, FieldType)] = &[
-            ("Address", FieldType::U64),
-            ("Size", FieldType::U32),
-            ("AlignmentPow2_SizeLower", FieldType::U8),
-            ("RootHeap", FieldType::U8),
-        ];
-        let types = [
-            event_type(16, "Alloc", ALLOC),
-            event_type(17, "MemoryScope", &[("Tag", FieldType::I32)]),
-        ];
-        let mut analyzer = Analyzer::new();
-        for (index, event_type) in types.iter().enumerate() {
-            analyzer.event_type(index, event_type);
-        }
-        let mut emit = |type_index: usize, fixed: &[u8]| {
-            analyzer.event(&Event {
-                event_type: &types[type_index],
-                type_index,
-                stream: 2,
-                serial: None,
-                enters_scope: type_index == 1,
-                fixed,
-                aux: &[],
-            });
-        };
-        let alloc = |address: u8, size: u8| {
-            [&[address, 0, 0, 0, 0, 0, 0, 0][..], &[size >> 3, 0, 0, 0, size & 7, 0]].concat()
-        };
-        emit(0, &alloc(0x10, 9));
-        emit(0, &alloc(0x20, 16));
-        emit(1, &[5, 0, 0, 0]);
-        emit(0, &alloc(0x30, 31));
-        analyzer.flush();
-        analyzer.report()
-    }
-
-    /// A type of the logger `Memory`.
-    fn event_type(uid: u16, event: &str, fields: &[(&'static str, FieldType)]) -> EventType {
-        let mut offset = 0;
-        let mut all = Vec::new();
-        for &(name, field_type) in fields {
-            let family = FieldFamily::Regular;
-            all.push(Field { name: name.into(), field_type, family, offset });
-            offset += field_type.fixed_size() as u16;
-        }
-        let (logger, event) = ("Memory".to_owned().into(), event.to_owned().into());
-        EventType { uid, logger, event, flags: 0, fields: all.into() }
     }
 }

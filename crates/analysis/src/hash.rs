@@ -21,7 +21,7 @@ pub(super) fn fold(key: u64, seed: u64) -> u64 {
 
 /// Builds [`FoldHasher`]s for a `HashMap` whose keys are integers or tuples of them.
 #[derive(Clone, Debug)]
-pub(crate) struct FoldHash(u64);
+pub struct FoldHash(u64);
 
 impl Default for FoldHash {
     fn default() -> Self {
@@ -39,7 +39,8 @@ impl BuildHasher for FoldHash {
 }
 
 /// Folds every integer written to it.
-pub(crate) struct FoldHasher(u64);
+#[derive(Debug)]
+pub struct FoldHasher(u64);
 
 impl Hasher for FoldHasher {
     #[inline]
@@ -72,4 +73,4 @@ impl Hasher for FoldHasher {
 }
 
 /// A map with integer keys. Never iterate it where the order could show in a result.
-pub(crate) type IntMap<K, V> = std::collections::HashMap<K, V, FoldHash>;
+pub type IntMap<K, V> = std::collections::HashMap<K, V, FoldHash>;

@@ -1,8 +1,8 @@
 //! What formats are made of. For `memledger-export` and the command only: no interface.
 
-pub use crate::columns::Weights;
-pub use crate::dump::buckets::{figures_of, notes, scope_frames};
-pub use crate::dump::format::Sealed;
-pub use crate::dump::interner::Interner;
-pub use crate::dump::pretty;
-pub use crate::report::{Calls, GUESS};
+pub use crate::attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
+pub use crate::columns::{COLUMNS, Column, Shown, Weights, column};
+pub use crate::hash::IntMap;
+pub use crate::measured::Holder;
+pub use crate::report::{CallKind, Calls, GUESS, end_of_angles, split_outside};
+pub use crate::sort;

@@ -13,9 +13,8 @@
 //!                         ... and on demand a report from all of it: report
 //! ```
 //!
-//! [`read`] gets events from bytes, [`convert`] writes a trace in another form, [`dump`] writes a report as
-//! text, JSON, a page for a browser or a heap profile for pprof. `memledger-export` has the formats of other
-//! tools.
+//! [`read`] gets events from bytes, [`convert`] writes a trace in another form. `memledger-export` writes a
+//! report: as text, JSON, a page for a browser, and for other tools.
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
 //! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
@@ -28,15 +27,7 @@
 #![forbid(unsafe_code)]
 // Without them, helpers of what they bring have no user.
 #![cfg_attr(
-    not(all(
-        feature = "diff",
-        feature = "html",
-        feature = "perfetto",
-        feature = "pprof",
-        feature = "query",
-        feature = "read",
-        feature = "symbols"
-    )),
+    not(all(feature = "diff", feature = "query", feature = "read", feature = "symbols")),
     allow(dead_code, unused_imports)
 )]
 
@@ -56,7 +47,6 @@ mod decode;
 mod diagnostics;
 #[cfg(feature = "diff")]
 mod diff;
-pub mod dump;
 mod estimate;
 mod facts;
 mod findings;
@@ -71,7 +61,8 @@ mod query;
 pub mod read;
 mod report;
 mod rss;
-mod sort;
+#[doc(hidden)]
+pub mod sort;
 mod symbols;
 mod timeline;
 mod untracked;
@@ -79,18 +70,13 @@ mod untracked;
 #[cfg(feature = "read")]
 pub use add_symbols::{Symbolized, add_symbols};
 pub use analyzer::Analyzer;
-pub(crate) use attribution::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 pub use callstacks::StackEnd;
-pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::{Position, Reached};
 #[cfg(feature = "diff")]
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 pub use findings::FindingsObserver;
-#[cfg(feature = "html")]
-pub(crate) use hash::IntMap;
-pub(crate) use measured::Holder;
 pub use memledger_format as format;
 pub use memledger_format::{Error, ErrorKind};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
@@ -109,7 +95,6 @@ pub use report::{
     ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
     UntrackedReason, Weighed, WeightOf, short_path,
 };
-pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};

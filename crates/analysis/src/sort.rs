@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 /// Sorts rows, and leaves those that compare as equal in their order.
-pub(crate) fn by<T>(rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+pub fn by<T>(rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let mut order = order_of(rows.len(), &|a, b| compare(&rows[a], &rows[b]));
     // order[place] is where the row of this place is. Each cycle of places is walked once.
     for start in 0..order.len() {
@@ -24,7 +24,7 @@ pub(crate) fn by<T>(rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
 }
 
 /// As [`by`], in the order of keys.
-pub(crate) fn by_key<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
+pub fn by_key<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
     by(rows, |a, b| key(a).cmp(&key(b)));
 }
 

@@ -1,18 +1,70 @@
-//! Writes what a trace says in the formats of other tools.
+//! Writes what a trace says: as text, JSON, a page for a browser, and in the formats of other tools.
 //!
-//! Some are made from a [`Report`](memledger_analysis::Report) alone: [`FORMATS`] lists them, beside text,
-//! JSON, the page and pprof. The others see each block as well.
+//! Most are made from a [`Report`](memledger_analysis::Report) alone: [`OWN_FORMATS`] are those that a
+//! program writes of itself, `tools::FORMATS` are all. Perfetto, dhat and heaptrack see each block as well.
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
+// Without them, helpers of what they bring have no user.
+#![cfg_attr(
+    not(all(
+        feature = "diff",
+        feature = "html",
+        feature = "perfetto",
+        feature = "pprof",
+        feature = "query",
+        feature = "tools"
+    )),
+    allow(dead_code, unused_imports)
+)]
 
-pub mod dhat;
-mod folded;
-mod formats;
+/// A value whose fields other crates cannot set all at once: the default one, with these.
+#[cfg(test)]
+macro_rules! made {
+    ($type:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
+        let mut made = $type::default();
+        $(made.$field = made!(@ $field $(, $value)?);)*
+        made
+    }};
+    (@ $field:ident) => {
+        $field
+    };
+    (@ $field:ident, $value:expr) => {
+        $value
+    };
+}
+
+mod buckets;
+mod column;
+#[cfg(feature = "diff")]
+pub mod diff;
 #[doc(hidden)]
-pub mod frames;
-#[cfg(feature = "heaptrack")]
-pub mod heaptrack;
-mod speedscope;
-mod stacks;
+pub mod figures;
+pub mod findings;
+mod format;
+mod formats;
+#[cfg(feature = "html")]
+pub mod html;
+mod interner;
+pub mod json;
+mod missing;
+mod names;
+mod options;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;
+#[cfg(feature = "pprof")]
+pub mod pprof;
+#[doc(hidden)]
+pub mod pretty;
+#[cfg(feature = "query")]
+pub mod query;
+pub mod text;
+#[cfg(feature = "tools")]
+pub mod tools;
+mod units;
 
-pub use formats::FORMATS;
+pub use format::ReportFormat;
+pub use formats::{Formats, OWN_FORMATS};
+
+// For other crates of memledger only: no interface.
+#[doc(hidden)]
+pub mod parts;

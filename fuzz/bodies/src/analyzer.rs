@@ -3,8 +3,8 @@
 
 use crate::figures::{add_up, print};
 use memledger_analysis::{Analyzer, Position, Query, Report, Rule};
-use memledger_analysis::dump::query::Written;
-use memledger_analysis::dump::text::{self, By, Options, Sort};
+use memledger_export::query::Written;
+use memledger_export::text::{self, By, Options, Sort};
 use memledger_analysis::read::read;
 
 /// The options of the report.

@@ -1,7 +1,7 @@
 //! Conditions that hold for every report.
 
-use memledger_analysis::dump::json;
 use memledger_analysis::{Estimate, Figures, Frames, Moves, Report, Totals};
+use memledger_export::json;
 use serde_json::Value;
 
 /// Columns whose sum over each array equals the totals.

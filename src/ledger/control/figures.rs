@@ -3,7 +3,7 @@
 use crate::error::{self, Error};
 use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
-use memledger_analysis::in_process::figures;
+use memledger_export::figures;
 
 /// Without call stacks. Only with the guard set.
 pub(super) fn of_rows() -> Result<Vec<u8>, String> {

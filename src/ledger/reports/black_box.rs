@@ -9,11 +9,11 @@ mod functions;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::write::shortage::{self, Null};
 use functions::Functions;
-use memledger_analysis::in_process::Bytes;
 use memledger_analysis::in_process::{
     GUESS, HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
 };
 use memledger_analysis::{Analyzer, Module};
+use memledger_export::parts::Bytes;
 use std::fmt::{self, Write};
 
 /// At most this many rows of scopes, of threads and of stacks.

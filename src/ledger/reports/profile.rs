@@ -7,7 +7,7 @@ use crate::ledger::reports::functions::Functions;
 use crate::platform::os;
 use crate::trace::write::untracked;
 use memledger_analysis::Frames;
-use memledger_analysis::in_process::heap_profile;
+use memledger_export::parts::heap_profile;
 
 /// The profile as of now, in memory of the program.
 pub(in crate::ledger) fn profile() -> Result<Vec<u8>, Error> {

@@ -12,10 +12,9 @@ use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
 use memledger_analysis::Analyzer;
-use memledger_analysis::dump::FORMATS;
-use memledger_analysis::dump::ReportFormat;
-use memledger_analysis::dump::text::Options;
 use memledger_analysis::read::read;
+use memledger_export::text::Options;
+use memledger_export::{OWN_FORMATS, ReportFormat};
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Write};
@@ -63,10 +62,10 @@ impl ReportOutput {
         let options = options(settings);
         if path.is_empty() {
             os::use_as_stderr(file);
-            return Some(Self { format: FORMATS.default(), options, file: None });
+            return Some(Self { format: OWN_FORMATS.default(), options, file: None });
         }
         let path = os::path_of(path);
-        let format = FORMATS.by_path(&path)?;
+        let format = OWN_FORMATS.by_path(&path)?;
         let name = (!name.is_empty()).then(|| CString::new(name)).transpose().ok()?;
         let file = LaterFile::received(file, name).ok()?;
         Some(Self { format, options, file: Some((file, path)) })
@@ -92,9 +91,9 @@ pub(in crate::ledger) fn asked(value: &OsStr) -> Result<Option<ReportTo>, String
     match value.to_str() {
         Some("off") => Ok(None),
         Some("stderr") => Ok(Some(ReportTo::stderr())),
-        _ if FORMATS.by_path(value.as_ref()).is_some() => Ok(Some(ReportTo::file(value))),
+        _ if OWN_FORMATS.by_path(value.as_ref()).is_some() => Ok(Some(ReportTo::file(value))),
         _ => {
-            let why = FORMATS.why_none(value.as_ref());
+            let why = OWN_FORMATS.why_none(value.as_ref());
             Err(format!("only stderr, off, or a file are allowed, and {why}; the default is used"))
         }
     }
@@ -104,11 +103,11 @@ pub(in crate::ledger) fn asked(value: &OsStr) -> Result<Option<ReportTo>, String
 pub(in crate::ledger) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let options = options(report);
     let Some(path) = &report.path else {
-        return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
+        return Ok(ReportOutput { format: OWN_FORMATS.default(), options, file: None });
     };
     let asked = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
-    let Some(format) = FORMATS.by_path(&asked) else {
-        let why = FORMATS.why_none(&asked);
+    let Some(format) = OWN_FORMATS.by_path(&asked) else {
+        let why = OWN_FORMATS.why_none(&asked);
         let sentence = format!("the report cannot go to {}: {why}", asked.display());
         return Err(Error::new(ErrorKind::InvalidSetting, sentence));
     };
@@ -221,7 +220,6 @@ mod tests {
     use crate::ledger::config::Config;
     use crate::ledger::settings;
 
-    /// The format `toy` is in the table of the unit tests only.
     #[test]
     fn the_table_of_formats_decides_what_a_report_file_holds() {
         let folder = std::env::temp_dir().join(format!("memledger-formats-{}", os::process_id()));

@@ -2,8 +2,8 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use memledger_analysis::Report;
-use memledger_analysis::dump::text::Options;
-use memledger_analysis::dump::{ReportFormat, html, json};
+use memledger_export::text::Options;
+use memledger_export::{ReportFormat, html, json};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;

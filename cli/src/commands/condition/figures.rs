@@ -1,9 +1,9 @@
 //! The figures of a whole report and of its rows, by the names that they have in its JSON.
 
 use crate::commands::by::By;
-use memledger_analysis::dump::json;
-use memledger_analysis::dump::text::shown_heap;
 use memledger_analysis::{Moves, Report, StackKind, StackRow, stable_function};
+use memledger_export::json;
+use memledger_export::text::shown_heap;
 use serde_json::Value;
 use std::sync::LazyLock;
 

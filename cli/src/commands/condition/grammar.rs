@@ -4,7 +4,7 @@ use super::figures::{FigureType, Selector, known_figures};
 use super::{Change, Comparison, Condition, PERCENT};
 use crate::commands::by::By;
 use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use std::str::FromStr;
 use winnow::Parser;
 use winnow::ascii::multispace0;

@@ -1,6 +1,6 @@
 //! How the values of a field are printed.
 
-use memledger_analysis::dump::text::escape;
+use memledger_export::text::escape;
 use memledger_format::schema;
 
 /// How the values of a field are printed.

@@ -61,7 +61,7 @@ fn value_text(value: &Value<'_>, field: &FieldFormat, out: &mut dyn Write) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger_analysis::dump::text::escape;
+    use memledger_export::text::escape;
 
     #[test]
     fn what_a_trace_says_cannot_reach_the_terminal() {

@@ -8,7 +8,7 @@ use crate::error::{CliError, Outcome};
 use crate::symbols;
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Position};
-use memledger_export::dhat::Profile;
+use memledger_export::tools::dhat::Profile;
 use std::io::Write;
 
 /// Reads the trace twice, for the report and for what each program point had live, and writes both.

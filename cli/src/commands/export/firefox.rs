@@ -9,16 +9,16 @@
 //! NOTE: written here, because the crate `fxprof-processed-profile` 0.8 has neither lines nor inlined
 //! functions in its frames. The version is the one that it writes. And in the command, because `serde_json`
 //! implements `PartialEq` for types of std: a program with the tracker would see that
-//! ([`pretty`](memledger_analysis::internal::pretty)).
+//! ([`pretty`](memledger_export::pretty)).
 
 use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
-use memledger_analysis::internal::Interner;
 use memledger_analysis::{BlockChange, BlockEvent, BlockObserver, Frame, Report, ThreadRow};
-use memledger_export::frames::{self, Shown, shown};
+use memledger_export::parts::Interner;
+use memledger_export::tools::frames::{self, ShownFrame, shown};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
@@ -344,18 +344,18 @@ struct FrameRow {
 
 impl Tables {
     /// The number of a stack, whose frames are innermost first.
-    fn stack(&mut self, report: &Report, shown: &[Shown<'_>]) -> Option<u32> {
+    fn stack(&mut self, report: &Report, shown: &[ShownFrame<'_>]) -> Option<u32> {
         let mut stack = None;
         for frame in shown.iter().rev() {
             match frame {
-                Shown::Text(text) => {
+                ShownFrame::Text(text) => {
                     let name = self.strings.number(text.clone());
                     let func = self.funcs.number((name, None, None));
                     let (address, line) = (None, None);
                     let row = FrameRow { address, inline_depth: 0, category: SCOPE, func, line };
                     stack = self.push(stack, row);
                 }
-                Shown::Frame(frame) => stack = self.code(report, frame, stack),
+                ShownFrame::Frame(frame) => stack = self.code(report, frame, stack),
             }
         }
         stack

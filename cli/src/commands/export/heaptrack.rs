@@ -4,7 +4,7 @@ use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
-use memledger_export::heaptrack::Spool;
+use memledger_export::tools::heaptrack::Spool;
 use std::io::Write;
 
 /// Reads the trace and writes it to the file of `-o`, or to `out`. A file that ends in `.gz` or `.zst` is

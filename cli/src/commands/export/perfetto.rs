@@ -6,9 +6,9 @@ use crate::commands::input::{is_stdin, open_watched, unreadable};
 use crate::commands::output::{frames, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
-use memledger_analysis::dump::perfetto::{Events, Export, ExportOptions};
 use memledger_analysis::read::{Reader, read};
 use memledger_analysis::{Analyzer, Position};
+use memledger_export::perfetto::{Events, Export, ExportOptions};
 use std::io::Write;
 
 /// Reads the trace twice, for the report and for what happened when, and writes both.

@@ -6,7 +6,7 @@ use super::tables::{
 use memledger_analysis::{
     Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, NameRow, Report,
 };
-use memledger_export::frames::{self, path};
+use memledger_export::tools::frames::{self, path};
 use rustc_hash::FxHashMap;
 use std::io;
 

@@ -1,6 +1,6 @@
 //! Text from a trace in a limited number of columns.
 
-use memledger_analysis::dump::text::escape;
+use memledger_export::text::escape;
 
 /// Text from the trace, escaped, and cut to `columns` characters.
 pub fn shown(text: &str, columns: usize) -> String {

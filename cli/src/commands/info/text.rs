@@ -3,8 +3,8 @@
 use super::engines;
 use super::facts::{Facts, ThreadFacts, hex};
 use super::layout::{shown, wrapped};
-use memledger_analysis::dump::text::escape;
 use memledger_analysis::read::{Hole, Summary};
+use memledger_export::text::escape;
 use memledger_format::handshake::Magic;
 use memledger_format::handshake::Transport;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! The processes of a run, as a tree.
 
 use memledger_analysis::Report;
-use memledger_analysis::dump::text::{bytes, count, escape};
+use memledger_export::text::{bytes, count, escape};
 use std::io::{self, Write};
 
 /// One process that has left a trace.

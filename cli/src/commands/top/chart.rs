@@ -3,7 +3,7 @@
 use super::history::place;
 use super::model::Model;
 use super::theme::{Meaning, Theme};
-use memledger_analysis::dump::text::{bytes_briefly, duration};
+use memledger_export::text::{bytes_briefly, duration};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -3,7 +3,7 @@
 use super::lines::{Line, Rate};
 use super::model::{Model, Sort};
 use super::theme::Meaning;
-use memledger_analysis::dump::text::{bytes_briefly, count};
+use memledger_export::text::{bytes_briefly, count};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

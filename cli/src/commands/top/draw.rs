@@ -20,7 +20,7 @@ use super::model::{Model, Status};
 use super::table;
 use super::theme::{Meaning, Theme};
 use crate::commands::by::By;
-use memledger_analysis::dump::text::{bytes_briefly, count, counted, duration, escape, fit};
+use memledger_export::text::{bytes_briefly, count, counted, duration, escape, fit};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};

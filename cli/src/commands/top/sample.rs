@@ -1,8 +1,8 @@
 //! The figures of one moment, as the screen shows them.
 
 use crate::commands::by::By;
-use memledger_analysis::dump::text::{apart, shown_heap, shown_scope, tag};
 use memledger_analysis::{CallRow, Figures, Frames, Report};
+use memledger_export::text::{apart, shown_heap, shown_scope, tag};
 use std::collections::HashMap;
 
 /// The figures of a row, or of all rows.

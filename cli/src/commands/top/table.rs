@@ -5,7 +5,7 @@ use super::lines::Line;
 use super::model::{Model, Sort};
 use super::theme::{Meaning, Theme};
 use crate::commands::by::By;
-use memledger_analysis::dump::text::{count, counted, escape, fit, fit_ends};
+use memledger_export::text::{count, counted, escape, fit, fit_ends};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};

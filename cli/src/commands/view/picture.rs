@@ -2,12 +2,12 @@
 
 use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
-use memledger_analysis::dump::html::Page;
-use memledger_analysis::dump::text;
 use memledger_analysis::{
     Analyzer, BlockChange, BlockEvent, BlockObserver, FindingsObserver, QueryIndex, QueryIndexer,
     Report, Symbolizer,
 };
+use memledger_export::html::Page;
+use memledger_export::text;
 
 /// A trace that was read, as far as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use memledger_analysis::dump::html::page_with;
+use memledger_export::html::page_with;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::convert::Infallible;

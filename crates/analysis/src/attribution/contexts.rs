@@ -15,9 +15,10 @@ use crate::accounts::Accounts;
 use crate::hash::IntMap;
 use std::collections::HashMap;
 
-/// The name of the outermost scope, and what texts show of it.
-pub(crate) const GLOBAL_SCOPE: &str = "GlobalScope";
-pub(crate) const WHOLE_PROGRAM: &str = "(whole program)";
+/// The name of the outermost scope.
+pub const GLOBAL_SCOPE: &str = "GlobalScope";
+/// What texts show of it.
+pub const WHOLE_PROGRAM: &str = "(whole program)";
 /// The group of an allocation without a tag.
 const UNKNOWN: &str = "Unknown";
 /// The name of an allocation without a tag.

@@ -18,9 +18,8 @@ mod streams;
 mod threads;
 mod tree;
 
-pub(super) use contexts::{
-    Context, Contexts, GLOBAL_SCOPE, IdKind, Name, OUTERMOST, TagSpec, WHOLE_PROGRAM,
-};
+pub(super) use contexts::{Context, Contexts, IdKind, Name, OUTERMOST, TagSpec};
+pub use contexts::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 pub(super) use root_heaps::RootHeaps;
 pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
 pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};

@@ -4,7 +4,6 @@ use memledger_format::callstacks::OUTER_LOST;
 
 /// How a stack ends at its outermost frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum StackEnd {
     /// With the thread's first frame, as far as the trace says.
     #[default]

@@ -19,7 +19,7 @@ use std::fmt;
 /// What a query has found.
 ///
 /// The rows by scope, group, name, thread, size, stack, function, line and crate are written by
-/// [`dump::query`](crate::dump::query).
+/// `memledger_export::query`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Answer {
@@ -57,7 +57,8 @@ impl Found {
     /// What the figures of a row of an answer say. NOTE: an answer's rows are those of a report, so
     /// that the tables of reports show them: allocations and bytes at the peak are what was found,
     /// frees and allocated bytes are what has declined. The other columns are 0.
-    pub(crate) fn of(figures: &Figures) -> Self {
+    #[doc(hidden)]
+    pub fn of(figures: &Figures) -> Self {
         Self {
             blocks: figures.allocations,
             bytes: figures.live_bytes_at_peak,
@@ -67,7 +68,8 @@ impl Found {
     }
 
     /// Adds what was found elsewhere.
-    pub(crate) fn add_found(&mut self, other: Self) {
+    #[doc(hidden)]
+    pub fn add_found(&mut self, other: Self) {
         let mut figures = self.figures();
         figures.add(&other.figures());
         *self = Self::of(&figures);

@@ -86,11 +86,13 @@ impl Report {
 
     /// By function, of each stack the innermost one of the program's own code, as in
     /// [`by_line`](Self::by_line).
-    pub(crate) fn by_own_function(&self) -> Vec<CallRow> {
+    #[doc(hidden)]
+    pub fn by_own_function(&self) -> Vec<CallRow> {
         Calls::of(self, Frames::Folded).summed(CallKind::Function, true)
     }
 
-    pub(crate) fn by_call(&self, kind: CallKind, frames: Frames) -> Vec<CallRow> {
+    #[doc(hidden)]
+    pub fn by_call(&self, kind: CallKind, frames: Frames) -> Vec<CallRow> {
         Calls::of(self, frames).rows(kind)
     }
 }

@@ -41,8 +41,11 @@ pub enum Frames {
 /// What calls are summed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
+    /// Functions.
     Function,
+    /// Source lines.
     Line,
+    /// Crates.
     Crate,
 }
 

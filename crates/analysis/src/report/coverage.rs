@@ -18,7 +18,6 @@ pub struct Coverage {
 
 /// How complete the figures are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum CoverageWord {
     /// Nothing is missing, and less than 1 MiB or 1 % of the resident memory is in no block.
     Complete,

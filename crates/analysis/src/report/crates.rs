@@ -143,7 +143,7 @@ fn first_name(text: &str) -> Option<&str> {
 }
 
 /// The position of the `>` that ends what `text` begins within, or its length.
-pub(crate) fn end_of_angles(text: &str) -> usize {
+pub fn end_of_angles(text: &str) -> usize {
     let mut depth = 1;
     let mut last = ' ';
     for (at, char) in text.char_indices() {
@@ -162,7 +162,7 @@ pub(crate) fn end_of_angles(text: &str) -> usize {
 }
 
 /// Splits `text` at the first `by` that is in no brackets.
-pub(crate) fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
+pub fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
     let mut depth = 0_i32;
     let mut last = ' ';
     for (at, char) in text.char_indices() {

@@ -22,7 +22,6 @@ pub struct Finding {
 
 /// What the weight of a finding is a share of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum WeightOf {
     /// Of all allocations and reallocations.
     #[default]
@@ -62,7 +61,6 @@ pub struct Place {
 
 /// What a finding is. A *growth* is a reallocation to a larger size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum FindingKind {
     /// Blocks grow again and again: a container that gets its elements one by one.
     Grows {
@@ -221,6 +219,31 @@ pub enum FindingKind {
     },
 }
 
+impl Finding {
+    /// Whether it is about memory that is held, and not about time.
+    pub fn is_of_peak(&self) -> bool {
+        !matches!(self.weight_of, WeightOf::Calls | WeightOf::AllocatedBytes)
+    }
+
+    /// Its kind as one word, as in JSON.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Grows { .. } => "grows",
+            FindingKind::Reallocates { .. } => "reallocates",
+            FindingKind::ShortLived { .. } => "short_lived",
+            FindingKind::Shrinks { .. } => "shrinks",
+            FindingKind::LeftBehind { .. } => "left_behind",
+            FindingKind::OnlyGrows { .. } => "only_grows",
+            FindingKind::HoldsPeak { .. } => "holds_peak",
+            FindingKind::KeptByMalloc { .. } => "kept_by_malloc",
+            FindingKind::StaysAfterPeak { .. } => "stays_after_peak",
+            FindingKind::OneSize { .. } => "one_size",
+            FindingKind::RoundsUp { .. } => "rounds_up",
+            FindingKind::FreedElsewhere { .. } => "freed_elsewhere",
+        }
+    }
+}
+
 impl Default for FindingKind {
     fn default() -> Self {
         Self::Reallocates { reallocations: 0, allocations: 0 }
@@ -229,7 +252,6 @@ impl Default for FindingKind {
 
 /// Up to when live bytes rose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum GrowsUntil {
     /// To the end, where the blocks are live.
     End {

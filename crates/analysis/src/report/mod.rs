@@ -35,11 +35,13 @@ mod types;
 mod untracked;
 
 pub use call_sums::CallRow;
-pub(crate) use calls::{Call, CallKind};
+pub(crate) use calls::Call;
+pub use calls::CallKind;
 pub use calls::{Calls, Frames, GUESS};
 pub use coverage::{Coverage, CoverageKind, CoverageReason, CoverageWord};
-pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
+pub use crates::{end_of_angles, split_outside};
 pub use crates::{is_allocation_entry, is_folded_by_name};
+pub(crate) use crates::{is_last_part, last_part, with_module};
 pub use findings::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };

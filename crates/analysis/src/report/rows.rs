@@ -91,7 +91,6 @@ pub struct SizeRow {
 
 /// What is known of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum StackKind {
     /// Its frames.
     #[default]

@@ -193,18 +193,21 @@ impl StackRows {
     }
 
     /// The frames of a stack, innermost first.
-    pub(crate) fn frames(&self, row: usize) -> impl Iterator<Item = u32> + Clone {
+    #[doc(hidden)]
+    pub fn frames(&self, row: usize) -> impl Iterator<Item = u32> + Clone {
         let node = self.rows.get(row).map(|row| row.node);
         node.into_iter().flat_map(|node| self.tree.path(node)).map(|node| self.frame(node))
     }
 
     /// The frame of a node that is no root.
-    pub(crate) fn frame(&self, node: u32) -> u32 {
+    #[doc(hidden)]
+    pub fn frame(&self, node: u32) -> u32 {
         self.frame_of[self.tree.location(node) as usize]
     }
 
     /// The node of each row. Only rows of roots share one.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> {
+    #[doc(hidden)]
+    pub fn nodes(&self) -> impl Iterator<Item = u32> {
         self.rows.iter().map(|row| row.node)
     }
 
@@ -213,17 +216,20 @@ impl StackRows {
     }
 
     /// The figures of a row; of one that is not there, none but 0.
-    pub(crate) fn figures(&self, row: usize) -> Figures {
+    #[doc(hidden)]
+    pub fn figures(&self, row: usize) -> Figures {
         self.figures.get(row)
     }
 
     /// The figures of all rows.
-    pub(crate) fn all_figures(&self) -> impl Iterator<Item = Figures> + Clone {
+    #[doc(hidden)]
+    pub fn all_figures(&self) -> impl Iterator<Item = Figures> + Clone {
         self.figures.iter()
     }
 
     /// The estimates of what a row would be without sampling.
-    pub(crate) fn weights(&self, row: usize) -> Option<&Weights> {
+    #[doc(hidden)]
+    pub fn weights(&self, row: usize) -> Option<&Weights> {
         self.weights.get(row)?.as_ref()
     }
 
@@ -234,12 +240,14 @@ impl StackRows {
     }
 
     /// Whether blocks count in stacks: also if no rows were asked for.
-    pub(crate) fn any_taken(&self) -> bool {
+    #[doc(hidden)]
+    pub fn any_taken(&self) -> bool {
         self.taken.any
     }
 
     /// How often a stack was taken that is known, if only in part.
-    pub(crate) fn known(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn known(&self) -> u64 {
         self.taken.known
     }
 }

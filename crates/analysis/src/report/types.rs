@@ -94,7 +94,8 @@ pub struct Report {
 
 impl Report {
     /// Whether it has anything that is named by the program's files.
-    pub(crate) fn has_names(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_names(&self) -> bool {
         !self.by_stack.is_empty() || !self.static_variables.is_empty()
     }
 

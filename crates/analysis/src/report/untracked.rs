@@ -50,7 +50,6 @@ pub struct UntrackedReason {
 
 /// What a reason is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum UntrackedKind {
     /// The `malloc` that the program calls is another one.
     Malloc,

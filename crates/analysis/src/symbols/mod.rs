@@ -46,7 +46,8 @@ impl Module {
     }
 
     /// The last part of its path.
-    pub(crate) fn name(&self) -> &str {
+    #[doc(hidden)]
+    pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 

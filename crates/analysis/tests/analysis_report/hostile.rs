@@ -1,8 +1,8 @@
 //! Traces that were damaged on purpose: whatever comes, there is a report.
 
-use memledger_analysis::dump::{json, text};
 use memledger_analysis::read::{Event, Visitor, read};
 use memledger_analysis::{Analyzer, Position};
+use memledger_export::{json, text};
 use memledger_format::schema::FieldType as T;
 use memledger_test_support::feed::Feed;
 

@@ -2,13 +2,13 @@
 
 use crate::queries::{position, run, steps};
 use crate::spans::Step;
-use memledger_analysis::dump::query::{AnswerRow, rows};
-use memledger_analysis::dump::text::{By, Options};
 use memledger_analysis::read::read;
 use memledger_analysis::{
     Analyzer, Answer, BlockLife, BlockLives, IndexLimits, IndexRow, Position, Query, QueryIndex,
     QueryIndexer, Report, Rule, SingleBlock,
 };
+use memledger_export::query::{AnswerRow, rows};
+use memledger_export::text::{By, Options};
 use proptest::prelude::*;
 use std::fs::File;
 

@@ -17,6 +17,5 @@ mod sampled;
 mod samples;
 mod spans;
 mod stacks;
-mod text;
 mod timeline;
 mod untracked;

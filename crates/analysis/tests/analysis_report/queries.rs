@@ -4,11 +4,11 @@
 use crate::model::{CONTEXTS, STACKS, announce};
 use crate::ops::{Op, ops};
 use crate::spans::{Block, Model, Owner, Step};
-use memledger_analysis::dump::query::rows;
-use memledger_analysis::dump::text::{By, Options};
 use memledger_analysis::{
     Analyzer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule, Unanswered,
 };
+use memledger_export::query::rows;
+use memledger_export::text::{By, Options};
 use memledger_test_support::feed::{
     Feed,
     V::{N, S},
@@ -468,7 +468,7 @@ proptest! {
             // What is lost after it is lost, too.
             let figures = |report: &Report| {
                 let mut json = Vec::new();
-                memledger_analysis::dump::json::write(report, &mut json).expect("to memory");
+                memledger_export::json::write(report, &mut json).expect("to memory");
                 let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
                 json["losses"].take();
                 json["trace"]["complete"].take();

@@ -1,7 +1,7 @@
 //! Traces with a sample of stacks: what the estimates are worth.
 
-use memledger_analysis::dump::{json, text};
 use memledger_analysis::{Estimate, Report, StackKind, StackRow};
+use memledger_export::{json, text};
 use memledger_test_support::feed::{Feed, V::N};
 use serde_json::Value;
 

@@ -21,7 +21,7 @@ fn analyze(trace: &[u8], until: Position) -> (Report, u64) {
 
 fn json(report: &Report) -> Value {
     let mut text = Vec::new();
-    memledger_analysis::dump::json::write(report, &mut text).expect("memory takes everything");
+    memledger_export::json::write(report, &mut text).expect("memory takes everything");
     serde_json::from_slice(&text).expect("JSON")
 }
 
@@ -85,7 +85,7 @@ fn two_analyzers_give_the_same_bytes() {
     let text = || {
         let mut text = Vec::new();
         let (report, _) = analyze(&trace, Position::End);
-        memledger_analysis::dump::json::write(&report, &mut text).expect("memory takes everything");
+        memledger_export::json::write(&report, &mut text).expect("memory takes everything");
         text
     };
     assert_eq!(text(), text());

@@ -1,13 +1,13 @@
 //! Call stacks: which stack a block counts in, and the tables made of it.
 
 use memledger_analysis::Frames::{All, Folded};
-use memledger_analysis::dump::html::Page;
-use memledger_analysis::dump::{json, text};
 use memledger_analysis::read::read;
 use memledger_analysis::{
     Analyzer, CallRow, Figures, Frames, Module, Moves, Report, SourceFrame, StackEnd, StackKind,
     StackRow, StaticVariable, Symbolizer,
 };
+use memledger_export::html::Page;
+use memledger_export::{json, text};
 use memledger_test_support::feed::{
     Feed, Names, PROGRAM,
     V::{B, N},

@@ -1,8 +1,8 @@
 //! Memory that is in no block: known reasons, and resident memory outside of where blocks have been.
 
-use memledger_analysis::dump::json;
-use memledger_analysis::dump::text::{self, Options, lacks};
 use memledger_analysis::{Analyzer, CoverageWord, Report, UntrackedKind, Weighed};
+use memledger_export::json;
+use memledger_export::text::{self, Options, lacks};
 use memledger_format::schema::FieldType;
 use memledger_test_support::feed::{
     Feed,

@@ -3,7 +3,6 @@
 
 use memledger_analysis::Analyzer;
 use memledger_analysis::convert::convert;
-use memledger_analysis::dump;
 use memledger_analysis::read::{self, Damage, Event, Reader, Summary, Visitor};
 use memledger_format::ErrorKind;
 use memledger_format::handshake::Transport;
@@ -58,7 +57,7 @@ pub(crate) fn report(bytes: &[u8]) -> String {
     let mut analyzer = Analyzer::new();
     read::read(bytes, &mut analyzer).unwrap();
     let mut out = Vec::new();
-    dump::json::write(&analyzer.report(), &mut out).unwrap();
+    memledger_export::json::write(&analyzer.report(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

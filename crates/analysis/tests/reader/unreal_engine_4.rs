@@ -310,7 +310,7 @@ fn a_report_takes_the_first_form_of_memory_events() {
         assert_eq!(analyzer.problems(), [""; 0], "{name}");
         let report = analyzer.report();
         let mut document = Vec::new();
-        memledger_analysis::dump::json::write(&report, &mut document).unwrap();
+        memledger_export::json::write(&report, &mut document).unwrap();
         let document: Json = serde_json::from_slice(&document).unwrap();
         let totals = &document["totals"];
         assert_eq!(totals["allocations"], allocations);

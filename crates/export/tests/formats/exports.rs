@@ -1,9 +1,9 @@
 //! Formats of other tools that are made from a report: folded stacks, speedscope.
 
-use memledger_analysis::dump::text;
 use memledger_analysis::{Analyzer, BlockObserver, Frames, Position, Report};
-use memledger_export::FORMATS;
-use memledger_export::dhat::Profile;
+use memledger_export::text;
+use memledger_export::tools::FORMATS;
+use memledger_export::tools::dhat::Profile;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use proptest::collection::vec;

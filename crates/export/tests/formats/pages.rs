@@ -1,9 +1,9 @@
 //! The report as a page: its document has the figures of the report.
 
-use memledger_analysis::dump::text;
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Frames, Module, Report, SourceFrame, Symbolizer};
-use memledger_export::FORMATS;
+use memledger_export::text;
+use memledger_export::tools::FORMATS;
 use memledger_test_support::feed::{Feed, V::N};
 use memledger_test_support::feed::{Names, PROGRAM, program};
 use memledger_test_support::page::Page;

@@ -2,8 +2,8 @@
 
 use super::directory::{Directory, stem};
 use super::recording::Recording;
-use memledger_analysis::dump::text;
 use memledger_analysis::read::ending;
+use memledger_export::text;
 use memledger_format::framing::Start;
 use memledger_format::handshake::Transport;
 use parking_lot::{Mutex, MutexGuard};

@@ -14,7 +14,7 @@ use super::connection_limit::{FIRST_REQUEST_TIMEOUT as START_TIMEOUT, Permit};
 use super::recording::Recording;
 use super::server::Server;
 use crate::TOKEN_PREFIX;
-use memledger_analysis::dump::text;
+use memledger_export::text;
 use memledger_format::framing::{Framing, Start};
 use std::io;
 use std::net::SocketAddr;

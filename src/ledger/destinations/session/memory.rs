@@ -9,7 +9,7 @@ use crate::perfetto::{MemoryWriter, Track};
 use crate::platform::os::{self, Instant};
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;
-use memledger_analysis::dump::perfetto::{LiveMemory, Moment, Process};
+use memledger_export::perfetto::{LiveMemory, Moment, Process};
 use std::time::Duration;
 
 /// There are this many points of counters from one dump to the next.

@@ -1,0 +1,362 @@
+//! The report as JSON, schema `memledger.report/1`.
+//!
+//! The order of keys is part of the format, so that two reports can be compared as text. Keys
+//! may be added; none is renamed or dropped within `/1`.
+
+mod findings;
+pub(crate) mod stacks;
+
+use crate::format::{ReportFormat, Sealed};
+use crate::options::Options;
+use crate::pretty::{self, Json, List, Object, OneLine, Value, columns, entries, moves, objects};
+use memledger_analysis::{
+    AfterReport, AllocatorStatistics, Bookmark, Coverage, CoverageReason, Figures, GroupRow,
+    HeapRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses, NameRow, PeakMoment, Report, ResidentHeap,
+    ResidentMemory, Rss, ScopeRow, SizeRow, StaticVariable, ThreadRow, TimeSpan, Totals, TraceInfo,
+    Untracked, UntrackedKind, UntrackedReason, Weighed,
+};
+use std::io::{self, Write};
+
+/// Writes `report` as one JSON document and a line feed.
+pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    pretty::write(report, out)?;
+    out.write_all(b"\n")
+}
+
+/// As JSON.
+#[derive(Debug)]
+pub struct Format;
+
+impl Sealed for Format {}
+impl ReportFormat for Format {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn about(&self) -> &'static str {
+        "For programs; contains its schema's name"
+    }
+
+    fn endings(&self) -> &'static [&'static str] {
+        &["json"]
+    }
+
+    fn write(&self, report: &Report, _: &Options, mut out: &mut dyn Write) -> io::Result<()> {
+        write(report, &mut out)
+    }
+}
+
+impl Json for Report {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("schema", "memledger.report/1")?;
+            tables(self, object)?;
+            if !self.by_stack.is_empty() {
+                stacks::entries(self, object)?;
+            }
+            blocks(self, object, |stack| Some(stack as u64))?;
+            if !self.llm_tags.is_empty() {
+                object.entry("llm_tags", &self.llm_tags)?;
+            }
+            if !self.freed_in.is_empty() {
+                object.entry("freed_in", &self.freed_in)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Adds the entries before those of stacks.
+pub(crate) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
+    object.entry("trace", &report.trace)?;
+    object.entry("totals", &report.totals)?;
+    object.entry("peak", &report.peak)?;
+    object.entry("losses", &report.losses)?;
+    object.entry("after_report", &report.after_report)?;
+    object.entry("bookmarks", &report.bookmarks)?;
+    object.entry("by_scope", &report.by_scope)?;
+    object.entry("by_group", &report.by_group)?;
+    object.entry("by_name", &report.by_name)?;
+    object.entry("by_thread", &report.by_thread)?;
+    // Most programs have one heap, whose figures are the totals.
+    if report.by_heap.len() > 1 {
+        object.entry("by_heap", &report.by_heap)?;
+    }
+    object.entry("by_size", &report.by_size)?;
+    report.rss.iter().try_for_each(|rss| object.entry("rss", rss))?;
+    if !report.static_variables.is_empty() {
+        let rows = report.static_variables.iter().map(|variable| Static { variable, report });
+        object.entry("static_variables", &List(rows))?;
+    }
+    object.entry("untracked", &report.untracked)
+}
+
+/// Adds the entries after those of stacks. `stack_of`: the number that a row of
+/// [`Report::by_stack`] has in this document.
+pub(crate) fn blocks(
+    report: &Report,
+    object: &mut Object<'_, '_>,
+    stack_of: impl Fn(usize) -> Option<u64>,
+) -> io::Result<()> {
+    let has_stacks = !report.by_stack.is_empty();
+    let stack_of = |block: &LiveBlock| has_stacks.then(|| block.stack.and_then(&stack_of));
+    let largest = report.largest_live.iter();
+    let largest = largest.map(|block| Largest { block, stack: stack_of(block) });
+    object.entry("largest_live", &List(largest))?;
+    report.findings.iter().try_for_each(|found| object.entry("findings", found))
+}
+
+/// A static variable, with the file that it is in.
+struct Static<'a> {
+    variable: &'a StaticVariable,
+    report: &'a Report,
+}
+
+objects! {
+    Static<'_>, Self { variable, report } => {
+        "variable": variable.name,
+        "module": report.modules.get(variable.module).map(|module| module.path.as_str()),
+        "bytes": variable.bytes,
+        "size": Some(variable.size).filter(|_| variable.name.is_some()),
+    }
+    TraceInfo, of => {
+        "program": of.program,
+        "pid": of.pid,
+        "parent_pid": of.parent_pid,
+        "duration_ns": of.duration_ns,
+        "time_resolution_ns": of.time_resolution_ns,
+        "events": of.events,
+        "from_process_start": of.from_process_start,
+        "scopes_off": of.scopes_off,
+        "tracker_optimized": of.tracker_optimized,
+        "complete": of.complete,
+        "coverage": of.coverage,
+        "recording_since_ns": of.recording_since_ns,
+        "initial_live_blocks": of.initial_live_blocks,
+        "memory_recorded": of.memory_recorded,
+        "missed_at_start": of.missed_at_start,
+        "ended": of.ended,
+    }
+    TimeSpan, of => {
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
+    }
+    Coverage, of => {
+        "word": of.word.name(),
+        "unseen_bytes": of.unseen_bytes(),
+        "reasons": of.reasons,
+    }
+    CoverageReason, of => {
+        "kind": of.kind.name(),
+        "bytes": of.bytes,
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
+    }
+    Rss, of => {
+        "most_bytes": of.most_bytes,
+        "private_bytes": of.private_bytes,
+        "limit_bytes": of.limit_bytes,
+        "peak": of.peak,
+        "end_bytes": of.end_bytes,
+        "end": of.end,
+        "allocators": of.allocators,
+    }
+    Untracked, of => {
+        "known": of.is_known(),
+        "beside": of.is_beside,
+        "reasons": of.reasons,
+        "weighed": of.weighed,
+        "unseen_peak": of.unseen_peak,
+    }
+    UntrackedReason, of => {
+        "kind": match of.kind {
+            UntrackedKind::Malloc => "malloc",
+            UntrackedKind::New => "new",
+            UntrackedKind::Allocator => "allocator",
+            UntrackedKind::Go => "go",
+            UntrackedKind::Scopes => "scopes",
+            UntrackedKind::Replaced => "replaced",
+            UntrackedKind::Child => "child",
+            UntrackedKind::Handle => "handle",
+            UntrackedKind::Unreadable => "unreadable",
+        },
+        "function": of.function,
+        "file": of.file,
+    }
+    Weighed, of => {
+        "at_ns": of.at_ns,
+        "rss_bytes": of.rss_bytes,
+        "untracked_bytes": of.untracked_bytes,
+    }
+}
+
+impl Json for ResidentMemory {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("at_ns", &self.at_ns)?;
+            object.entry("rss_bytes", &self.rss_bytes())?;
+            entries(object, self.parts().into_iter())?;
+            if self.live_by_heap.len() > 1 {
+                object.entry("live_by_heap", &self.live_by_heap)?;
+            }
+            object.entry("live_not_resident_bytes", &self.live_not_resident_bytes)?;
+            object.entry("huge_page_bytes", &self.huge_page_bytes)?;
+            object.entry("swapped_bytes", &self.swapped_bytes)?;
+            object.entry("tracker_block_bytes", &self.tracker_block_bytes)
+        })
+    }
+}
+
+objects! {
+    ResidentHeap, of => {
+        "id": of.id,
+        "name": of.name,
+        "bytes": of.bytes,
+    }
+    AllocatorStatistics, of => {
+        "allocator": of.allocator,
+        "figures": of.figures,
+    }
+    (String, u64), (name, bytes) => {
+        "name": name,
+        "bytes": bytes,
+    }
+    Bookmark, of => {
+        "name": of.name,
+        "at_ns": of.at_ns,
+    }
+}
+
+impl Json for Totals {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            entries(object, self.first_columns())?;
+            object.entry("peak_bytes", &self.peak_bytes)?;
+            object.entry("peak_bytes_at_ns", &self.peak_bytes_at_ns)?;
+            object.entry("blocks_at_peak", &self.blocks_at_peak)?;
+            object.entry("peak_blocks", &self.peak_blocks)?;
+            entries(object, self.last_columns())?;
+            object.entry("overhead_bytes", &self.overhead_bytes)?;
+            object.entry("unnamed_bytes_at_peak", &self.unnamed_bytes_at_peak)?;
+            moves(object, self.moved_in, self.moved_out)?;
+            Ok(())
+        })
+    }
+}
+
+objects! {
+    PeakMoment, of => {
+        "from_ns": of.from_ns,
+        "to_ns": of.to_ns,
+        "after_bookmark": of.after_bookmark,
+        "before_bookmark": of.before_bookmark,
+    }
+    Losses, of => {
+        "lost_events": (!of.lost_unknown).then_some(of.lost_events),
+        "serial_holes": of.serial_holes,
+        "unmatched_frees": of.unmatched_frees,
+        "frees_of_earlier_blocks": of.frees_of_earlier_blocks,
+        "duplicate_allocations": of.duplicate_allocations,
+        "truncated_bytes": of.truncated_bytes,
+        "scope_misuses": of.scope_misuses,
+        "stacks_over_frame_limit": of.stacks_over_frame_limit,
+        "stacks_without_unwind_information": of.stacks_without_unwind_information,
+        "stacks_unreadable": of.stacks_unreadable,
+        "stacks_in_changed_libraries": of.stacks_in_changed_libraries,
+        "stacks_guessed": of.stacks_guessed,
+        "stacks_cut": of.stacks_cut,
+        "stacks_cut_bytes": of.stacks_cut_bytes,
+        "stacks_other": of.stacks_other,
+    }
+    AfterReport, of => {
+        "allocations": of.allocations,
+        "frees": of.frees,
+        "allocated_bytes": of.allocated_bytes,
+        "in_flight": of.in_flight,
+    }
+}
+
+impl Json for Figures {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            columns(object, self)?;
+            Ok(())
+        })
+    }
+}
+
+objects! {
+    ScopeRow, of => {
+        "path": of.path,
+        "entries": of.entries,
+        ..of.figures,
+        "inclusive": of.inclusive,
+        "largest_live_bytes": of.largest_live_bytes,
+    }
+    GroupRow, of => {
+        "group": of.group,
+        ..of.figures,
+        "inclusive": of.inclusive,
+    }
+    NameRow, of => {
+        "group": of.group,
+        "name": of.name,
+        ..of.figures,
+    }
+    ThreadRow, of => {
+        "id": of.id,
+        "name": of.name,
+        "system_id": of.system_id,
+        ..of.figures,
+    }
+    HeapRow, of => {
+        "id": of.id,
+        "name": of.name,
+        ..of.figures,
+    }
+    SizeRow, of => {
+        "min_bytes": of.min_bytes,
+        "max_bytes": of.max_bytes,
+        ..of.figures,
+    }
+    LlmTagRow, of => {
+        "tracker": of.tracker,
+        "path": of.path,
+        "samples": of.samples,
+        "first_bytes": of.first.bytes,
+        "first_at_ns": of.first.at_ns,
+        "last_bytes": of.last.bytes,
+        "last_at_ns": of.last.at_ns,
+        "min_bytes": of.min.bytes,
+        "min_at_ns": of.min.at_ns,
+        "peak_bytes": of.peak.bytes,
+        "peak_at_ns": of.peak.at_ns,
+        "series": of.series,
+    }
+    LlmTagSeries, of => {
+        "at_ns": OneLine(&of.at_ns),
+        "bytes": OneLine(&of.bytes),
+    }
+}
+
+/// A live block, with its stack if the trace has stacks.
+struct Largest<'a> {
+    block: &'a LiveBlock,
+    stack: Option<Option<u64>>,
+}
+
+impl Json for Largest<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let block = self.block;
+        value.object(|object| {
+            object.entry("address", &format!("{:#x}", block.address))?;
+            object.entry("bytes", &block.bytes)?;
+            object.entry("thread", &block.thread)?;
+            object.entry("group", &block.group)?;
+            object.entry("name", &block.name)?;
+            object.entry("path", &block.path)?;
+            object.entry("allocated_at_ns", &block.allocated_at_ns)?;
+            self.stack.iter().try_for_each(|stack| object.entry("stack", stack))
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! The report as text for a terminal: the most important figures first, within the terminal's
+//! width.
+//!
+//! ```text
+//! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
+//! sections.rs  which tables there are, and their rows
+//! peak_by.rs   below which function most of the peak was allocated
+//! over_time.rs how live bytes went
+//! findings.rs  what to look at first
+//! calls.rs     tables of functions, lines and crates, and the tree of stacks
+//! llm.rs       the values of Unreal's memory tags
+//! rss.rs       what the resident memory is
+//! query.rs     the answer of a query
+//! tree.rs      the largest rows of a tree and the rows around them
+//! table.rs     one table within a width: names whole, figures to the right
+//! style.rs     colours
+//! ```
+
+mod calls;
+mod findings;
+mod holders;
+pub(crate) mod llm;
+mod over_time;
+mod peak_by;
+#[cfg(feature = "query")]
+pub(crate) mod query;
+mod rss;
+mod screen;
+mod sections;
+pub(crate) mod style;
+pub(crate) mod table;
+mod tree;
+
+pub use crate::missing::{contradictions, lacks, untracked};
+pub use crate::names::{apart, fit, fit_ends, shown_heap, shown_scope, tag};
+pub use crate::options::{By, Options, Sort};
+pub use crate::units::{bytes, bytes_briefly, count, counted, duration};
+pub use holders::{HolderColumn, functions, holders};
+pub use memledger_format::words::{escape, instead, instead_as, nearest};
+
+use crate::format::{ReportFormat, Sealed};
+use memledger_analysis::Report;
+use std::io::{self, Write};
+use style::Style;
+
+/// Writes `report` as text.
+///
+/// # Examples
+/// ```
+/// use memledger_analysis::Analyzer;
+/// use memledger_export::text::{self, Options};
+///
+/// let report = Analyzer::new().report();
+/// let mut text = Vec::new();
+/// text::write(&report, &Options::default(), &mut text)?;
+/// assert!(String::from_utf8_lossy(&text).contains("live at end"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let style = Style { color: options.color };
+    screen::write(report, options, style, out)?;
+    if options.findings || options.by.is_none() {
+        findings::write(report, options, style, out)?;
+    }
+    if options.findings {
+        let matrix = findings::matrix(&report.freed_in, options);
+        if !matrix.rows.is_empty() {
+            matrix.write(style, options.width, out)?;
+        }
+        // The tables say something else, and are there only if one is asked for.
+        if options.by.is_none() {
+            return Ok(());
+        }
+    }
+    let tables = sections::tables(report, options);
+    // NOTE: the command itself reports that on stderr, and lists the existing rows.
+    if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
+        writeln!(out, "\nno row has {} in its name", escape(filter))?;
+    }
+    for table in tables {
+        table.write(style, options.width, out)?;
+    }
+    match options.by {
+        None | Some(By::Function | By::Line) => calls::write_unnamed(report, options, style, out),
+        _ => Ok(()),
+    }
+}
+
+/// As text.
+#[derive(Debug)]
+pub struct Format;
+
+impl Sealed for Format {}
+impl ReportFormat for Format {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn about(&self) -> &'static str {
+        "For people"
+    }
+
+    fn endings(&self) -> &'static [&'static str] {
+        &["txt"]
+    }
+
+    fn has_options(&self) -> bool {
+        true
+    }
+
+    fn shows_functions(&self, report: &Report, options: &Options) -> bool {
+        sections::shows_functions(report, options)
+    }
+
+    fn shows_stacks(&self, options: &Options) -> bool {
+        options.by.is_none_or(By::is_of_calls) || options.findings
+    }
+
+    fn shows_findings(&self, options: &Options) -> bool {
+        options.findings || options.by.is_none()
+    }
+
+    fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+        write(report, options, out)
+    }
+}
+
+/// What the page also says.
+#[cfg(feature = "html")]
+pub(crate) mod page {
+    pub(crate) use super::calls::unnamed;
+    pub(crate) use super::findings::none_found;
+    pub(crate) use super::rss::{Resident, resident};
+}
