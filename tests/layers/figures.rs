@@ -8,19 +8,19 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 65_430),
+    ("src", 64_890),
     ("crates/format/src", 9_050),
     ("crates/analysis/src", 34_720),
     // With all writers, which were in `crates/analysis`.
     ("crates/export/src", 11_960),
     ("crates/store/src", 3_551),
-    // Conditions with intervals, checks of outputs before the start.
-    ("cli/src", 17_790),
+    // Conditions with intervals, checks of outputs before the start; names in the text of a black box.
+    ("cli/src", 17_940),
     // With the circles of rooms.
     ("tests", 26_860),
     ("crates/analysis/tests", 12_290),
     ("crates/export/tests", 930),
-    ("cli/tests", 7_720),
+    ("cli/tests", 7_750),
 ];
 
 /// The crates whose code is looked at.

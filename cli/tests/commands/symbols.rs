@@ -133,6 +133,29 @@ fn inlined_functions_have_their_names_files_and_lines() {
 }
 
 #[test]
+fn frames_of_a_black_box_get_their_functions() {
+    let program = compile(&["-g", "-Csymbol-mangling-version=v0"]);
+    let (start, _) = program.function("exported");
+    let build_id: String = program.module.build_id.iter().map(|it| format!("{it:02x}")).collect();
+    let place = format!("{}+{start:#x} build id {build_id}", program.path.display());
+    let log = program.folder.path().join("server.log");
+    fs::write(&log, format!("started\n  by stack\n        {place}\nended")).expect("a file");
+    let (status, out, err) = memledger(&["symbolize".as_ref(), &*log]);
+    assert_eq!(status, 0, "{err}");
+    let named = out.strip_prefix("started\n  by stack\n        ").expect("the text before");
+    let named = named.strip_suffix(&format!("  {place}\nended")).expect("the text after");
+    assert!(named.starts_with("exported (") && named.ends_with("tiny.rs:15)"), "{named}");
+    assert!(err.contains("1 frame is named"), "{err}");
+    let other = place.replace(&build_id, "00ff");
+    fs::write(&log, format!("        {other}\n")).expect("a file");
+    let (status, out, err) = memledger(&["symbolize".as_ref(), &*log]);
+    assert_eq!((status, out), (0, format!("        {other}\n")), "{err}");
+    assert!(err.contains("is not the file that was loaded: its build id is"), "{err}");
+    let (status, _, err) = memledger(&["symbolize".as_ref(), &*log, "-o".as_ref(), &log]);
+    assert!(status == 2 && err.contains("it is also the input"), "{err}");
+}
+
+#[test]
 fn names_of_rust_before_v0_and_of_cpp_are_demangled() {
     let program = compile(&["-Cdebuginfo=0"]);
     let mut binaries = symbolizer(&[]);

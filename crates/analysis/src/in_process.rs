@@ -2,4 +2,4 @@
 
 pub use crate::build::{HeldBy, TopHolder, TopLive, write_plain};
 pub use crate::measured::{Baseline, Holder, Holders, MeasuredFigures};
-pub use crate::report::{GUESS, is_allocation_entry, is_folded_by_name};
+pub use crate::report::GUESS;

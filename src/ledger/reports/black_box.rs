@@ -2,16 +2,11 @@
 //! more.
 //!
 //! The program may end a moment later, because there is no memory. So nothing here allocates then: the memory
-//! for the rows, the text and the names of functions is set aside before.
-
-mod functions;
+//! for the rows and the text is set aside before.
 
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::write::shortage::{self, Null};
-use functions::Functions;
-use memledger_analysis::in_process::{
-    GUESS, HeldBy, TopHolder, TopLive, is_allocation_entry, is_folded_by_name, write_plain,
-};
+use memledger_analysis::in_process::{GUESS, HeldBy, TopHolder, TopLive, write_plain};
 use memledger_analysis::{Analyzer, Module};
 use memledger_export::parts::Bytes;
 use std::fmt::{self, Write};
@@ -20,8 +15,9 @@ use std::fmt::{self, Write};
 const MAX_ROWS: [(HeldBy, &str, usize); 3] =
     [(HeldBy::Scope, "scope", 12), (HeldBy::Thread, "thread", 8), (HeldBy::Stack, "stack", 5)];
 
-/// At most this many frames of a stack.
+/// At most this many frames of a stack, and files of which the build id is written.
 const MAX_FRAMES: usize = 24;
+const MAX_FILES: usize = 64;
 
 /// The text ends after this many bytes, with a whole line: they fit into an empty pipe.
 const MAX_BYTES: usize = 60 << 10;
@@ -40,7 +36,8 @@ pub(in crate::ledger) struct BlackBox {
     /// The largest live bytes at the last collection.
     peak: u64,
     top: TopLive,
-    functions: Functions,
+    /// The numbers of the files in the text.
+    files: Vec<u32>,
     text: Bounded,
 }
 
@@ -58,7 +55,7 @@ impl BlackBox {
             null_at: None,
             peak: 0,
             top: TopLive::default(),
-            functions: Functions::new(),
+            files: Vec::with_capacity(MAX_FILES),
             text: Bounded(String::with_capacity(MAX_BYTES)),
         }
     }
@@ -92,6 +89,7 @@ impl BlackBox {
     /// Writes it: the figures of the peak, or those of now.
     fn write(&mut self, analyzer: &Analyzer, live: u64, at_peak: bool, reason: &Reason) {
         self.text.0.clear();
+        self.files.clear();
         if self.append(analyzer, live, at_peak, reason).is_err() {
             self.text.cut_to_lines();
         }
@@ -106,7 +104,7 @@ impl BlackBox {
         at_peak: bool,
         reason: &Reason,
     ) -> fmt::Result {
-        let Self { text, top, functions, .. } = self;
+        let Self { text, top, files, .. } = self;
         let seconds = analyzer.duration_ns() / 1_000_000;
         write!(text, "memledger: black box of process {}", os::process_id())?;
         writeln!(text, ", {}.{:03} s after the start", seconds / 1000, seconds % 1000)?;
@@ -149,8 +147,7 @@ impl BlackBox {
                 let percent = u128::from(bytes) * 100 / u128::from(of.max(1));
                 let noun = if blocks == 1 { "block" } else { "blocks" };
                 writeln!(text, "    {} ({percent} %), {blocks} {noun}{holder}", Bytes(bytes))?;
-                functions.find(holder);
-                write_frames(functions, holder, text)
+                write_frames(holder, files, text)
             };
             if !analyzer.visit_top_live(top, (by, at_peak), most, &mut row)? {
                 writeln!(text, "  by {name}: not shown, no memory was set aside for so many")?;
@@ -160,40 +157,30 @@ impl BlackBox {
     }
 }
 
-/// Writes one line for each frame of a stack that a report would show, the innermost first: the function, and
-/// the file and the bytes from its base, as `addr2line` takes them.
-fn write_frames(functions: &Functions, stack: &TopHolder<'_>, text: &mut Bounded) -> fmt::Result {
-    let frames = functions.frames();
-    let entry = frames.clone().rposition(|(_, name)| name.is_some_and(allocates));
-    let outside = entry.map_or(0, |entry| entry + 1);
-    let of_program = frames.clone().skip(if outside < frames.len() { outside } else { 0 });
-    let is_folded = |name: Option<&str>| name.is_some_and(is_folded_by_name);
-    let has_own = of_program.clone().any(|(_, name)| name.is_some() && !is_folded(name));
-    let shown = of_program.filter(|(_, name)| !(has_own && is_folded(*name)));
-    for (number, (frame, name)) in shown.enumerate() {
+/// Writes one line for each frame of a stack, the innermost first: the file and the bytes from its base, as
+/// `memledger symbolize` and `addr2line` take them; the first of each file with its build id.
+fn write_frames(stack: &TopHolder<'_>, files: &mut Vec<u32>, text: &mut Bounded) -> fmt::Result {
+    for (number, (file, offset, is_guess)) in stack.frames().enumerate() {
         text.write_str("        ")?;
         if number == MAX_FRAMES {
             return text.write_str("...\n");
         }
-        if let Some(name) = name {
-            write_plain(name, text)?;
-            text.write_str("  ")?;
-        }
-        if let Some(Module { path, .. }) = stack.file(frame.file) {
+        let module = stack.file(file);
+        if let Some(Module { path, .. }) = module {
             write_plain(path, text)?;
             text.write_char('+')?;
         }
-        writeln!(text, "{:#x}{}", frame.offset, if frame.is_guess { GUESS } else { "" })?;
+        write!(text, "{offset:#x}{}", if is_guess { GUESS } else { "" })?;
+        let is_new = files.len() < MAX_FILES && !files.contains(&file);
+        if let Some(Module { build_id, .. }) = module.filter(|it| is_new && !it.build_id.is_empty())
+        {
+            files.push(file);
+            text.write_str(" build id ")?;
+            build_id.iter().try_for_each(|byte| write!(text, "{byte:02x}"))?;
+        }
+        text.write_char('\n')?;
     }
     Ok(())
-}
-
-/// Whether this is a function through which a program allocates, also one of an allocator around another, and
-/// C++'s `operator new`.
-fn allocates(function: &str) -> bool {
-    is_allocation_entry(function, None)
-        || function.contains(" as core::alloc::global::GlobalAlloc>::")
-        || ["_Znw", "_Zna"].iter().any(|new| function.starts_with(new))
 }
 
 impl Drop for BlackBox {

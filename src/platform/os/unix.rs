@@ -10,7 +10,6 @@ pub(super) mod descriptors;
 pub(super) mod files;
 mod own;
 pub(super) mod process;
-mod regular_file;
 pub(crate) mod signals;
 mod target_file;
 pub(super) mod thread_exit;
@@ -25,7 +24,6 @@ pub(crate) use own::OwnDescriptor;
 #[cfg(c_malloc)]
 pub(crate) use process::errno;
 pub(crate) use process::{KeepErrno, at_exit, at_fork, has_env, parent_process_id, process_id};
-pub(crate) use regular_file::{open_regular, read_at};
 pub(crate) use signals::{
     dismiss_waiting_thread, end_waiting, forget_signals, handle_ending_signals,
     handle_late_crashes, has_late_crashes, has_waiting_thread, is_report_awaited,

@@ -19,8 +19,8 @@ pub(crate) use clocks::{Instant, now, set_clock, sleep};
 pub(crate) use clocks::{clocks, counter, has_steady_counter, since_boot};
 pub(crate) use files::{
     OwnDescriptor, RawFd, TargetFile, create_in, descriptor, is_terminal, lock_alone, lock_shared,
-    mode_for_others, open_regular, read_at, readable, send_some, send_to_socket, set_mode,
-    stop_listening, terminal_width, unlock, watch_connection, write_all, write_file,
+    mode_for_others, readable, send_some, send_to_socket, set_mode, stop_listening, terminal_width,
+    unlock, watch_connection, write_all, write_file,
 };
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
 pub(crate) use process::{

@@ -31,8 +31,8 @@ pub(crate) use ends::{
 };
 pub(crate) use files::{
     OwnDescriptor, RawFd, create_in, descriptor, is_terminal, lock_alone, lock_shared,
-    mode_for_others, open_regular, read_at, readable, send_some, send_to_socket, set_mode,
-    stop_listening, terminal_width, unlock, watch_connection, write_all, write_file,
+    mode_for_others, readable, send_some, send_to_socket, set_mode, stop_listening, terminal_width,
+    unlock, watch_connection, write_all, write_file,
 };
 pub(crate) use memory_limit::memory_limit;
 #[cfg(takes_stacks)]

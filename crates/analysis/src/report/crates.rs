@@ -300,14 +300,9 @@ pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
         .any(|(modules, functions)| begins(module, modules) && begins(function, functions))
 }
 
-/// Whether a report folds a function, by its demangled name alone. Allocates nothing.
-pub fn is_folded_by_name(function: &str) -> bool {
-    is_folded(crate_of(function), function)
-}
-
 /// Whether this is a function through which a program allocates. What it calls is the allocator, and
 /// what that is made of: a wrapper around another one can have any name.
-pub fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
+pub(super) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
     // PDB files name them as the macro of `#[global_allocator]` has them: in a constant without a name.
     let in_constant = function.rsplit_once("::_::").map_or(function, |(_, name)| name);
     let name = in_constant.strip_prefix("__rustc::").unwrap_or(in_constant);

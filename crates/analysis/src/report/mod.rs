@@ -40,7 +40,6 @@ pub use calls::CallKind;
 pub use calls::{Calls, Frames, GUESS};
 pub use coverage::{Coverage, CoverageKind, CoverageReason, CoverageWord};
 pub use crates::{end_of_angles, split_outside};
-pub use crates::{is_allocation_entry, is_folded_by_name};
 pub(crate) use crates::{is_last_part, last_part, with_module};
 pub use findings::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,

@@ -125,14 +125,6 @@ pub(crate) fn lock_shared(_file: &File) -> Result<(), TryLockError> {
 
 pub(crate) fn unlock(_file: &File) {}
 
-pub(crate) fn open_regular(_path: &str) -> Option<File> {
-    None
-}
-
-pub(crate) fn read_at(_file: &File, _bytes: &mut [u8], _offset: u64) -> io::Result<usize> {
-    unsupported()
-}
-
 pub(crate) fn send_some(_to: &TcpStream, _bytes: &[u8], _timeout: Duration) -> io::Result<usize> {
     unsupported()
 }

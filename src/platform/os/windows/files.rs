@@ -1,11 +1,9 @@
 //! Open files and sockets.
 
-use memledger_format::words::{bytes_of, system_text};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::windows::fs::FileExt;
 use std::os::windows::io::{AsRawHandle, AsRawSocket};
 use std::path::Path;
 use std::ptr;
@@ -233,17 +231,6 @@ pub(crate) fn unlock(file: &File) {
     let mut place = at(LOCKED_BYTE);
     // SAFETY: as in `lock`.
     unsafe { UnlockFileEx(file.as_raw_handle(), 0, 1, 0, &raw mut place) };
-}
-
-/// Opens a regular file, whose path `text_of` has written; `None` if there is none, or if it cannot be read.
-pub(crate) fn open_regular(path: &str) -> Option<File> {
-    let file = File::open(system_text(bytes_of(path).collect())).ok()?;
-    file.metadata().ok().filter(|data| data.is_file()).map(|_| file)
-}
-
-/// Reads bytes of a regular file: fewer than asked for only at its end.
-pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.seek_read(bytes, offset)
 }
 
 /// Sends some of `bytes`; [`io::ErrorKind::WouldBlock`] if the system takes none for `timeout`.
