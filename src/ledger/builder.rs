@@ -472,8 +472,9 @@ impl LedgerBuilder {
     /// If the environment has already started recording before `main`, this adds the settings that
     /// the environment does not set, and returns a handle that does not end the recording.
     /// [`worker`](Self::worker), [`analyze_in_process`](Self::analyze_in_process),
-    /// [`follow_forks`](Self::follow_forks) and the channel `memory` have no effect then, because
-    /// they concern the recording from its start. [`Ledger::problems`] names the settings that are not used.
+    /// [`follow_forks`](Self::follow_forks), [`rss_interval`](Self::rss_interval) and the channel `memory`
+    /// have no effect then, because they concern the recording from its start. [`Ledger::problems`] names the
+    /// settings that are not used.
     ///
     /// ```
     /// use memledger::{ErrorKind, Ledger};

@@ -80,6 +80,12 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.quiet();
         check(&outcome, TRACE, Some(1 << 16));
+        // Within the bounds of the environment.
+        let run = outcome.again().env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let outcome = run.env("MEMLEDGER_STACK_FRAMES", "2").run();
+        outcome.quiet();
+        let bounded = Seen::read(&outcome, TRACE);
+        assert!(!bounded.specs.is_empty() && bounded.specs.values().all(|it| it.frames <= 2));
         // Unless the environment has set them.
         let run = outcome.again().env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.env("MEMLEDGER_STACKS", "off").run();

@@ -9,6 +9,7 @@ use std::io::Read;
 #[cfg(unix)]
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
     case("the environment starts a program without code from before main", nothing, |run| {
@@ -426,11 +427,13 @@ fn join() {
 }
 
 fn replaced() {
-    let ledger = builder().buffer_limit(1 << 20).analyze_in_process(true).start().unwrap();
+    let ledger = builder().buffer_limit(1 << 20).analyze_in_process(true);
+    let ledger = ledger.rss_interval(Duration::from_millis(100)).start().unwrap();
     let problems = ledger.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].kind(), ProblemKind::Overridden);
-    assert!(problems[0].to_string().contains(": report_on_exit, trace_to_file; "), "{problems:?}");
+    let names = ": report_on_exit, trace_to_file, rss_interval; ";
+    assert!(problems[0].to_string().contains(names), "{problems:?}");
     ledger.finish().unwrap();
 }
 

@@ -161,6 +161,17 @@ pub fn fit_ends(text: &str, width: usize) -> String {
     fit(text, width - width / 2) + &text[end..]
 }
 
+/// Texts whose characters have other widths than 1.
+#[cfg(test)]
+pub(crate) const WIDE: [&str; 6] = [
+    "short",
+    "exactly ten",
+    "日本語の名前です、とても長い",
+    "e\u{301}e\u{301}e\u{301}e\u{301}",
+    "emoji 👩\u{200d}👩\u{200d}👧 and words",
+    "",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,15 +262,6 @@ mod tests {
             "alloc::collections::btree_map::BTreeMap<…>::clone"
         );
     }
-
-    const WIDE: [&str; 6] = [
-        "short",
-        "exactly ten",
-        "日本語の名前です、とても長い",
-        "e\u{301}e\u{301}e\u{301}e\u{301}",
-        "emoji 👩\u{200d}👩\u{200d}👧 and words",
-        "",
-    ];
 
     #[test]
     fn a_cut_text_is_never_wider_than_asked() {

@@ -3,7 +3,7 @@
 use crate::alloc::{self, linked};
 use crate::error::{self, Error};
 use crate::events::channel::{self, Names};
-use crate::ledger::config::{Config, OnFull, Worker};
+use crate::ledger::config::{Config, OnFull, Watch, Worker};
 use crate::ledger::destinations::add;
 use crate::ledger::destinations::initial::StartedDestination;
 use crate::ledger::destinations::session;
@@ -236,23 +236,52 @@ fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error
 /// Leaves out what the environment has set, or what concerns the recording from its start, and reports it.
 fn leave_out_overridden(running: &Recording, config: &mut Config, unset: Unset) {
     let environment = Settings::from_environment();
+    // Each field is here by its name: what it does to a recording that runs is decided when it is added.
+    let Config {
+        report,
+        file,
+        host,
+        track_events,
+        analyze_in_process,
+        control: _,
+        allowed: _,
+        follow_forks,
+        report_on_signals: _,
+        watch,
+        file_mode,
+        channels,
+        stacks,
+        stack_bounds,
+        worker,
+        buffer_limit,
+        on_full,
+        black_box,
+        rss_interval,
+    } = config;
+    // What is wrong with them was reported at the start.
+    let mut bounds = Config::default();
+    environment
+        .clone()
+        .only(&[STACK_FRAMES, STACK_MEMORY])
+        .apply_reporting(&mut bounds, &mut |_| {});
+    stack_bounds.frames = stack_bounds.frames.or(bounds.stack_bounds.frames);
+    stack_bounds.memory = stack_bounds.memory.or(bounds.stack_bounds.memory);
     let overridden = [
-        ("file_mode", config.file_mode.take_if(|_| environment.has(FILE_MODE)).is_some()),
-        ("black_box_at", config.black_box.take_if(|_| environment.has(BLACK_BOX)).is_some()),
-        ("buffer_limit", config.buffer_limit.take_if(|_| environment.has(BUFFER_LIMIT)).is_some()),
-        ("on_full", config.on_full.take_if(|_| environment.has(ON_FULL)).is_some()),
-        ("channels", config.channels.take_if(|_| !unset.channels).is_some()),
-        ("stacks", config.stacks.take_if(|_| !unset.stacks).is_some()),
-        ("report_on_exit", config.report.take_if(|_| !unset.report).is_some()),
-        ("trace_to_file", config.file.take_if(|_| running.initial.file.is_some()).is_some()),
-        ("trace_to_host", config.host.take_if(|_| running.initial.host.is_some()).is_some()),
-        (
-            "trace_to",
-            config.track_events.take_if(|_| environment.has(settings::PERFETTO)).is_some(),
-        ),
-        ("worker", config.worker == Worker::Manual),
-        ("analyze_in_process", config.analyze_in_process && running.analyzer.is_none()),
-        ("follow_forks", config.follow_forks && running.follow.is_none()),
+        ("file_mode", file_mode.take_if(|_| environment.has(FILE_MODE)).is_some()),
+        ("black_box_at", black_box.take_if(|_| environment.has(BLACK_BOX)).is_some()),
+        ("buffer_limit", buffer_limit.take_if(|_| environment.has(BUFFER_LIMIT)).is_some()),
+        ("on_full", on_full.take_if(|_| environment.has(ON_FULL)).is_some()),
+        ("channels", channels.take_if(|_| !unset.channels).is_some()),
+        ("stacks", stacks.take_if(|_| !unset.stacks).is_some()),
+        ("report_on_exit", report.take_if(|_| !unset.report).is_some()),
+        ("trace_to_file", file.take_if(|_| running.initial.file.is_some()).is_some()),
+        ("trace_to_host", host.take_if(|_| running.initial.host.is_some()).is_some()),
+        ("trace_to", track_events.take_if(|_| environment.has(settings::PERFETTO)).is_some()),
+        ("rss_interval", rss_interval.is_some()),
+        ("-tracewatch", *watch == Watch::Yes && running.watch.is_none()),
+        ("worker", *worker == Worker::Manual),
+        ("analyze_in_process", *analyze_in_process && running.analyzer.is_none()),
+        ("follow_forks", *follow_forks && running.follow.is_none()),
     ];
     let names: Vec<_> = overridden.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     if !names.is_empty() {

@@ -32,70 +32,44 @@ use std::time::Duration;
 struct Setting {
     variable: &'static CStr,
     flag: &'static str,
-    apply: fn(&OsStr, &mut Config) -> Result<(), String>,
+    apply: Apply,
+}
+
+type Apply = fn(&OsStr, &mut Config) -> Result<(), String>;
+
+const fn setting(variable: &'static CStr, flag: &'static str, apply: Apply) -> Setting {
+    Setting { variable, flag, apply }
 }
 
 /// All settings, in the order in which they are applied.
 const SETTINGS: [Setting; 24] = [
-    Setting { variable: CHANNELS, flag: "-trace=", apply: channels },
-    Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
-    Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
-    Setting { variable: STACK_MEMORY, flag: "-tracestackmemory=", apply: stack_memory },
-    Setting { variable: TRACE, flag: "-tracefile=", apply: file },
-    Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: session::set },
-    Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: session::configure },
-    Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
-    Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
-    Setting {
-        variable: c"MEMLEDGER_CONTROL_FOLDER",
-        flag: "-tracecontrolfolder=",
-        apply: control_folder,
-    },
-    Setting {
-        variable: c"MEMLEDGER_CONTROL_HOSTS",
-        flag: "-tracecontrolhosts=",
-        apply: control_hosts,
-    },
+    setting(CHANNELS, "-trace=", channels),
+    setting(STACKS, STACKS_FLAG, stacks),
+    setting(STACK_FRAMES, "-tracestackframes=", stack_frames),
+    setting(STACK_MEMORY, "-tracestackmemory=", stack_memory),
+    setting(TRACE, "-tracefile=", file),
+    setting(PERFETTO, "-traceperfetto=", session::set),
+    setting(PERFETTO_CONFIG, "-traceperfettoconfig=", session::configure),
+    setting(c"MEMLEDGER_HOST", "-tracehost=", host),
+    setting(c"MEMLEDGER_CONTROL", "-tracecontrol=", control),
+    setting(c"MEMLEDGER_CONTROL_FOLDER", "-tracecontrolfolder=", control_folder),
+    setting(c"MEMLEDGER_CONTROL_HOSTS", "-tracecontrolhosts=", control_hosts),
     // Applied after the server's address: if the token cannot be read, there is no server.
-    Setting {
-        variable: CONTROL_TOKEN_FILE,
-        flag: "-tracecontroltokenfile=",
-        apply: control_token_file,
-    },
-    Setting {
-        variable: c"MEMLEDGER_FOLLOW_FORKS",
-        flag: "-tracefollowforks=",
-        apply: follow_forks,
-    },
-    Setting {
-        variable: REPORT_ON_SIGNALS,
-        flag: "-tracereportonsignals=",
-        apply: report_on_signals,
-    },
-    Setting { variable: RSS, flag: "-tracerss=", apply: rss_interval },
-    Setting { variable: BLACK_BOX, flag: "-traceblackbox=", apply: black_box },
-    Setting {
-        variable: c"MEMLEDGER_ANALYZE_IN_PROCESS",
-        flag: "-traceanalyzeinprocess=",
-        apply: analyze_in_process,
-    },
-    Setting { variable: BUFFER_LIMIT, flag: "-tracebufferlimit=", apply: buffer_limit },
-    Setting { variable: ON_FULL, flag: "-traceonfull=", apply: on_full },
-    Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
-    Setting { variable: REPORT, flag: "-tracereport=", apply: report },
+    setting(CONTROL_TOKEN_FILE, "-tracecontroltokenfile=", control_token_file),
+    setting(c"MEMLEDGER_FOLLOW_FORKS", "-tracefollowforks=", follow_forks),
+    setting(REPORT_ON_SIGNALS, "-tracereportonsignals=", report_on_signals),
+    setting(RSS, "-tracerss=", rss_interval),
+    setting(BLACK_BOX, "-traceblackbox=", black_box),
+    setting(c"MEMLEDGER_ANALYZE_IN_PROCESS", "-traceanalyzeinprocess=", analyze_in_process),
+    setting(BUFFER_LIMIT, "-tracebufferlimit=", buffer_limit),
+    setting(ON_FULL, "-traceonfull=", on_full),
+    setting(FILE_MODE, "-tracefilemode=", file_mode),
+    setting(REPORT, "-tracereport=", report),
     // Applied after the report: these are its options.
-    Setting {
-        variable: c"MEMLEDGER_REPORT_VERBOSE",
-        flag: "-tracereportverbose=",
-        apply: report_verbose,
-    },
-    Setting {
-        variable: c"MEMLEDGER_REPORT_LARGEST_LIVE",
-        flag: "-tracereportlargestlive=",
-        apply: report_largest_live,
-    },
+    setting(c"MEMLEDGER_REPORT_VERBOSE", "-tracereportverbose=", report_verbose),
+    setting(c"MEMLEDGER_REPORT_LARGEST_LIVE", "-tracereportlargestlive=", report_largest_live),
     // Applied last: 0 takes back the watcher that a report or signals have wanted.
-    Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
+    setting(WATCH, WATCH_FLAG, watch),
 ];
 
 pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";

@@ -160,15 +160,7 @@ pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const WIDE: [&str; 6] = [
-        "short",
-        "exactly ten",
-        "日本語の名前です、とても長い",
-        "e\u{301}e\u{301}e\u{301}e\u{301}",
-        "emoji 👩\u{200d}👩\u{200d}👧 and words",
-        "",
-    ];
+    use crate::names::WIDE;
 
     #[test]
     fn a_wrapped_text_is_whole_and_never_wider_than_asked() {
