@@ -4,7 +4,7 @@
 //! processor time.
 
 use super::rows::TableWriter;
-use super::tables::{Column, Kind, NONE, Rows, Table};
+use super::tables::{CellKind, NONE, Rows, Table, TableColumn};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -118,7 +118,7 @@ const PART: usize = 1 << 12;
 fn write_cells(
     writer: &mut SerializedColumnWriter<'_>,
     rows: &Rows,
-    column: &Column,
+    column: &TableColumn,
     cells: &[i64],
 ) -> Result<(), ParquetError> {
     let is_present = |cell: &i64| *cell != NONE;
@@ -131,12 +131,14 @@ fn write_cells(
         false => cells.into(),
     };
     let texts: Vec<ByteArray> = match column.kind {
-        Kind::Near | Kind::Repeats | Kind::Address => {
+        CellKind::Near | CellKind::Repeats | CellKind::Address => {
             writer.typed::<Int64Type>().write_batch(&values, present, None)?;
             return Ok(());
         }
-        Kind::Text => values.iter().map(|cell| ByteArray::from(rows.text(*cell).clone())).collect(),
-        Kind::Word(words) => {
+        CellKind::Text => {
+            values.iter().map(|cell| ByteArray::from(rows.text(*cell).clone())).collect()
+        }
+        CellKind::Word(words) => {
             // PERF: fixed texts are cloned without counting references.
             let fixed = |word: &&'static str| Bytes::from_static(word.as_bytes()).into();
             let words: Vec<ByteArray> = words.iter().map(fixed).collect();
@@ -147,11 +149,11 @@ fn write_cells(
 }
 
 fn schema(table: &Table) -> Arc<Type> {
-    let field = |column: &Column| {
+    let field = |column: &TableColumn| {
         let (physical, logical) = match column.kind {
-            Kind::Text | Kind::Word(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Kind::Address => (Physical::INT64, Some(LogicalType::integer(64, false))),
-            Kind::Near | Kind::Repeats => (Physical::INT64, None),
+            CellKind::Text | CellKind::Word(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            CellKind::Address => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            CellKind::Near | CellKind::Repeats => (Physical::INT64, None),
         };
         let repetition = if column.optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let field = Type::primitive_type_builder(column.name, physical);
@@ -176,11 +178,11 @@ fn properties(table: &Table) -> Arc<WriterProperties> {
     for column in table.columns {
         let path = ColumnPath::from(column.name);
         properties = match column.kind {
-            Kind::Near | Kind::Address => properties
+            CellKind::Near | CellKind::Address => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
             // The least and the greatest of all rows: no query can leave rows out by them.
-            Kind::Repeats | Kind::Word(_) | Kind::Text => {
+            CellKind::Repeats | CellKind::Word(_) | CellKind::Text => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }
         };
