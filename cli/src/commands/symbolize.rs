@@ -56,6 +56,11 @@ pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliErro
     if black_box::is_text(&start) {
         let mut text = Vec::new();
         source.read_to_end(&mut text).map_err(unread)?;
+        if !black_box::has_frames(&text) {
+            let name = display_name(&args.trace);
+            let why = "is no trace, and a text without frames of a black box";
+            return Err(CliError::Failed(format!("{name} {why}")));
+        }
         return symbolize_text(&text, args, output, out);
     }
     if args.output.is_none() {

@@ -17,18 +17,24 @@ pub(super) fn is_text(start: &[u8]) -> bool {
     is_utf_8 && !start.is_empty() && !start.contains(&0)
 }
 
+/// Whether there is anything to name.
+pub(super) fn has_frames(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b'\n').any(|line| place(line).is_some())
+}
+
 /// Writes `text` with the functions of each line `        FILE+0xOFFSET` before it, if the file has the build
-/// id that the first line of it has. All other lines stay. Returns how many lines have got functions.
+/// id that stood last beside it. All other lines stay. Returns how many lines have got functions.
 pub(super) fn write(text: &[u8], args: &SymbolArgs, out: &mut dyn Write) -> io::Result<u64> {
     let mut report = Report::default();
     let mut modules = HashMap::new();
     let mut of_line = HashMap::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let Some((path, offset, build_id)) = place(line) else { continue };
-        let module = *modules.entry(path).or_insert_with(|| {
+        if !build_id.is_empty() || !modules.contains_key(path) {
+            modules.insert(path, report.modules.len());
             report.modules.push(Module::new(path.to_owned(), 0, 0, build_id));
-            report.modules.len() - 1
-        });
+        }
+        let module = modules[path];
         let mut frame = Frame::default();
         (frame.module, frame.offset) = (Some(module), offset);
         of_line.insert(number, report.frames.len());
@@ -97,6 +103,7 @@ mod tests {
             let args = SymbolArgs { folders: Vec::new(), no_debuginfod: true };
             assert_eq!(write(&text, &args, &mut out).unwrap(), 0);
             assert_eq!(out, text);
+            assert_eq!(has_frames(&text), text.contains(&b'+'));
         }
     }
 
