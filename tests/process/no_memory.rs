@@ -35,9 +35,12 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(read.trace.complete, outcome.stderr.is_empty());
         assert!(left(&read, 1_000_003) == 1, "what was there before: {:?}", read.largest_live);
     }),
-    case("each allocation of the tracker in turn fails", each_alone, |run| check_turns(&run.run())),
+    // Some 400 recordings one after the other: a minute beside 40 busy loops.
+    case("each allocation of the tracker in turn fails", each_alone, |run| {
+        check_turns(&run.deadline(600).run());
+    }),
     case("from each allocation of the tracker on all fail", each_and_all, |run| {
-        check_turns(&run.run());
+        check_turns(&run.deadline(600).run());
     }),
 ];
 
