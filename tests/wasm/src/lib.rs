@@ -1,9 +1,7 @@
 //! What a host calls: allocations in scopes, groups and names, counted by the program itself, too. The
 //! results are one JSON document, in the memory of the program.
 
-use memledger::{
-    Ledger, TrackingAllocator, Worker, alloc_scope, analysis::dump::json, group, tag, tagged,
-};
+use memledger::{Ledger, TrackingAllocator, Worker, alloc_scope, group, report::json, tag, tagged};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::hint::black_box;
