@@ -1,11 +1,16 @@
 //! `memledger export`: the same trace in another format.
 
 mod args;
+mod csv;
 mod dhat;
 mod firefox;
 mod heaptrack;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pass;
 mod perfetto;
+mod rows;
+mod tables;
 mod to_tables;
 
 use super::completeness::{damaged, incomplete};

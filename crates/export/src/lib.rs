@@ -49,9 +49,6 @@ pub mod json;
 mod missing;
 mod names;
 mod options;
-#[cfg(feature = "passes")]
-#[doc(hidden)]
-pub mod passes;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 #[cfg(feature = "pprof")]

@@ -1,14 +1,16 @@
 //! `memledger export --to parquet` and `--to csv`: a folder with a file of each table, or one table.
 
 use super::args::{ExportArgs, To};
+use super::csv::CsvTables;
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetTables;
 use super::pass::{outcome, pass};
+use super::rows::{TableWriter, ToTables, actors};
+use super::tables::{TABLES, Table};
 use crate::commands::input::is_stdin;
 use crate::commands::output::{Part, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
-#[cfg(feature = "parquet")]
-use memledger_export::passes::ParquetTables;
-use memledger_export::passes::{CsvTables, TABLES, Table, TableWriter, ToTables, actors};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 #[cfg(feature = "parquet")]

@@ -4,7 +4,7 @@
 //! processor time.
 
 use super::rows::TableWriter;
-use super::tables::{CellKind, NONE, Rows, Table, TableColumn};
+use super::tables::{Column, Kind, NONE, Rows, Table};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -118,7 +118,7 @@ const PART: usize = 1 << 12;
 fn write_cells(
     writer: &mut SerializedColumnWriter<'_>,
     rows: &Rows,
-    column: &TableColumn,
+    column: &Column,
     cells: &[i64],
 ) -> Result<(), ParquetError> {
     let is_present = |cell: &i64| *cell != NONE;
@@ -131,14 +131,12 @@ fn write_cells(
         false => cells.into(),
     };
     let texts: Vec<ByteArray> = match column.kind {
-        CellKind::Near | CellKind::Repeats | CellKind::Address => {
+        Kind::Near | Kind::Repeats | Kind::Address => {
             writer.typed::<Int64Type>().write_batch(&values, present, None)?;
             return Ok(());
         }
-        CellKind::Text => {
-            values.iter().map(|cell| ByteArray::from(rows.text(*cell).clone())).collect()
-        }
-        CellKind::Word(words) => {
+        Kind::Text => values.iter().map(|cell| ByteArray::from(rows.text(*cell).clone())).collect(),
+        Kind::Word(words) => {
             // PERF: fixed texts are cloned without counting references.
             let fixed = |word: &&'static str| Bytes::from_static(word.as_bytes()).into();
             let words: Vec<ByteArray> = words.iter().map(fixed).collect();
@@ -149,11 +147,11 @@ fn write_cells(
 }
 
 fn schema(table: &Table) -> Arc<Type> {
-    let field = |column: &TableColumn| {
+    let field = |column: &Column| {
         let (physical, logical) = match column.kind {
-            CellKind::Text | CellKind::Word(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            CellKind::Address => (Physical::INT64, Some(LogicalType::integer(64, false))),
-            CellKind::Near | CellKind::Repeats => (Physical::INT64, None),
+            Kind::Text | Kind::Word(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Address => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            Kind::Near | Kind::Repeats => (Physical::INT64, None),
         };
         let repetition = if column.optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let field = Type::primitive_type_builder(column.name, physical);
@@ -178,11 +176,11 @@ fn properties(table: &Table) -> Arc<WriterProperties> {
     for column in table.columns {
         let path = ColumnPath::from(column.name);
         properties = match column.kind {
-            CellKind::Near | CellKind::Address => properties
+            Kind::Near | Kind::Address => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
             // The least and the greatest of all rows: no query can leave rows out by them.
-            CellKind::Repeats | CellKind::Word(_) | CellKind::Text => {
+            Kind::Repeats | Kind::Word(_) | Kind::Text => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }
         };

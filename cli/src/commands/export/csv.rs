@@ -1,7 +1,7 @@
 //! Tables as text: comma-separated values, as RFC 4180 has them.
 
 use super::rows::TableWriter;
-use super::tables::{CellKind, NONE, Rows, Table};
+use super::tables::{Kind, NONE, Rows, Table};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
@@ -43,10 +43,10 @@ impl<F: Write> TableWriter for CsvTables<F> {
             for (column, &cell) in table.columns.iter().zip(row) {
                 let field = match column.kind {
                     _ if column.optional && cell == NONE => Cow::Borrowed(&b""[..]),
-                    CellKind::Text => safe(rows.text(cell)),
-                    CellKind::Word(words) => words[cell as usize].as_bytes().into(),
-                    CellKind::Address => digits.format(cell as u64).as_bytes().into(),
-                    CellKind::Near | CellKind::Repeats => digits.format(cell).as_bytes().into(),
+                    Kind::Text => safe(rows.text(cell)),
+                    Kind::Word(words) => words[cell as usize].as_bytes().into(),
+                    Kind::Address => digits.format(cell as u64).as_bytes().into(),
+                    Kind::Near | Kind::Repeats => digits.format(cell).as_bytes().into(),
                 };
                 file.write_field(&field).map_err(unwritten)?;
             }

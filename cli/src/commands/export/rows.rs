@@ -3,10 +3,10 @@
 use super::tables::{
     BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, NONE, Rows, STACKS, optional_cell,
 };
-use crate::tools::frames::{self, path};
 use memledger_analysis::{
     Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, NameRow, Report,
 };
+use memledger_export::tools::frames::{self, path};
 use rustc_hash::FxHashMap;
 use std::io;
 

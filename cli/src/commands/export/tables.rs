@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CellKind {
+pub enum Kind {
     /// A whole number that is mostly near the one in the row before.
     Near,
     /// A whole number that repeats.
@@ -19,28 +19,26 @@ pub enum CellKind {
 
 /// One column.
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct TableColumn {
+pub struct Column {
     pub name: &'static str,
-    pub kind: CellKind,
+    pub kind: Kind,
     /// Whether values can be missing.
     pub optional: bool,
 }
 
 /// One table.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Table {
     pub name: &'static str,
-    pub columns: &'static [TableColumn],
+    pub columns: &'static [Column],
 }
 
-const fn column(name: &'static str, kind: CellKind) -> TableColumn {
-    TableColumn { name, kind, optional: false }
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, optional: false }
 }
 
-const fn optional(name: &'static str, kind: CellKind) -> TableColumn {
-    TableColumn { name, kind, optional: true }
+const fn optional(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, optional: true }
 }
 
 /// What happens to a block.
@@ -64,13 +62,13 @@ pub const STATES: &[&str] = &["freed", "left", "live"];
 pub static EVENTS: Table = Table {
     name: "events",
     columns: &[
-        column("event", CellKind::Near),
-        column("at_ns", CellKind::Near),
-        column("kind", CellKind::Word(KINDS)),
-        column("block", CellKind::Near),
-        column("context", CellKind::Repeats),
-        column("live_bytes", CellKind::Repeats),
-        column("allocated_bytes", CellKind::Repeats),
+        column("event", Kind::Near),
+        column("at_ns", Kind::Near),
+        column("kind", Kind::Word(KINDS)),
+        column("block", Kind::Near),
+        column("context", Kind::Repeats),
+        column("live_bytes", Kind::Repeats),
+        column("allocated_bytes", Kind::Repeats),
     ],
 };
 
@@ -78,17 +76,17 @@ pub static EVENTS: Table = Table {
 pub static BLOCKS: Table = Table {
     name: "blocks",
     columns: &[
-        column("block", CellKind::Near),
-        column("address", CellKind::Address),
-        column("bytes", CellKind::Repeats),
-        column("context", CellKind::Repeats),
-        column("state", CellKind::Word(STATES)),
-        column("allocated_at_ns", CellKind::Near),
-        optional("ended_at_ns", CellKind::Near),
-        optional("ended", CellKind::Near),
-        optional("freed_by", CellKind::Near),
-        column("reallocations", CellKind::Near),
-        column("short_lived", CellKind::Near),
+        column("block", Kind::Near),
+        column("address", Kind::Address),
+        column("bytes", Kind::Repeats),
+        column("context", Kind::Repeats),
+        column("state", Kind::Word(STATES)),
+        column("allocated_at_ns", Kind::Near),
+        optional("ended_at_ns", Kind::Near),
+        optional("ended", Kind::Near),
+        optional("freed_by", Kind::Near),
+        column("reallocations", Kind::Near),
+        column("short_lived", Kind::Near),
     ],
 };
 
@@ -97,14 +95,14 @@ pub static BLOCKS: Table = Table {
 pub static CONTEXTS: Table = Table {
     name: "contexts",
     columns: &[
-        column("context", CellKind::Near),
-        column("thread_id", CellKind::Repeats),
-        column("thread", CellKind::Text),
-        optional("scope", CellKind::Text),
-        optional("group", CellKind::Text),
-        optional("name", CellKind::Text),
-        optional("stack", CellKind::Repeats),
-        optional("heap", CellKind::Text),
+        column("context", Kind::Near),
+        column("thread_id", Kind::Repeats),
+        column("thread", Kind::Text),
+        optional("scope", Kind::Text),
+        optional("group", Kind::Text),
+        optional("name", Kind::Text),
+        optional("stack", Kind::Repeats),
+        optional("heap", Kind::Text),
     ],
 };
 
@@ -113,9 +111,9 @@ pub static CONTEXTS: Table = Table {
 pub static STACKS: Table = Table {
     name: "stacks",
     columns: &[
-        column("stack", CellKind::Near),
-        column("depth", CellKind::Near),
-        column("frame", CellKind::Repeats),
+        column("stack", Kind::Near),
+        column("depth", Kind::Near),
+        column("frame", Kind::Repeats),
     ],
 };
 
@@ -123,21 +121,21 @@ pub static STACKS: Table = Table {
 pub static FRAMES: Table = Table {
     name: "frames",
     columns: &[
-        column("frame", CellKind::Near),
-        column("part", CellKind::Repeats),
-        column("function", CellKind::Text),
-        optional("file", CellKind::Text),
-        optional("line", CellKind::Repeats),
-        optional("module", CellKind::Text),
-        optional("offset", CellKind::Repeats),
-        column("inlined", CellKind::Repeats),
+        column("frame", Kind::Near),
+        column("part", Kind::Repeats),
+        column("function", Kind::Text),
+        optional("file", Kind::Text),
+        optional("line", Kind::Repeats),
+        optional("module", Kind::Text),
+        optional("offset", Kind::Repeats),
+        column("inlined", Kind::Repeats),
     ],
 };
 
 /// The moments that the program has named.
 pub static BOOKMARKS: Table = Table {
     name: "bookmarks",
-    columns: &[column("at_ns", CellKind::Near), column("name", CellKind::Text)],
+    columns: &[column("at_ns", Kind::Near), column("name", Kind::Text)],
 };
 
 /// All tables.
