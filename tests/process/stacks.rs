@@ -80,7 +80,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.quiet();
         check(&outcome, TRACE, Some(1 << 16));
-        // Within the bounds of the environment.
+        // Within the bounds of the environment, which go before those of code.
         let run = outcome.again().env("MEMLEDGER_TRACE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.env("MEMLEDGER_STACK_FRAMES", "2").run();
         outcome.quiet();
@@ -365,7 +365,8 @@ fn from_flags() {
 
 fn joins() {
     churn(1000);
-    let ledger = Ledger::builder().stacks(Stacks::Sampled { mean_bytes: 1 << 16 }).start().unwrap();
+    let ledger = Ledger::builder().stacks(Stacks::Sampled { mean_bytes: 1 << 16 });
+    let ledger = ledger.stack_frames(5).start().unwrap();
     churn(1000);
     ledger.flush();
 }

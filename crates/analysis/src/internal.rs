@@ -5,4 +5,8 @@ pub use crate::columns::{COLUMNS, Column, Shown, Weights, column};
 pub use crate::hash::IntMap;
 pub use crate::measured::Holder;
 pub use crate::report::{CallKind, Calls, GUESS, end_of_angles, split_outside};
-pub use crate::sort;
+
+/// Sorting that is compiled once.
+pub mod sort {
+    pub use crate::sort::{by, by_key};
+}

@@ -61,8 +61,7 @@ mod query;
 pub mod read;
 mod report;
 mod rss;
-#[doc(hidden)]
-pub mod sort;
+mod sort;
 mod symbols;
 mod timeline;
 mod untracked;

@@ -53,8 +53,7 @@ mod options;
 pub mod perfetto;
 #[cfg(feature = "pprof")]
 pub mod pprof;
-#[doc(hidden)]
-pub mod pretty;
+mod pretty;
 #[cfg(feature = "query")]
 pub mod query;
 pub mod text;

@@ -1,6 +1,6 @@
-//! What formats are made of. For `memledger` and the command only: no interface.
+//! What formats are made of, and what a program writes beside its report. For `memledger` and the command
+//! only: no interface.
 
-pub use crate::buckets::figures_of;
 pub use crate::interner::Interner;
 #[cfg(feature = "pprof")]
 pub use crate::pprof::heap_profile;

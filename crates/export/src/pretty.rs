@@ -49,11 +49,9 @@ struct Writer<'a> {
 }
 
 /// Where one value is written.
-#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Value<'w, 'a>(&'w mut Writer<'a>);
 
 /// An object that is being written.
-#[expect(missing_debug_implementations, reason = "for our own crates only")]
 pub struct Object<'w, 'a> {
     writer: &'w mut Writer<'a>,
     any: bool,

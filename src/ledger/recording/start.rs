@@ -57,12 +57,20 @@ pub(in crate::ledger) fn from_flags(flags: Settings) -> Option<u64> {
 
 fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
     let mut config = Config::default();
+    bounds_of_environment(&mut config);
     flags.clone().apply(&mut config);
     if let StartedBy::Environment(unset) = &mut running.started_by {
         unset.channels |= config.channels.is_some();
         unset.stacks |= config.stacks.is_some();
     }
     add_settings(running, config)
+}
+
+/// Sets the bounds of stacks that the environment has: they hold for stacks that others turn on, too. What is
+/// wrong with them was reported when the environment started the recording.
+fn bounds_of_environment(config: &mut Config) {
+    let bounds = Settings::from_environment().only(&[STACK_FRAMES, STACK_MEMORY]);
+    bounds.apply_reporting(config, &mut |_| {});
 }
 
 /// The start before `main`; the process's exit ends it.
@@ -121,6 +129,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     reports::leave_out(&mut config);
     settings::report_unknown();
     if let Some(running) = recording::current().as_mut() {
+        bounds_of_environment(&mut config);
         return add_settings(running, config).map(|()| None);
     }
     Settings::from_environment().apply(&mut config);
@@ -251,21 +260,13 @@ fn leave_out_overridden(running: &Recording, config: &mut Config, unset: Unset) 
         file_mode,
         channels,
         stacks,
-        stack_bounds,
+        stack_bounds: _,
         worker,
         buffer_limit,
         on_full,
         black_box,
         rss_interval,
     } = config;
-    // What is wrong with them was reported at the start.
-    let mut bounds = Config::default();
-    environment
-        .clone()
-        .only(&[STACK_FRAMES, STACK_MEMORY])
-        .apply_reporting(&mut bounds, &mut |_| {});
-    stack_bounds.frames = stack_bounds.frames.or(bounds.stack_bounds.frames);
-    stack_bounds.memory = stack_bounds.memory.or(bounds.stack_bounds.memory);
     let overridden = [
         ("file_mode", file_mode.take_if(|_| environment.has(FILE_MODE)).is_some()),
         ("black_box_at", black_box.take_if(|_| environment.has(BLACK_BOX)).is_some()),

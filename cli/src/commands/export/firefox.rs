@@ -9,7 +9,7 @@
 //! NOTE: written here, because the crate `fxprof-processed-profile` 0.8 has neither lines nor inlined
 //! functions in its frames. The version is the one that it writes. And in the command, because `serde_json`
 //! implements `PartialEq` for types of std: a program with the tracker would see that
-//! ([`pretty`](memledger_export::pretty)).
+//! (`pretty.rs` of `memledger-export`).
 
 use super::args::ExportArgs;
 use super::pass::{outcome, pass, symbolized};
