@@ -112,6 +112,14 @@ impl Recording {
         }
     }
 
+    /// What code and flags may still set: nothing, where the environment has not started this recording.
+    fn unset(&self) -> Result<Unset, Error> {
+        match self.started_by {
+            StartedBy::Environment(unset) => Ok(unset),
+            _ => Err(self.refusal()),
+        }
+    }
+
     /// Whether a measurement has started this recording, and the last measurement has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.started_by == StartedBy::Measurement && self.measurements == 0

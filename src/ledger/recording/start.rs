@@ -129,6 +129,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     reports::leave_out(&mut config);
     settings::report_unknown();
     if let Some(running) = recording::current().as_mut() {
+        running.unset()?;
         bounds_of_environment(&mut config);
         return add_settings(running, config).map(|()| None);
     }
@@ -197,7 +198,7 @@ fn set_file_mode(config: &Config) {
 /// Adds settings to a recording that the environment has started, except those that the environment
 /// has set.
 fn add_settings(running: &mut Recording, mut config: Config) -> Result<(), Error> {
-    let StartedBy::Environment(unset) = running.started_by else { return Err(running.refusal()) };
+    let unset = running.unset()?;
     let _signals = BlockedSignals::new();
     leave_out_overridden(running, &mut config, unset);
     running.started_by = StartedBy::Environment(Unset {
