@@ -73,8 +73,8 @@ impl Client {
         self.document(PROFILE_TIMEOUT, &Command::Profile, "profile_bytes ", "profile")
     }
 
-    /// Gets the figures of all rows of a report of the program as of now: JSON of the schema
-    /// `memledger.figures/1`. Waits at most 30 s for the program to make it, and as long to receive
+    /// Gets the rows of a report of the program as of now, without single blocks: JSON of the schema
+    /// `memledger.report/1`. Waits at most 30 s for the program to make it, and as long to receive
     /// it. The program then ends the connection.
     ///
     /// ```no_run

@@ -23,7 +23,7 @@
 //! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
 //! or `refused: reason`. Unreal's own tools ignore the answers. The answer to `Profile` is the line
 //! `profile_bytes N`, `ok`, and the N bytes of a heap profile in pprof's format; that to `Figures` is
-//! `figures_bytes N`, `ok`, and the N bytes of a document `memledger.figures/1` in JSON.
+//! `figures_bytes N`, `ok`, and the N bytes of a report without single blocks in JSON.
 //!
 //! # What no client can do
 //! - Connect from another machine, unless the program listens for that *and* has set a token.

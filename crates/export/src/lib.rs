@@ -38,7 +38,6 @@ mod column;
 #[cfg(feature = "diff")]
 pub mod diff;
 #[doc(hidden)]
-pub mod figures;
 pub mod findings;
 mod format;
 mod formats;

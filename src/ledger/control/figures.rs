@@ -3,7 +3,7 @@
 use crate::error::{self, Error};
 use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
-use memledger_export::figures;
+use memledger_export::json;
 
 /// Without call stacks. Only with the guard set.
 pub(super) fn of_rows() -> Result<Vec<u8>, String> {
@@ -26,6 +26,6 @@ fn make(stacks: bool) -> Result<Vec<u8>, Error> {
         analyzer.report_of("a list of figures", |analyzer| analyzer.report_of_rows(stacks))?;
     let mut document = Vec::new();
     // Writing to memory does not fail.
-    let _ = figures::write(&report, &mut document);
+    let _ = json::write_rows(&report, &mut document);
     Ok(document)
 }

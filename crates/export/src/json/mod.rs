@@ -4,7 +4,7 @@
 //! may be added; none is renamed or dropped within `/1`.
 
 mod findings;
-pub(crate) mod stacks;
+mod stacks;
 
 use crate::format::{ReportFormat, Sealed};
 use crate::options::Options;
@@ -22,6 +22,31 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     pretty::write(report, out)?;
     out.write_all(b"\n")
 }
+
+/// Writes the rows of `report`, each heap and stack among them, and nothing that is made of single blocks or calls:
+/// for a reader that asks a running program each second.
+pub fn write_rows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    pretty::write(&Rows(report), out)?;
+    out.write_all(b"\n")
+}
+
+struct Rows<'a>(&'a Report);
+
+impl Json for Rows<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let Self(report) = self;
+        value.object(|object| {
+            object.entry("schema", SCHEMA)?;
+            tables(report, object)?;
+            if report.by_heap.len() == 1 {
+                object.entry("by_heap", &report.by_heap)?;
+            }
+            if report.by_stack.is_empty() { Ok(()) } else { stacks::rows(report, object) }
+        })
+    }
+}
+
+const SCHEMA: &str = "memledger.report/1";
 
 /// As JSON.
 #[derive(Debug)]
@@ -49,7 +74,7 @@ impl ReportFormat for Format {
 impl Json for Report {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
-            object.entry("schema", "memledger.report/1")?;
+            object.entry("schema", SCHEMA)?;
             tables(self, object)?;
             if !self.by_stack.is_empty() {
                 stacks::entries(self, object)?;

@@ -49,12 +49,17 @@ impl Json for Mapped<'_> {
     }
 }
 
-/// Adds the entries of the stacks to those of the report.
-pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
+/// Adds the stacks, and what they are made of, to the entries of the report.
+pub(super) fn rows(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
     object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
     object.entry("modules", &report.modules)?;
     object.entry("frames", &report.frames)?;
-    object.entry("by_stack", &List(report.by_stack.iter()))?;
+    object.entry("by_stack", &List(report.by_stack.iter()))
+}
+
+/// Adds the stacks and their calls to the entries of the report.
+pub(super) fn entries(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
+    rows(report, object)?;
     let calls = Calls::of(report, Frames::Folded);
     let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
     let mapped = end.map_or(&[][..], |end| &end.mapped_by);
@@ -101,7 +106,7 @@ objects! {
 }
 
 /// What is known of a stack.
-pub(crate) fn kind_of(row: &StackRow) -> &'static str {
+fn kind_of(row: &StackRow) -> &'static str {
     match row.kind {
         StackKind::Known => "known",
         StackKind::NotTaken => "not taken",
@@ -110,7 +115,7 @@ pub(crate) fn kind_of(row: &StackRow) -> &'static str {
     }
 }
 
-pub(crate) fn end_of(row: &StackRow) -> &'static str {
+fn end_of(row: &StackRow) -> &'static str {
     match row.end {
         StackEnd::Complete => "complete",
         StackEnd::FrameLimit => "frame limit",
