@@ -14,8 +14,8 @@ const LINES: &[(&str, usize)] = &[
     // With the writers that were in `crates/analysis`.
     ("crates/export/src", 11_780),
     ("crates/store/src", 3_551),
-    // Conditions with intervals, checks of outputs before the start; names in the text of a black box. The test of
-    // what `top` is sent was that of a document of its own, in `crates/export`.
+    // Conditions with intervals, checks of outputs before the start; names in the text of a black box; the
+    // test of what `top` is sent, which was in `crates/export`.
     ("cli/src", 18_010),
     // With the circles of rooms.
     ("tests", 26_870),

@@ -138,8 +138,8 @@ impl Actions for Commands {
     fn document(&self, kind: DocumentKind) -> MakeDocument {
         match kind {
             DocumentKind::Profile => profile::for_client,
-            DocumentKind::Figures { stacks: false } => figures::of_rows,
-            DocumentKind::Figures { stacks: true } => figures::with_stacks,
+            DocumentKind::Figures { stacks: false } => || figures::of_rows(false),
+            DocumentKind::Figures { stacks: true } => || figures::of_rows(true),
         }
     }
 

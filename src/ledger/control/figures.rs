@@ -5,14 +5,9 @@ use crate::ledger::entry::refuse_forked;
 use crate::ledger::recording;
 use memledger_export::json;
 
-/// Without call stacks. Only with the guard set.
-pub(super) fn of_rows() -> Result<Vec<u8>, String> {
-    make(false).map_err(|error| format!("{error:#}"))
-}
-
-/// With call stacks: modules and offsets, whose functions the client finds. Only with the guard set.
-pub(super) fn with_stacks() -> Result<Vec<u8>, String> {
-    make(true).map_err(|error| format!("{error:#}"))
+/// With `stacks`, those too: modules and offsets, whose functions the client finds. Only with the guard set.
+pub(super) fn of_rows(stacks: bool) -> Result<Vec<u8>, String> {
+    make(stacks).map_err(|error| format!("{error:#}"))
 }
 
 /// The analyzer is locked only while the report is made, and neither it nor the recording is while the report

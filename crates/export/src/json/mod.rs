@@ -23,8 +23,8 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Writes the rows of `report`, each heap and stack among them, and nothing that is made of single blocks or calls:
-/// for a reader that asks a running program each second.
+/// Writes the rows of `report`, and nothing that is made of single blocks or calls: for a reader that asks a
+/// running program each second.
 pub fn write_rows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty::write(&Rows(report), out)?;
     out.write_all(b"\n")

@@ -2,10 +2,6 @@
 
 use crate::ledger::reports::NOT_BUILT;
 
-pub(super) fn of_rows() -> Result<Vec<u8>, String> {
+pub(super) fn of_rows(_: bool) -> Result<Vec<u8>, String> {
     Err(NOT_BUILT.to_owned())
-}
-
-pub(super) fn with_stacks() -> Result<Vec<u8>, String> {
-    of_rows()
 }
