@@ -14,9 +14,9 @@ pub use crate::events::field::{Definition, Kind};
 pub use crate::events::log::{IS_WRITTEN, LogSite};
 pub use crate::events::site::are_enabled;
 #[cfg(c_filter)]
-pub use crate::ledger::recording::c_filter;
+pub use crate::ledger::lifecycle::c_filter;
 #[cfg(c_identity)]
-pub use crate::ledger::recording::c_identity;
+pub use crate::ledger::lifecycle::c_identity;
 pub use crate::scopes::name::{NameOf, literal_name};
 #[cfg(tracking)]
 pub use crate::{

@@ -23,11 +23,17 @@ use std::path::Path;
 const LAYERS: &[(&str, &[&str])] = &[
     ("nothing", &[]),
     // A file there is what the file of the same path is without a tracker, or without a feature.
-    ("disabled", &["error", "ledger", "nothing", "perfetto", "platform", "scopes", "trace"]),
+    (
+        "disabled",
+        &[
+            "dump", "error", "ledger", "nothing", "perfetto", "platform", "problems", "scopes",
+            "trace",
+        ],
+    ),
     ("error", &[]),
-    // The one call upwards: the system runs this before `main`.
-    ("platform", &["error", "nothing", "ledger::recording::environment::start_before_main"]),
+    ("platform", &["error", "nothing"]),
     ("trace::write", &["platform"]),
+    ("trace::entry", &["error", "platform", "trace::write"]),
     ("trace::sink", &["error", "platform", "trace::write::ReentrancyGuard"]),
     ("trace::worker", &["error", "platform", "trace::sink", "trace::write"]),
     (
@@ -43,10 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "log",
         ],
     ),
-    (
-        "control",
-        &["error", "platform", "trace::sink::tcp::Address", "trace::write::ReentrancyGuard"],
-    ),
+    ("control", &["error", "platform", "trace::sink::tcp", "trace::write::ReentrancyGuard"]),
     ("scopes", &["platform", "events::channel", "trace::write", "trace::worker"]),
     (
         "stacks",
@@ -72,17 +75,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "track_event",
         ],
     ),
+    ("problems", &["error", "platform", "trace::entry", "trace::worker", "trace::write"]),
+    ("dump", &["error", "platform", "problems", "scopes", "trace"]),
     (
         "ledger",
         &[
-            "alloc", "error", "events", "perfetto", "platform", "control", "rss", "scopes",
-            "stacks", "trace", "Ledger", "Snapshot",
+            "alloc", "control", "dump", "error", "events", "perfetto", "platform", "problems",
+            "rss", "scopes", "stacks", "trace",
         ],
     ),
-    (
-        "measure",
-        &["error", "Name", "ledger", "platform", "scopes", "trace::worker", "trace::write"],
-    ),
+    ("measure", &["dump", "error", "Name", "ledger", "platform", "scopes", "trace"]),
     // The table of contents.
     ("", &[""]),
 ];
@@ -90,8 +92,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// A crate, and the modules of `src` that may name it.
 const CRATES: &[(&str, &[&str])] = &[
     ("memledger_format", &[""]),
-    ("memledger_analysis", &["disabled::ledger", "ledger", "measure", "report"]),
-    ("memledger_export", &["disabled::ledger", "ledger", "measure", "report"]),
+    ("memledger_analysis", &["disabled::dump", "dump", "ledger", "measure", "report"]),
+    ("memledger_export", &["dump", "ledger", "measure", "report"]),
     ("memledger_store", &[]),
 ];
 

@@ -35,7 +35,7 @@
 //! ledger returns `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on
 //! any system, so that it can be checked there.
 
-mod before_main;
+pub(crate) mod before_main;
 pub(crate) mod copies;
 #[cfg(all(takes_stacks, not(target_os = "linux")))]
 mod counted_loads;

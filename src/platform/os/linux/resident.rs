@@ -75,7 +75,7 @@ enum Kind {
     Anonymous,
     /// Anonymous memory that an allocator has mapped.
     #[cfg_attr(
-        not(c_mmap),
+        not(any(c_mmap, test)),
         expect(dead_code, reason = "they map memory by functions that are not seen")
     )]
     Allocator,
