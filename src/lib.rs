@@ -113,6 +113,7 @@ pub mod fuzzing {
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+mod interpose;
 mod ledger;
 #[cfg_attr(not(report), path = "disabled/measure/mod.rs")]
 mod measure;

@@ -29,8 +29,8 @@ pub(crate) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 /// The same before `main` and in the child of a fork, where the process has no other thread: on the thread
 /// that keeps the table, which no other one needs meanwhile. PERF: that is one thread less to make and to
 /// wait for.
-pub(crate) fn on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
-    run_on(Helper::Keeper, body)
+pub(crate) fn on_table_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    run_on(Helper::TableThread, body)
 }
 
 /// The same, but the thread has the program's table of descriptors if nothing is being recorded with another
@@ -44,7 +44,7 @@ pub(crate) fn on_plain_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 enum Helper {
     Own,
     Plain,
-    Keeper,
+    TableThread,
 }
 
 fn run_on<R: Send>(helper: Helper, body: impl FnOnce() -> R + Send) -> R {
@@ -59,7 +59,7 @@ fn run_on<R: Send>(helper: Helper, body: impl FnOnce() -> R + Send) -> R {
         result
     };
     let result = match helper {
-        Helper::Keeper => os::run_on_keeper(body),
+        Helper::TableThread => os::run_on_table_thread(body),
         Helper::Own | Helper::Plain => os::run_on_new_thread(os::STACK, body),
     };
     result.unwrap_or_else(|panic| resume_unwind(panic))

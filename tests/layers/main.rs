@@ -59,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "alloc",
         &["scopes", "stacks", "platform", "events::channel", "trace::write", "trace::worker"],
     ),
+    ("interpose", &["alloc", "platform", "scopes", "stacks", "trace::worker", "trace::write"]),
     ("rss", &["alloc::stats", "platform", "trace::worker", "trace::write::ReentrancyGuard"]),
     ("containers", &["alloc::hook", "scopes"]),
     (
@@ -80,8 +81,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ledger",
         &[
-            "alloc", "control", "dump", "error", "events", "perfetto", "platform", "problems",
-            "rss", "scopes", "stacks", "trace",
+            "alloc",
+            "control",
+            "dump",
+            "error",
+            "events",
+            "interpose",
+            "perfetto",
+            "platform",
+            "problems",
+            "rss",
+            "scopes",
+            "stacks",
+            "trace",
         ],
     ),
     ("measure", &["dump", "error", "Name", "ledger", "platform", "scopes", "trace"]),
@@ -112,9 +124,9 @@ const LAYERS_OF_ANALYSIS: &[(&str, &[&str])] = &[
 /// Everything that `alloc`, `realloc` and `dealloc` can reach.
 const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/below.rs",
-    "src/alloc/c_malloc.rs",
-    "src/alloc/c_mmap.rs",
-    "src/alloc/c_threads.rs",
+    "src/interpose/c_malloc.rs",
+    "src/interpose/c_mmap.rs",
+    "src/interpose/c_threads.rs",
     "src/alloc/hook.rs",
     "src/alloc/own_blocks.rs",
     "src/alloc/record.rs",

@@ -8,6 +8,7 @@ use crate::dump::ReportOutput;
 use crate::error::{self, Error, ErrorKind};
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, Names};
+use crate::interpose::others;
 use crate::ledger::commands;
 use crate::ledger::config::{Config, Limit, OnFull, Watch, Worker};
 use crate::ledger::destinations::add;
@@ -336,7 +337,7 @@ fn is_allocator_linked() -> bool {
 fn providers(from_process_start: bool, rss_interval: Duration) -> Vec<Box<dyn EventProvider>> {
     let mut providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
-        Box::new(alloc::others::Others::new()),
+        Box::new(others::Others::new()),
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(StackEvents::new(problems::report)),
         Box::new(ProgramEvents::new()),

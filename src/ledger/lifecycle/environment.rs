@@ -61,7 +61,7 @@ pub(super) fn start_before_main() {
             && !linked::ignores_environment()
         {
             #[cfg(redirects)]
-            crate::alloc::redirected::begin();
+            crate::interpose::redirected::begin();
             start::before_main(settings);
             await_runtime();
         }

@@ -9,11 +9,11 @@
 //! From the collection to the fork, other threads wait at their next event (`trace/write/hold.rs`). The child
 //! does not have the events of those that could not wait, and says how many these are.
 
-#[cfg(redirects)]
-use crate::alloc::redirected;
 use crate::dump::InProcessAnalyzer;
 use crate::error::{Problem, ProblemKind};
 use crate::events::important;
+#[cfg(redirects)]
+use crate::interpose::redirected;
 use crate::ledger::config::{Config, Watch};
 use crate::ledger::recording::watch::{self, SharedChild};
 use crate::ledger::recording::{self, Inherited, Recording, StartedBy, Unset};

@@ -57,7 +57,7 @@ pub(crate) fn pause() -> bool {
         }
         // NOTE: the lock is not held while threads end, because some of them may wait for it.
         let is_locked = recording::current_within(END_TIMEOUT).map(|current| dismiss(&current));
-        let have_ended = is_locked.is_some() && os::wait_for_ends(os::servants(), END_TIMEOUT);
+        let have_ended = is_locked.is_some() && os::wait_for_ends(os::table_threads(), END_TIMEOUT);
         let packed = if have_ended { os::pack().ok() } else { None };
         let is_paused = packed.is_some();
         match packed {

@@ -16,7 +16,7 @@ use crate::ledger::settings::{
 use crate::platform::os;
 use crate::problems::{self, ProblemKind};
 use crate::trace::entry::{
-    clone_for_caller, on_helper_thread, on_keeper, on_plain_thread, refuse_forked, request,
+    clone_for_caller, on_helper_thread, on_plain_thread, on_table_thread, refuse_forked, request,
 };
 use crate::trace::sink::file;
 use crate::trace::write::{reserve, state, untracked};
@@ -52,7 +52,7 @@ pub(crate) fn before_main(settings: Settings) {
         stacks: !settings.has(STACKS),
         report: !settings.has(REPORT),
     };
-    on_keeper(|| leniently(settings, StartedBy::Environment(unset)));
+    on_table_thread(|| leniently(settings, StartedBy::Environment(unset)));
 }
 
 /// Starts with every setting that works, and reports the others.
@@ -125,7 +125,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
 fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
     match config.worker {
-        Worker::Thread => on_keeper(|| continue_in_child(config, follow, inherited)),
+        Worker::Thread => on_table_thread(|| continue_in_child(config, follow, inherited)),
         Worker::Manual => on_plain_thread(|| continue_in_child(config, follow, inherited)),
     }
 }

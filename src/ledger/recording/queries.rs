@@ -5,7 +5,7 @@ use crate::error::{self, Error};
 use crate::ledger::recording::current;
 use crate::ledger::stats::Stats;
 use crate::platform::os::BlockedSignals;
-use crate::trace::entry::{self, on_helper_thread, refuse_forked};
+use crate::trace::entry::{on_helper_thread, refuse_forked};
 use crate::trace::worker::{self, WORKER_TIMEOUT};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{ReentrancyGuard, state, untracked};
@@ -85,8 +85,9 @@ pub(crate) fn snapshot() -> Option<Snapshot> {
 /// A heap profile as of now, in memory of the program.
 #[cfg(feature = "pprof")]
 pub(crate) fn profile() -> Result<Vec<u8>, Error> {
+    use crate::trace::entry::{for_caller, request};
     refuse_forked()?;
-    entry::request(|| make_profile(analyzed)).map(entry::for_caller)
+    request(|| make_profile(analyzed)).map(for_caller)
 }
 
 /// The same for a client of the control server, in memory of the tracker. Only with the guard set.

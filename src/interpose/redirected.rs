@@ -23,10 +23,11 @@ mod renamed;
 
 pub(crate) use finding::{Opening, Outcome, begin, found, maps_unseen, outcome, outcome_within};
 
-use super::events::C;
-use super::hook::{self, FreeMode, Mode};
 use super::roles::{Align, Kind, Role};
-use super::{own_blocks, sizes};
+use super::sizes;
+use crate::alloc::events::C;
+use crate::alloc::hook::{self, FreeMode, Mode};
+use crate::alloc::own_blocks;
 use crate::platform::os::next_malloc::{self, MIN_ALIGN, Running};
 use crate::stacks::capture::{self, Registers};
 use crate::stacks::tree::NO_STACK;

@@ -118,13 +118,13 @@ pub mod of_allocator {
 #[expect(unsafe_code, reason = "the functions of C")]
 pub mod recorded {
     use super::next;
-    pub use crate::alloc::c_threads::pthread_create;
-    #[cfg(preload)]
-    pub use crate::alloc::c_threads::thrd_create;
     use crate::alloc::events::MAPPED;
     use crate::alloc::hook::{self, Mode};
     use crate::alloc::record::Writer;
     use crate::alloc::stats;
+    pub use crate::interpose::c_threads::pthread_create;
+    #[cfg(preload)]
+    pub use crate::interpose::c_threads::thrd_create;
     use crate::platform::os::next_malloc::is_in_allocator;
     use crate::platform::os::{self, Mappings, page_bytes, pages};
     use crate::scopes;

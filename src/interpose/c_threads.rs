@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the functions of C")]
 
 use super::c_mmap::next;
-use super::stats;
+use crate::alloc::stats;
 use crate::platform::os::{self, next_malloc};
 #[cfg(preload)]
 use crate::trace::write::untracked;

@@ -1,8 +1,8 @@
 //! Finds the functions of allocators, and redirects them.
 
 use super::{Redirected, renamed, stub};
-use crate::alloc::c_threads;
-use crate::alloc::roles::{self, Family, Meaning, Role};
+use crate::interpose::c_threads;
+use crate::interpose::roles::{self, Family, Meaning, Role};
 use crate::platform::os::loaded::{self, Loaded};
 use crate::platform::os::redirect::{self, Named, Object, Prefixed, Refusal, Room, Wanted};
 use crate::platform::os::{self, next_malloc, other_allocators};

@@ -5,16 +5,16 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// How long a thread waits until a servant has started, or begins with what it is asked for.
+/// How long a thread waits until a thread on call has started, or begins with what it is asked for.
 const ANSWER_TIMEOUT: u64 = 5_000_000_000;
 
 /// How often a thread that waits looks whether it still has to.
 const LOOK_INTERVAL: u64 = 100_000_000;
 
-/// The longest sleep of a servant; it is woken before.
+/// The longest sleep of a thread on call; it is woken before.
 const LONG: u64 = u64::MAX >> 1;
 
-/// How often a servant did not do what it was asked for.
+/// How often a thread on call did not do what it was asked for.
 static UNANSWERED: AtomicU32 = AtomicU32::new(0);
 
 /// Takes how often that happened since the last call.
@@ -75,7 +75,7 @@ impl Lock {
 ///    └──────────┴────────┘                 ▼
 ///               DISMISSED                 LOST     it did not start in time, or has ended while it was asked
 /// ```
-pub(super) struct Servant {
+pub(super) struct OnCall {
     /// Held by the thread that asks.
     turn: Lock,
     state: AtomicU32,
@@ -98,7 +98,7 @@ const LOST: u32 = 8;
 
 pub(super) type Work<'a> = &'a mut (dyn FnMut() + Send);
 
-/// What has become of a request to a servant.
+/// What has become of a request to a thread on call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Done,
@@ -108,7 +108,7 @@ pub(super) enum Answer {
     Missing,
 }
 
-impl Servant {
+impl OnCall {
     pub(super) const fn new() -> Self {
         Self {
             turn: Lock::new(),
