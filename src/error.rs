@@ -1,9 +1,11 @@
 //! The errors of this crate, each with one English sentence.
 
+mod problem;
 #[cfg(tracking)]
 mod sentences;
 mod unmeasured;
 
+pub use problem::{Problem, ProblemKind};
 #[cfg(tracking)]
 pub(crate) use sentences::*;
 pub(crate) use unmeasured::*;

@@ -96,6 +96,8 @@ mod alloc;
 #[cfg(feature = "containers")]
 pub mod containers;
 pub mod control;
+#[cfg_attr(not(report), path = "disabled/dump/mod.rs")]
+mod dump;
 mod error;
 #[cfg_attr(not(tracking), path = "disabled/events/mod.rs")]
 pub mod events;
@@ -111,11 +113,11 @@ pub mod fuzzing {
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
-#[cfg_attr(not(tracking), path = "disabled/ledger/mod.rs")]
+mod interpose;
 mod ledger;
 #[cfg_attr(not(report), path = "disabled/measure/mod.rs")]
 mod measure;
-#[cfg(not(all(report, takes_stacks)))]
+#[cfg(not(takes_stacks))]
 mod nothing;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
@@ -124,6 +126,8 @@ pub mod perfetto;
 mod perfetto;
 #[cfg(tracking)]
 mod platform;
+#[cfg(tracking)]
+mod problems;
 #[cfg(feature = "report")]
 pub mod report;
 #[cfg(tracking)]
@@ -132,14 +136,15 @@ mod rss;
 mod scopes;
 #[cfg(tracking)]
 mod stacks;
+#[cfg(tracking)]
 mod trace;
 
 pub use alloc::TrackingAllocator;
-pub use error::{Error, ErrorKind, Unmeasured, UnmeasuredKind};
+pub use dump::{Figures, ReportTo, Snapshot};
+pub use error::{Error, ErrorKind, Problem, ProblemKind, Unmeasured, UnmeasuredKind};
 pub use ledger::{
-    Destination, DestinationHandle, DestinationState, DestinationStatus, Figures, FinishError,
-    Ledger, LedgerBuilder, Limit, OnFull, Problem, ProblemKind, ReportTo, Snapshot, Stacks, Stats,
-    Worker, set_clock, without_threads,
+    Destination, DestinationHandle, DestinationState, DestinationStatus, FinishError, Ledger,
+    LedgerBuilder, Limit, OnFull, Stacks, Stats, Worker, set_clock, without_threads,
 };
 pub use measure::{Budget, BudgetError, budget, measure};
 #[cfg(feature = "tracing")]

@@ -2,21 +2,21 @@
 //! crate that calls it, so this has to be public; no other code may name it, and no version number says when
 //! it changes.
 
-#[cfg(redirects)]
-pub use crate::alloc::c_dlopen as dlopen;
-#[cfg(redirects)]
-pub use crate::alloc::c_dlsym as dlsym;
-#[cfg(feature = "c-malloc")]
-pub use crate::alloc::c_malloc;
 pub use crate::events::channel::ChannelPreset;
 pub use crate::events::declare::{Loggable, check_event, check_kind, check_scope, empty};
 pub use crate::events::field::{Definition, Kind};
 pub use crate::events::log::{IS_WRITTEN, LogSite};
 pub use crate::events::site::are_enabled;
+#[cfg(redirects)]
+pub use crate::interpose::c_dlopen as dlopen;
+#[cfg(redirects)]
+pub use crate::interpose::c_dlsym as dlsym;
+#[cfg(feature = "c-malloc")]
+pub use crate::interpose::c_malloc;
 #[cfg(c_filter)]
-pub use crate::ledger::recording::c_filter;
+pub use crate::ledger::lifecycle::c_filter;
 #[cfg(c_identity)]
-pub use crate::ledger::recording::c_identity;
+pub use crate::ledger::lifecycle::c_identity;
 pub use crate::scopes::name::{NameOf, literal_name};
 #[cfg(tracking)]
 pub use crate::{

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An event of an allocation has `size >> SIZE_SHIFT` in its size field. The lower bits of the size
 /// share a byte with the alignment.
-pub(super) const SIZE_SHIFT: u32 = 3;
+pub(crate) const SIZE_SHIFT: u32 = 3;
 
 /// The channel of allocations, reallocations and frees.
 pub(crate) static CHANNEL: Channel = Channel::ours("Memory");
@@ -60,7 +60,7 @@ pub(crate) static REALLOC_FREE: Declaration = Declaration {
 };
 
 /// The last reallocation of this thread failed: the block is unchanged.
-pub(super) static REALLOC_FAILED: Declaration = Declaration {
+pub(crate) static REALLOC_FAILED: Declaration = Declaration {
     uid: 37,
     logger: "Memledger",
     event: "ReallocFailed",
@@ -70,7 +70,7 @@ pub(super) static REALLOC_FAILED: Declaration = Declaration {
 
 /// The size in bytes of the block that this thread allocated last. Unreal's field cannot hold that
 /// size.
-pub(super) static LARGE_SIZE: Declaration = Declaration {
+pub(crate) static LARGE_SIZE: Declaration = Declaration {
     uid: 38,
     logger: "Memledger",
     event: "LargeSize",
@@ -178,7 +178,7 @@ static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
 
 /// Makes the worker announce the heap of `malloc`, before the next events that it sends.
 #[cfg(c_malloc)]
-pub(super) fn use_c_heap() {
+pub(crate) fn use_c_heap() {
     HAS_C_HEAP.store(true, Ordering::Release);
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_envi
 /// tracker's own code is remembered instead.
 #[inline(always)]
 #[cfg(c_malloc)]
-pub(super) fn allocated_in<const HEAP: u8>(
+pub(crate) fn allocated_in<const HEAP: u8>(
     pointer: *mut u8,
     layout: Layout,
     take: impl FnOnce(&ThreadSlot) -> u32,

@@ -25,7 +25,7 @@ fn slots(address: usize) -> impl Iterator<Item = &'static AtomicUsize> {
 }
 
 /// Adds a block. If there is no slot for it, a free of another thread is one of an unknown block.
-pub(super) fn add(block: *mut u8) {
+pub(crate) fn add(block: *mut u8) {
     for slot in slots(block.addr()) {
         for empty in [FREE, REMOVED] {
             let taken =
@@ -39,7 +39,7 @@ pub(super) fn add(block: *mut u8) {
 
 /// Removes a block that is about to be freed; whether it was there.
 #[inline(always)]
-pub(super) fn remove(block: *mut u8) -> bool {
+pub(crate) fn remove(block: *mut u8) -> bool {
     for slot in slots(block.addr()) {
         let found = slot.load(Ordering::Relaxed);
         if found == FREE {

@@ -37,7 +37,7 @@ use memledger_format::encode::SYNCED_HEADER;
 use memledger_format::schema::SERIAL_MASK;
 
 /// The largest size, in bytes, that Unreal's field can hold.
-pub(super) const MAX_SIZE: u64 = (1 << 35) - 1;
+pub(crate) const MAX_SIZE: u64 = (1 << 35) - 1;
 
 /// Writes one event after the other into a buffer whose room the caller has checked.
 pub(crate) struct Writer {
@@ -190,7 +190,7 @@ impl Writer {
 
     /// Something has happened to addresses (`MAPPING`).
     #[cfg(c_mmap)]
-    pub(super) fn mapping(
+    pub(crate) fn mapping(
         &mut self,
         epoch: u64,
         address: usize,

@@ -46,7 +46,3 @@ pub(crate) mod server;
 
 pub use client::Client;
 pub use command::{Command, DEFAULT_PORT};
-#[cfg(tracking)]
-pub(crate) use server::{
-    Actions, DocumentKind, ListenAddress, Listener, MakeDocument, Reply, Rules, Server,
-};

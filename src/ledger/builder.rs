@@ -1,9 +1,11 @@
 //! What is recorded and where it goes, set in code.
 
+use super::address::{Address, ListenAddress};
 use super::config::{Config, Limit, OnFull, Secret, Stacks, Watch, Worker};
-use super::destinations::Target;
-use super::operations::{self, Address, ListenAddress};
-use super::{Destination, Ledger, ReportTo};
+use super::destinations::{Destination, Target};
+use super::handle::Ledger;
+use super::operations;
+use crate::dump::ReportTo;
 use crate::error::{Error, ErrorKind};
 use crate::events::channel;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! What a recording is started with: set in code, by the environment and by flags.
 #![allow(dead_code, reason = "without a tracker, nothing reads the settings")]
 
-use super::operations::{Address, ListenAddress};
-use super::report_to::ReportTo;
+use super::address::{Address, ListenAddress};
+use crate::dump::ReportTo;
 use crate::events::channel::Names;
 use std::path::PathBuf;
 use std::time::Duration;

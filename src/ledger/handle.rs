@@ -1,11 +1,12 @@
 //! The handle that a program holds.
 
+use super::builder::LedgerBuilder;
+use super::destinations::{Destination, DestinationHandle};
 use super::operations::{self, Generation};
-use super::{
-    Destination, DestinationHandle, FinishError, LedgerBuilder, Problem, ProblemKind, Snapshot,
-    Stats,
-};
+use super::stats::{FinishError, Stats};
+use crate::dump::Snapshot;
 use crate::error::Error;
+use crate::error::{Problem, ProblemKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -1,37 +1,40 @@
-//! The handle a program holds: it starts and ends a recording, reads its figures and writes its
-//! report.
+//! The handle a program holds: it starts and ends a recording, reads its figures and writes its report. From
+//! the top:
 //!
-//! Only this module uses both sides: it starts the writing side, passes the packets of that side to
-//! the reading side in the same process, and prints the result.
+//! | part | what |
+//! |---|---|
+//! | `handle.rs`, `builder.rs`, `without_threads.rs` | what a program calls |
+//! | `operations.rs` | the functions behind that |
+//! | `lifecycle` | how a recording starts, continues in a child, stands still and ends |
+//! | `commands` | what clients of the control server do |
+//! | `destinations` | more destinations, while it runs |
+//! | `recording` | the one that runs, what it answers, its control server and its watcher |
+//! | `settings`, `config.rs` | what is asked for from outside, and what that means |
 
+#[cfg_attr(not(tracking), path = "../disabled/ledger/address.rs")]
+mod address;
 mod builder;
+#[cfg(tracking)]
+mod commands;
 mod config;
-mod control;
 mod destinations;
-pub(crate) mod entry;
 mod handle;
+#[cfg(tracking)]
+pub(crate) mod lifecycle;
+#[cfg_attr(not(tracking), path = "../disabled/ledger/operations.rs")]
 mod operations;
-#[cfg_attr(not(report), path = "../disabled/ledger/own_report.rs")]
-mod own_report;
-pub(crate) mod problem;
-mod problems;
+#[cfg(tracking)]
 pub(crate) mod recording;
-mod report_to;
-#[cfg_attr(not(report), path = "../disabled/ledger/reports/mod.rs")]
-pub(crate) mod reports;
 mod set_clock;
+#[cfg(tracking)]
 pub(crate) mod settings;
-mod snapshot;
+mod stats;
 mod without_threads;
 
 pub use builder::LedgerBuilder;
 pub use config::{Limit, OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use handle::Ledger;
-pub use problem::{FinishError, Problem, ProblemKind};
-pub use report_to::ReportTo;
-#[cfg(not(report))]
-pub(crate) use reports::refusal;
 pub use set_clock::set_clock;
-pub use snapshot::{Figures, Snapshot, Stats};
+pub use stats::{FinishError, Stats};
 pub use without_threads::without_threads;

@@ -1,23 +1,20 @@
 //! What a program does with a recording: the functions that the handle and the builder call.
 
-use super::Stats;
-use super::recording::{start, stop};
+use super::lifecycle::{start, stop};
 use super::settings::Settings;
+use super::stats::Stats;
 use crate::trace::write::state;
 use std::ffi::OsString;
 
 pub(super) use super::destinations::{
     add::add_destination as trace_to, running::all as destinations,
 };
-pub(super) use super::problems::{all as problems, take_new as new_problems};
-pub(super) use super::recording::pause::Paused;
-pub(super) use super::recording::start::in_code as start;
-pub(super) use super::recording::{collect, control_address, flush, stats};
+pub(super) use super::lifecycle::pause::Paused;
+pub(super) use super::lifecycle::start::in_code as start;
 #[cfg(feature = "pprof")]
-pub(super) use super::reports::profile::profile;
-pub(super) use super::reports::snapshot::snapshot;
-pub(super) use crate::control::ListenAddress;
-pub(super) use crate::trace::sink::tcp::Address;
+pub(super) use super::recording::queries::profile;
+pub(super) use super::recording::queries::{collect, control_address, flush, snapshot, stats};
+pub(super) use crate::problems::{all as problems, take_new as new_problems};
 
 /// Which recording a handle ends; `None` if it ends none.
 pub(super) type Generation = Option<u64>;

@@ -2,8 +2,8 @@
 
 use super::session::MeasureSession;
 use crate::Name;
+use crate::dump::Figures;
 use crate::error::Unmeasured;
-use crate::ledger::Figures;
 use std::fmt::{Debug, Display, Formatter};
 
 /// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks

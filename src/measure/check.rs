@@ -2,9 +2,9 @@
 
 use super::session::{MeasureSession, Outcome, Text};
 use super::{Budget, BudgetError};
+use crate::dump::Figures;
+use crate::dump::symbols::find_functions;
 use crate::error::{UnmeasuredKind, unmeasured};
-use crate::ledger::Figures;
-use crate::ledger::reports::symbols::find_functions;
 use memledger_analysis::Report;
 use memledger_analysis::in_process::{Holder, Holders};
 use memledger_export::parts::{HolderColumn as Column, functions, holders};

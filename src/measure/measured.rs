@@ -1,8 +1,8 @@
 //! What a piece of the program does with memory.
 
 use super::session::MeasureSession;
+use crate::dump::Figures;
 use crate::error::Unmeasured;
-use crate::ledger::Figures;
 
 /// Runs `body` and measures what it does with memory: on this thread, and wherever a context that was
 /// captured in it is entered ([`ScopeContext`](crate::ScopeContext), [`spawn`](crate::spawn)). Returns what

@@ -3,7 +3,7 @@
 //! A node is reused when no block can be in it any more: its context was never captured, and all
 //! its blocks are freed. So a measurement that is repeated forever takes one node.
 
-use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::dump::InProcessAnalyzer;
 use crate::scopes::current;
 use crate::scopes::tree::{self, NodeKind};
 use std::collections::BTreeMap;

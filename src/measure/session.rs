@@ -9,17 +9,17 @@
 //! ```
 
 use super::node::Node;
+use crate::dump::Figures;
+use crate::dump::InProcessAnalyzer;
 use crate::error::{Unmeasured, UnmeasuredKind, not_started, unmeasured};
-use crate::ledger::Figures;
-use crate::ledger::entry::{for_caller, refuse_forked};
-use crate::ledger::recording::{self, Recording, WORKER_TIMEOUT};
-use crate::ledger::recording::{start, stop};
-use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::lifecycle::{start, stop};
+use crate::ledger::recording::{self, Recording};
 use crate::platform::os::{self, BlockedSignals, Instant};
 use crate::scopes;
 use crate::scopes::current::{self, Entered};
 use crate::scopes::tree::{self, OTHER};
-use crate::trace::worker;
+use crate::trace::entry::{for_caller, refuse_forked};
+use crate::trace::worker::{self, WORKER_TIMEOUT};
 use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};

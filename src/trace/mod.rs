@@ -12,9 +12,7 @@
 //! The pipeline does not depend on the meaning of events. Their owners declare the types: the
 //! tracker's in its own modules, the program's by [`events`](crate::events).
 
-#[cfg(tracking)]
+pub(crate) mod entry;
 pub(crate) mod sink;
-#[cfg(tracking)]
 pub(crate) mod worker;
-#[cfg(tracking)]
 pub(crate) mod write;

@@ -23,11 +23,17 @@ use std::path::Path;
 const LAYERS: &[(&str, &[&str])] = &[
     ("nothing", &[]),
     // A file there is what the file of the same path is without a tracker, or without a feature.
-    ("disabled", &["error", "ledger", "nothing", "perfetto", "platform", "scopes", "trace"]),
+    (
+        "disabled",
+        &[
+            "dump", "error", "ledger", "nothing", "perfetto", "platform", "problems", "scopes",
+            "trace",
+        ],
+    ),
     ("error", &[]),
-    // The one call upwards: the system runs this before `main`.
-    ("platform", &["error", "nothing", "ledger::recording::environment::start_before_main"]),
+    ("platform", &["error", "nothing"]),
     ("trace::write", &["platform"]),
+    ("trace::entry", &["error", "platform", "trace::write"]),
     ("trace::sink", &["error", "platform", "trace::write::ReentrancyGuard"]),
     ("trace::worker", &["error", "platform", "trace::sink", "trace::write"]),
     (
@@ -43,10 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "log",
         ],
     ),
-    (
-        "control",
-        &["error", "platform", "trace::sink::tcp::Address", "trace::write::ReentrancyGuard"],
-    ),
+    ("control", &["error", "platform", "trace::sink::tcp", "trace::write::ReentrancyGuard"]),
     ("scopes", &["platform", "events::channel", "trace::write", "trace::worker"]),
     (
         "stacks",
@@ -56,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "alloc",
         &["scopes", "stacks", "platform", "events::channel", "trace::write", "trace::worker"],
     ),
+    ("interpose", &["alloc", "platform", "scopes", "stacks", "trace::worker", "trace::write"]),
     ("rss", &["alloc::stats", "platform", "trace::worker", "trace::write::ReentrancyGuard"]),
     ("containers", &["alloc::hook", "scopes"]),
     (
@@ -72,17 +76,27 @@ const LAYERS: &[(&str, &[&str])] = &[
             "track_event",
         ],
     ),
+    ("problems", &["error", "platform", "trace::entry", "trace::worker", "trace::write"]),
+    ("dump", &["error", "platform", "problems", "scopes", "trace"]),
     (
         "ledger",
         &[
-            "alloc", "error", "events", "perfetto", "platform", "control", "rss", "scopes",
-            "stacks", "trace", "Ledger", "Snapshot",
+            "alloc",
+            "control",
+            "dump",
+            "error",
+            "events",
+            "interpose",
+            "perfetto",
+            "platform",
+            "problems",
+            "rss",
+            "scopes",
+            "stacks",
+            "trace",
         ],
     ),
-    (
-        "measure",
-        &["error", "Name", "ledger", "platform", "scopes", "trace::worker", "trace::write"],
-    ),
+    ("measure", &["dump", "error", "Name", "ledger", "platform", "scopes", "trace"]),
     // The table of contents.
     ("", &[""]),
 ];
@@ -90,8 +104,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// A crate, and the modules of `src` that may name it.
 const CRATES: &[(&str, &[&str])] = &[
     ("memledger_format", &[""]),
-    ("memledger_analysis", &["disabled::ledger", "ledger", "measure", "report"]),
-    ("memledger_export", &["disabled::ledger", "ledger", "measure", "report"]),
+    ("memledger_analysis", &["disabled::dump", "dump", "ledger", "measure", "report"]),
+    ("memledger_export", &["dump", "ledger", "measure", "report"]),
     ("memledger_store", &[]),
 ];
 
@@ -110,9 +124,9 @@ const LAYERS_OF_ANALYSIS: &[(&str, &[&str])] = &[
 /// Everything that `alloc`, `realloc` and `dealloc` can reach.
 const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/below.rs",
-    "src/alloc/c_malloc.rs",
-    "src/alloc/c_mmap.rs",
-    "src/alloc/c_threads.rs",
+    "src/interpose/c_malloc.rs",
+    "src/interpose/c_mmap.rs",
+    "src/interpose/c_threads.rs",
     "src/alloc/hook.rs",
     "src/alloc/own_blocks.rs",
     "src/alloc/record.rs",

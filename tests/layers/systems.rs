@@ -17,8 +17,8 @@ const NAMES: &[&str] = &[
 /// The first words of files that may, and the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/platform/os", "it is the platform"),
-    ("src/alloc/c_", "the functions of C"),
-    ("src/ledger/recording/c_filter.rs", "the functions of C"),
+    ("src/interpose/c_", "the functions of C"),
+    ("src/ledger/lifecycle/c_filter.rs", "the functions of C"),
     ("src/stacks/capture/fuzzing.rs", "functions of C as code to walk through"),
     ("src/platform/whole_pages.rs", "an alignment is a number, not a constant"),
 ];

@@ -2,6 +2,8 @@
 #![cfg_attr(unix, expect(unsafe_code, reason = "a terminal is made by calls of libc"))]
 
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
+#[cfg(target_os = "linux")]
+use crate::{counts::reported, harness::Run};
 use memledger::{ErrorKind, Ledger, ProblemKind, ReportTo};
 use std::fs::File;
 use std::hint::black_box;
@@ -169,6 +171,14 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.quiet().whole();
         assert_eq!(outcome.stdout, "program|--verbose|-tracer=no|last\n");
         assert_eq!(report.by_scope.len(), 1, "the flag says memory only");
+    }),
+    #[cfg(target_os = "linux")]
+    case("a flag without a value asks for a watcher", watch_flag, |run| {
+        let outcome = reported(Run::of(&run).env("MEMLEDGER_WATCH", "0").spawn());
+        assert!(outcome.whole().trace.ended, "{}", outcome.stdout);
+        // It comes too late for a recording of the environment.
+        let outcome = run.env("MEMLEDGER_REPORT", REPORT).env("MEMLEDGER_WATCH", "0").run();
+        assert!(outcome.stdout.contains(", -tracewatch; "), "{}", outcome.stdout);
     }),
     case("a file set in code joins a report of the environment", join, |run| {
         let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
@@ -413,6 +423,16 @@ fn from_args() {
     println!("{}", rest.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join("|"));
     memledger::alloc_scope!("work", { churn(1000) });
     drop(ledger);
+}
+
+#[cfg(target_os = "linux")]
+fn watch_flag() {
+    let flags = ["-tracefile=trace.utrace", "-tracereport=report.json", "-tracewatch"];
+    let (ledger, rest) = Ledger::from_args(flags.map(Into::into));
+    assert_eq!(rest.len(), 0);
+    ledger.problems().iter().for_each(|problem| println!("{problem}"));
+    churn(1000);
+    std::process::abort();
 }
 
 fn join() {

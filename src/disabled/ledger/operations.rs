@@ -1,22 +1,15 @@
 //! Nothing starts, so there is nothing to write, to read or to end.
 
 use super::config::Config;
-use super::{Destination, DestinationHandle, Problem, Snapshot, Stats};
-use crate::error::{Error, ErrorKind};
+use super::destinations::{Destination, DestinationHandle};
+use super::stats::Stats;
+use crate::dump::{Snapshot, refusal};
+use crate::error::Error;
+use crate::error::Problem;
 use crate::nothing::{Nothing, does_nothing};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Once;
-
-/// Why nothing is recorded.
-pub(crate) fn refusal() -> Error {
-    if cfg!(feature = "enable") {
-        Error::new(ErrorKind::UnsupportedPlatform, "memory cannot be tracked on this system")
-    } else {
-        let sentence = "nothing is recorded: memledger was compiled without its feature `enable`";
-        Error::new(ErrorKind::FeatureOff, sentence)
-    }
-}
 
 /// Says once that settings from outside are in vain.
 fn tell_in_vain() {
@@ -41,15 +34,6 @@ fn begin() -> Result<Generation, Error> {
 }
 
 pub(super) type Generation = Nothing;
-
-#[derive(Clone, Debug)]
-pub(super) struct Address;
-
-impl Address {
-    does_nothing! { pub(super) fn parse(&str) -> Result<Self, Error> = Ok(Self); }
-}
-
-pub(super) type ListenAddress = Address;
 
 #[derive(Default)]
 pub(super) struct Paused;

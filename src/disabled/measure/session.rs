@@ -1,14 +1,14 @@
 //! No measurement begins.
 
 use super::{Budget, BudgetError};
+use crate::dump::{Figures, refusal};
 use crate::error::{Unmeasured, not_started};
-use crate::ledger::{self, Figures};
 
 pub(super) enum MeasureSession {}
 
 impl MeasureSession {
     pub(super) fn begin(_: &'static str) -> Result<Self, Unmeasured> {
-        Err(not_started(&ledger::refusal()))
+        Err(not_started(&refusal()))
     }
 
     pub(super) fn figures(self) -> Result<Figures, Unmeasured> {

@@ -2,27 +2,40 @@
 
 use super::destination::{Destination, Target};
 use super::handle::DestinationHandle;
+use crate::dump::InProcessAnalyzer;
 use crate::error::{self, Error};
-use crate::ledger::entry::{refuse_forked, request};
-use crate::ledger::problems;
-use crate::ledger::recording::{self, WORKER_TIMEOUT, late_join};
-use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::ledger::settings::files::open_trace;
+use crate::ledger::recording::{self, late_join};
+use crate::ledger::settings::is_for_this_process;
+use crate::platform::os::BlockedSignals;
+use crate::problems::{self, ProblemKind};
+use crate::trace::entry::{refuse_forked, request};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
+use crate::trace::sink::names::expand;
 use crate::trace::sink::queue::Queued;
 use crate::trace::sink::tcp::{Address, TcpSink};
-use crate::trace::worker::{self, Session};
+use crate::trace::worker::{self, Session, WORKER_TIMEOUT};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::state;
 use memledger_format::initial_live_set::InitialBlock;
 use std::fs::File;
 use std::path::Path;
 
+/// Creates the file of a trace; its name may hold `%p` and the like.
+pub(crate) fn open_trace(path: &Path) -> Result<FileSink, Error> {
+    let _signals = BlockedSignals::new();
+    let expanded = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
+    let file = FileSink::create(&expanded)?;
+    // Only this process has this file: before it replaced itself by `exec`.
+    let is_own = path.to_string_lossy().contains("%p") || is_for_this_process() == Some(true);
+    if file.path() != expanded && !is_own {
+        problems::add_in_use(&expanded, file.path());
+    }
+    Ok(file)
+}
+
 /// Adds a destination of the program.
-pub(in crate::ledger) fn add_destination(
-    destination: &Destination,
-) -> Result<DestinationHandle, Error> {
+pub(crate) fn add_destination(destination: &Destination) -> Result<DestinationHandle, Error> {
     match &destination.target {
         Target::File(path) => request(|| add(true, |_| to_file(open_trace(path)?))),
         Target::Host(address) => add_host(&Address::parse(address)?),
@@ -31,11 +44,11 @@ pub(in crate::ledger) fn add_destination(
 }
 
 /// Adds a file that the control server has created, and that is empty.
-pub(in crate::ledger) fn add_created(file: File, path: &Path) -> Result<DestinationHandle, Error> {
+pub(crate) fn add_created(file: File, path: &Path) -> Result<DestinationHandle, Error> {
     request(move || add(true, |_| to_file(FileSink::begin(file, path)?)))
 }
 
-pub(in crate::ledger) fn add_host(address: &Address) -> Result<DestinationHandle, Error> {
+pub(crate) fn add_host(address: &Address) -> Result<DestinationHandle, Error> {
     request(|| add(true, |_| to_host(address)))
 }
 
@@ -45,7 +58,7 @@ fn to_file(file: FileSink) -> Result<Queued, Error> {
 }
 
 /// A sink that connects to a recorder.
-pub(in crate::ledger) fn to_host(address: &Address) -> Result<Queued, Error> {
+pub(crate) fn to_host(address: &Address) -> Result<Queued, Error> {
     let (name, address) = (address.to_string(), address.clone());
     let open = move |given_up| Ok(Box::new(TcpSink::connect(&address, given_up)?) as Box<dyn Sink>);
     Queued::start(name, Box::new(open), problems::report)
@@ -75,7 +88,7 @@ pub(super) fn add(
 
 /// Starts the stream of `sink` here, with the blocks that are live in `analyzer`, which are copied
 /// into `room`. Returns the number of the sink.
-pub(in crate::ledger) fn join(
+pub(crate) fn join(
     session: &mut Session,
     sink: Queued,
     analyzer: Option<&InProcessAnalyzer>,

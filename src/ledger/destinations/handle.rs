@@ -30,7 +30,7 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DestinationHandle {
-    pub(in crate::ledger) number: u64,
+    pub(crate) number: u64,
 }
 
 /// The state of a destination.
@@ -75,7 +75,7 @@ pub struct DestinationStatus {
 }
 
 impl DestinationHandle {
-    pub(in crate::ledger) fn new(number: u64) -> Self {
+    pub(crate) fn new(number: u64) -> Self {
         Self { number }
     }
 

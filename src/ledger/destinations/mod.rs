@@ -1,17 +1,18 @@
 //! Where the trace goes: the destinations that a program sets, and their state while the recording
 //! runs.
 
+#[cfg(tracking)]
 pub(super) mod add;
 mod destination;
 mod handle;
-pub(super) mod initial;
-pub(super) mod restart;
+#[cfg_attr(not(tracking), path = "../../disabled/ledger/destinations/running.rs")]
 pub(super) mod running;
+#[cfg(tracking)]
 #[cfg_attr(not(feature = "perfetto"), path = "../../disabled/ledger/destinations/session.rs")]
 pub(super) mod session;
 #[cfg(feature = "perfetto")]
 mod track_events;
 
 pub use destination::Destination;
-pub(crate) use destination::Target;
+pub(super) use destination::Target;
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};

@@ -2,13 +2,12 @@
 
 use super::{DestinationHandle, DestinationState, DestinationStatus};
 use crate::error::{Error, ErrorKind};
-use crate::ledger::entry::{on_helper_thread, refuse_forked, request};
-use crate::ledger::problems;
-use crate::ledger::recording::WORKER_TIMEOUT;
 use crate::ledger::recording::stats::trailer;
 use crate::platform::os::{self, BlockedSignals, Instant};
+use crate::problems;
+use crate::trace::entry::{on_helper_thread, refuse_forked, request};
 use crate::trace::sink::queue::{self, Queue, Stage};
-use crate::trace::worker;
+use crate::trace::worker::{self, WORKER_TIMEOUT};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{state, untracked};
 use std::path::Path;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the end of a stream waits until everything is written or sent.
-pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The queue of a destination. Not in the child of a fork, which may have inherited the lock of all queues
 /// locked.
@@ -104,7 +103,7 @@ pub(super) fn stop(number: u64) {
 }
 
 /// The recording has ended: waits until all that its destinations have is written.
-pub(in crate::ledger) fn wait_for_all() {
+pub(crate) fn wait_for_all() {
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     let queues = queue::all();
     queues.iter().for_each(|queue| queue.wait_for_end(deadline));
@@ -114,14 +113,14 @@ pub(in crate::ledger) fn wait_for_all() {
 
 /// Makes the program emit no more events for destinations: the recording has ended. Without the guard and a
 /// lock, because callbacks of the program run.
-pub(in crate::ledger) fn disable_all() {
+pub(crate) fn disable_all() {
     let queues = untracked(queue::all);
     queues.iter().filter_map(|queue| queue.shared()).for_each(|shared| shared.disable());
     untracked(move || drop(queues));
 }
 
 /// The handles of all destinations, in memory of the program.
-pub(in crate::ledger) fn all() -> Vec<DestinationHandle> {
+pub(crate) fn all() -> Vec<DestinationHandle> {
     let numbers =
         || queue::all().iter().map(|queue| DestinationHandle::new(queue.number)).collect();
     let ours: Vec<_> = if state::is_forked() { Vec::new() } else { untracked(numbers) };

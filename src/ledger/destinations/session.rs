@@ -1,29 +1,25 @@
 //! Sessions: destinations that get track events, and no live blocks.
 
-mod config;
 #[cfg_attr(not(report), path = "../../disabled/ledger/destinations/session/memory.rs")]
 mod memory;
 
+use super::DestinationHandle;
 use super::add;
-use super::{Destination, DestinationHandle};
 use crate::alloc;
+use crate::dump::{InProcessAnalyzer, NOT_BUILT};
 use crate::error::{self, Error, ErrorKind};
-use crate::ledger::config::Config;
-use crate::ledger::entry::request;
-use crate::ledger::problem::ProblemKind;
-use crate::ledger::problems;
-use crate::ledger::reports::in_process::InProcessAnalyzer;
-use crate::ledger::settings::files;
+use crate::ledger::settings::track_events::parse;
 use crate::perfetto::{
-    EVENT_TYPES, EventCounter, Output, Ring, Session, SessionWriter, TrackEventConfig, TrackEvents,
+    EVENT_TYPES, EventCounter, Output, Ring, Session, SessionWriter, TrackEvents,
 };
+use crate::problems::{self, ProblemKind};
 use crate::rss;
 use crate::scopes;
 use crate::stacks;
-use crate::trace::sink::{file::PieceFile, queue::Queued};
+use crate::trace::entry::request;
+use crate::trace::sink::{file::PieceFile, names::expand, queue::Queued};
 use memledger_format::{encode::Declaration, stream_events};
 use memory::SessionMemory;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,38 +34,16 @@ static TRACKER_TYPES: [&[&Declaration]; 6] = [
     EVENT_TYPES,
 ];
 
-const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are analyzed in this process; enable a report, a control server or LedgerBuilder::analyze_in_process";
-
-const NO_REPORT: &str = "a session with memory needs the reports of the ledger, but the program was \
-                         built without memledger's feature report";
-
-/// The setting of a file of track events, of all categories.
-pub(in crate::ledger) fn set(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.track_events = Some(Destination::track_events(value, TrackEventConfig::all()));
-    Ok(())
-}
-
-/// The setting of their configuration.
-pub(in crate::ledger) fn configure(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let Some(set) = &mut config.track_events else { return Ok(()) };
-    let configured = config::parse(&value.to_string_lossy())
-        .map_err(|error| format!("{error:#}; all categories of track events are enabled"))?;
-    *set = TrackEvents { file: set.file.take(), ..configured };
-    Ok(())
-}
+const NO_ANALYSIS: &str = "no events are analyzed in this process; enable a report, a control server or LedgerBuilder::analyze_in_process";
 
 /// Whether a session needs the reports of the program's own analyzer.
-pub(in crate::ledger) fn has_memory(events: &TrackEvents) -> bool {
+pub(crate) fn has_memory(events: &TrackEvents) -> bool {
     events.memory.is_some()
 }
 
 /// Adds a session in a file that the control server has created, and that is empty.
-pub(in crate::ledger) fn add_created(
-    file: File,
-    path: &Path,
-    config: Option<&str>,
-) -> Result<(), Error> {
-    add(&config::parse(config.unwrap_or_default())?, Some(PieceFile::begin(file, path)?))?;
+pub(crate) fn add_created(file: File, path: &Path, config: Option<&str>) -> Result<(), Error> {
+    add(&parse(config.unwrap_or_default())?, Some(PieceFile::begin(file, path)?))?;
     Ok(())
 }
 
@@ -95,7 +69,7 @@ pub(super) fn add(
 }
 
 /// Starts a session that begins with the recording.
-pub(in crate::ledger) fn start(
+pub(crate) fn start(
     events: &TrackEvents,
     analyzer: Option<&InProcessAnalyzer>,
 ) -> Result<Queued, Error> {
@@ -117,7 +91,8 @@ fn open(
             Some(Box::new(SessionMemory::new(analyzer.clone(), interval)) as _)
         }
         (Some(_), None) => {
-            let why = if cfg!(report) { NO_ANALYSIS } else { NO_REPORT };
+            let why = NOT_BUILT.unwrap_or(NO_ANALYSIS);
+            let why = format!("a session with memory needs the reports of the ledger, but {why}");
             return Err(Error::new(ErrorKind::InvalidSession, why));
         }
     };
@@ -149,10 +124,10 @@ fn open(
 
 /// Creates the file of a session.
 fn create(path: &Path) -> Result<PieceFile, Error> {
-    let expanded = files::expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
+    let expanded = expand(path, &mut |why| problems::add(ProblemKind::Setting, why));
     let file = PieceFile::create(&expanded)?;
     if file.path() != expanded {
-        files::report_in_use(&expanded, file.path());
+        problems::add_in_use(&expanded, file.path());
     }
     Ok(file)
 }

@@ -41,7 +41,7 @@ const SYNC_EVERY: usize = 64;
 
 /// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without
 /// `live_set` the live set is unknown, and the preamble says so.
-pub(in crate::ledger) fn begin(
+pub(crate) fn begin(
     live_set: Option<InitialLiveSet>,
     point: JoinPoint,
     sink: &mut dyn Sink,

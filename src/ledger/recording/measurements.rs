@@ -1,8 +1,8 @@
 //! What a measurement needs of the recording.
 
+use crate::dump::InProcessAnalyzer;
 use crate::error::{NOT_LINKED, Unmeasured, UnmeasuredKind, unmeasured};
 use crate::ledger::recording::{Recording, late_join};
-use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::platform::os;
 use crate::scopes;
 use crate::trace::worker::{self, Session};

@@ -1,32 +1,23 @@
 //! Figures of the recording itself.
 
 use crate::alloc::stats as allocator;
-use crate::ledger::Stats;
-use crate::ledger::reports::in_process;
+use crate::dump;
+use crate::ledger::stats::Stats;
 use crate::scopes::{self, tree};
 use crate::stacks;
 use crate::trace::sink::queue;
 use crate::trace::worker::{self, Trailer};
 use crate::trace::write::{buffer_pool, loss, state};
 
-/// The heap, as the recording's analyzer has it.
-#[derive(Clone, Copy)]
-pub(in crate::ledger) struct HeapFigures {
-    pub(in crate::ledger) live_bytes: u64,
-    pub(in crate::ledger) peak_bytes: u64,
-    pub(in crate::ledger) live_blocks: u64,
-    pub(in crate::ledger) blocks_at_peak: u64,
-}
-
 impl Stats {
     /// The figures as of the last cycle; a few loads.
-    pub(in crate::ledger) fn of_last_cycle() -> Self {
-        let heap = in_process::figures();
+    pub(crate) fn of_last_cycle() -> Self {
+        let [live_bytes, peak_bytes, live_blocks, blocks_at_peak] = dump::heap_figures();
         Self {
-            live_bytes: heap.map(|heap| heap.live_bytes),
-            peak_bytes: heap.map(|heap| heap.peak_bytes),
-            live_blocks: heap.map(|heap| heap.live_blocks),
-            blocks_at_peak: heap.map(|heap| heap.blocks_at_peak),
+            live_bytes,
+            peak_bytes,
+            live_blocks,
+            blocks_at_peak,
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),
@@ -46,7 +37,7 @@ fn overhead_bytes() -> u64 {
 }
 
 /// The figures in the last event of a stream.
-pub(in crate::ledger) fn trailer() -> Trailer {
+pub(crate) fn trailer() -> Trailer {
     Trailer {
         overhead_bytes: overhead_bytes(),
         scope_misuses: scopes::misuse::count(),

@@ -30,15 +30,14 @@
 //! a child writes to its parent's buffers.
 #![expect(unsafe_code, reason = "shares memory")]
 
+use crate::dump::ReportTo;
+use crate::dump::{ReportOutput, write_report_of};
 use crate::error::{self, Error};
-use crate::ledger::problem::ProblemKind;
-use crate::ledger::problems;
 use crate::ledger::recording::Recording;
 use crate::ledger::recording::stats::trailer;
-use crate::ledger::report_to::ReportTo;
-use crate::ledger::reports::report::{ReportOutput, write_report_of};
 use crate::platform::delays::delay;
 use crate::platform::os::{self, BlockedSignals, RawFd, Started, StartedFamily};
+use crate::problems::{self, ProblemKind};
 use crate::scopes::tree;
 use crate::trace::sink::file::{FileSink, beside_of};
 use crate::trace::worker::{Checkpoints, Session, Stage};
@@ -55,12 +54,12 @@ use std::time::{Duration, SystemTime};
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the watcher, or about to fork it.
-pub(in crate::ledger) fn is_watcher() -> bool {
+pub(crate) fn is_watcher() -> bool {
     IS_STARTING.load(Ordering::Relaxed)
 }
 
 /// The watcher of a recording, in the process that is watched.
-pub(in crate::ledger) struct Watching {
+pub(crate) struct Watching {
     watcher: os::Watcher,
     checkpoints: &'static Checkpoints,
     /// What gives watchers to the children of forks, if they are recorded.
@@ -69,12 +68,12 @@ pub(in crate::ledger) struct Watching {
 
 impl Watching {
     /// Notes that the trace has its end.
-    pub(in crate::ledger) fn note_traced(&self) {
+    pub(crate) fn note_traced(&self) {
         self.checkpoints.set_stage(Stage::Traced);
     }
 
     /// The recording has ended, and its report is written.
-    pub(in crate::ledger) fn dismiss(mut self) {
+    pub(crate) fn dismiss(mut self) {
         self.checkpoints.set_stage(Stage::Ended);
         let _signals = BlockedSignals::new();
         self.watcher.dismiss();
@@ -82,7 +81,7 @@ impl Watching {
 }
 
 /// What the child of a fork shares with the watcher that it is about to get.
-pub(in crate::ledger) struct SharedChild {
+pub(crate) struct SharedChild {
     family: os::Family,
     checkpoints: &'static Checkpoints,
     /// The file that has its memory.
@@ -91,16 +90,14 @@ pub(in crate::ledger) struct SharedChild {
 
 impl SharedChild {
     /// Moves the file from the program's table into the tracker's, until what is returned is dropped.
-    pub(in crate::ledger) fn take_from_program(&self) -> os::InProgramTable {
+    pub(crate) fn take_from_program(&self) -> os::InProgramTable {
         os::InProgramTable::new(&self.memory)
     }
 }
 
 /// In the child of a fork, which has what its parent had: shares its memory, before anything is there. `None`
 /// if that is not possible, which is reported, or if no child gets a watcher.
-pub(in crate::ledger) fn share(
-    Watching { watcher, checkpoints, family }: Watching,
-) -> Option<SharedChild> {
+pub(crate) fn share(Watching { watcher, checkpoints, family }: Watching) -> Option<SharedChild> {
     watcher.forget();
     let family = family?;
     match watch::share_in_child() {
@@ -113,11 +110,11 @@ pub(in crate::ledger) fn share(
 }
 
 /// A file that a watcher can continue: the descriptor, and whether it is one that only the watcher needs.
-pub(in crate::ledger) struct WatchedFile {
-    pub(in crate::ledger) descriptor: RawFd,
-    pub(in crate::ledger) own: Option<FileSink>,
+pub(crate) struct WatchedFile {
+    pub(crate) descriptor: RawFd,
+    pub(crate) own: Option<FileSink>,
     /// Where the next program of the process writes its trace; `None` if that is not known.
-    pub(in crate::ledger) next: Option<PathBuf>,
+    pub(crate) next: Option<PathBuf>,
 }
 
 /// Makes a watcher continue `file`, if it can be cut. Otherwise, the trace also goes to a file without a name
@@ -125,7 +122,7 @@ pub(in crate::ledger) struct WatchedFile {
 ///
 /// # Errors
 /// `ErrorKind::File`.
-pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
+pub(crate) fn watched_file(file: Option<&mut FileSink>) -> Result<WatchedFile, Error> {
     if let Some(file) = file
         && let Some(descriptor) = file.set_watched()
     {
@@ -148,7 +145,7 @@ pub(in crate::ledger) fn watched_file(file: Option<&mut FileSink>) -> Result<Wat
 ///
 /// # Errors
 /// There can be none, and why.
-pub(in crate::ledger) fn start(
+pub(crate) fn start(
     session: &mut Session,
     recording: &mut Recording,
     (descriptor, next): (RawFd, Option<PathBuf>),
@@ -235,7 +232,7 @@ fn start_family(
 }
 
 /// In the child of a fork: asks for a watcher. `None`, which is reported, if there can be none.
-pub(in crate::ledger) fn follow(
+pub(crate) fn follow(
     session: &mut Session,
     report: Option<&ReportOutput>,
     shared: SharedChild,

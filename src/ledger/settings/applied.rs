@@ -1,11 +1,14 @@
 //! What the settings of a recording mean.
 
+use crate::dump::{self, ReportTo};
 use crate::error::{self, Error, ErrorKind};
 use crate::events::channel::Names;
 use crate::ledger::config::{Config, Stacks, Watch};
 use crate::platform::os;
+use crate::problems::{self, ProblemKind};
 use crate::trace::write::buffer_pool;
 use crate::{alloc, scopes, stacks};
+use std::mem::take;
 use std::ops::RangeInclusive;
 
 impl Watch {
@@ -13,7 +16,7 @@ impl Watch {
     ///
     /// NOTE: what the first process of a container starts ends with it, before it could do anything. It would
     /// also be the parent of the watcher, as of all orphans.
-    pub(in crate::ledger) fn is_wanted(self) -> bool {
+    pub(crate) fn is_wanted(self) -> bool {
         let can_end_later = os::process_id() != 1;
         match self {
             Self::No => false,
@@ -25,19 +28,19 @@ impl Watch {
 
 impl Config {
     /// The channels to record: `memory,scope` if no others are set, and `callstack` if stacks are taken.
-    pub(in crate::ledger) fn channels(&self) -> Names {
+    pub(crate) fn channels(&self) -> Names {
         let default = || Names::default().with(&alloc::CHANNEL).with(&scopes::CHANNEL);
         let names = self.channels.clone().unwrap_or_else(default);
         if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names }
     }
 
     /// The bound on the memory of all event buffers, in bytes.
-    pub(in crate::ledger) fn buffer_limit(&self) -> usize {
+    pub(crate) fn buffer_limit(&self) -> usize {
         self.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT)
     }
 
     /// Whether the setting turns on the channel of stacks.
-    pub(in crate::ledger) fn takes_stacks(&self) -> bool {
+    pub(crate) fn takes_stacks(&self) -> bool {
         !matches!(self.stacks, None | Some(Stacks::Off))
     }
 
@@ -45,7 +48,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidSetting`], [`ErrorKind::StacksUnsupported`].
-    pub(in crate::ledger) fn check_stacks(&self) -> Result<(), Error> {
+    pub(crate) fn check_stacks(&self) -> Result<(), Error> {
         if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
             let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
             return Err(Error::new(ErrorKind::InvalidSetting, why));
@@ -66,8 +69,23 @@ impl Config {
         Err(error::stacks_unsupported())
     }
 
+    /// Takes what this build does not have out of the settings of code, and says so.
+    pub(crate) fn leave_out_unbuilt(&mut self) {
+        let Some(not_built) = dump::NOT_BUILT else { return };
+        // NOTE: in place of the report, there is the line at the end.
+        let report = self.report.as_mut().map(|report| *report = ReportTo::stderr());
+        let asked = [
+            (report.is_some(), "there is no report"),
+            (self.black_box.take().is_some(), "there is no black box"),
+            (take(&mut self.analyze_in_process), "no events are analyzed in this process"),
+        ];
+        for (_, why) in asked.into_iter().filter(|(is_asked, _)| *is_asked) {
+            problems::add(ProblemKind::Setting, format!("{why}: {not_built}"));
+        }
+    }
+
     /// Passes the settings for stacks to the hook.
-    pub(in crate::ledger) fn configure_stacks(&self) {
+    pub(crate) fn configure_stacks(&self) {
         let mean_bytes = match self.stacks {
             Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
             _ => 0,
@@ -79,14 +97,13 @@ impl Config {
 }
 
 /// The bounds on the memory of stacks that are allowed, in bytes.
-pub(in crate::ledger) const STACK_MEMORY_RANGE: RangeInclusive<u64> =
-    1 << 20..=stacks::state::MAX_MEMORY;
+pub(crate) const STACK_MEMORY_RANGE: RangeInclusive<u64> = 1 << 20..=stacks::state::MAX_MEMORY;
 
 /// Permissions for files, if the program itself can read and write such files.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSetting`].
-pub(in crate::ledger) fn file_mode(mode: u32) -> Result<u32, Error> {
+pub(crate) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);
     }

@@ -1,10 +1,11 @@
 //! Parsers of the settings that the environment or the command line of a program gives, for the
 //! fuzzer.
 
-use crate::control::ListenAddress;
+use crate::control::server::ListenAddress;
 use crate::events::channel;
 use crate::ledger::config::Config;
-use crate::ledger::settings::{CONTROL_TOKEN_FILE, Settings, files};
+use crate::ledger::settings::{CONTROL_TOKEN_FILE, SETTINGS, Setting, Settings};
+use crate::trace::sink::names;
 use crate::trace::sink::tcp::Address;
 use memledger_format::words::escape;
 use std::ffi::OsString;
@@ -13,11 +14,12 @@ use std::path::{Path, PathBuf};
 /// The result of parsing flags: the settings as text, the other arguments, the problems. The flag
 /// that names a file to be read is left out.
 pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
-    let (settings, rest) = Settings::from_args(args);
+    let (mut settings, rest) = Settings::from_args(args);
+    let is_token = |setting: &Setting| setting.variable == CONTROL_TOKEN_FILE;
+    SETTINGS.iter().position(is_token).into_iter().for_each(|at| settings.0[at] = None);
     let mut config = Config::default();
     let mut problems = Vec::new();
     settings
-        .without(CONTROL_TOKEN_FILE)
         .or(Settings::default())
         .apply_reporting(&mut config, &mut |problem| problems.push(escape(&problem)));
     (format!("{config:?}"), rest, problems)
@@ -26,7 +28,7 @@ pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
 /// A file name with `%p`, `%t` and `%e` replaced, and the problems.
 pub fn file_name(pattern: &Path) -> (PathBuf, Vec<String>) {
     let mut problems = Vec::new();
-    let name = files::expand(pattern, &mut |problem| problems.push(escape(&problem)));
+    let name = names::expand(pattern, &mut |problem| problems.push(escape(&problem)));
     (name, problems)
 }
 

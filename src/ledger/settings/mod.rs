@@ -1,123 +1,225 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags. `applied.rs`
-//! has what they mean, `files.rs` the names of the files that a recording writes. `docs/settings.md`
-//! describes each; `tests.rs` compares it with the table below.
+//! has what they mean. `docs/settings.md` describes each; `tests.rs` compares it with the table below.
 
 pub(super) mod applied;
-pub(super) mod files;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
+pub(super) mod token;
+#[cfg_attr(not(feature = "perfetto"), path = "../../disabled/ledger/settings/track_events.rs")]
+pub(super) mod track_events;
 
-use crate::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
+use crate::control::DEFAULT_PORT as DEFAULT_CONTROL_PORT;
+use crate::control::server::ListenAddress;
+use crate::dump;
 use crate::events::channel;
 use crate::ledger::config::{Config, Limit, OnFull, Stacks, Watch};
-use crate::ledger::control::read_token;
-use crate::ledger::destinations::session;
-use crate::ledger::problem::ProblemKind;
-use crate::ledger::problems;
-use crate::ledger::reports::{self, report::asked};
 use crate::platform::os;
+use crate::problems::{self, ProblemKind};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
+use Unless::*;
 use applied::STACK_MEMORY_RANGE;
 use memledger_format::words::{instead_as, system_text};
 use std::ffi::{CStr, OsStr, OsString};
+use std::mem::take;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
+use token::read_token;
 
-/// One setting: its variable, its flag, and how it changes the configuration. An error says which
-/// values are allowed, and what happens without the setting.
+/// One setting: its variable, its flag, how it changes the configuration, and what becomes of it if the
+/// environment has started the recording already. An error says which values are allowed, and what happens
+/// without the setting.
 struct Setting {
     variable: &'static CStr,
     flag: &'static str,
     apply: Apply,
+    late: Option<Late>,
 }
 
 type Apply = fn(&OsStr, &mut Config) -> Result<(), String>;
 
-const fn setting(variable: &'static CStr, flag: &'static str, apply: Apply) -> Setting {
-    Setting { variable, flag, apply }
+/// What keeps a setting that comes late from being used, its name in the problem that says so, and how it is
+/// taken out of the configuration. That returns whether it was in it.
+type Late = (Unless, &'static str, fn(&mut Config) -> bool);
+
+/// What keeps a setting that comes late from being used.
+#[derive(Clone, Copy)]
+pub(crate) enum Unless {
+    InEnvironment,
+    /// The environment or earlier code has set it.
+    HasChannels,
+    HasStacks,
+    HasReport,
+    /// The recording has one.
+    HasFile,
+    HasHost,
+    /// The recording has none, and gets none any more.
+    NoWatcher,
+    NoAnalyzer,
+    NoFollower,
+    /// It concerns the recording from its start.
+    IsRunning,
+}
+
+/// A setting of which it is not said yet what becomes of it if it comes late.
+struct Undecided(&'static CStr, &'static str, Apply);
+
+const fn setting(variable: &'static CStr, flag: &'static str, apply: Apply) -> Undecided {
+    Undecided(variable, flag, apply)
+}
+
+impl Undecided {
+    /// It is used.
+    const fn added(self) -> Setting {
+        Setting { variable: self.0, flag: self.1, apply: self.2, late: None }
+    }
+
+    /// It is part of the setting before it, and used as that is.
+    const fn part(self) -> Setting {
+        self.added()
+    }
+
+    /// It is used, unless something keeps it from that; then a problem names it.
+    const fn unless(
+        self,
+        it: Unless,
+        name: &'static str,
+        take: fn(&mut Config) -> bool,
+    ) -> Setting {
+        Setting { late: Some((it, name, take)), ..self.added() }
+    }
 }
 
 /// All settings, in the order in which they are applied.
 const SETTINGS: [Setting; 24] = [
-    setting(CHANNELS, "-trace=", channels),
-    setting(STACKS, STACKS_FLAG, stacks),
-    setting(STACK_FRAMES, "-tracestackframes=", stack_frames),
-    setting(STACK_MEMORY, "-tracestackmemory=", stack_memory),
-    setting(TRACE, "-tracefile=", file),
-    setting(PERFETTO, "-traceperfetto=", session::set),
-    setting(PERFETTO_CONFIG, "-traceperfettoconfig=", session::configure),
-    setting(c"MEMLEDGER_HOST", "-tracehost=", host),
-    setting(c"MEMLEDGER_CONTROL", "-tracecontrol=", control),
-    setting(c"MEMLEDGER_CONTROL_FOLDER", "-tracecontrolfolder=", control_folder),
-    setting(c"MEMLEDGER_CONTROL_HOSTS", "-tracecontrolhosts=", control_hosts),
-    // Applied after the server's address: if the token cannot be read, there is no server.
-    setting(CONTROL_TOKEN_FILE, "-tracecontroltokenfile=", control_token_file),
-    setting(c"MEMLEDGER_FOLLOW_FORKS", "-tracefollowforks=", follow_forks),
-    setting(REPORT_ON_SIGNALS, "-tracereportonsignals=", report_on_signals),
-    setting(RSS, "-tracerss=", rss_interval),
-    setting(BLACK_BOX, "-traceblackbox=", black_box),
-    setting(c"MEMLEDGER_ANALYZE_IN_PROCESS", "-traceanalyzeinprocess=", analyze_in_process),
-    setting(BUFFER_LIMIT, "-tracebufferlimit=", buffer_limit),
-    setting(ON_FULL, "-traceonfull=", on_full),
-    setting(FILE_MODE, "-tracefilemode=", file_mode),
-    setting(REPORT, "-tracereport=", report),
+    setting(FILE_MODE, "-tracefilemode=", file_mode)
+        .unless(InEnvironment, "file_mode", |c| c.file_mode.take().is_some()),
+    setting(BLACK_BOX, "-traceblackbox=", black_box)
+        .unless(InEnvironment, "black_box_at", |c| c.black_box.take().is_some()),
+    setting(c"MEMLEDGER_BUFFER_LIMIT", "-tracebufferlimit=", buffer_limit).unless(
+        InEnvironment,
+        "buffer_limit",
+        |c| c.buffer_limit.take().is_some(),
+    ),
+    setting(c"MEMLEDGER_ON_FULL", "-traceonfull=", on_full)
+        .unless(InEnvironment, "on_full", |c| c.on_full.take().is_some()),
+    setting(CHANNELS, "-trace=", channels)
+        .unless(HasChannels, "channels", |c| c.channels.take().is_some()),
+    setting(STACKS, STACKS_FLAG, stacks).unless(HasStacks, "stacks", |c| c.stacks.take().is_some()),
+    setting(STACK_FRAMES, "-tracestackframes=", stack_frames).part(),
+    setting(STACK_MEMORY, "-tracestackmemory=", stack_memory).part(),
+    setting(REPORT, "-tracereport=", report)
+        .unless(HasReport, "report_on_exit", |c| c.report.take().is_some()),
     // Applied after the report: these are its options.
-    setting(c"MEMLEDGER_REPORT_VERBOSE", "-tracereportverbose=", report_verbose),
-    setting(c"MEMLEDGER_REPORT_LARGEST_LIVE", "-tracereportlargestlive=", report_largest_live),
+    setting(c"MEMLEDGER_REPORT_VERBOSE", "-tracereportverbose=", report_verbose).part(),
+    setting(c"MEMLEDGER_REPORT_LARGEST_LIVE", "-tracereportlargestlive=", report_largest_live)
+        .part(),
+    setting(TRACE, "-tracefile=", file)
+        .unless(HasFile, "trace_to_file", |c| c.file.take().is_some()),
+    setting(c"MEMLEDGER_HOST", "-tracehost=", host)
+        .unless(HasHost, "trace_to_host", |c| c.host.take().is_some()),
+    setting(PERFETTO, "-traceperfetto=", track_events::file).unless(
+        InEnvironment,
+        "trace_to",
+        |c| c.track_events.take().is_some(),
+    ),
+    setting(PERFETTO_CONFIG, "-traceperfettoconfig=", track_events::config).part(),
+    setting(RSS, "-tracerss=", rss_interval)
+        .unless(IsRunning, "rss_interval", |c| c.rss_interval.take().is_some()),
+    setting(c"MEMLEDGER_CONTROL", "-tracecontrol=", control).added(),
+    setting(c"MEMLEDGER_CONTROL_FOLDER", "-tracecontrolfolder=", control_folder).part(),
+    setting(c"MEMLEDGER_CONTROL_HOSTS", "-tracecontrolhosts=", control_hosts).part(),
+    // Applied after the server's address: if the token cannot be read, there is no server.
+    setting(CONTROL_TOKEN_FILE, "-tracecontroltokenfile=", control_token_file).part(),
+    setting(REPORT_ON_SIGNALS, "-tracereportonsignals=", report_on_signals).added(),
+    setting(c"MEMLEDGER_ANALYZE_IN_PROCESS", "-traceanalyzeinprocess=", analyze_in_process).unless(
+        NoAnalyzer,
+        "analyze_in_process",
+        |c| take(&mut c.analyze_in_process),
+    ),
+    setting(c"MEMLEDGER_FOLLOW_FORKS", "-tracefollowforks=", follow_forks).unless(
+        NoFollower,
+        "follow_forks",
+        |c| take(&mut c.follow_forks),
+    ),
     // Applied last: 0 takes back the watcher that a report or signals have wanted.
-    setting(WATCH, WATCH_FLAG, watch),
+    setting(WATCH, WATCH_FLAG, watch)
+        .unless(NoWatcher, "-tracewatch", |c| take(&mut c.watch) == Watch::Yes),
 ];
 
-pub(in crate::ledger) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
+impl Config {
+    /// Takes out what is not used because it comes late, where `is_so` says what keeps a setting from that.
+    /// Returns the names of these settings.
+    pub(crate) fn take_unused(
+        &mut self,
+        is_so: impl Fn(&CStr, Unless) -> bool,
+    ) -> Vec<&'static str> {
+        let mut unused = |setting: &Setting| {
+            let (unless, name, take) = setting.late?;
+            (is_so(setting.variable, unless) && take(self)).then_some(name)
+        };
+        SETTINGS.iter().filter_map(&mut unused).collect()
+    }
+}
+
+pub(crate) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
 /// What `memledger run` passes to a `memledger run` that its program starts.
 const SET_BY_RUN: &CStr = c"MEMLEDGER_RUN";
 /// A setting of the command alone: where it keeps symbols.
 const SYMBOL_CACHE: &CStr = c"MEMLEDGER_SYMBOL_CACHE";
-pub(in crate::ledger) const CHANNELS: &CStr = c"MEMLEDGER_CHANNELS";
-pub(in crate::ledger) const TRACE: &CStr = c"MEMLEDGER_TRACE";
-pub(in crate::ledger) const STACKS: &CStr = c"MEMLEDGER_STACKS";
+pub(crate) const CHANNELS: &CStr = c"MEMLEDGER_CHANNELS";
+pub(crate) const TRACE: &CStr = c"MEMLEDGER_TRACE";
+pub(crate) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
-pub(in crate::ledger) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
-pub(in crate::ledger) const STACK_MEMORY: &CStr = c"MEMLEDGER_STACK_MEMORY";
+pub(crate) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
+pub(crate) const STACK_MEMORY: &CStr = c"MEMLEDGER_STACK_MEMORY";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
-pub(in crate::ledger) const RSS: &CStr = c"MEMLEDGER_RSS";
-pub(in crate::ledger) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
+pub(crate) const RSS: &CStr = c"MEMLEDGER_RSS";
+pub(crate) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
 const WATCH: &CStr = c"MEMLEDGER_WATCH";
 /// Without the `=` and a value, it means `1`.
 const WATCH_FLAG: &str = "-tracewatch=";
 const WATCH_ON: &str = "-tracewatch=1";
-pub(in crate::ledger) const BLACK_BOX: &CStr = c"MEMLEDGER_BLACK_BOX";
-pub(in crate::ledger) const BUFFER_LIMIT: &CStr = c"MEMLEDGER_BUFFER_LIMIT";
-pub(in crate::ledger) const ON_FULL: &CStr = c"MEMLEDGER_ON_FULL";
+pub(crate) const BLACK_BOX: &CStr = c"MEMLEDGER_BLACK_BOX";
 const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
-pub(in crate::ledger) const REPORT: &CStr = c"MEMLEDGER_REPORT";
+pub(crate) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
-pub(in crate::ledger) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
+pub(crate) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
 const STARTING: [&CStr; 7] =
     [TRACE, c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, BLACK_BOX, WATCH];
 
+/// The only process whose children use the variables of the tracker: its number. `memledger run` sets it,
+/// since the program's own children inherit its environment. It has no flag, because flags are not inherited.
+pub(crate) const PARENT: &CStr = c"MEMLEDGER_PARENT";
+
+/// Whether the environment is for this process: `memledger run` has started it, and has seen that no other
+/// process writes to its files. `None` if it is for any process.
+pub(crate) fn is_for_this_process() -> Option<bool> {
+    let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty())?;
+    Some(*parent == *os::parent_process_id().to_string())
+}
+
 /// The prefix of all variables of the tracker.
-pub(in crate::ledger) const PREFIX: &str = "MEMLEDGER_";
+pub(crate) const PREFIX: &str = "MEMLEDGER_";
 
 /// The values of the settings, each at the index of its setting; `None` if it is not set.
 ///
 /// Settings are the tracker's own: they are made, used and dropped with the guard set.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ledger) struct Settings([Option<OsString>; SETTINGS.len()]);
+pub(crate) struct Settings([Option<OsString>; SETTINGS.len()]);
 
 impl Settings {
     /// The environment. An empty variable counts as not set. All do if the environment is for the
-    /// children of another process ([`PARENT`](files::PARENT)).
-    pub(in crate::ledger) fn from_environment() -> Self {
-        if files::is_for_this_process() == Some(false) {
+    /// children of another process ([`PARENT`]).
+    pub(crate) fn from_environment() -> Self {
+        if is_for_this_process() == Some(false) {
             return Self::default();
         }
         Self(
@@ -128,9 +230,7 @@ impl Settings {
     }
 
     /// The flags among `args`, and the arguments that are not flags.
-    pub(in crate::ledger) fn from_args(
-        args: impl IntoIterator<Item = OsString>,
-    ) -> (Self, Vec<OsString>) {
+    pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         let mut settings = Self::default();
         let mut rest = Vec::new();
         for arg in args {
@@ -153,14 +253,14 @@ impl Settings {
     }
 
     /// These settings, and those of `other` that are not set here.
-    pub(in crate::ledger) fn or(mut self, mut other: Self) -> Self {
+    pub(crate) fn or(mut self, mut other: Self) -> Self {
         for (value, other) in self.0.iter_mut().zip(&mut other.0) {
             *value = value.take().or(other.take());
         }
         self
     }
 
-    pub(in crate::ledger) fn has(&self, variable: &CStr) -> bool {
+    pub(crate) fn has(&self, variable: &CStr) -> bool {
         self.value(variable).is_some()
     }
 
@@ -170,34 +270,26 @@ impl Settings {
     }
 
     /// The settings of these variables.
-    pub(in crate::ledger) fn only(mut self, variables: &[&CStr]) -> Self {
+    pub(crate) fn only(mut self, variables: &[&CStr]) -> Self {
         for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
             *value = value.take().filter(|_| variables.contains(&setting.variable));
         }
         self
     }
 
-    #[cfg(feature = "fuzzing")]
-    pub(in crate::ledger) fn without(mut self, variable: &CStr) -> Self {
-        for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
-            *value = value.take().filter(|_| setting.variable != variable);
-        }
-        self
-    }
-
-    pub(in crate::ledger) fn start_by_themselves(&self) -> bool {
+    pub(crate) fn start_by_themselves(&self) -> bool {
         let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
         STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))
     }
 
     /// Replaces the settings made in code by these. A value that is not allowed is reported and
     /// left out.
-    pub(in crate::ledger) fn apply(self, config: &mut Config) {
+    pub(crate) fn apply(self, config: &mut Config) {
         self.apply_reporting(config, &mut |why| problems::add(ProblemKind::Setting, why));
     }
 
     /// [`apply`](Self::apply), which passes each problem to `report_problem`.
-    pub(in crate::ledger) fn apply_reporting(
+    pub(crate) fn apply_reporting(
         self,
         config: &mut Config,
         report_problem: &mut dyn FnMut(String),
@@ -218,10 +310,7 @@ fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
         return Err("it is a list of channels, and a file is named by MEMLEDGER_TRACE (or -tracefile=); the default memory,scope is used".into());
     }
     let names = value.to_str().and_then(|names| channel::names(names).ok());
-    let Some(names) = names else {
-        return Err("only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used".into());
-    };
-    config.channels = Some(names);
+    config.channels = Some(names.ok_or("only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used")?);
     Ok(())
 }
 
@@ -245,26 +334,20 @@ fn stacks(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn stack_frames(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let frames = value.to_str().and_then(|text| text.parse().ok()).filter(|frames| *frames > 0);
-    let Some(frames) = frames else {
-        return Err(
-            "only numbers of frames from 1 to 255 are allowed; the default 255 is used".into()
-        );
-    };
-    config.stack_bounds.frames = Some(frames);
+    let why = "only numbers of frames from 1 to 255 are allowed; the default 255 is used";
+    config.stack_bounds.frames = Some(frames.ok_or(why)?);
     Ok(())
 }
 
 fn stack_memory(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let memory = value.to_str().and_then(bytes).filter(|bytes| STACK_MEMORY_RANGE.contains(bytes));
-    let Some(memory) = memory else {
-        return Err("only 1MiB to 64MiB are allowed; the default 64MiB is used".into());
-    };
-    config.stack_bounds.memory = Some(memory);
+    let why = "only 1MiB to 64MiB are allowed; the default 64MiB is used";
+    config.stack_bounds.memory = Some(memory.ok_or(why)?);
     Ok(())
 }
 
 /// A number of bytes, with or without a unit: `512`, `512B`, `64KiB`, `1MiB`, `2GiB`.
-pub(in crate::ledger) fn bytes(text: &str) -> Option<u64> {
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 4] =
         [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
     let unit = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
@@ -282,23 +365,19 @@ fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let host = value.to_str().and_then(|host| Address::parse(host).ok());
-    let Some(host) = host else {
-        return Err(
-            "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent".into()
-        );
-    };
-    config.host = Some(host);
+    let why = "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent";
+    config.host = Some(host.ok_or(why)?);
     Ok(())
 }
 
 fn control(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let address = value.to_str().and_then(|address| ListenAddress::parse(address).ok());
-    let Some(address) = address else {
-        return Err(format!(
+    let why = || {
+        format!(
             "only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
-        ));
+        )
     };
-    config.control = Some(address);
+    config.control = Some(address.ok_or_else(why)?);
     Ok(())
 }
 
@@ -308,10 +387,8 @@ fn control_folder(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn control_hosts(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let Some(hosts) = value.to_str() else {
-        return Err("only names of hosts are allowed, separated by commas; none is".into());
-    };
-    let hosts = hosts.split(',').filter(|host| !host.is_empty());
+    let why = "only names of hosts are allowed, separated by commas; none is";
+    let hosts = value.to_str().ok_or(why)?.split(',').filter(|host| !host.is_empty());
     config.allowed.hosts = hosts.map(str::to_owned).collect();
     Ok(())
 }
@@ -353,7 +430,7 @@ fn watch(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 /// A time of more than 0: `100ms`, `2s`.
-pub(in crate::ledger) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, u64); 2] = [("ms", 1), ("s", 1_000)];
     UNITS.iter().find_map(|(unit, millis)| {
         let number = text.strip_suffix(unit)?.trim_end().parse::<u64>().ok()?;
@@ -366,12 +443,8 @@ fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
         Some("off") => Some(Duration::ZERO),
         value => value.and_then(duration),
     };
-    let Some(interval) = interval else {
-        return Err(
-            "only off and times are allowed, such as 100ms or 2s; the default 1s is used".into()
-        );
-    };
-    config.rss_interval = Some(interval);
+    let why = "only off and times are allowed, such as 100ms or 2s; the default 1s is used";
+    config.rss_interval = Some(interval.ok_or(why)?);
     Ok(())
 }
 
@@ -386,24 +459,27 @@ fn black_box(value: &OsStr, config: &mut Config) -> Result<(), String> {
         },
         None => None,
     };
-    let Some(limit) = limit else {
-        return Err("only numbers of live bytes from 1 on are allowed, such as 2GiB, from 1% to 100% of the limit of the control group, and null; there is no black box".into());
-    };
-    reports::check()?;
+    let limit = limit.ok_or("only numbers of live bytes from 1 on are allowed, such as 2GiB, from 1% to 100% of the limit of the control group, and null; there is no black box")?;
+    needs_report()?;
     config.black_box = Some(limit);
     Ok(())
 }
 
+/// Whether this build can do what a setting asks for that needs an analyzer in the process.
+fn needs_report() -> Result<(), String> {
+    dump::NOT_BUILT.map_or(Ok(()), |why| Err(why.to_owned()))
+}
+
 fn analyze_in_process(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.analyze_in_process = is_on(value)?;
-    if config.analyze_in_process { reports::check() } else { Ok(()) }
+    if config.analyze_in_process { needs_report() } else { Ok(()) }
 }
 
 fn buffer_limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let Some(limit) = value.to_str().and_then(bytes).filter(|limit| *limit >= 128 << 10) else {
-        return Err("only numbers of bytes from 128KiB on are allowed, such as 64MiB; the default 8MiB is used".into());
-    };
-    config.buffer_limit = Some(limit as usize);
+    let limit = value.to_str().and_then(bytes).filter(|limit| *limit >= 128 << 10);
+    config.buffer_limit = Some(limit.ok_or(
+        "only numbers of bytes from 128KiB on are allowed, such as 64MiB; the default 8MiB is used",
+    )? as usize);
     Ok(())
 }
 
@@ -418,15 +494,13 @@ fn on_full(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let octal = value.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
-    let Some(Ok(mode)) = octal.map(applied::file_mode) else {
-        return Err("only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used".into());
-    };
-    config.file_mode = Some(mode);
+    let mode = octal.and_then(|mode| applied::file_mode(mode).ok());
+    config.file_mode = Some(mode.ok_or("only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used")?);
     Ok(())
 }
 
-pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.report = asked(value)?;
+fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.report = dump::asked(value)?;
     // Who names a report gets it however the program ends.
     if config.report.is_some() {
         watch_if_possible(config);
@@ -436,19 +510,14 @@ pub(in crate::ledger) fn report(value: &OsStr, config: &mut Config) -> Result<()
 
 fn report_verbose(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let verbose = is_on(value)?;
-    if let Some(report) = &mut config.report {
-        report.verbose = verbose;
-    }
+    config.report.iter_mut().for_each(|report| report.verbose = verbose);
     Ok(())
 }
 
 fn report_largest_live(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let Some(blocks) = value.to_str().and_then(|text| text.parse().ok()) else {
-        return Err("only a number of blocks is allowed; the default is used".into());
-    };
-    if let Some(report) = &mut config.report {
-        report.largest_live = Some(blocks);
-    }
+    let blocks = value.to_str().and_then(|text| text.parse().ok());
+    let blocks = blocks.ok_or("only a number of blocks is allowed; the default is used")?;
+    config.report.iter_mut().for_each(|report| report.largest_live = Some(blocks));
     Ok(())
 }
 
@@ -461,7 +530,7 @@ fn is_on(value: &OsStr) -> Result<bool, String> {
 }
 
 /// Reports variables with our prefix that are unknown, once in the process.
-pub(in crate::ledger) fn report_unknown() {
+pub(crate) fn report_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // NOTE: where there is no environment, std's function below panics.
@@ -473,7 +542,7 @@ pub(in crate::ledger) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            let is_of_command = [files::PARENT, problems::SOCKET, SET_BY_RUN, SYMBOL_CACHE]
+            let is_of_command = [PARENT, problems::SOCKET, SET_BY_RUN, SYMBOL_CACHE]
                 .iter()
                 .any(|of_command| name.as_bytes() == of_command.to_bytes());
             if is_of_command || known.contains(&&*name) {

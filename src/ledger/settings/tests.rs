@@ -3,9 +3,9 @@
 //! `MEMLEDGER_BLESS=1 cargo test -p memledger --lib settings` copies the rows of the page to the
 //! documentation.
 
-use super::{PREFIX, SETTINGS, STARTING, SYMBOL_CACHE, Setting, files};
+use super::{PARENT, PREFIX, SETTINGS, STARTING, SYMBOL_CACHE, Setting};
 use crate::ledger::config::Config;
-use crate::ledger::problems;
+use crate::problems;
 use std::path::{Path, PathBuf};
 
 fn path(file: &str) -> PathBuf {
@@ -37,7 +37,7 @@ fn sorted() -> Vec<&'static Setting> {
 #[test]
 fn the_page_has_each_setting_with_its_flag_its_method_and_its_default() {
     let page = text("docs/settings.md");
-    let (builder, report_to) = (text("src/ledger/builder.rs"), text("src/ledger/report_to.rs"));
+    let (builder, report_to) = (text("src/ledger/builder.rs"), text("src/dump/report_to.rs"));
     let (rows, settings) = (rows(&page), sorted());
     assert_eq!(rows.len(), settings.len());
     for (row, setting) in rows.into_iter().zip(settings) {
@@ -68,7 +68,7 @@ fn the_page_says_which_settings_start_a_recording_and_has_the_other_variables() 
     named.sort_unstable();
     starting.sort_unstable();
     assert_eq!(named, starting);
-    for variable in [files::PARENT, problems::SOCKET, SYMBOL_CACHE] {
+    for variable in [PARENT, problems::SOCKET, SYMBOL_CACHE] {
         let variable = variable.to_str().unwrap();
         assert!(page.contains(&format!("\n| `{variable}` | ")), "{variable}");
     }

@@ -1,4 +1,14 @@
-//! What a program declares is known before its `main`.
+//! What runs before `main`: what a program declares is known then, and a recording may start.
+
+/// What the system's call before `main` leads to. The layer above implements it for [`Process`], so that the
+/// platform names nothing of that layer.
+#[cfg(not(wasm))]
+pub(crate) trait StartBeforeMain {
+    fn start_before_main();
+}
+
+#[cfg(not(wasm))]
+pub(crate) enum Process {}
 
 /// Runs an expression before `main`, before a recording starts there. It must not panic or allocate.
 // SAFETY: the section holds pointers to functions of this form, called once each when the program or the

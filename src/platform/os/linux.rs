@@ -37,6 +37,7 @@ pub(crate) mod next_malloc;
 #[cfg(preload)]
 pub(crate) mod next_signals;
 mod objects;
+mod on_call;
 #[cfg(other_allocators)]
 pub(crate) mod other_allocators;
 mod own_table;
@@ -50,7 +51,6 @@ mod program_file;
 pub(crate) mod redirect;
 mod reserved_names;
 mod resident;
-mod servant;
 mod thread_stacks;
 mod threads;
 mod watched;
@@ -86,9 +86,10 @@ pub(crate) use loads::{is_lasting, loads, unloads};
 pub(crate) use main_function::run_before_main;
 #[cfg(preload)]
 pub(crate) use objects::has_static_thread_memory;
+pub(crate) use on_call::take_unanswered;
 pub(crate) use own_table::{
     InProgramTable, OwnTable, Packed, close_gate, forget_threads, leave_streams, open_gate, pack,
-    run_in_own_table, run_in_program_table, run_on_keeper, servants, serve, unpack,
+    run_in_own_table, run_in_program_table, run_on_table_thread, serve, table_threads, unpack,
     write_to_stderr,
 };
 pub(crate) use pages::{SMALLEST_PAGE, page_bytes};
@@ -100,7 +101,6 @@ pub(crate) use process::{
 };
 pub(in crate::platform::os) use process::{discard_pending, send_again};
 pub(in crate::platform::os) use reserved_names::{FOLDER, names_descriptor, release, reserve};
-pub(crate) use servant::take_unanswered;
 #[cfg(c_mmap)]
 pub(crate) use threads::is_own_start;
 pub(crate) use threads::{

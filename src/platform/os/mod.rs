@@ -35,7 +35,7 @@
 //! ledger returns `ErrorKind::UnsupportedPlatform`. `RUSTFLAGS="--cfg memledger_portable"` does the same on
 //! any system, so that it can be checked there.
 
-mod before_main;
+pub(crate) mod before_main;
 pub(crate) mod copies;
 #[cfg(all(takes_stacks, not(target_os = "linux")))]
 mod counted_loads;
@@ -78,7 +78,8 @@ pub(crate) use macos::*;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use one_table::{
     InProgramTable, OwnTable, Packed, close_gate, leave_streams, open_gate, pack, run_in_own_table,
-    run_in_program_table, run_on_keeper, servants, serve, take_unanswered, unpack, write_to_stderr,
+    run_in_program_table, run_on_table_thread, serve, table_threads, take_unanswered, unpack,
+    write_to_stderr,
 };
 #[cfg(c_mmap)]
 pub(crate) use own_pages::{Mappings, OF_ALLOCATORS, own_mappings};

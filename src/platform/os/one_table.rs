@@ -42,7 +42,7 @@ pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) 
     Some(body())
 }
 
-pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn run_on_table_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     run_on_new_thread(STACK, body)
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn close_gate(_resume: fn()) -> bool {
 
 pub(crate) fn open_gate() {}
 
-pub(crate) fn servants() -> usize {
+pub(crate) fn table_threads() -> usize {
     0
 }
 

@@ -5,6 +5,7 @@
 //! channels.
 
 pub(crate) mod file;
+pub(crate) mod names;
 pub(crate) mod queue;
 pub(crate) mod start;
 pub(crate) mod tcp;

@@ -54,6 +54,9 @@ fn interval(since_start: Duration) -> Duration {
     (since_start / INTERVAL_DIVISOR).clamp(FIRST_INTERVAL, INTERVAL)
 }
 
+/// How long a call of the program waits for a worker that is stuck in a write.
+pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The present recording. The worker locks it in every cycle, and so do the ledger's entry points.
 /// The hook and the child of a fork never lock it.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);

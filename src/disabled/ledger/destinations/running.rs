@@ -1,7 +1,7 @@
 //! Nothing runs.
 
+use super::DestinationStatus;
 use crate::error::Error;
-use crate::ledger::DestinationStatus;
 use crate::nothing::does_nothing;
 use std::path::Path;
 

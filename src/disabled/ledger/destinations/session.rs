@@ -1,27 +1,15 @@
 //! Sessions in a build without the feature `perfetto`: there are none.
 
+use super::DestinationHandle;
+use crate::dump::InProcessAnalyzer;
 use crate::error::{Error, ErrorKind};
-use crate::ledger::DestinationHandle;
-use crate::ledger::config::Config;
-use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::ledger::settings::track_events::NOT_BUILT;
 use crate::perfetto::TrackEvents;
 use crate::trace::sink::queue::Queued;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 
-const NOT_BUILT: &str =
-    "the program was built without memledger's feature perfetto, so there are no track events";
-
-pub(in crate::ledger) fn set(_: &OsStr, _: &mut Config) -> Result<(), String> {
-    Err(NOT_BUILT.into())
-}
-
-pub(in crate::ledger) fn configure(_: &OsStr, _: &mut Config) -> Result<(), String> {
-    Err(NOT_BUILT.into())
-}
-
-pub(in crate::ledger) fn add_created(_: File, _: &Path, _: Option<&str>) -> Result<(), Error> {
+pub(crate) fn add_created(_: File, _: &Path, _: Option<&str>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidSession, NOT_BUILT))
 }
 
@@ -29,13 +17,10 @@ pub(super) fn add(events: &TrackEvents, _: Option<()>) -> Result<DestinationHand
     match *events {}
 }
 
-pub(in crate::ledger) fn start(
-    events: &TrackEvents,
-    _: Option<&InProcessAnalyzer>,
-) -> Result<Queued, Error> {
+pub(crate) fn start(events: &TrackEvents, _: Option<&InProcessAnalyzer>) -> Result<Queued, Error> {
     match *events {}
 }
 
-pub(in crate::ledger) fn has_memory(events: &TrackEvents) -> bool {
+pub(crate) fn has_memory(events: &TrackEvents) -> bool {
     match *events {}
 }

@@ -1,12 +1,12 @@
 //! The memory part of a session: slices from the stream, counters and heap profiles from the reports of the
 //! program's own analyzer.
 
+use crate::dump::InProcessAnalyzer;
+use crate::dump::functions::Functions;
 use crate::error::Error;
-use crate::ledger::problems;
-use crate::ledger::reports::functions::Functions;
-use crate::ledger::reports::in_process::InProcessAnalyzer;
 use crate::perfetto::{MemoryWriter, Track};
 use crate::platform::os::{self, Instant};
+use crate::problems;
 use crate::scopes::events::scope_path;
 use memledger_analysis::Report;
 use memledger_export::perfetto::{LiveMemory, Moment, Process};

@@ -1,13 +1,22 @@
 //! The table of descriptors that the tracker's threads have for themselves.
 //!
 //! ```text
-//! the program's table            the tracker's table
-//!   the program's threads          keeper    makes the tracker's other threads, which share its table
-//!   speaker   writes to stderr     worker, sinks, control server, helper threads
+//! the program's table                      the tracker's table
+//!   the program's threads                    table thread    makes the tracker's other threads
+//!   stderr thread   writes to stderr         worker, sinks, control server, helper threads
 //! ```
-//! So the program does not see, close, inherit or count a descriptor of the tracker. Both threads sleep until
-//! another one asks them for something, such as to collect for a call of the program. They exist as long as
-//! something needs them: a recording, or a call of the program.
+//! So the program does not see, close, inherit or count a descriptor of the tracker. Three kinds of threads
+//! exist for this:
+//!
+//! - The *table thread* leaves the program's table when it starts. A thread begins with the table of the one
+//!   that makes it, so this one makes all others of the tracker. It also does what a call of the program has
+//!   to do with the tracker's descriptors.
+//! - The *stderr thread* stays in the program's table, where the standard streams are, and does what the
+//!   tracker's threads have to do with those.
+//! - A *helper thread* (`trace/entry.rs`) exists for one call of the program.
+//!
+//! The first two are *on call* (`on_call.rs`): they sleep until they are asked. They exist as long as a
+//! recording, or a call of the program, needs them.
 //!
 //! The table begins with the standard streams of the program, which a watcher inherits. Without Linux 5.9, or
 //! where a sandbox allows no thread or no table, the tracker's threads have the program's table, and its
@@ -15,8 +24,8 @@
 
 use super::super::unix::descriptors::STREAMS;
 use super::descriptors::grow_table;
+use super::on_call::{Answer, Lock, OnCall, Work};
 use super::packed;
-use super::servant::{Answer, Lock, Servant, Work};
 use super::threads::{self, Body, STACK};
 use super::{process_id, run_on_new_thread, wait, wake_all};
 use std::ffi::{c_uint, c_void};
@@ -26,14 +35,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// The most bytes that the speaker needs of its stack.
-const SPEAKER_STACK: usize = 64 << 10;
+/// The most bytes that the stderr thread needs of its stack.
+const STDERR_STACK: usize = 64 << 10;
 
 /// How long a thread waits for another that has ended the tracker's threads for a moment.
 const PAUSE_TIMEOUT: u64 = 30_000_000_000;
 
-static KEEPER: Servant = Servant::new();
-static SPEAKER: Servant = Servant::new();
+static TABLE_THREAD: OnCall = OnCall::new();
+static STDERR_THREAD: OnCall = OnCall::new();
 /// Held while the threads are started and ended.
 static LOCK: Lock = Lock::new();
 /// How many recordings and calls need the threads.
@@ -51,8 +60,8 @@ static CLOSED_BY: AtomicU32 = AtomicU32::new(0);
 /// What starts them again, if that thread needs them.
 static RESUME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// The argument of the body that is the keeper's; the speaker has another one.
-const IS_KEEPER: usize = 1;
+/// The argument of the body that is the table thread's; the stderr thread has another one.
+const IS_TABLE_THREAD: usize = 1;
 
 /// A descriptor that the tracker's next table takes from the program's; -1 if there is none.
 static TAKEN: AtomicI32 = AtomicI32::new(-1);
@@ -121,8 +130,8 @@ impl Drop for OwnTable {
         let users = USERS.fetch_update(success, failure, less).unwrap_or(0);
         if users <= 1 && is_locked && is_active() {
             PROCESS.store(0, Ordering::Release);
-            KEEPER.dismiss();
-            SPEAKER.dismiss();
+            TABLE_THREAD.dismiss();
+            STDERR_THREAD.dismiss();
         }
         if is_locked {
             LOCK.unlock();
@@ -139,26 +148,26 @@ fn start_both() {
         // SAFETY: the argument is a number.
         unsafe { threads::create_here(body, ptr::without_provenance_mut(argument), stack, false) }
     };
-    let are_ready =
-        SPEAKER.start(|| make(0, SPEAKER_STACK)) && KEEPER.start(|| make(IS_KEEPER, STACK));
+    let are_ready = STDERR_THREAD.start(|| make(0, STDERR_STACK))
+        && TABLE_THREAD.start(|| make(IS_TABLE_THREAD, STACK));
     if are_ready {
         PROCESS.store(process_id(), Ordering::Release);
     } else {
-        SPEAKER.dismiss();
+        STDERR_THREAD.dismiss();
     }
 }
 
 /// What the two threads do, until nothing needs them. One of them begins with a table of its own.
 pub(crate) fn serve(argument: usize) {
-    if argument != IS_KEEPER {
+    if argument != IS_TABLE_THREAD {
         super::name_thread(c"memledger-err");
-        return SPEAKER.serve();
+        return STDERR_THREAD.serve();
     }
     super::name_thread(c"memledger-fds");
     let packed = packed::take();
     let taken = TAKEN.load(Ordering::Acquire);
     if unshare(packed.or((taken >= 0).then_some(taken))).is_err() {
-        return KEEPER.fail();
+        return TABLE_THREAD.fail();
     }
     grow_table();
     threads::set_table_of_this_thread(TABLE.fetch_add(1, Ordering::AcqRel) + 1);
@@ -166,7 +175,7 @@ pub(crate) fn serve(argument: usize) {
         packed::unpack(packed);
         leave_streams();
     }
-    KEEPER.serve();
+    TABLE_THREAD.serve();
 }
 
 /// Gives this thread a table of its own with the standard streams and `kept`. Others are not in it at any
@@ -200,23 +209,23 @@ fn is_in_own_table() -> bool {
     table != 0 && table == TABLE.load(Ordering::Acquire)
 }
 
-/// Makes the keeper run `work`, if this thread has not the tracker's table but should. [`Answer::Absent`] if
-/// it need not, or if there is no table.
-pub(super) fn ask_keeper(work: Work<'_>) -> Answer {
+/// Makes the table thread run `work`, if this thread has not the tracker's table but should.
+/// [`Answer::Absent`] if it need not, or if there is no table.
+pub(super) fn ask_table_thread(work: Work<'_>) -> Answer {
     end_pause();
     match is_active() && !is_in_own_table() {
-        true => KEEPER.ask(work),
+        true => TABLE_THREAD.ask(work),
         false => Answer::Absent,
     }
 }
 
-/// Runs `body` on a thread that has the tracker's table: this one, or the keeper. `None` if the keeper does
-/// not answer.
+/// Runs `body` on a thread that has the tracker's table: this one, or the table thread. `None` if that one
+/// does not answer.
 ///
 /// PERF: not on a thread that exists only for this, which costs a call of the program four times as much.
 pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> Option<R> {
     let (mut body, mut result) = (Some(body), None);
-    let answer = ask_keeper(&mut || result = body.take().map(|body| body()));
+    let answer = ask_table_thread(&mut || result = body.take().map(|body| body()));
     match answer {
         Answer::Done => result,
         Answer::Absent => body.map(|body| body()),
@@ -224,11 +233,11 @@ pub(crate) fn run_in_own_table<R: Send>(body: impl FnOnce() -> R + Send) -> Opti
     }
 }
 
-/// Runs `body` on the keeper; on a new thread if there is none.
-pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+/// Runs `body` on the table thread; on a new thread if there is none.
+pub(crate) fn run_on_table_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     let (mut body, mut result) = (Some(body), None);
     if is_active() {
-        KEEPER.ask(&mut || result = body.take().map(|body| body()));
+        TABLE_THREAD.ask(&mut || result = body.take().map(|body| body()));
     }
     match body {
         Some(body) => run_on_new_thread(STACK, body),
@@ -236,12 +245,12 @@ pub(crate) fn run_on_keeper<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// Runs `body`, which uses little stack, on a thread that has the program's table. `None` if the speaker does
-/// not answer.
+/// Runs `body`, which uses little stack, on a thread that has the program's table. `None` if the stderr
+/// thread does not answer.
 pub(crate) fn run_in_program_table<R: Send>(body: impl Fn() -> R + Send + Sync) -> Option<R> {
     let (mut result, mut answer) = (None, Answer::Absent);
     if threads::table_of_this_thread() != 0 {
-        answer = SPEAKER.ask(&mut || result = Some(body()));
+        answer = STDERR_THREAD.ask(&mut || result = Some(body()));
     }
     match answer {
         Answer::Done => result,
@@ -277,17 +286,17 @@ pub(crate) fn leave_streams() {
     }
 }
 
-/// The tracker's threads have ended but for the keeper and the speaker.
+/// The tracker's threads have ended but for the table thread and the stderr thread.
 ///
 /// Ends these two as well; returns what the table's descriptors wait in.
 ///
 /// # Errors
 /// Those of the system. The two threads exist then as before.
 pub(crate) fn pack() -> io::Result<Packed> {
-    let socket = if is_active() { Some(packed::pack(&KEEPER)?) } else { None };
+    let socket = if is_active() { Some(packed::pack(&TABLE_THREAD)?) } else { None };
     PROCESS.store(0, Ordering::Release);
-    KEEPER.dismiss();
-    SPEAKER.dismiss();
+    TABLE_THREAD.dismiss();
+    STDERR_THREAD.dismiss();
     Ok(Packed(socket))
 }
 
@@ -331,7 +340,7 @@ pub(crate) fn open_gate() {
 }
 
 /// How many threads the table itself needs.
-pub(crate) fn servants() -> usize {
+pub(crate) fn table_threads() -> usize {
     if is_active() { 2 } else { 0 }
 }
 
@@ -366,7 +375,7 @@ fn wait_for_gate() -> bool {
 
 /// In the child of a fork, which has none of these threads.
 pub(crate) fn forget_threads() {
-    [&KEEPER, &SPEAKER].into_iter().for_each(Servant::forget);
+    [&TABLE_THREAD, &STDERR_THREAD].into_iter().for_each(OnCall::forget);
     LOCK.open();
     USERS.store(0, Ordering::Release);
     PROCESS.store(0, Ordering::Release);

@@ -2,44 +2,44 @@
 //! meanwhile in a socket, which is the only descriptor of the tracker that the program's table has then.
 //!
 //! ```text
-//! keeper   listens on a socket with a name            the thread that ends the others
-//!          accepts  ◄───────────────────────────────  connects: from here on it has the other end
-//!          sends all descriptors and their numbers
-//!          ends
-//! ...                                                 does what needs a process without our threads
-//! keeper   has a new table, with that end only   ◄──  starts it again
-//!          receives the descriptors, and gives each the number that it had
+//! table thread  listens on a socket with a name            the thread that ends the others
+//!               accepts  ◄───────────────────────────────  connects: from here on it has the other end
+//!               sends all descriptors and their numbers
+//!               ends
+//! ...                                                      does what needs a process without our threads
+//! table thread  has a new table, with that end only   ◄──  starts it again
+//!               receives the descriptors, and gives each the number that it had
 //! ```
 
 use super::super::unix::descriptors::{END, STREAMS, is_open};
+use super::on_call::OnCall;
 use super::passing::{self, MAX_DESCRIPTORS, Name};
 use super::process_id;
-use super::servant::Servant;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// How long the thread waits for the keeper's socket.
+/// How long the thread waits for the table thread's socket.
 const CONNECT_SECONDS: i64 = 5;
 
 /// The socket in which descriptors wait; -1 if there is none.
 static PACKED: AtomicI32 = AtomicI32::new(-1);
 
-/// Packs all descriptors of the keeper's table. The tracker has no other thread in it any more.
-pub(super) fn pack(keeper: &Servant) -> io::Result<OwnedFd> {
+/// Packs all descriptors of the table thread's table. The tracker has no other thread in it any more.
+pub(super) fn pack(table_thread: &OnCall) -> io::Result<OwnedFd> {
     let mut listener = nobody::<(OwnedFd, Name)>();
-    keeper.ask(&mut || listener = passing::listen(libc::SOCK_STREAM));
+    table_thread.ask(&mut || listener = passing::listen(libc::SOCK_STREAM));
     let (listener, name) = listener?;
     let socket = passing::connect(libc::SOCK_STREAM, &name, CONNECT_SECONDS)?;
     let mut sent = nobody();
     let mut listener = Some(listener);
-    keeper.ask(&mut || sent = listener.take().map_or_else(nobody, send_all));
+    table_thread.ask(&mut || sent = listener.take().map_or_else(nobody, send_all));
     sent.map(|()| socket)
 }
 
 fn nobody<T>() -> io::Result<T> {
-    Err(io::Error::other("there is no keeper"))
+    Err(io::Error::other("there is no table thread"))
 }
 
 /// Whether the other end of a connection is in this process: others, too, can find the name.
@@ -55,7 +55,7 @@ fn is_from_here(socket: &OwnedFd) -> bool {
     }
 }
 
-/// In the keeper: sends all descriptors of its table to the thread of this process that has connected.
+/// In the table thread: sends all descriptors of its table to the thread of this process that has connected.
 fn send_all(listener: OwnedFd) -> io::Result<()> {
     let socket = loop {
         let socket = passing::accept(&listener)?;
@@ -75,19 +75,18 @@ fn send(socket: &OwnedFd, numbers: &[RawFd]) -> io::Result<()> {
     passing::send(socket, &bytes, numbers)
 }
 
-/// Hands a packed table over to the keeper that is about to start.
+/// Hands a packed table over to the table thread that is about to start.
 pub(super) fn hand_over(socket: &OwnedFd) {
     PACKED.store(socket.as_raw_fd(), Ordering::Release);
 }
 
-/// In the keeper, before it has a table of its own: the socket that was handed over.
+/// In the table thread, before it has a table of its own: the socket that was handed over.
 pub(super) fn take() -> Option<RawFd> {
     let number = PACKED.swap(-1, Ordering::AcqRel);
     (number >= 0).then_some(number)
 }
 
-/// In the keeper, which has a table of its own: gives it all packed descriptors, by the numbers that they
-/// had.
+/// In the table thread, which has a table of its own: gives it all packed descriptors, by their numbers.
 pub(super) fn unpack(socket: RawFd) {
     // SAFETY: the number is a copy in this table, and nothing else uses it.
     let mut socket = unsafe { OwnedFd::from_raw_fd(socket) };

@@ -1,7 +1,7 @@
 //! Threads of the tracker.
 
+use super::on_call::Answer;
 use super::own_table;
-use super::servant::Answer;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, 
         }
         Err(_) => {
             // NOTE: a thread of the program has none of the tracker's descriptors.
-            own_table::ask_keeper(&mut || work.run());
+            own_table::ask_table_thread(&mut || work.run());
             work.run();
         }
     }
@@ -104,7 +104,7 @@ unsafe fn create(
 ) -> Result<libc::pthread_t, c_int> {
     let argument = argument.expose_provenance();
     let mut result = None;
-    let answer = own_table::ask_keeper(&mut || {
+    let answer = own_table::ask_table_thread(&mut || {
         let argument = ptr::with_exposed_provenance_mut(argument);
         // SAFETY: the caller's promise, here and below.
         let created = unsafe { create_here(body, argument, stack, detached) };

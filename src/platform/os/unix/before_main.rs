@@ -1,5 +1,6 @@
 //! What runs before `main`, once the system has called it.
 
+use crate::platform::os::before_main::{Process, StartBeforeMain};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
@@ -7,7 +8,7 @@ static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
 /// Starts what the environment asks for.
 pub(in crate::platform::os) fn start() {
     IS_BEFORE_MAIN.store(true, Ordering::Release);
-    crate::ledger::recording::environment::start_before_main();
+    Process::start_before_main();
     IS_BEFORE_MAIN.store(false, Ordering::Release);
 }
 

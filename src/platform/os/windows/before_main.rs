@@ -1,5 +1,6 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
+use crate::platform::os::before_main::{Process, StartBeforeMain};
 use std::ffi::OsString;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 extern "C" fn before_main() {
     if stay_loaded() {
         MAIN_THREAD.store(super::thread_id(), Ordering::Relaxed);
-        crate::ledger::recording::environment::start_before_main();
+        Process::start_before_main();
     }
 }
 

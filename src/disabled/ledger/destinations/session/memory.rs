@@ -1,6 +1,6 @@
 //! The memory part of a session, in a build without the feature `report`: there is none.
 
-use crate::ledger::reports::in_process::InProcessAnalyzer;
+use crate::dump::InProcessAnalyzer;
 use crate::perfetto::MemoryWriter;
 use memledger_format::protobuf::perfetto::sequence::Moment;
 use std::convert::Infallible;
