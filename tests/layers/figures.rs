@@ -8,14 +8,14 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_890),
+    ("src", 64_896),
     ("crates/format/src", 9_050),
-    ("crates/analysis/src", 34_720),
-    // With the writers that were in `crates/analysis`.
-    ("crates/export/src", 11_960),
+    ("crates/document/src", 4_500),
+    ("crates/analysis/src", 29_990),
+    ("crates/export/src", 11_904),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start; names in the text of a black box.
-    ("cli/src", 17_960),
+    ("cli/src", 17_954),
     // With the circles of rooms.
     ("tests", 26_870),
     ("crates/analysis/tests", 12_290),
@@ -24,9 +24,10 @@ const LINES: &[(&str, usize)] = &[
 ];
 
 /// The crates whose code is looked at.
-const CRATES: [&str; 6] = [
+pub const CRATES: [&str; 7] = [
     "src",
     "crates/format/src",
+    "crates/document/src",
     "crates/analysis/src",
     "crates/export/src",
     "crates/store/src",

@@ -20,17 +20,16 @@
 
 use crate::json::stacks::{end_of, kind_of};
 use crate::pretty::{self, Json, List, OneLine, Value, objects};
-use memledger_analysis::internal::{COLUMNS, Column, column};
-use memledger_analysis::{
-    Figures, Frame, GroupRow, HeapRow, NameRow, Report, ScopeRow, StackRow, ThreadRow,
+use memledger_document::{
+    FIGURES, Figure, Figures, Frame, GroupRow, HeapRow, NameRow, Report, ScopeRow, StackRow,
+    ThreadRow,
 };
 use std::io::{self, Write};
 
 /// The figures of a row, in the order of the report's columns.
-fn columns() -> impl Iterator<Item = &'static Column> {
-    let left_out =
-        [column::live_bytes_at_peak.key, column::live_blocks_at_peak.key, column::short_lived.key];
-    COLUMNS.iter().copied().filter(move |column| !left_out.contains(&column.key))
+fn columns() -> impl Iterator<Item = &'static Figure<Figures>> {
+    let left_out = ["live_bytes_at_peak", "live_blocks_at_peak", "short_lived"];
+    FIGURES.iter().filter(move |column| !left_out.contains(&column.key))
 }
 
 /// Writes the figures of `report`.
@@ -79,7 +78,7 @@ fn rows<T>(rows: &[T]) -> Vec<OneLine<Brief<'_, T>>> {
 
 impl Json for Brief<'_, Figures> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        columns().map(|column| (column.of)(self.0)).collect::<Vec<_>>().write(value)
+        columns().map(|column| column.number(self.0)).collect::<Vec<_>>().write(value)
     }
 }
 
