@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 source=cli
 if [ "${1:-}" = --packages ]; then
     published=(-p memledger -p memledger-redirect -p memledger-cli)
-    for crate in format analysis export store; do published+=(-p "memledger-$crate"); done
+    for crate in format document analysis export store; do published+=(-p "memledger-$crate"); done
     cargo package "${published[@]}" --no-verify --allow-dirty --quiet --target-dir "$folder/packages"
     mkdir -p "$folder/.cargo"
     echo "[patch.crates-io]" >"$folder/.cargo/config.toml"

@@ -1,6 +1,6 @@
 //! Reports: what a trace says, and how it is written.
 //!
-//! The crates [`memledger-analysis`](https://docs.rs/memledger-analysis) and
+//! The crates [`memledger-analysis`](https://docs.rs/memledger-analysis), with `memledger-document`, and
 //! [`memledger-export`](https://docs.rs/memledger-export), for a program that makes a
 //! [`Snapshot`](crate::Snapshot).
 

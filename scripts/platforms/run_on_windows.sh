@@ -217,7 +217,7 @@ echo "the command writes the same on Windows: $ran commands with $((${#samples[@
 
 echo "unit tests on Windows:"
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$wine
-crates=(-p memledger-format -p memledger-analysis -p memledger-export -p memledger-store -p memledger-cli)
+crates=(-p memledger-format -p memledger-document -p memledger-analysis -p memledger-export -p memledger-store -p memledger-cli)
 if ! timeout 1800 cargo test --quiet --no-fail-fast --target "$target" "${crates[@]}" --lib >"$folder/tests" 2>&1; then
     cat "$folder/tests" >&2
     fail "unit tests"

@@ -5,8 +5,8 @@ use super::{Budget, BudgetError};
 use crate::dump::Figures;
 use crate::dump::symbols::find_functions;
 use crate::error::{UnmeasuredKind, unmeasured};
-use memledger_analysis::Report;
-use memledger_analysis::in_process::{Holder, Holders};
+use memledger_analysis::in_process::Holders;
+use memledger_analysis::{Figures as Held, Report};
 use memledger_export::parts::{HolderColumn as Column, functions, holders};
 use memledger_export::text::{count, tag};
 use std::collections::BTreeMap;
@@ -83,31 +83,31 @@ impl Budget {
         };
         let [peak, live, live_blocks, allocated, allocations, frees, reallocations] =
             self.limits(figures).map(is_over);
-        let key = |holder: &Holder| {
+        let key = |held: &Held| {
             if peak {
-                (holder.bytes_at_peak, holder.live_bytes)
+                (held.live_bytes_at_peak, held.live_bytes)
             } else if live {
-                (holder.live_bytes, holder.tally.allocated_bytes)
+                (held.live_bytes, held.allocated_bytes)
             } else if live_blocks {
-                (holder.live_blocks, holder.live_bytes)
+                (held.live_blocks, held.live_bytes)
             } else if allocated {
-                (holder.tally.allocated_bytes, holder.tally.allocations)
+                (held.allocated_bytes, held.allocations)
             } else if allocations {
-                (holder.tally.allocations, holder.tally.allocated_bytes)
+                (held.allocations, held.allocated_bytes)
             } else if frees {
-                (holder.tally.frees, holder.tally.allocated_bytes)
+                (held.frees, held.allocated_bytes)
             } else {
-                (holder.tally.reallocations, holder.tally.allocated_bytes)
+                (held.reallocations, held.allocated_bytes)
             }
         };
         let columns: [(bool, Column); 7] = [
-            (peak, ("at peak", |holder| holder.bytes_at_peak)),
-            (true, ("live bytes", |holder| holder.live_bytes)),
-            (true, ("blocks", |holder| holder.live_blocks)),
-            (true, ("allocated", |holder| holder.tally.allocated_bytes)),
-            (true, ("count", |holder| holder.tally.allocations)),
-            (frees, ("frees", |holder| holder.tally.frees)),
-            (reallocations, ("reallocations", |holder| holder.tally.reallocations)),
+            (peak, ("at peak", |held| held.live_bytes_at_peak)),
+            (true, ("live bytes", |held| held.live_bytes)),
+            (true, ("blocks", |held| held.live_blocks)),
+            (true, ("allocated", |held| held.allocated_bytes)),
+            (true, ("count", |held| held.allocations)),
+            (frees, ("frees", |held| held.frees)),
+            (reallocations, ("reallocations", |held| held.reallocations)),
         ];
         let shown = columns.into_iter().filter(|(is_shown, _)| *is_shown);
         let columns: Vec<_> = shown.map(|(_, column)| column).collect();
@@ -115,7 +115,7 @@ impl Budget {
         let scope = |path: &[String]| path.join(" > ");
         let mut text = holders("Within it, by scope", scope, scopes, &columns, key);
         // Without tags the table would have one row, "Unnamed".
-        if tags.iter().any(|tag| tag.path != ["Unknown", "Unnamed"]) {
+        if tags.iter().any(|(path, _)| path != &["Unknown", "Unnamed"]) {
             let name = |path: &[String]| {
                 path.split_last().map_or_else(String::new, |(name, group)| tag(group, name))
             };
@@ -131,17 +131,17 @@ impl Budget {
 /// The table of the functions of stacks.
 fn by_function(
     mut stacks: Report,
-    by_stack: &[Holder],
+    by_stack: &[Held],
     columns: &[Column],
-    key: impl Fn(&Holder) -> (u64, u64),
+    key: impl Fn(&Held) -> (u64, u64),
 ) -> String {
     find_functions(&mut stacks);
     // Stacks that differ only further out are one row.
-    let mut rows = BTreeMap::<_, Holder>::new();
-    for (path, holder) in functions(&stacks).into_iter().zip(by_stack) {
-        rows.entry(path).or_default().add_holder(holder);
+    let mut rows = BTreeMap::<_, Held>::new();
+    for (path, held) in functions(&stacks).into_iter().zip(by_stack) {
+        rows.entry(path).or_default().add(held);
     }
-    let row = |(path, holder)| Holder { path: vec![path], ..holder };
+    let row = |(path, held)| (vec![path], held);
     let title = match stacks.stack_sampling_bytes {
         None => "By stack",
         Some(_) => "By stack, of a sample",

@@ -8,10 +8,10 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_882),
+    ("src", 64_880),
     ("crates/format/src", 9_050),
-    ("crates/analysis/src", 34_720),
-    // With the writers that were in `crates/analysis`.
+    ("crates/document/src", 4_500),
+    ("crates/analysis/src", 29_990),
     ("crates/export/src", 11_780),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start; names in the text of a black box; the
@@ -25,9 +25,10 @@ const LINES: &[(&str, usize)] = &[
 ];
 
 /// The crates whose code is looked at.
-const CRATES: [&str; 6] = [
+pub const CRATES: [&str; 7] = [
     "src",
     "crates/format/src",
+    "crates/document/src",
     "crates/analysis/src",
     "crates/export/src",
     "crates/store/src",

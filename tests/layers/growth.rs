@@ -1,11 +1,10 @@
 //! Public structs can get further fields: `#[non_exhaustive]`, or a field that is not public.
 
-use super::figures::is_field;
+use super::figures::{CRATES, is_field};
 use super::sources::sources;
 
 /// The crates whose interface others use.
-const PUBLISHED: [&str; 5] =
-    ["src", "crates/format/src", "crates/analysis/src", "crates/export/src", "crates/store/src"];
+pub const PUBLISHED: &[&str] = CRATES.split_at(6).0;
 
 /// Where structs have public fields only: the first words of their file and name, and the reason.
 const FIXED: &[(&str, &str)] = &[
@@ -15,8 +14,9 @@ const FIXED: &[(&str, &str)] = &[
     ("crates/format/src/layout.rs", SISTERS),
     ("crates/format/src/protobuf/", SISTERS),
     ("crates/format/src/initial_live_set.rs", SISTERS),
+    ("crates/analysis/src/accounts/tally.rs", SISTERS),
     ("crates/analysis/src/measured.rs", SISTERS),
-    ("crates/analysis/src/report/calls.rs Unnamed", INTERNAL),
+    ("crates/document/src/calls.rs Unnamed", INTERNAL),
     ("crates/store/src/serve/catalogue.rs OpenTrace", INTERNAL),
     ("crates/store/src/serve/directory.rs TraceFile", INTERNAL),
     ("crates/store/src/serve/server.rs Server", INTERNAL),
@@ -29,7 +29,7 @@ const INTERNAL: &str = "the module does not give it to others";
 #[test]
 fn public_structs_can_get_further_fields() {
     let mut rigid = Vec::new();
-    for (file, code) in PUBLISHED.into_iter().flat_map(sources) {
+    for (file, code) in PUBLISHED.iter().flat_map(|folder| sources(folder)) {
         for (at, keyword) in code.match_indices("\npub struct ") {
             let item = &code[at + keyword.len()..];
             let name = item.split(|c: char| !c.is_alphanumeric()).next().unwrap();

@@ -104,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// A crate, and the modules of `src` that may name it.
 const CRATES: &[(&str, &[&str])] = &[
     ("memledger_format", &[""]),
+    ("memledger_document", &[]),
     ("memledger_analysis", &["disabled::dump", "dump", "ledger", "measure", "report"]),
     ("memledger_export", &["dump", "ledger", "measure", "report"]),
     ("memledger_store", &[]),
@@ -111,7 +112,7 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// The same within `crates/analysis`.
 const LAYERS_OF_ANALYSIS: &[(&str, &[&str])] = &[
-    ("read", &["sort"]),
+    ("read", &[]),
     ("convert", &["read"]),
     // It writes what it has found out into a copy of the trace.
     ("add_symbols", &["", "convert", "read"]),
@@ -191,9 +192,7 @@ const NOT_IN_THE_HOOK: &[&str] = &[
 
 /// The crates that a program is built with.
 fn libraries() -> Vec<(String, String)> {
-    ["src", "crates/format/src", "crates/analysis/src", "crates/export/src", "crates/store/src"]
-        .map(sources)
-        .concat()
+    growth::PUBLISHED.iter().flat_map(|folder| sources(folder)).collect()
 }
 
 fn is_within(path: &str, module: &str) -> bool {
@@ -246,10 +245,11 @@ fn each_layer_names_only_the_ones_below() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Names that several modules have by design: containers mirror those of the standard library, each crate has
-/// an error and its kinds, each module of a format of reports has a `Format`, macros name the same type with
-/// a tracker and without, and traits are sealed where they are.
-const MIRRORED: &[&str] = &["Error", "ErrorKind", "Format", "LogSite", "Sealed", "VacantEntry"];
+/// Names that several modules have by design: containers mirror those of the standard library, a row and a
+/// program have figures, each crate has an error and its kinds, each format of reports is a `Format`, macros
+/// name the same type with a tracker and without, and traits are sealed where they are.
+const MIRRORED: &[&str] =
+    &["Error", "ErrorKind", "Figures", "Format", "LogSite", "Sealed", "VacantEntry"];
 
 /// What is public for other crates of memledger only.
 const HIDDEN: &[&str] =

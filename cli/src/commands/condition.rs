@@ -9,10 +9,9 @@ use super::by::By;
 use super::completeness::{Lack, outcome};
 use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
-use figures::{FigureType, Figures, Selector, row_figure};
+use figures::{FigureType, Figures, Selector};
 use memledger_analysis::Report;
 use memledger_export::text;
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -130,7 +129,7 @@ impl Condition {
 
     /// Whether the condition holds, while the figures of all memory can be `unseen` bytes larger; of several
     /// rows, whether it holds for at least one. `Err` if the report has no such figure, or no such row.
-    pub fn check(&self, figures: &Figures, unseen: u64) -> Result<Verdict, String> {
+    pub fn check(&self, figures: &Figures<'_>, unseen: u64) -> Result<Verdict, String> {
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: this trace does not have {key}");
         let margin = if counts_blocks(key) { figures.missed_at_start() } else { 0 };
@@ -147,7 +146,7 @@ impl Condition {
             ));
         }
         for (label, row) in selected {
-            let actual = row_figure(row, key).ok_or_else(unknown)?;
+            let actual = row.figure(key).ok_or_else(unknown)?;
             if self.holds(actual.saturating_sub(margin), actual.saturating_add(margin)) {
                 let figure = format!("{key} of {}", text::escape(&label));
                 return Ok(Verdict::Holds(self.sentence(&figure, actual, margin)));
@@ -176,7 +175,7 @@ impl Condition {
 
     /// [`check`](Self::check) of the new figures, or of the change from the old ones. A row that one of
     /// the traces does not have is 0 there; rows of one name are summed.
-    fn check_change(&self, old: &Figures, new: &Figures) -> Result<Verdict, String> {
+    fn check_change(&self, old: &Figures<'_>, new: &Figures<'_>) -> Result<Verdict, String> {
         let Some(change) = self.change else { return self.check(new, 0) };
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: one trace does not have {key}");
@@ -188,7 +187,7 @@ impl Condition {
         for (at, figures) in [old, new].into_iter().enumerate() {
             for (label, row) in figures.select(selector) {
                 let sum = &mut rows.entry(label).or_default()[at];
-                *sum = sum.saturating_add(row_figure(row, key).ok_or_else(unknown)?);
+                *sum = sum.saturating_add(row.figure(key).ok_or_else(unknown)?);
             }
         }
         if rows.is_empty() {
@@ -293,9 +292,7 @@ pub fn judge(
     lack: Lack,
     allow_incomplete: bool,
 ) -> Result<Outcome, CliError> {
-    // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
-    // need.
-    let figures = LazyCell::new(|| Figures::of(report));
+    let figures = Figures::of(report);
     let is_judged = lack.is_bounded && !conditions.is_empty();
     let incomplete = lack.sentence.filter(|_| !is_judged);
     judge_by(conditions, incomplete, allow_incomplete, |condition| {
@@ -311,9 +308,9 @@ pub fn judge_change(
     incomplete: Option<String>,
     allow_incomplete: bool,
 ) -> Result<Outcome, CliError> {
-    let figures = LazyCell::new(|| [old, new].map(Figures::of));
+    let figures = [old, new].map(Figures::of);
     judge_by(conditions, incomplete, allow_incomplete, |condition| {
-        let [old, new] = &*figures;
+        let [old, new] = &figures;
         condition.check_change(old, new)
     })
 }
@@ -354,11 +351,11 @@ fn judge_by(
 }
 
 /// Reports that `selector` selects no row, and which row is likely meant or which there are.
-fn no_such_row(selector: &Selector, figures: &Figures) -> String {
+fn no_such_row(selector: &Selector, figures: &Figures<'_>) -> String {
     let Selector { of, name, group } = selector;
     let what = of.name();
     let within = group.as_ref().map_or(String::new(), |group| format!(" in a group {group:?}"));
-    let labels: Vec<_> = figures.rows(*of).map(|(label, _)| label).collect();
+    let labels: Vec<_> = figures.rows(*of).into_iter().map(|(label, _)| label).collect();
     if labels.is_empty() && *of == By::Function {
         return format!(
             "the trace has no call stacks, so no {what} {name:?}: record it with --stacks"

@@ -3,8 +3,8 @@
 use crate::convert::copy;
 use crate::read::Summary;
 use crate::symbols::{AT_RUN_TIME, SYMBOL, SYMBOL_FUNCTION, SYMBOL_MODULE, StoredSymbols};
-use crate::symbols::{SourceFrame, Symbolizer};
 use crate::{Analyzer, Report};
+use memledger_document::{SourceFrame, Symbolizer};
 use memledger_format::Error;
 use memledger_format::encode::{Declaration, Value};
 use memledger_format::packet::{PSEUDO_IMPORTANTS, TYPES};
@@ -84,7 +84,7 @@ fn packets(report: &Report, mut stored: &StoredSymbols, summary: &Summary) -> Ve
             module_id
         });
         let (mut ids, mut lines) = (Vec::new(), Vec::new());
-        for SourceFrame { function, file, line } in &frame.functions {
+        for SourceFrame { function, file, line, .. } in &frame.functions {
             let file = file.as_deref().unwrap_or("");
             let id = *functions.entry((&**function, file)).or_insert_with(|| {
                 function_id += 1;

@@ -29,12 +29,12 @@ use super::live_set::HEAPS;
 use super::llm_tags::LlmTags;
 use super::observer::{Actor, BlockObserver, NoObserver};
 use super::read::event::{u32_at, u64_at};
-use super::report::Report;
 use super::rss::RssHistory;
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
 use super::untracked::UntrackedMemory;
 use crate::read::{Damage, Event, Hole, Row, Visitor};
+use memledger_document::Report;
 use memledger_format::schema::EventType;
 
 /// Replays a trace and accounts for every block.

@@ -1,6 +1,6 @@
 //! The positions at which counting makes a report, and at the last of which it stops (`--at`).
 
-use super::report::{AfterReport, Report};
+use memledger_document::{AfterReport, Report};
 
 /// A position in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Losses and contradictions in a trace.
 
-use super::report::{Coverage, CoverageWord, Losses, Report};
+use super::coverage;
 use crate::read::{Damage, Hole};
+use memledger_document::internal::TakenStacks;
+use memledger_document::{Coverage, CoverageWord, Losses, Report, StackEnd};
 
 /// The maximum number of problems that are kept; further ones are dropped.
 const MAX_PROBLEMS: usize = 32;
@@ -111,8 +113,9 @@ impl Diagnostics {
     pub(super) fn fill(&self, report: &mut Report, refused: u64) {
         let LostEvents { noted, reported, missing } = self.lost;
         let lost_events = noted.max(reported).saturating_add(missing).saturating_add(refused);
-        report.losses = Losses { lost_events, ..self.losses };
-        report.losses.count_stacks(&report.by_stack);
+        report.losses = self.losses;
+        report.losses.lost_events = lost_events;
+        count_stacks(&mut report.losses, report.by_stack.taken());
         report.trace.ended = self.has_report || self.ended;
         report.trace.coverage = self.coverage(report, false);
         report.trace.complete = report.trace.coverage.word == CoverageWord::Complete;
@@ -120,6 +123,17 @@ impl Diagnostics {
 
     /// How complete a report is; `is_running`: the program has no end yet.
     pub(super) fn coverage(&self, report: &Report, is_running: bool) -> Coverage {
-        Coverage::of(report, self.damaged, is_running)
+        coverage::judge(report, self.damaged, is_running)
     }
+}
+
+/// Counts the stacks that are not whole.
+fn count_stacks(losses: &mut Losses, taken: &TakenStacks) {
+    let of = |end: StackEnd| taken.by_end[end as usize];
+    (losses.stacks_other, losses.stacks_guessed) = (taken.other, taken.guessed);
+    (losses.stacks_cut, losses.stacks_cut_bytes) = taken.cut;
+    losses.stacks_over_frame_limit = of(StackEnd::FrameLimit);
+    losses.stacks_without_unwind_information = of(StackEnd::NoUnwindInformation);
+    losses.stacks_unreadable = of(StackEnd::UnreadableMemory);
+    losses.stacks_in_changed_libraries = of(StackEnd::LibraryChanged);
 }

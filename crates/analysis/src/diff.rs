@@ -8,113 +8,36 @@
 
 mod functions;
 
-use super::columns::Figures;
-use super::report::{Call, Calls, Frames, Report};
 pub use functions::stable_function;
+use memledger_document::internal::{Call, Calls};
+use memledger_document::{DiffBy, DiffRow, DiffSide, Figures, Frames, Report, made};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What two reports are compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DiffBy {
-    /// Scope stacks.
-    Scope,
-    /// Groups.
-    Group,
-    /// Names within their groups.
-    Name,
-    /// Threads, by name. Numbers in the names do not count: `worker-1` and `worker-7` are `worker-*`.
-    Thread,
-    /// Root heaps.
-    Heap,
-    /// Functions.
-    Function,
-    /// Source lines: for two times of one run, or two runs of one build.
-    Line,
-    /// Call stacks: the functions, without lines.
-    Stack,
-}
-
-impl DiffBy {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Scope,
-        Self::Group,
-        Self::Name,
-        Self::Thread,
-        Self::Heap,
-        Self::Function,
-        Self::Line,
-        Self::Stack,
-    ];
-
-    /// Its name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scope => "scope",
-            Self::Group => "group",
-            Self::Name => "name",
-            Self::Thread => "thread",
-            Self::Heap => "heap",
-            Self::Function => "function",
-            Self::Line => "line",
-            Self::Stack => "stack",
-        }
-    }
-
-    /// Whether its rows are made from call stacks.
-    pub fn is_of_calls(self) -> bool {
-        matches!(self, Self::Function | Self::Line | Self::Stack)
-    }
-}
-
-/// The figures of a row in one of two reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DiffSide {
-    /// Its own figures. Rows of one name are summed; their peak is the largest peak. In a sampled trace,
-    /// figures of functions and stacks are estimates. Functions and stacks have no peaks of their own.
-    pub own: Figures,
-    /// The same with all scopes or groups inside, or all that the function called. Equal to `own` for
-    /// names, threads, heaps and stacks.
-    pub inclusive: Figures,
-}
-
-/// A row that is in one of two reports, or in both.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DiffRow {
-    /// Names from the outermost inwards: scopes, groups, the groups and the name, the functions of a
-    /// stack; one name for threads, heaps, functions and lines. Rows share the texts of functions.
-    pub path: Vec<Arc<str>>,
-    /// Its figures in the old report.
-    pub old: Option<DiffSide>,
-    /// Its figures in the new report.
-    pub new: Option<DiffSide>,
-}
-
-impl Report {
+/// Compares reports.
+pub trait Compare {
     /// Compares this report with a newer one, row by row. Rows are sorted by path; those that are equal in
     /// both reports are among them. Functions are those that [`Report::symbolize`] has found.
     ///
     /// Costs time in proportion to the rows of both, and for functions and stacks to their frames.
-    pub fn diff(&self, newer: &Report, by: DiffBy, frames: Frames) -> Vec<DiffRow> {
+    fn diff(&self, newer: &Report, by: DiffBy, frames: Frames) -> Vec<DiffRow>;
+}
+
+impl Compare for Report {
+    fn diff(&self, newer: &Report, by: DiffBy, frames: Frames) -> Vec<DiffRow> {
         let mut rows = BTreeMap::new();
         match by {
             DiffBy::Function | DiffBy::Stack => return by_calls([self, newer], by, frames),
             DiffBy::Thread => by_thread([self, newer], &mut rows),
             DiffBy::Line => by_line([self, newer], frames, &mut rows),
-            DiffBy::Scope | DiffBy::Group | DiffBy::Name | DiffBy::Heap => {
+            _ => {
                 for (at, report) in [self, newer].into_iter().enumerate() {
                     add_paths(report, by, at, &mut rows);
                 }
             }
         }
-        let row = |(path, [old, new]): (Vec<String>, Sides)| DiffRow {
-            path: path.into_iter().map(Arc::from).collect(),
-            old,
-            new,
+        let row = |(path, [old, new]): (Vec<String>, Sides)| {
+            made!(DiffRow { path: path.into_iter().map(Arc::from).collect(), old, new })
         };
         rows.into_iter().map(row).collect()
     }
@@ -123,18 +46,6 @@ impl Report {
 /// By path: the figures in the old and in the new report.
 type Rows = BTreeMap<Vec<String>, Sides>;
 type Sides = [Option<DiffSide>; 2];
-
-impl DiffSide {
-    fn add(&mut self, own: &Figures, inclusive: &Figures) {
-        for (sum, figures) in [(&mut self.own, own), (&mut self.inclusive, inclusive)] {
-            let peak = sum.peak_bytes.max(figures.peak_bytes);
-            sum.add(figures);
-            sum.add_moves(figures);
-            // NOTE: peaks of different rows are at different times; the sum has at least the largest.
-            sum.peak_bytes = peak.max(sum.live_bytes).max(sum.live_bytes_at_peak);
-        }
-    }
-}
 
 fn add_paths(report: &Report, by: DiffBy, at: usize, rows: &mut Rows) {
     let mut add = |path: Vec<String>, own: &Figures, inclusive: &Figures| {
@@ -227,7 +138,7 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, frames: Frames) -> Vec<DiffRow> {
             }
             let figures = match stack.estimates() {
                 Some(estimates) => estimates.values(),
-                None => Figures { peak_bytes: 0, ..stack.figures },
+                None => made!(Figures { peak_bytes: 0, ..stack.figures }),
             };
             let mut path: Vec<_> = calls.shown(row).rev().collect();
             if by == DiffBy::Function && path.len() > 1 {
@@ -322,7 +233,7 @@ impl CallRows {
                 (side.own.peak_bytes, side.inclusive.peak_bytes) = (0, 0);
             }
             let name = |&name: &u32| Arc::clone(&names.0[name as usize]);
-            DiffRow { path: path.iter().map(name).collect(), old, new }
+            made!(DiffRow { path: path.iter().map(name).collect(), old, new })
         };
         self.rows.into_iter().map(row).collect()
     }

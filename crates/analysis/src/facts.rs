@@ -1,7 +1,7 @@
 //! What a trace says about the program and about itself.
 
 use super::diagnostics::Diagnostics;
-use super::report::TraceInfo;
+use memledger_document::TraceInfo;
 
 /// The facts seen so far.
 #[derive(Clone, Debug, Default)]

@@ -39,15 +39,14 @@ mod apply;
 mod attribution;
 mod build;
 mod callstacks;
-mod columns;
 #[cfg(feature = "read")]
 pub mod convert;
+mod coverage;
 mod cutoff;
 mod decode;
 mod diagnostics;
 #[cfg(feature = "diff")]
 mod diff;
-mod estimate;
 mod facts;
 mod findings;
 mod hash;
@@ -59,9 +58,7 @@ mod observer;
 #[cfg(feature = "query")]
 mod query;
 pub mod read;
-mod report;
 mod rss;
-mod sort;
 mod symbols;
 mod timeline;
 mod untracked;
@@ -69,13 +66,11 @@ mod untracked;
 #[cfg(feature = "read")]
 pub use add_symbols::{Symbolized, add_symbols};
 pub use analyzer::Analyzer;
-pub use callstacks::StackEnd;
-pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::{Position, Reached};
 #[cfg(feature = "diff")]
-pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
-pub use estimate::Estimate;
+pub use diff::{Compare, stable_function};
 pub use findings::FindingsObserver;
+pub use memledger_document::*;
 pub use memledger_format as format;
 pub use memledger_format::{Error, ErrorKind};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
@@ -85,18 +80,8 @@ pub use query::{
     IndexedPosition, LargestBlocks, Query, QueryIndex, QueryIndexer, QueryObserver, Rule, ScopeRun,
     ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
 };
-pub use report::{
-    AfterReport, AllocatorStatistics, Bookmark, BucketRow, CallRow, Coverage, CoverageKind,
-    CoverageReason, CoverageWord, Finding, FindingKind, Frame, Frames, FreedBy, FreedIn, GroupRow,
-    GrowsUntil, HeapRow, LiveAt, LiveBlock, LlmTagRow, LlmTagSeries, LlmValue, Losses, NameRow,
-    PeakMoment, PeakPart, Place, Report, ResidentHeap, ResidentMapping, ResidentMemory, Rss,
-    RssPoint, ScopeRow, SizeRow, StackKind, StackRow, StackRows, StaticVariable, ThreadRow,
-    ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo, Untracked, UntrackedKind,
-    UntrackedReason, Weighed, WeightOf, short_path,
-};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
-pub use symbols::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 pub use timeline::bookmark_text;
 
 // For other crates of memledger only: no interface.

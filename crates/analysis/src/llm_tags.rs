@@ -2,8 +2,8 @@
 //! counted under each tag, at times that the engine chose.
 
 use super::hash::FoldHash;
-use super::report::{LlmTagRow, LlmTagSeries, LlmValue};
-use crate::sort;
+use memledger_document::internal::sort;
+use memledger_document::{LlmTagRow, LlmTagSeries, LlmValue, made};
 use std::collections::{BTreeMap, HashMap};
 
 /// The maximum number of tags that are kept, and of pairs of a tracker and a tag. An engine has some hundred
@@ -109,15 +109,21 @@ impl LlmTags {
     }
 
     pub(super) fn rows(&self) -> Vec<LlmTagRow> {
-        let rows = self.values.iter().map(|(&(tracker, id), values)| LlmTagRow {
-            tracker: self.trackers.get(&tracker).cloned().unwrap_or(format!("tracker {tracker}")),
-            path: self.path(id),
-            samples: values.samples,
-            first: values.first,
-            last: values.last,
-            min: values.min,
-            peak: values.peak,
-            series: values.series(),
+        let rows = self.values.iter().map(|(&(tracker, id), values)| {
+            made!(LlmTagRow {
+                tracker: self
+                    .trackers
+                    .get(&tracker)
+                    .cloned()
+                    .unwrap_or(format!("tracker {tracker}")),
+                path: self.path(id),
+                samples: values.samples,
+                first: values.first,
+                last: values.last,
+                min: values.min,
+                peak: values.peak,
+                series: values.series(),
+            })
         });
         let mut rows: Vec<_> = rows.collect();
         sort::by(&mut rows, |a, b| {
@@ -163,10 +169,10 @@ impl Values {
     fn series(&self) -> LlmTagSeries {
         let last = Some(self.last).filter(|last| self.points.last() != Some(last));
         let points = self.points.iter().copied().chain(last);
-        LlmTagSeries {
+        made!(LlmTagSeries {
             at_ns: points.clone().map(|point| point.at_ns).collect(),
             bytes: points.map(|point| point.bytes).collect(),
-        }
+        })
     }
 }
 
@@ -180,7 +186,7 @@ mod tests {
     use super::*;
 
     fn value(at_ns: u64, bytes: i64) -> LlmValue {
-        LlmValue { at_ns, bytes }
+        made!(LlmValue { at_ns, bytes })
     }
 
     #[test]

@@ -4,12 +4,11 @@
 //! with the bytes that each bucket held at that peak, and reset it when the measurement's number is
 //! used again.
 
-use super::accounts::{Bucket, Counts};
+use super::accounts::{Bucket, Counts, Tally};
 use super::apply::Model;
 use super::attribution::{Context, Stream};
 use super::callstacks::NO_STACK;
-use super::columns::Tally;
-use super::report::Report;
+use memledger_document::{Figures, Report};
 use std::collections::BTreeMap;
 
 /// The figures of one measurement.
@@ -35,21 +34,9 @@ pub struct Baseline {
     foreign: u64,
 }
 
-/// A scope or a tag, with the figures of the blocks allocated in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holder {
-    /// For a scope: the names from the measurement's own name inwards. For a tag: its groups and
-    /// its name.
-    pub path: Vec<String>,
-    /// What was allocated and freed.
-    pub tally: Tally,
-    /// Blocks live now.
-    pub live_blocks: u64,
-    /// Bytes live now.
-    pub live_bytes: u64,
-    /// Bytes live when the measurement's total was at its peak.
-    pub bytes_at_peak: u64,
-}
+/// A scope or a tag, with the figures of the blocks allocated in it; their peak is the measurement's. For a
+/// scope: the names from the measurement's own name inwards. For a tag: its groups and its name.
+pub type Holder = (Vec<String>, Figures);
 
 /// The scopes, tags and stacks of a measurement, in no order.
 #[derive(Debug)]
@@ -58,27 +45,10 @@ pub struct Holders {
     pub scopes: Vec<Holder>,
     /// Each tag.
     pub tags: Vec<Holder>,
-    /// Without paths. Rows of sampled stacks count only the blocks of the sample.
-    pub by_stack: Vec<Holder>,
+    /// Rows of sampled stacks count only the blocks of the sample.
+    pub by_stack: Vec<Figures>,
     /// The same stacks, in the same order.
     pub stacks: Report,
-}
-
-impl Holder {
-    fn add(&mut self, counts: &Counts, bytes_at_peak: u64) {
-        self.bytes_at_peak += bytes_at_peak;
-        self.tally.add(&counts.tally);
-        self.live_blocks += counts.live_blocks;
-        self.live_bytes += counts.live_bytes;
-    }
-
-    /// Adds the figures of another.
-    pub fn add_holder(&mut self, other: &Self) {
-        self.bytes_at_peak += other.bytes_at_peak;
-        self.tally.add(&other.tally);
-        self.live_blocks += other.live_blocks;
-        self.live_bytes += other.live_bytes;
-    }
 }
 
 /// Measurements, by their ids in the stream.
@@ -132,7 +102,7 @@ impl Model {
         &self,
         id: i32,
         before: &Baseline,
-    ) -> (Vec<Holder>, Vec<Holder>, Vec<(u32, Holder)>) {
+    ) -> (Vec<Holder>, Vec<Holder>, Vec<(u32, Figures)>) {
         let contexts = self.contexts();
         let measurement = contexts.measurements().by_id(id);
         let measured = measurement.and_then(|number| contexts.measurements().measured(number));
@@ -143,23 +113,25 @@ impl Model {
         let mut stacks = BTreeMap::new();
         for (bucket, counts) in self.counts_since(measurement, before) {
             let Context { scope, name, .. } = contexts.get(bucket.context);
-            let at_peak = self.accounts().held_at_peak(&bucket, measured);
-            scopes.entry(scope).or_insert_with(Holder::default).add(&counts, at_peak);
-            names.entry(name).or_insert_with(Holder::default).add(&counts, at_peak);
+            let mut figures = counts.tally.figures();
+            figures.live_bytes_at_peak = self.accounts().held_at_peak(&bucket, measured);
+            (figures.live_blocks, figures.live_bytes) = (counts.live_blocks, counts.live_bytes);
+            scopes.entry(scope).or_insert_with(Figures::default).add(&figures);
+            names.entry(name).or_insert_with(Figures::default).add(&figures);
             if bucket.stack != NO_STACK {
-                stacks.entry(bucket.stack).or_insert_with(Holder::default).add(&counts, at_peak);
+                stacks.entry(bucket.stack).or_insert_with(Figures::default).add(&figures);
             }
         }
         let outside = contexts.path_of(id).len().saturating_sub(1);
-        let scope = |(scope, holder): (u32, Holder)| {
-            let path = contexts.scopes().path(scope).into_iter().skip(outside).collect();
-            Holder { path, ..holder }
+        let scope = |(scope, figures): (u32, Figures)| {
+            let path = contexts.scopes().path(scope).into_iter();
+            (path.skip(outside).collect(), figures)
         };
-        let tag = |(name, holder): (u32, Holder)| {
+        let tag = |(name, figures): (u32, Figures)| {
             let name = &contexts.names()[name as usize];
             let mut path = contexts.groups().path(name.group);
             path.push(name.text.to_string());
-            Holder { path, ..holder }
+            (path, figures)
         };
         let scopes = scopes.into_iter().map(scope).collect();
         (scopes, names.into_iter().map(tag).collect(), stacks.into_iter().collect())

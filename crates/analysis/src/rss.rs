@@ -11,10 +11,10 @@ pub(super) use ranges::Ranges;
 use super::attribution::RootHeaps;
 use super::decode::{MORE_RSS_SUMS, RSS_SUMS};
 use super::live_set::HEAPS;
-use super::report::{
-    AllocatorStatistics, FilePages, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint,
+use memledger_document::internal::{FilePages, sort};
+use memledger_document::{
+    AllocatorStatistics, ResidentHeap, ResidentMapping, ResidentMemory, Rss, RssPoint, made,
 };
-use crate::sort;
 use ranges::{LiveRanges, MappedHeaps, MappedPages, divide_range};
 
 /// When the timeline has this many points, every two become one.
@@ -87,14 +87,12 @@ impl RssHistory {
         }
         let named = |(memory, live): &Divided| {
             let live = (0_u8..).zip(live).filter(|(_, bytes)| **bytes > 0);
-            let row = |(heap, &bytes): (u8, &u64)| ResidentHeap {
-                id: heap.into(),
-                name: heaps.name(heap),
-                bytes,
+            let row = |(heap, &bytes): (u8, &u64)| {
+                made!(ResidentHeap { id: heap.into(), name: heaps.name(heap), bytes })
             };
             let mut live_by_heap: Vec<_> = live.map(row).collect();
             sort::by(&mut live_by_heap, |a, b| b.bytes.cmp(&a.bytes).then(a.id.cmp(&b.id)));
-            ResidentMemory { live_by_heap, ..memory.clone() }
+            made!(ResidentMemory { live_by_heap, ..memory.clone() })
         };
         let last = self.readings.last();
         let end_bytes = match last {
@@ -112,7 +110,7 @@ impl RssHistory {
             Some(end) if is_larger(end) => Some(end.clone()),
             _ => peak,
         };
-        Some(Rss { end_bytes, peak, end, ..self.rss.clone() })
+        Some(made!(Rss { end_bytes, peak, end, ..self.rss.clone() }))
     }
 
     /// What the memory was before this time, divided among these blocks; `None` if that was not read, or if
@@ -316,7 +314,7 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
     // their own (arenas), in which no block of the program is.
     let of_anonymous = own.min(anonymous);
     let of_allocator = (own - of_anonymous).min(allocator);
-    let memory = ResidentMemory {
+    let memory = made!(ResidentMemory {
         at_ns: reading.at_ns,
         live_bytes,
         live_by_heap: Vec::new(),
@@ -339,9 +337,9 @@ fn divided(reading: &Reading, ranges: &LiveRanges<'_>, mapped: &MappedHeaps, liv
         mapped_by: reading
             .lazy
             .iter()
-            .map(|&(stack, bytes)| ResidentMapping { stack: Some(stack as usize), bytes })
+            .map(|&(stack, bytes)| made!(ResidentMapping { stack: Some(stack as usize), bytes }))
             .collect(),
-    };
+    });
     (memory, by_heap)
 }
 
@@ -401,10 +399,10 @@ mod tests {
         ]);
         let live = [(0, 1_500, 800), (0, 5_000, 3_000), (0, 50_000, 10)];
         let end = divide(&mut history, 7, [50, 1, 2, 3, 4, 5, 6, 8], all, &live).end.unwrap();
-        let expected = ResidentMemory {
+        let expected = made!(ResidentMemory {
             at_ns: 7,
             live_bytes: 500 + 300 + 100,
-            live_by_heap: vec![ResidentHeap { id: 0, name: "System".into(), bytes: 900 }],
+            live_by_heap: vec![made!(ResidentHeap { id: 0, name: "System".into(), bytes: 900 })],
             allocator_bytes: 400 + 200,
             anonymous_bytes: 700 + 8 - 50,
             tracker_bytes: 1 + 50,
@@ -414,9 +412,8 @@ mod tests {
             shared_bytes: 5,
             other_bytes: 6,
             live_not_resident_bytes: 2_910,
-            tracker_block_bytes: 50,
-            ..ResidentMemory::default()
-        };
+            tracker_block_bytes: 50
+        });
         assert_eq!(end, expected);
         assert_eq!(end.rss_bytes(), 900 + 500 + 100 + 700 + 1 + 2 + 3 + 4 + 5 + 6 + 8);
         // Less memory, later.
@@ -447,7 +444,7 @@ mod tests {
     fn live_blocks_are_those_of_the_time_that_is_asked_about() {
         const MIB: u64 = 1 << 20;
         let mut history = RssHistory::default();
-        let sum = |at_ns, bytes| (RssPoint { at_ns, bytes }, bytes, u64::MAX);
+        let sum = |at_ns, bytes| (made!(RssPoint { at_ns, bytes }), bytes, u64::MAX);
         let reading = |at_ns, resident| Reading {
             at_ns,
             ranges: ranges(&[(0, 100 * MIB, resident)]),
@@ -542,10 +539,10 @@ mod tests {
         history.read(RssPoint::default(), 0, 0);
         for number in 0..3 * MAX_ALLOCATORS as u64 {
             let allocator = format!("{}", number % (2 * MAX_ALLOCATORS as u64));
-            history.allocator(AllocatorStatistics {
+            history.allocator(made!(AllocatorStatistics {
                 allocator,
                 figures: vec![("free".into(), number)],
-            });
+            }));
         }
         let all = rss_of(&history, &[]).allocators;
         let figures: Vec<_> = all.iter().map(|allocator| allocator.figures[0].1).collect();
@@ -571,13 +568,13 @@ mod tests {
         let mut history = RssHistory::default();
         for at in 0..100_000 {
             let bytes = if at == 77_777 { 10_000_000 } else { at };
-            history.read(RssPoint { at_ns: at, bytes }, 0, u64::MAX - at % 2);
+            history.read(made!(RssPoint { at_ns: at, bytes }), 0, u64::MAX - at % 2);
         }
         let rss = rss_of(&history, &[]);
         assert!((MAX_POINTS / 2 - 1..=MAX_POINTS).contains(&rss.timeline.len()));
-        assert!(rss.timeline.contains(&RssPoint { at_ns: 77_777, bytes: 10_000_000 }));
+        assert!(rss.timeline.contains(&made!(RssPoint { at_ns: 77_777, bytes: 10_000_000 })));
         assert!(rss.timeline.is_sorted_by_key(|point| point.at_ns));
-        assert_eq!(rss.timeline.last(), Some(&RssPoint { at_ns: 99_999, bytes: 99_999 }));
+        assert_eq!(rss.timeline.last(), Some(&made!(RssPoint { at_ns: 99_999, bytes: 99_999 })));
         assert_eq!((rss.most_bytes, rss.limit_bytes), (10_000_000, Some(u64::MAX - 1)));
     }
 

@@ -3,8 +3,9 @@
 
 use super::facts::Facts;
 use super::live_set::Windows;
-use super::report::{CoverageWord, MAX_REASONS, Untracked, UntrackedReason, Weighed};
 use super::rss::Ranges;
+use memledger_document::internal::MAX_REASONS;
+use memledger_document::{Untracked, UntrackedReason, Weighed, made};
 
 /// What the trace says of memory that is in no block.
 #[derive(Clone, Debug, Default)]
@@ -95,11 +96,11 @@ impl Unjudged {
         };
         let [anonymous, shared] = self.unknown.each_ref().map(unexplained);
         let anonymous = anonymous.min(self.at_most).saturating_sub(self.of_tracker);
-        let weighed = Weighed {
+        let weighed = made!(Weighed {
             at_ns: self.at_ns,
             rss_bytes: self.rss_bytes,
             untracked_bytes: anonymous.saturating_add(shared),
-        };
+        });
         (weighed, beside)
     }
 }
@@ -175,7 +176,7 @@ impl UntrackedMemory {
         let (weighed, beside) = reading.judge(windows, &reserved());
         self.beside = self.beside.max(beside);
         self.files = self.files.max(reading.files);
-        let gravity = |of: Weighed| (CoverageWord::of(&of), of.untracked_bytes);
+        let gravity = |of: Weighed| (of.word(), of.untracked_bytes);
         self.weighed = Some(weighed).into_iter().chain(self.weighed).max_by_key(|of| gravity(*of));
         let all = Some(weighed).into_iter().chain(self.largest);
         self.largest = all.max_by_key(|of| of.untracked_bytes);
@@ -186,7 +187,7 @@ impl UntrackedMemory {
                 .unexplained(self.beside, self.files)
                 .saturating_sub(before)
                 .saturating_sub(self.table_bytes());
-            let peak = Weighed { at_ns: most.at_ns, rss_bytes: most.bytes, untracked_bytes };
+            let peak = made!(Weighed { at_ns: most.at_ns, rss_bytes: most.bytes, untracked_bytes });
             self.unseen_peak =
                 Some(peak).into_iter().chain(self.unseen_peak).max_by_key(|of| gravity(*of));
         }
@@ -203,9 +204,9 @@ impl UntrackedMemory {
         settled.settle(windows, reserved, !facts.has_all_blocks());
         let weighed = settled.weighed.unwrap_or_default();
         let is_more = |of: &Weighed| of.untracked_bytes > weighed.untracked_bytes;
-        let is_graver = |of: &Weighed| CoverageWord::of(of) > CoverageWord::of(&weighed);
+        let is_graver = |of: &Weighed| of.word() > weighed.word();
         let can_be_weighed = facts.knows_all_blocks() && !windows.is_full();
-        Untracked {
+        made!(Untracked {
             unseen_peak: settled.unseen_peak.filter(|of| is_more(of) || is_graver(of)),
             largest: settled.largest.filter(is_more),
             reasons: settled.reasons,
@@ -215,6 +216,6 @@ impl UntrackedMemory {
             can_be_weighed,
             is_beside: false,
             started: settled.started,
-        }
+        })
     }
 }

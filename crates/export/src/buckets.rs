@@ -2,7 +2,7 @@
 
 use crate::missing::{contradictions, untracked, word};
 use crate::names::{is_untagged, tag};
-use memledger_analysis::{BucketRow, CoverageWord, Figures, Report, StackKind};
+use memledger_document::{BucketRow, CoverageWord, Figures, Report, StackKind};
 use std::borrow::Cow;
 
 /// The figures of a bucket, in a sampled trace their estimates; `None` if the blocks of the sample

@@ -1,16 +1,15 @@
 //! The columns of a table.
 
 use crate::units::{bytes_briefly, count, percent};
-use memledger_analysis::internal::{COLUMNS, Column as ReportColumn, Shown, column};
-use memledger_analysis::{Estimate, Estimates, Figures};
+use memledger_document::{Estimate, Estimates, FIGURES, Figure, Figures, Unit};
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
     /// A column of the report.
-    Of(&'static ReportColumn),
+    Of(&'static Figure<Figures>),
     /// A column of the report that shows something else, below this header.
-    Named(&'static ReportColumn, &'static str),
+    Named(&'static Figure<Figures>, &'static str),
     /// Bytes of a block on average, in the answer of a query.
     Mean,
     /// How much more has grown than declined, in the answer of a query.
@@ -26,7 +25,7 @@ pub(crate) enum Column {
     /// Bytes allocated per entry.
     Each,
     /// A column of the report, of a function with all that it called.
-    Inclusive(&'static ReportColumn),
+    Inclusive(&'static Figure<Figures>),
 }
 
 /// The figures that the cells of a row are made from.
@@ -50,10 +49,8 @@ impl Column {
     /// The header. `moment` says whether the report is of a moment before the end.
     pub(crate) fn header(self, moment: bool) -> &'static str {
         match self {
-            Self::Of(of) if moment && of.key == column::live_bytes.key => "then",
-            Self::Of(ReportColumn {
-                shown: Shown::Number(header) | Shown::Bytes(header), ..
-            }) => header,
+            Self::Of(of) if moment && of.key == "live_bytes" => "then",
+            Self::Of(Figure { header: Some(header), .. }) => header,
             Self::Of(hidden) => hidden.key,
             Self::Named(_, header) => header,
             Self::Mean => "each",
@@ -69,14 +66,14 @@ impl Column {
 
     pub(crate) fn cell(self, of: &Cells<'_>) -> String {
         let Cells { figures, peak, entries, largest, inclusive, estimates } = *of;
-        let estimate = |column: &ReportColumn| {
+        let estimate = |column: &Figure<Figures>| {
             estimates?.all().find(|(key, _)| *key == column.key).map(|(_, estimate)| estimate)
         };
         match self {
             Self::Of(column) if let Some(estimate) = estimate(column) => {
-                estimated(estimate, matches!(column.shown, Shown::Bytes(_)))
+                estimated(estimate, column.unit == Unit::Bytes)
             }
-            Self::Inclusive(column) => size(inclusive.map_or(0, |figures| (column.of)(figures))),
+            Self::Inclusive(column) => size(inclusive.map_or(0, |figures| column.number(figures))),
             Self::Mean => {
                 size(figures.live_bytes_at_peak.checked_div(figures.allocations).unwrap_or(0))
             }
@@ -88,10 +85,10 @@ impl Column {
                     false => format!("-{}", size(declined - grown)),
                 }
             }
-            Self::Of(column) | Self::Named(column, _) => match column.shown {
-                Shown::Bytes(_) => size((column.of)(figures)),
-                Shown::Number(_) | Shown::Hidden => number((column.of)(figures)),
-            },
+            Self::Of(column) | Self::Named(column, _) if column.unit == Unit::Bytes => {
+                size(column.number(figures))
+            }
+            Self::Of(column) | Self::Named(column, _) => number(column.number(figures)),
             Self::Share => share(figures.live_bytes_at_peak, peak),
             Self::Largest => size(largest),
             Self::ShortLived => share(figures.short_lived, figures.allocations),
@@ -103,18 +100,18 @@ impl Column {
         }
     }
 
-    fn is(self, column: &ReportColumn) -> bool {
+    fn is(self, column: &Figure<Figures>) -> bool {
         matches!(self, Self::Of(of) if of.key == column.key)
     }
 }
 
 /// The columns of the report that the text shows and that are in none of `tables`.
 pub(crate) fn in_none_of(tables: &[&[Column]]) -> impl Iterator<Item = Column> {
-    let is_further = |column: &ReportColumn| {
+    let is_further = |column: &Figure<Figures>| {
         let is_chosen = tables.iter().copied().flatten().any(|chosen| chosen.is(column));
-        column.shown != Shown::Hidden && !is_chosen
+        column.header.is_some() && !is_chosen
     };
-    COLUMNS.iter().filter(move |column| is_further(column)).map(|column| Column::Of(column))
+    FIGURES.iter().filter(move |column| is_further(column)).map(Column::Of)
 }
 
 /// `12.3 MiB ±0.4 MiB`; where the interval is not symmetric, its two ends.

@@ -2,7 +2,7 @@
 
 use crate::names::{is_untagged, short, shown_scope};
 use crate::units::{bytes, count, counted, duration, percent};
-use memledger_analysis::{
+use memledger_document::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };
 use memledger_format::words::escape;

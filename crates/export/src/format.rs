@@ -1,7 +1,7 @@
 //! What a format of a report is.
 
 use crate::options::Options;
-use memledger_analysis::Report;
+use memledger_document::Report;
 use std::io::{self, Write};
 
 /// Seals [`ReportFormat`].

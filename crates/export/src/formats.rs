@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::format::Sealed;
     use crate::text::Options;
-    use memledger_analysis::Report;
+    use memledger_document::Report;
     use std::io::{self, Write};
 
     struct Toy;

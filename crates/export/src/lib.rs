@@ -1,6 +1,6 @@
 //! Writes what a trace says: as text, JSON, a page for a browser, and in the formats of other tools.
 //!
-//! Most are made from a [`Report`](memledger_analysis::Report) alone: [`OWN_FORMATS`] are those that a
+//! Most are made from a [`Report`](memledger_document::Report) alone: [`OWN_FORMATS`] are those that a
 //! program writes of itself, `tools::FORMATS` are all. Perfetto, dhat and heaptrack see each block as well.
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -16,22 +16,6 @@
     )),
     allow(dead_code, unused_imports)
 )]
-
-/// A value whose fields other crates cannot set all at once: the default one, with these.
-#[cfg(test)]
-macro_rules! made {
-    ($type:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
-        let mut made = $type::default();
-        $(made.$field = made!(@ $field $(, $value)?);)*
-        made
-    }};
-    (@ $field:ident) => {
-        $field
-    };
-    (@ $field:ident, $value:expr) => {
-        $value
-    };
-}
 
 mod buckets;
 mod column;

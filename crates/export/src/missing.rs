@@ -1,7 +1,7 @@
 //! Sentences about memory that is in no event.
 
 use crate::units::{bytes, counted, duration};
-use memledger_analysis::{
+use memledger_document::{
     CoverageKind, CoverageWord, Report, UntrackedKind, UntrackedReason, Weighed,
 };
 use memledger_format::words::{escape, scopes_of_copy};

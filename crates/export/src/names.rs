@@ -1,6 +1,6 @@
 //! Names of functions, short enough to be read in a table.
 
-use memledger_analysis::internal::{GLOBAL_SCOPE, WHOLE_PROGRAM, end_of_angles, split_outside};
+use memledger_document::internal::{GLOBAL_SCOPE, WHOLE_PROGRAM, end_of_angles, split_outside};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

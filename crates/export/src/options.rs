@@ -1,7 +1,7 @@
 //! The options of a report, for formats that have options.
 
 use crate::column::Column;
-use memledger_analysis::{Figures, Frames};
+use memledger_document::{Figures, Frames};
 
 /// What the tables divide the memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@
 //! the compiler could no longer infer the type (19 such places in rayon's own tests). Writing JSON
 //! takes one page of code; a reader would take much more.
 
-use memledger_analysis::internal::COLUMNS;
-use memledger_analysis::{Figures, Moves};
+use memledger_document::{FIGURES, Figure, FigureValue, Figures, MOVES, Moves};
 use std::io::{self, Write};
 
 /// What can be written as JSON.
@@ -232,33 +231,38 @@ impl<T: Json> Json for OneLine<T> {
     }
 }
 
-/// Adds an entry for each key and figure.
-pub(crate) fn entries(
+impl Json for FigureValue<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        match self {
+            Self::Unknown => None::<u64>.write(value),
+            Self::Number(number) => number.write(value),
+            Self::Flag(flag) => flag.write(value),
+            Self::Text(text) => text.write(value),
+        }
+    }
+}
+
+/// Adds an entry for each figure of a table.
+pub(crate) fn figures<T: 'static>(
     object: &mut Object<'_, '_>,
-    mut figures: impl Iterator<Item = (&'static str, u64)>,
+    mut table: impl Iterator<Item = &'static Figure<T>>,
+    of: &T,
 ) -> io::Result<()> {
-    figures.try_for_each(|(key, figure)| object.entry(key, &figure))
+    table.try_for_each(|figure| object.entry(figure.key, &(figure.of)(of)))
 }
 
 /// Adds the columns of a row.
-pub(crate) fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
-    entries(object, COLUMNS.iter().map(|column| (column.key, (column.of)(figures))))?;
-    moves(object, figures.moved_in, figures.moved_out)
+pub(crate) fn columns(object: &mut Object<'_, '_>, row: &Figures) -> io::Result<()> {
+    figures(object, FIGURES.iter(), row)?;
+    moves(object, [row.moved_in, row.moved_out])
 }
 
-/// Adds the keys of moved blocks, if any block moved.
-pub(crate) fn moves(
-    object: &mut Object<'_, '_>,
-    moved_in: Moves,
-    moved_out: Moves,
-) -> io::Result<()> {
-    if moved_in != Moves::default() || moved_out != Moves::default() {
-        object.entry("moved_in_blocks", &moved_in.blocks)?;
-        object.entry("moved_in_bytes", &moved_in.bytes)?;
-        object.entry("moved_out_blocks", &moved_out.blocks)?;
-        object.entry("moved_out_bytes", &moved_out.bytes)?;
+/// Adds the figures of moved blocks, if any block moved.
+pub(crate) fn moves(object: &mut Object<'_, '_>, moved: [Moves; 2]) -> io::Result<()> {
+    if moved == <[Moves; 2]>::default() {
+        return Ok(());
     }
-    Ok(())
+    figures(object, MOVES.iter(), &moved)
 }
 
 #[cfg(test)]

@@ -22,10 +22,9 @@
 use crate::options::{By, Options, Sort};
 use crate::pretty::{self, Json, Object, Value, objects};
 use crate::text::{query, tag};
-use memledger_analysis::internal::{CallKind, Calls};
-use memledger_analysis::{
-    Answer, Found, FoundBlock, Frames, Reached, Report, Rule, ScopeRun, ScopeRuns,
-};
+use memledger_analysis::{Answer, Found, FoundBlock, Reached, Rule, ScopeRun, ScopeRuns};
+use memledger_document::internal::{CallKind, Calls};
+use memledger_document::{Frames, Report};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 

@@ -8,7 +8,7 @@ use memledger_cli::commands::quantity::size;
 use std::mem;
 use std::sync::LazyLock;
 
-static REPORT: LazyLock<Figures> = LazyLock::new(|| {
+static REPORT: LazyLock<Report> = LazyLock::new(|| {
     let mut report = Report::default();
     report.totals.peak_bytes = 64 << 20;
     report.totals.live_blocks = 3;
@@ -17,7 +17,7 @@ static REPORT: LazyLock<Figures> = LazyLock::new(|| {
     scope.path = vec!["GlobalScope".to_owned(), "request".to_owned()];
     scope.inclusive.peak_bytes = 1 << 20;
     report.by_scope.push(scope);
-    Figures::of(&report)
+    report
 });
 
 /// Reads `data` as a condition, a moment and a size.
@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) {
             let shown = condition.to_string();
             let again = shown.parse::<Condition>().unwrap_or_else(|error| panic!("{shown}: {error}"));
             assert_eq!(again.to_string(), shown);
-            let verdict = |condition: &Condition| condition.check(&REPORT, 5).map(|verdict| mem::discriminant(&verdict)).ok();
+            let verdict = |condition: &Condition| condition.check(&Figures::of(&REPORT), 5).map(|verdict| mem::discriminant(&verdict)).ok();
             assert_eq!(verdict(&again), verdict(&condition), "{shown}");
         }
         Err(reason) => assert!(!reason.is_empty()),

@@ -85,7 +85,7 @@ impl FromStr for Condition {
             _ => return Err("only name and group can be combined".to_owned()),
         };
         let known = known_figures(selector.as_ref().map(|selector| selector.of));
-        let Some((_, figure_type)) = known.iter().find(|(known, _)| known == key) else {
+        let Some((_, figure_type)) = known.iter().find(|(known, _)| *known == key) else {
             // NOTE: a stable sort, by what most conditions are about.
             let mut keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
             keys.sort_by_key(|key| {

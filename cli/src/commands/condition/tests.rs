@@ -1,6 +1,6 @@
-use super::figures::{Figures, known_figures};
+use super::figures::Figures;
 use super::*;
-use memledger_analysis::Report;
+use memledger_analysis::{FIGURES, Figure, Report};
 
 fn held(verdict: Verdict) -> Option<String> {
     match verdict {
@@ -172,7 +172,7 @@ fn an_estimated_start_is_a_margin_of_figures_that_count_blocks() {
     assert_eq!(check("live_blocks > 113"), Ok(Some(held.to_owned())));
 }
 
-fn rows() -> Figures {
+fn rows() -> Report {
     let mut report = Report::default();
     let text = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let paths: [&[&str]; 5] = [
@@ -206,12 +206,13 @@ fn rows() -> Figures {
         (heap.name, heap.figures.live_bytes) = (name.to_owned(), live);
         report.by_heap.push(heap);
     }
-    Figures::of(&report)
+    report
 }
 
 #[test]
 fn conditions_on_rows() {
-    let figures = rows();
+    let report = rows();
+    let figures = Figures::of(&report);
     let check =
         |text: &str| text.parse::<Condition>().expect("an expression").check(&figures, 0).map(held);
     for (text, holds) in [
@@ -272,27 +273,37 @@ fn conditions_on_rows() {
     assert!(error.ends_with("so no function \"x\": record it with --stacks"), "{error}");
 }
 
-/// The table of docs/tests.md has the columns that the code declares, with their words in the text. Rows in
-/// JSON, conditions, and where they are measured figures and budgets, have them by the same name.
+/// The row of docs/tests.md about a figure; what is measured has a budget of the name, too.
+fn row_of_docs(figure: &Figure<memledger_analysis::Figures>, is_measured: bool) -> String {
+    let word = figure.header.map_or("-".to_owned(), |word| format!("*{word}*"));
+    let in_code = if is_measured { "measured" } else { "of rows" };
+    let (first, rest) = figure.about.split_at(1);
+    let about = format!("{}{}", first.to_lowercase(), rest.trim_end_matches('.'));
+    format!("| `{}` | {word} | {in_code} | {about} |\n", figure.key)
+}
+
+/// The table of docs/tests.md is made of that of the figures. Rows in JSON, conditions, and where they are
+/// measured figures and budgets, have them by the same name.
 #[test]
 fn each_figure_has_one_name_in_all_places() {
-    let read = |file| std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR")));
-    let places = ["crates/analysis/src/columns.rs", "docs/tests.md", "src/ledger/snapshot.rs"];
-    let [declared, docs, figures] = places.map(|file| read(file).expect("text"));
-    let budget = read("src/measure/budget.rs").expect("text");
-    let declared = declared.rsplit("\ncolumns! {\n").next().expect("it");
-    let columns = declared.lines().take_while(|line| *line != "}").map(str::trim);
-    let columns = columns.filter(|line| line.ends_with(',') && !line.starts_with("toy"));
-    let columns: Vec<_> = columns.filter_map(|line| line.split_once(": ")).collect();
-    assert_eq!(columns.len(), 10);
-    for (name, shown) in columns {
-        let word = shown.split('"').nth(1).map_or("-".to_owned(), |word| format!("*{word}*"));
-        let row = docs.lines().find(|row| row.starts_with(&format!("| `{name}` | {word} | ")));
-        let is_measured =
-            row.unwrap_or_else(|| panic!("docs: {name} {word}")).contains("| measured |");
-        assert!(known_figures(Some(By::Scope)).iter().any(|(key, _)| key == name), "JSON: {name}");
-        assert!(format!("{name}{{scope=\"a\"}} > 1").parse::<Condition>().is_ok(), "{name}");
-        assert_eq!(figures.contains(&format!("    pub {name}: u64,")), is_measured, "{name}");
+    let path = |file: &str| format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+    let read = |file| std::fs::read_to_string(path(file)).expect("text");
+    let [docs, figures, budget] =
+        ["docs/tests.md", "src/ledger/snapshot.rs", "src/measure/budget.rs"].map(read);
+    let mut table = String::new();
+    for figure in FIGURES {
+        let name = figure.key;
+        let is_measured = figures.contains(&format!("    pub {name}: u64,"));
         assert_eq!(budget.contains(&format!("    pub fn {name}(self, ")), is_measured, "{name}");
+        assert!(format!("{name}{{scope=\"a\"}} > 1").parse::<Condition>().is_ok(), "{name}");
+        table += &row_of_docs(figure, is_measured);
+    }
+    let (before, rest) = docs.split_once("|---|---|---|---|\n| `allocations`").expect("the table");
+    let after = rest.split_once("\n\n").expect("its end").1;
+    let written = format!("{before}|---|---|---|---|\n{table}\n{after}");
+    if std::env::var_os("MEMLEDGER_BLESS").is_some() {
+        std::fs::write(path("docs/tests.md"), written).expect("it can be written");
+    } else {
+        assert_eq!(docs, written, "MEMLEDGER_BLESS=1 writes the table");
     }
 }

@@ -7,9 +7,10 @@ use super::moves::{BucketMoves, Moved};
 use super::peaks::{EventTime, NO_TRACKER, Peaks, Total};
 use super::size_class::{CLASSES, SizeClassFigures, class_of};
 use super::stacks::StackBuckets;
+use super::tally::Tally;
 use crate::callstacks::NO_STACK;
-use crate::columns::{Tally, Weights};
 use crate::hash::IntMap;
+use memledger_document::internal::Weights;
 
 /// The bucket and the size class of a block: they determine every row that it counts in.
 #[derive(Clone, Copy, Debug)]

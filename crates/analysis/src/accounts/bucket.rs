@@ -1,7 +1,7 @@
 //! The columns that add up, of one bucket or one size class, and buckets in memory.
 
 use super::peaks::NO_TRACKER;
-use crate::columns::{LowTally, Tally, add_low};
+use super::tally::{LowTally, Tally, add_low};
 
 /// The columns that add up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,8 +97,6 @@ pub(super) struct PackedBucket {
     pub(super) rows: u32,
 }
 
-// In tests, there is one column more.
-#[cfg(not(test))]
 const _: () = assert!(size_of::<PackedBucket>() == 64);
 
 impl PackedBucket {

@@ -1,6 +1,6 @@
 //! Consecutive events of one context on one thread, combined.
 
-use crate::columns::Tally;
+use super::tally::Tally;
 
 /// The changes by consecutive events of one context on one thread, whatever their stacks. They are applied to
 /// the size classes already, and to the peaks and the total at the next flush. Buckets are then also changed,

@@ -54,3 +54,4 @@ pub(super) use bucket::{Bucket, Counts, Owner};
 pub(super) use moves::Moved;
 pub(super) use peaks::EventTime;
 pub(super) use size_class::{CLASSES, LAST_CLASS, class_bounds, class_of};
+pub use tally::Tally;

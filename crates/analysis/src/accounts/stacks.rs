@@ -1,8 +1,8 @@
 //! Buckets with a stack, and what a sample of stacks says.
 
-use crate::columns::{Tally, Weights};
-use crate::estimate::Sample;
+use super::tally::Tally;
 use crate::hash::IntMap;
+use memledger_document::internal::{Sample, Weights};
 
 /// In place of a bucket: the stack has none.
 const NO_BUCKET: u32 = u32::MAX;
@@ -91,10 +91,10 @@ impl StackBuckets {
         let Some(sampled) = self.sampled.get_mut(&bucket) else { return };
         let sample = Sample::of(size, sampled.mean);
         sampled.keep_peak(generation);
-        sampled.weights.add_tally(tally, sample);
-        let bytes = blocks.wrapping_mul(size as i64);
-        sampled.weights.live_blocks.add(blocks, false, sample);
-        sampled.weights.live_bytes.add(bytes, true, sample);
+        let mut change = tally.figures();
+        change.live_blocks = blocks as u64;
+        change.live_bytes = blocks.wrapping_mul(size as i64) as u64;
+        sampled.weights.add_sample(&change, sample);
     }
 
     /// The mean distance of the samples that a bucket counts; 0 if it counts every block.
@@ -114,9 +114,7 @@ impl Sampled {
     /// Saves the state at the peak; called before every change of the live figures.
     fn keep_peak(&mut self, generation: u64) {
         if self.generation != generation {
-            let weights = &mut self.weights;
-            weights.live_blocks_at_peak = weights.live_blocks;
-            weights.live_bytes_at_peak = weights.live_bytes;
+            self.weights.keep_peak();
             self.generation = generation;
         }
     }

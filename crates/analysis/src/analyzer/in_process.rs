@@ -3,7 +3,7 @@
 use super::Analyzer;
 use crate::build::Sources;
 use crate::measured::{Baseline, Holders, MeasuredFigures};
-use crate::report::{CoverageWord, Report};
+use memledger_document::{CoverageWord, Report};
 use memledger_format::initial_live_set::{InitialBlock, InitialLiveSet};
 
 #[doc(hidden)]

@@ -13,13 +13,14 @@ use crate::observer::BlockObserver;
 use crate::read::Event;
 use crate::read::event::decode_text;
 use crate::read::event::{u8_at, u32_at, u64_at};
-use crate::report::{
-    AllocatorStatistics, FilePages, LlmValue, RssPoint, UntrackedKind, UntrackedReason,
-};
 use crate::rss::{Ranges, Reading};
-use crate::symbols::{FileStamp, Module};
 use crate::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::untracked::Unjudged;
+use memledger_document::internal::FilePages;
+use memledger_document::{
+    AllocatorStatistics, FileStamp, LlmValue, Module, RssPoint, UntrackedKind, UntrackedReason,
+    made,
+};
 use memledger_format::schema::untracked;
 
 /// The root heap of Rust's allocator, in traces of our own writer.
@@ -217,18 +218,14 @@ impl<O: BlockObserver> Analyzer<O> {
                     // No other writer has this field.
                     stacks.set_modules_in_order();
                 }
-                let module = Module {
-                    path: event.text(name).into_owned(),
-                    base: field.at(fixed, base),
-                    size: u32_at(fixed, size).into(),
-                    build_id: build_id.map_or(Vec::new(), |id| event.bytes(id).into_owned()),
-                    stamp: stamp
-                        .map(|[inode, changed]| FileStamp {
-                            inode: u64_at(fixed, inode),
-                            changed_ns: u64_at(fixed, changed),
-                        })
-                        .filter(|stamp| *stamp != FileStamp::default()),
-                };
+                let (path, base) = (event.text(name).into_owned(), field.at(fixed, base));
+                let build_id = build_id.map_or(Vec::new(), |id| event.bytes(id).into_owned());
+                let mut module = Module::new(path, base, u32_at(fixed, size).into(), build_id);
+                let stamp = stamp.map(|[inode, changed]| {
+                    let (inode, changed_ns) = (u64_at(fixed, inode), u64_at(fixed, changed));
+                    made!(FileStamp { inode, changed_ns })
+                });
+                module.stamp = stamp.filter(|stamp| *stamp != FileStamp::default());
                 stacks.load_module(module, field);
             }
             StackRole::ModuleUnload { base, field } => {
@@ -286,7 +283,7 @@ impl<O: BlockObserver> Analyzer<O> {
                     let mut id = [0; 8];
                     id[..size].copy_from_slice(tag);
                     let id = u64::from_le_bytes(id);
-                    self.llm_tags.set(u8_at(fixed, tracker), id, LlmValue { at_ns, bytes });
+                    self.llm_tags.set(u8_at(fixed, tracker), id, made!(LlmValue { at_ns, bytes }));
                 }
             }
         }
@@ -316,7 +313,7 @@ impl<O: BlockObserver> Analyzer<O> {
             }
             _ => return,
         };
-        self.untracked.add_reason(UntrackedReason { kind, function, file });
+        self.untracked.add_reason(UntrackedReason::new(kind, function, file));
     }
 
     fn rss_event(&mut self, role: RssRole, event: &Event<'_>) {
@@ -328,7 +325,7 @@ impl<O: BlockObserver> Analyzer<O> {
             RssRole::Now { cycle, bytes, most, limit, anonymous, mapped } => {
                 self.settle(true);
                 let at_ns = self.timeline.clock().nanoseconds(u64_at(fixed, cycle));
-                let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
+                let point = made!(RssPoint { at_ns, bytes: u64_at(fixed, bytes) });
                 let most = u64_at(fixed, most);
                 self.rss.read(point, most, u64_at(fixed, limit));
                 let live = self.model.accounts().total().live_bytes;
@@ -355,7 +352,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 let bytes = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
                 let figures = names.split(',').map(str::to_owned).zip(bytes).collect();
                 let allocator = event.text(allocator).into_owned();
-                self.rss.allocator(AllocatorStatistics { allocator, figures });
+                self.rss.allocator(made!(AllocatorStatistics { allocator, figures }));
             }
         }
     }

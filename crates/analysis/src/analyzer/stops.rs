@@ -4,7 +4,7 @@ use super::Analyzer;
 use crate::cutoff::Reached;
 use crate::live_set::{Block, HEAPS};
 use crate::observer::{BlockEvent, BlockObserver};
-use crate::report::{Report, ResidentMemory};
+use memledger_document::{Report, ResidentMemory};
 
 impl<O: BlockObserver> Analyzer<O> {
     /// Passes the positions that are here: before an event of the time `next`, or after the event that was

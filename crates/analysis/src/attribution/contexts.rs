@@ -13,12 +13,9 @@ use super::root_heaps::RootHeaps;
 use super::tree::{MAX_DEPTH, NO_PEAK, ROOT, Tree};
 use crate::accounts::Accounts;
 use crate::hash::IntMap;
+use memledger_document::internal::GLOBAL_SCOPE;
 use std::collections::HashMap;
 
-/// The name of the outermost scope.
-pub const GLOBAL_SCOPE: &str = "GlobalScope";
-/// What texts show of it.
-pub const WHOLE_PROGRAM: &str = "(whole program)";
 /// The group of an allocation without a tag.
 const UNKNOWN: &str = "Unknown";
 /// The name of an allocation without a tag.

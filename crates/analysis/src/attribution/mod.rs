@@ -19,7 +19,6 @@ mod threads;
 mod tree;
 
 pub(super) use contexts::{Context, Contexts, IdKind, Name, OUTERMOST, TagSpec};
-pub use contexts::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 pub(super) use root_heaps::RootHeaps;
 pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
 pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};

@@ -1,7 +1,7 @@
 //! The largest live blocks.
 
 use crate::apply::Model;
-use crate::report::LiveBlock;
+use memledger_document::{LiveBlock, made};
 use std::cmp::Reverse;
 
 /// The largest live blocks, and the size of the largest of each bucket.
@@ -35,7 +35,7 @@ impl Largest {
             let contexts = model.contexts();
             let context = contexts.get(bucket.context);
             let name = &contexts.names()[context.name as usize];
-            LiveBlock {
+            made!(LiveBlock {
                 address,
                 bytes,
                 thread: thread.name.clone(),
@@ -45,7 +45,7 @@ impl Largest {
                 path: contexts.scopes().path(context.scope),
                 allocated_at_ns,
                 stack: row_of(bucket.stack),
-            }
+            })
         };
         Self { blocks: best.into_iter().map(block).collect(), by_bucket }
     }

@@ -7,25 +7,23 @@ mod top_live;
 
 pub use top_live::{HeldBy, TopHolder, TopLive, write_plain};
 
-use crate::accounts::{Bucket, class_bounds};
+use crate::accounts::{Bucket, Tally, class_bounds};
 use crate::apply::Model;
 use crate::attribution::{Context, Name, OUTERMOST, ROOT, Thread};
-use crate::columns::{Figures, Tally, Totals};
 use crate::cutoff::Cutoff;
 use crate::diagnostics::Diagnostics;
 use crate::facts::Facts;
 use crate::live_set::HEAPS;
 use crate::llm_tags::LlmTags;
-use crate::report::{
-    BucketRow, FilePages, GroupRow, HeapRow, NameRow, PeakMoment, Report, ScopeRow, SizeRow,
-    ThreadRow, TimePoint, TimeSeries, TraceInfo, order, static_variables,
-};
 use crate::rss::RssHistory;
-use crate::sort;
-use crate::symbols::Module;
 use crate::timeline::Timeline;
 use crate::untracked::UntrackedMemory;
 use largest::Largest;
+use memledger_document::internal::{FilePages, order, sort, static_variables};
+use memledger_document::{
+    BucketRow, Figures, GroupRow, HeapRow, Module, NameRow, PeakMoment, Report, ScopeRow, SizeRow,
+    ThreadRow, TimePoint, TimeSeries, Totals, TraceInfo, made,
+};
 use stack_table::StackTable;
 use std::cmp::Ordering;
 use sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
@@ -104,7 +102,7 @@ impl Sources<'_> {
         } else {
             Vec::new()
         };
-        Report {
+        made!(Report {
             trace,
             totals: self.totals(),
             peak: self.peak_moment(),
@@ -129,9 +127,8 @@ impl Sources<'_> {
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),
-            largest_live: largest.blocks,
-            ..Report::default()
-        }
+            largest_live: largest.blocks
+        })
     }
 
     /// The resident pages of static variables, in these modules or new ones.
@@ -178,7 +175,7 @@ impl Sources<'_> {
     fn totals(&self) -> Totals {
         let accounts = self.model.accounts();
         let total = accounts.total();
-        let mut totals = Totals {
+        let mut totals = made!(Totals {
             live_blocks: total.live_blocks,
             live_bytes: total.live_bytes,
             peak_bytes: total.peak_bytes,
@@ -187,23 +184,29 @@ impl Sources<'_> {
             peak_blocks: total.peak_blocks,
             unnamed_bytes_at_peak: self.unnamed_at_peak(),
             overhead_bytes: self.facts.overhead_bytes(),
-            ..Totals::default()
-        };
+        });
+        self.tally().set(&mut totals);
         for class in accounts.size_classes() {
-            totals.add_tally(&class.counts.tally);
             add_moves(&mut totals.moved_out, class.left);
             add_moves(&mut totals.moved_in, class.returned);
         }
         totals
     }
 
+    /// What was counted of all blocks.
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        let classes = self.model.accounts().size_classes();
+        classes.iter().for_each(|class| tally.add(&class.counts.tally));
+        tally
+    }
+
     /// The figures of the timeline as they are now.
     pub(crate) fn time_point(&self, at_ns: u64) -> TimePoint {
         let accounts = self.model.accounts();
         let total = accounts.total();
-        let mut tally = Tally::default();
-        accounts.size_classes().iter().for_each(|class| tally.add(&class.counts.tally));
-        TimePoint {
+        let tally = self.tally();
+        made!(TimePoint {
             at_ns,
             events: self.cutoff.events(),
             live_bytes: total.live_bytes,
@@ -213,7 +216,7 @@ impl Sources<'_> {
             allocations: tally.allocations,
             frees: tally.frees,
             reallocations: tally.reallocations,
-        }
+        })
     }
 
     fn peak_moment(&self) -> PeakMoment {
@@ -224,7 +227,7 @@ impl Sources<'_> {
         let around = self.timeline.bookmarks().around(total.peak_at_event);
         let (after_bookmark, before_bookmark) = around;
         let to_ns = self.timeline.time_after_peak(total.generation);
-        PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark }
+        made!(PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark })
     }
 
     /// Bytes live at the peak in no scope and without a tag.
@@ -260,7 +263,7 @@ impl Sources<'_> {
             let (largest_live_bytes, node) = (largest[node], node as u32);
             let path = contexts.scopes().path(node);
             let entries = entries.get(&node).copied().or(never).filter(|_| node != ROOT);
-            Some(ScopeRow { path, entries, figures, inclusive, largest_live_bytes })
+            Some(made!(ScopeRow { path, entries, figures, inclusive, largest_live_bytes }))
         };
         let rows = figures.into_iter().enumerate().map(row);
         sorted(rows, |a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)))
@@ -275,7 +278,7 @@ impl Sources<'_> {
         let figures: TreeFigures = by_node(self.model.accounts(), contexts.groups(), group_of);
         let row = |(node, figures): (usize, Option<_>)| {
             let (figures, inclusive) = figures?;
-            Some(GroupRow { group: contexts.groups().path(node as u32), figures, inclusive })
+            Some(made!(GroupRow { group: contexts.groups().path(node as u32), figures, inclusive }))
         };
         // The root of the tree of groups is not a group itself.
         let rows = figures.into_iter().enumerate().skip(1).filter_map(row);
@@ -293,11 +296,11 @@ impl Sources<'_> {
         let sums = by_row(accounts, names.len(), |bucket| Some(contexts.get(bucket.context).name));
         let row = |(name, figures): (&Name, Option<_>)| {
             let figures: Figures = figures?;
-            Some(NameRow {
+            Some(made!(NameRow {
                 group: contexts.groups().path(name.group),
                 name: name.text.to_string(),
-                figures: Figures { peak_bytes: accounts.peak(name.peak), ..figures },
-            })
+                figures: made!(Figures { peak_bytes: accounts.peak(name.peak), ..figures }),
+            }))
         };
         sorted(names.iter().zip(sums).map(row), |a, b| {
             order(&a.figures, &b.figures)
@@ -312,12 +315,12 @@ impl Sources<'_> {
         let sums = by_row(accounts, threads.len(), |bucket| Some(bucket.thread));
         let row = |(thread, figures): (&Thread, Option<_>)| {
             let figures: Figures = figures?;
-            Some(ThreadRow {
+            Some(made!(ThreadRow {
                 id: thread.id,
                 name: thread.name.clone(),
                 system_id: thread.system_id,
-                figures: Figures { peak_bytes: accounts.peak(thread.peak), ..figures },
-            })
+                figures: made!(Figures { peak_bytes: accounts.peak(thread.peak), ..figures }),
+            }))
         };
         // A stable sort: threads are in the order in which they were first seen.
         sorted(threads.iter().zip(sums).map(row), |a, b| {
@@ -336,7 +339,11 @@ impl Sources<'_> {
             let peak_bytes =
                 tracker.map_or(accounts.total().peak_bytes, |peak| accounts.peak(peak));
             let name = contexts.heaps().name(heap);
-            Some(HeapRow { id: heap.into(), name, figures: Figures { peak_bytes, ..figures } })
+            Some(made!(HeapRow {
+                id: heap.into(),
+                name,
+                figures: made!(Figures { peak_bytes, ..figures })
+            }))
         };
         sorted((0..).zip(sums).map(row), |a, b| order(&a.figures, &b.figures).then(a.id.cmp(&b.id)))
     }
@@ -354,7 +361,7 @@ impl Sources<'_> {
             let Context { scope, name, heap, .. } = contexts.get(bucket.context);
             let figures = bucket.figures(generation);
             let weights = accounts.weights(number as u32).map(Box::new);
-            BucketRow {
+            made!(BucketRow {
                 scope: scopes[scope as usize],
                 name: names[name as usize],
                 thread: threads[bucket.thread as usize],
@@ -363,7 +370,7 @@ impl Sources<'_> {
                 figures,
                 weights,
                 sampling: accounts.sampling_of(number as u32),
-            }
+            })
         };
         accounts.buckets().enumerate().map(row).collect()
     }
@@ -384,7 +391,7 @@ impl Sources<'_> {
             }
             figures.peak_bytes = class.peak;
             let (min_bytes, max_bytes) = class_bounds(number);
-            rows.push(SizeRow { min_bytes, max_bytes, figures });
+            rows.push(made!(SizeRow { min_bytes, max_bytes, figures }));
         }
         sort::by(&mut rows, |a, b| {
             order(&a.figures, &b.figures).then(a.min_bytes.cmp(&b.min_bytes))

@@ -6,11 +6,13 @@
 use super::Sources;
 use super::sums::add_moves;
 use crate::accounts::{Accounts, Bucket};
-use crate::callstacks::{Location, NO_FILE, NO_STACK, StackEnd, StackTree};
-use crate::columns::{Figures, Moves, Weights};
+use crate::callstacks::{Location, NO_FILE, NO_STACK};
 use crate::hash::IntMap;
-use crate::report::{Frame, Report, StackKind, StackRow, StackRows, TakenStacks};
-use crate::symbols::{Module, SourceFrame};
+use memledger_document::internal::{StackTree, TakenStacks, Weights};
+use memledger_document::{
+    Figures, Frame, Module, Moves, Report, SourceFrame, StackEnd, StackKind, StackRow, StackRows,
+    made,
+};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -63,13 +65,13 @@ impl Sources<'_> {
             let (node, kind, end) = key(self, stack, |node| callstacks.tree().end(node));
             let locations = callstacks.locations(node);
             let frames = locations.map(|location| numbers.frame(self, location)).collect();
-            StackRow { kind, frames, end, ..StackRow::default() }
+            made!(StackRow { kind, frames, end })
         };
         let by_stack = stacks.iter().map(row).collect();
         let FrameNumbers { frames, modules, .. } = numbers;
         let accounts = self.model.accounts();
         let stack_sampling_bytes = Some(accounts.sampling()).filter(|&mean| mean > 0);
-        Report { by_stack, frames, modules, stack_sampling_bytes, ..Report::default() }
+        made!(Report { by_stack, frames, modules, stack_sampling_bytes })
     }
 }
 
@@ -122,7 +124,7 @@ impl FrameNumbers {
                 let not_kept =
                     location.is_not_kept().then(|| SourceFrame::new(FRAMES_NOT_KEPT, None, None));
                 let functions = not_kept.into_iter().collect();
-                frames.push(Frame { module, offset, is_guess, functions });
+                frames.push(made!(Frame { module, offset, is_guess, functions }));
                 frames.len() as u32 - 1
             })
         })

@@ -2,7 +2,7 @@
 
 use crate::accounts::{Accounts, Bucket, Counts, Moved};
 use crate::attribution::{ROOT, Tree};
-use crate::columns::{Figures, Moves};
+use memledger_document::{Figures, Moves};
 
 /// The figures of each node alone, and with all nodes below it; `None` where nothing happened.
 pub(super) type TreeFigures = Vec<Option<(Figures, Figures)>>;
@@ -10,17 +10,10 @@ pub(super) type TreeFigures = Vec<Option<(Figures, Figures)>>;
 /// Adds those columns of a bucket or size class that add up. `generation` is the current peak
 /// generation.
 pub(super) fn add_counts(figures: &mut Figures, counts: &Counts, generation: u64) {
-    let (live_blocks_at_peak, live_bytes_at_peak) = counts.at_peak(generation);
-    let Counts { live_blocks, live_bytes, .. } = *counts;
-    let live = Figures {
-        live_blocks,
-        live_bytes,
-        live_blocks_at_peak,
-        live_bytes_at_peak,
-        ..Figures::default()
-    };
-    figures.add(&live);
-    figures.add_tally(&counts.tally);
+    let mut of = counts.tally.figures();
+    (of.live_blocks, of.live_bytes) = (counts.live_blocks, counts.live_bytes);
+    (of.live_blocks_at_peak, of.live_bytes_at_peak) = counts.at_peak(generation);
+    figures.add(&of);
 }
 
 impl Bucket {
@@ -33,8 +26,7 @@ impl Bucket {
 }
 
 pub(super) fn add_moves(sum: &mut Moves, moved: Moved) {
-    sum.blocks = sum.blocks.wrapping_add(moved.blocks);
-    sum.bytes = sum.bytes.wrapping_add(moved.bytes);
+    sum.add(moved.blocks, moved.bytes);
 }
 
 /// Sums the buckets into `rows` rows; `row_of` is the row of a bucket, if it has one. A row is

@@ -2,9 +2,10 @@
 
 use crate::accounts::Bucket;
 use crate::apply::Model;
-use crate::attribution::{GLOBAL_SCOPE, ROOT, Tree, WHOLE_PROGRAM};
+use crate::attribution::{ROOT, Tree};
 use crate::callstacks::{NO_FILE, NO_STACK};
-use crate::symbols::Module;
+use memledger_document::Module;
+use memledger_document::internal::{GLOBAL_SCOPE, WHOLE_PROGRAM};
 use memledger_format::words::steers_terminal;
 use std::fmt::{self, Display, Formatter, Write};
 

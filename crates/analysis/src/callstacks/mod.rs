@@ -10,15 +10,11 @@
 //! | `modules.rs` | which files were loaded where, and the location of an address |
 //! | `spec.rs` | the frames of a spec, in each of its four forms |
 //! | `stacks.rs` | the stack of each id |
-//! | `tree.rs` | the tree |
 
 mod modules;
 mod spec;
 mod stacks;
-mod tree;
 
 pub(super) use modules::{BaseField, Location, NO_FILE};
 pub(super) use spec::SpecForm;
 pub(super) use stacks::{Callstacks, NO_STACK};
-pub use tree::StackEnd;
-pub(super) use tree::StackTree;

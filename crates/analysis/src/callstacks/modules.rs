@@ -2,7 +2,7 @@
 
 use crate::hash::IntMap;
 use crate::read::event::{u32_at, u64_at};
-use crate::symbols::{FileStamp, Module};
+use memledger_document::{FileStamp, Module};
 use std::collections::{BTreeMap, HashMap};
 
 /// In place of the number of a file: the address is in none.
@@ -193,21 +193,19 @@ impl Modules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memledger_document::made;
 
     fn module(path: &str, base: u64, size: u64) -> Module {
-        Module { path: path.to_owned(), base, size, build_id: vec![1, 2], stamp: None }
+        Module::new(path.to_owned(), base, size, vec![1, 2])
     }
 
     #[test]
     fn a_file_that_was_replaced_is_another_one() {
         let mut modules = Modules::default();
-        let stamp = |changed_ns| Some(FileStamp { inode: 7, changed_ns });
+        let stamp = |changed_ns| Some(made!(FileStamp { inode: 7, changed_ns }));
         for (file, changed) in [(0, 1), (1, 2), (0, 1)] {
-            let of = Module {
-                build_id: Vec::new(),
-                stamp: stamp(changed),
-                ..module("/a", 0x1000, 0x100)
-            };
+            let mut of = module("/a", 0x1000, 0x100);
+            (of.build_id, of.stamp) = (Vec::new(), stamp(changed));
             modules.load(of, BaseField::Whole);
             assert_eq!(at(&mut modules, 0x1011), (file, 0x10));
         }

@@ -2,11 +2,11 @@
 
 use super::modules::{BaseField, Location, Modules};
 use super::spec::{SpecForm, read_frames};
-use super::tree::{StackEnd, StackTree};
 use crate::hash::IntMap;
-use crate::symbols::Module;
+use memledger_document::internal::StackTree;
+use memledger_document::{Module, StackEnd};
 use memledger_format::callstacks::{
-    self, Callstack, GUESS, INNER_NOT_KEPT, Inner, MAX_FRAMES, Outer,
+    self, Callstack, GUESS, INNER_NOT_KEPT, Inner, MAX_FRAMES, OUTER_LOST, Outer,
 };
 use std::sync::Arc;
 
@@ -15,6 +15,15 @@ pub(crate) const NO_STACK: u32 = 0;
 
 /// In place of a node: the spec of the stack is not known.
 const NO_NODE: u32 = u32::MAX;
+
+/// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
+fn end_of(reason: u8) -> StackEnd {
+    let known = &StackEnd::ALL[..StackEnd::Lost as usize];
+    match reason {
+        OUTER_LOST => StackEnd::Lost,
+        _ => *known.get(usize::from(reason)).unwrap_or(&StackEnd::FrameLimit),
+    }
+}
 
 /// What is known of an id.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +222,7 @@ impl Callstacks {
     /// The node of the outer frames of a stack, and how many they are.
     fn outer(&mut self, outer: Outer) -> (u32, usize) {
         let (id, without) = match outer {
-            Outer::End(reason) => return (StackEnd::from_reason(reason) as u32, 0),
+            Outer::End(reason) => return (end_of(reason) as u32, 0),
             Outer::Of { id, without } => (id, without),
         };
         let Some((node, known)) = self.node_of_id(id).zip(self.known(id).copied()) else {
@@ -239,7 +248,7 @@ impl Callstacks {
             self.child(node, not_kept)
         } else {
             self.make_index();
-            let end = StackEnd::from_reason(reason);
+            let end = end_of(reason);
             let locations = self.locations(node).collect::<Vec<_>>();
             locations.iter().rev().fold(end as u32, |node, &at| self.child(node, at))
         };

@@ -7,7 +7,7 @@
 //! part. If all whole names with one short name are the same, that is the function. If there are several
 //! (`Words::add` and `Lines::add` in one file), a short name does not say which, and they are one row.
 
-use crate::report::{Call, Calls, is_last_part, last_part, with_module};
+use memledger_document::internal::{Call, Calls, is_last_part, last_part, with_module};
 use std::borrow::Cow;
 use std::collections::HashMap;
 

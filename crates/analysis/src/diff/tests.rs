@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Frame, GroupRow, NameRow, ScopeRow, SourceFrame, StackKind, StackRow, ThreadRow};
+use memledger_document::made;
 use proptest::prelude::*;
 
 #[test]
@@ -29,18 +30,16 @@ fn what_is_numbered_is_not_in_a_stable_name() {
 
 fn figures(numbers: [u64; 4]) -> Figures {
     let [allocations, live_bytes, allocated_bytes, peak_bytes] = numbers;
-    Figures { allocations, live_bytes, allocated_bytes, peak_bytes, ..Figures::default() }
+    made!(Figures { allocations, live_bytes, allocated_bytes, peak_bytes })
 }
 
 #[test]
 fn threads_of_a_pool_are_one_row() {
     let threads = |names: &[&str]| {
-        let row = |name: &&str| ThreadRow {
-            name: (*name).to_owned(),
-            figures: figures([1, 10, 10, 10]),
-            ..ThreadRow::default()
+        let row = |name: &&str| {
+            made!(ThreadRow { name: (*name).to_owned(), figures: figures([1, 10, 10, 10]) })
         };
-        Report { by_thread: names.iter().map(row).collect(), ..Report::default() }
+        made!(Report { by_thread: names.iter().map(row).collect() })
     };
     let old = threads(&["main", "pool-1", "pool-2", "", "io", "x 3"]);
     let new = threads(&["main", "pool-1", "pool-12", "pool-3", "", "", "x 3"]);
@@ -76,19 +75,21 @@ fn report_of(stacks: &[Stack], build: u64) -> Report {
         };
         let mut frames = Vec::new();
         for group in groups {
-            let functions = group.iter().map(|number| SourceFrame {
-                function: format!("app::f{number}::{{closure#{}}}", build % 7),
-                file: Some("/src/app.rs".to_owned()),
-                line: Some(build as u32),
+            let functions = group.iter().map(|number| {
+                SourceFrame::new(
+                    format!("app::f{number}::{{closure#{}}}", build % 7),
+                    Some("/src/app.rs".to_owned()),
+                    Some(build as u32),
+                )
             });
             let (offset, functions) =
                 (build * 1000 + report.frames.len() as u64, functions.collect());
-            report.frames.push(Frame { offset, functions, ..Frame::default() });
+            report.frames.push(made!(Frame { offset, functions }));
             frames.push(report.frames.len() as u32 - 1);
         }
         let kind = if functions.is_empty() { StackKind::NotTaken } else { StackKind::Known };
         let figures = figures(*numbers);
-        report.by_stack.push(StackRow { kind, frames, figures, ..StackRow::default() });
+        report.by_stack.push(made!(StackRow { kind, frames, figures }));
     }
     report
 }
@@ -133,12 +134,12 @@ fn report_of_names(stacks: &[&[(&str, &str)]]) -> Report {
         for (function, file) in *names {
             let (function, file) = ((*function).to_owned(), Some(format!("/src/a/src/{file}.rs")));
             let offset = report.frames.len() as u64;
-            let functions = vec![SourceFrame { function, file, line: Some(1) }];
-            report.frames.push(Frame { offset, functions, ..Frame::default() });
+            let functions = vec![SourceFrame::new(function, file, Some(1))];
+            report.frames.push(made!(Frame { offset, functions }));
             frames.push(offset as u32);
         }
         let (kind, figures) = (StackKind::Known, figures([1, 10, 100, 0]));
-        report.by_stack.push(StackRow { kind, frames, figures, ..StackRow::default() });
+        report.by_stack.push(made!(StackRow { kind, frames, figures }));
     }
     report
 }
@@ -228,10 +229,10 @@ proptest! {
                 let (own, inclusive) = (figures(*numbers), figures(numbers.map(|n| 2 * n)));
                 let path = path.clone();
                 let (group, name) = (path.clone(), "name".to_owned());
-                let group_row = GroupRow { group: group.clone(), figures: own, inclusive };
+                let group_row = made!(GroupRow { group: group.clone(), figures: own, inclusive });
                 report.by_group.push(group_row);
-                report.by_name.push(NameRow { group, name, figures: own });
-                let scope = ScopeRow { path, figures: own, inclusive, ..ScopeRow::default() };
+                report.by_name.push(made!(NameRow { group, name, figures: own }));
+                let scope = made!(ScopeRow { path, figures: own, inclusive});
                 report.by_scope.push(scope);
             }
             report

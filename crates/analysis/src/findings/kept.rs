@@ -7,10 +7,11 @@ use super::places::{Clocks, Places};
 use super::shutdown::{LastFreed, Located};
 use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT, chunk_of_glibc, is_share, millionths};
 use crate::analyzer::Analyzer;
-use crate::columns::Totals;
 use crate::hash::IntMap;
-use crate::report::{Calls, Report, ResidentMemory};
-use crate::report::{Finding, FindingKind, Place, WeightOf};
+use memledger_document::internal::Calls;
+use memledger_document::{
+    Finding, FindingKind, Place, Report, ResidentMemory, Totals, WeightOf, made,
+};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
@@ -169,7 +170,7 @@ pub(super) fn find(
     let most = by_place.into_iter().max_by_key(|&(place, pages)| (pages, place));
     let most = most.filter(|(_, pages)| is_share(pages * PAGE, kept_bytes, BETWEEN));
     let seen = most.and_then(|(place, _)| places.all.get(place as usize));
-    Some(Finding {
+    Some(made!(Finding {
         kind: FindingKind::KeptByMalloc {
             kept_bytes,
             returnable_bytes: kept.bytes.saturating_sub(beside).min(kept_bytes),
@@ -186,7 +187,7 @@ pub(super) fn find(
         weight: millionths(kept_bytes, resident_bytes),
         weight_of: WeightOf::Resident,
         is_of_sample: places.is_of_sample,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use super::observer::{FindingsObserver, LIFETIMES, lifetime_end};
 use super::places::Places;
 use super::thresholds::*;
 use crate::analyzer::Analyzer;
-use crate::report::FindingKind;
-use crate::report::{BucketRow, Report};
-use crate::sort;
+use memledger_document::internal::sort;
+use memledger_document::{BucketRow, FindingKind, Report};
 use std::collections::HashMap;
 
 /// Blocks of one place with one call stack, or of several such.

@@ -4,9 +4,8 @@ use super::observer::FindingsObserver;
 use super::shutdown::Freed;
 use crate::analyzer::Analyzer;
 use crate::observer::Actor;
-use crate::report::FreedIn;
-use crate::report::Report;
-use crate::sort;
+use memledger_document::internal::sort;
+use memledger_document::{FreedIn, Report, made};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -37,7 +36,7 @@ impl Matrix {
         }
         let rows = sums.into_iter().map(|((allocated_in, freed_in), freed)| {
             let (blocks, bytes) = (freed.blocks, freed.bytes);
-            FreedIn { allocated_in: allocated_in.to_vec(), freed_in, blocks, bytes }
+            made!(FreedIn { allocated_in: allocated_in.to_vec(), freed_in, blocks, bytes })
         });
         let mut rows: Vec<_> = rows.collect();
         sort::by(&mut rows, |a, b| {

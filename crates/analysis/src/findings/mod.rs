@@ -11,10 +11,8 @@
 //! left.rs      blocks that are left behind, while most of their siblings end
 //! peak.rs      when the peak is that of two parts of the program at once
 //! kept.rs      when the allocator keeps what was freed
-//! brief.rs     findings from the figures of a report alone
 //! ```
 
-mod brief;
 mod kept;
 mod left;
 mod matrix;
@@ -29,11 +27,10 @@ mod thresholds;
 pub use observer::FindingsObserver;
 
 use super::analyzer::Analyzer;
-use super::report::{Calls, Finding, Frames, FreedIn, Report, WeightOf};
-use crate::sort;
 use matrix::Matrix;
+use memledger_document::internal::{Calls, sort_findings};
+use memledger_document::{Finding, Frames, FreedIn, Report};
 use places::{Places, is_in};
-use std::cmp::Reverse;
 
 impl Analyzer<FindingsObserver> {
     /// The findings of everything that `report` has, which is this analyzer's own with
@@ -54,7 +51,7 @@ impl Analyzer<FindingsObserver> {
         let mut found = rules::find(calls, &places, &left);
         found.extend(peak::find(self, calls, &places));
         found.extend(kept::find(self, calls, &places));
-        sort(&mut found);
+        sort_findings(&mut found);
         found
     }
 
@@ -78,26 +75,4 @@ impl Analyzer<FindingsObserver> {
         }
         matrix.rows(self, report)
     }
-}
-
-impl Report {
-    /// Findings from the figures of the rows alone, which any report has: the most important first. They
-    /// are fewer, and say less, than those of [`Analyzer::find`].
-    pub fn brief_findings(&self) -> Vec<Finding> {
-        let mut found = brief::find(self);
-        sort(&mut found);
-        found
-    }
-}
-
-/// Puts those first that would save most: of what is held, then of what is done.
-fn sort(found: &mut [Finding]) {
-    sort::by(found, |a, b| {
-        let is_held =
-            |finding: &Finding| matches!(finding.weight_of, WeightOf::Peak | WeightOf::Resident);
-        let key = |finding: &Finding| {
-            Reverse((is_held(finding), finding.weight, finding.bytes, finding.calls))
-        };
-        key(a).cmp(&key(b)).then_with(|| a.place.cmp(&b.place))
-    });
 }

@@ -11,9 +11,8 @@ use super::places::Places;
 use super::thresholds::{HALF_OF_PEAK, MIN_COPY, TO_COME, UNCHANGED};
 use super::thresholds::{is_share, millionths};
 use crate::analyzer::Analyzer;
-use crate::report::Calls;
-use crate::report::{Finding, FindingKind, PeakPart, Place, WeightOf};
-use crate::sort;
+use memledger_document::internal::{Calls, sort};
+use memledger_document::{Finding, FindingKind, PeakPart, Place, WeightOf, made};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -104,7 +103,7 @@ pub(super) fn find(
         return None;
     };
     let (first, came) = (part_of(first, depth), part_of(second, depth));
-    Some(Finding {
+    Some(made!(Finding {
         place: place(&came, second, depth, !calls.report.by_stack.is_empty()),
         bytes: came.bytes,
         calls: 0,
@@ -112,7 +111,7 @@ pub(super) fn find(
         weight_of: WeightOf::Peak,
         is_of_sample: places.is_of_sample,
         kind: FindingKind::HoldsPeak { first, second: came },
-    })
+    }))
 }
 
 /// All that is live at the peak at places of which there are findings.
@@ -226,13 +225,13 @@ fn part_of(part: &[&PeakBucket<'_>], depth: usize) -> PeakPart {
     }
     let line = lines.into_iter().max_by_key(|&(line, bytes)| (bytes, line)).map(|(line, _)| line);
     let name = part.first().and_then(|held| held.step(depth)).map_or("", |step| step.name);
-    PeakPart {
+    made!(PeakPart {
         name: name.to_owned(),
         file: line.map(|(file, _)| file.to_owned()),
         line: line.map(|(_, line)| line),
         bytes: part.iter().map(|held| held.bytes).sum(),
         blocks: part.iter().map(|held| held.blocks).sum(),
-    }
+    })
 }
 
 /// Where the finding is: at what came.
@@ -242,15 +241,14 @@ fn place(holder: &PeakPart, part: &[&PeakBucket<'_>], depth: usize, has_stacks: 
     if !has_stacks {
         let global = "GlobalScope".to_owned();
         let scope = std::iter::once(global).chain(outer).chain([holder.name.clone()]).collect();
-        return Place { scope, ..Place::default() };
+        return made!(Place { scope });
     }
-    Place {
+    made!(Place {
         function: Some(holder.name.clone()),
         file: holder.file.clone(),
         line: holder.line,
-        callers: outer.rev().filter(|name| *name != holder.name).take(CALLERS).collect(),
-        ..Place::default()
-    }
+        callers: outer.rev().filter(|name| *name != holder.name).take(CALLERS).collect()
+    })
 }
 
 #[cfg(test)]

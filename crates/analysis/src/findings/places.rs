@@ -6,11 +6,11 @@ use super::observer::{EndedBlocks, FindingsObserver, LIFETIMES};
 use super::shutdown::{Freed, Shutdown};
 use super::thresholds::MIN_BYTES;
 use crate::analyzer::Analyzer;
-use crate::columns::Figures;
 use crate::hash::IntMap;
-use crate::report::{BucketRow, Calls, Report, StackKind};
-use crate::report::{FreedBy, FreedIn, Place, WeightOf};
-use crate::sort;
+use memledger_document::internal::{Calls, sort};
+use memledger_document::{
+    BucketRow, Figures, FreedBy, FreedIn, Place, Report, StackKind, WeightOf, made,
+};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -251,13 +251,12 @@ impl Builder<'_> {
         let (scope, name) =
             (self.report.by_scope.get(row.scope)?, self.report.by_name.get(row.name)?);
         let thread = self.report.by_thread.get(row.thread)?;
-        let mut place = Place {
+        let mut place = made!(Place {
             scope: scope.path.clone(),
             group: name.group.clone(),
             name: Some(name.name.clone()),
-            thread: Some((thread.id, thread.name.clone())),
-            ..Place::default()
-        };
+            thread: Some((thread.id, thread.name.clone()))
+        });
         let mut is_named = scope.path.len() > 1 || name.group != ["Unknown"];
         if let Key::Function { name, .. } = key {
             is_named = true;
@@ -387,7 +386,7 @@ fn add_freed(
         let is_own = report.by_thread.get(row.thread).is_some_and(|row| row.id == thread);
         let row = rows.entry((place, thread, is_own)).or_insert_with(|| {
             let name = name.to_owned();
-            FreedBy { thread, name, is_own, ..FreedBy::default() }
+            made!(FreedBy { thread, name, is_own })
         });
         row.blocks += freed.blocks;
         row.bytes = row.bytes.wrapping_add(freed.bytes);

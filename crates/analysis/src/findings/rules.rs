@@ -6,8 +6,8 @@ use super::observer::{FindingsObserver, Grown, lifetime_end, size_bits};
 use super::places::{PlaceStats, Places};
 use super::thresholds::*;
 use crate::analyzer::Analyzer;
-use crate::report::Calls;
-use crate::report::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf};
+use memledger_document::internal::Calls;
+use memledger_document::{Finding, FindingKind, GrowsUntil, LiveAt, WeightOf, made};
 
 /// The figures that a finding is weighed with.
 #[derive(Clone, Copy, Default)]
@@ -71,14 +71,16 @@ pub(super) fn find(calls: &Calls<'_>, places: &Places, left: &[Option<BlockAges>
             waits,
             whole.stays_after_peak(),
         ];
-        found.extend(kinds.into_iter().flatten().map(|(kind, weight)| Finding {
-            kind,
-            place: seen.place(weight.of, calls),
-            bytes: weight.bytes,
-            calls: weight.calls,
-            weight: weight.share,
-            weight_of: weight.of,
-            is_of_sample: places.is_of_sample,
+        found.extend(kinds.into_iter().flatten().map(|(kind, weight)| {
+            made!(Finding {
+                kind,
+                place: seen.place(weight.of, calls),
+                bytes: weight.bytes,
+                calls: weight.calls,
+                weight: weight.share,
+                weight_of: weight.of,
+                is_of_sample: places.is_of_sample,
+            })
         }));
     }
     found
@@ -295,10 +297,8 @@ impl Whole<'_> {
         let mut chosen: Vec<_> = (1..MOMENTS).filter_map(at).collect();
         chosen.push((end, live_bytes));
         let is_even = is_even(chosen.iter().map(|&(at, live_bytes)| (at[clock], live_bytes)));
-        let moment = |([event, at_ns, _], live_bytes): ([u64; CLOCKS], u64)| LiveAt {
-            event,
-            at_ns,
-            live_bytes,
+        let moment = |([event, at_ns, _], live_bytes): ([u64; CLOCKS], u64)| {
+            made!(LiveAt { event, at_ns, live_bytes })
         };
         let moments: Vec<_> = chosen.into_iter().map(moment).collect();
         let is_long = moments[0].at_ns <= end[TIME] / 2;

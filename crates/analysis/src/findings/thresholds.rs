@@ -1,11 +1,8 @@
 //! From where on something is a finding, and why from there.
 
-/// A finding is about at least this share of the program, in millionths: 1 %. Less than that is not
-/// worth a change, whatever it is.
-pub(super) const MIN_WEIGHT: u64 = 10_000;
-
-/// The fewest calls of a finding about calls: fewer cost less than 0.1 ms in a whole run.
-pub(super) const MIN_CALLS: u64 = 1_000;
+pub(super) use memledger_document::internal::{
+    MIN_CALLS, MIN_WEIGHT, SHORT_LIVED, is_share, millionths,
+};
 
 /// The fewest bytes of a finding about bytes: fewer than the stack of one thread.
 pub(super) const MIN_BYTES: u64 = 64 << 10;
@@ -13,10 +10,6 @@ pub(super) const MIN_BYTES: u64 = 64 << 10;
 /// The size to reserve is enough for this share of blocks, in percent: the few largest would make it
 /// too large for all others.
 pub(super) const RESERVE_COVERS: u64 = 90;
-
-/// Short-lived blocks are at least this share of their place, in percent: otherwise the code around
-/// them does something else, and a buffer would not help it.
-pub(super) const SHORT_LIVED: u64 = 50;
 
 /// A shrink gives back at least this share of the blocks, in percent: below, a container has grown in the
 /// usual steps and was trimmed.
@@ -133,17 +126,6 @@ pub(super) const STAYS_OF_LIVE: u64 = 50;
 /// It is at least this share of what its place has at the peak, and was not there before the peak began to
 /// come, in percent.
 pub(super) const STAYS: u64 = 50;
-
-/// `part` of `whole` in millionths.
-pub(super) fn millionths(part: u64, whole: u64) -> u64 {
-    let share = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
-    u64::try_from(share).unwrap_or(u64::MAX)
-}
-
-/// Whether `part` is at least `percent` of `whole`, and not nothing.
-pub(super) fn is_share(part: u64, whole: u64, percent: u64) -> bool {
-    part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(percent)
-}
 
 /// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.
 pub(super) fn chunk_of_glibc(size: u64) -> u64 {

@@ -7,12 +7,10 @@ use super::rules::Rule;
 use super::runs::ScopeRuns;
 use crate::accounts::class_bounds;
 use crate::analyzer::Analyzer;
-use crate::columns::Figures;
 use crate::cutoff::{Position, Reached, Stop};
 use crate::observer::{BlockEvent, BlockObserver};
-use crate::report::{LiveBlock, Report, SizeRow};
-use crate::sort;
-use crate::symbols::Symbolizer;
+use memledger_document::internal::sort;
+use memledger_document::{Figures, LiveBlock, Report, SizeRow, Symbolizer, made};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -76,13 +74,12 @@ impl Found {
     }
 
     fn figures(self) -> Figures {
-        Figures {
+        made!(Figures {
             allocations: self.blocks,
             live_bytes_at_peak: self.bytes,
             frees: self.declined_blocks,
-            allocated_bytes: self.declined_bytes,
-            ..Figures::default()
-        }
+            allocated_bytes: self.declined_bytes
+        })
     }
 
     pub(super) fn add(&mut self, (blocks, bytes): (u64, u64), has_declined: bool) {
@@ -219,7 +216,7 @@ impl Answer {
         }
         let rows = by_class.iter().map(|(&class, found)| {
             let (min_bytes, max_bytes) = class_bounds(class);
-            SizeRow { min_bytes, max_bytes, figures: found.figures() }
+            made!(SizeRow { min_bytes, max_bytes, figures: found.figures() })
         });
         report.by_size = rows.collect();
         sort::by_key(&mut report.by_size, |row| row.min_bytes);
@@ -330,7 +327,7 @@ fn found_block(report: &Report, single: &SingleBlock) -> FoundBlock {
     let life = &single.life;
     let row = &report.by_bucket[life.bucket as usize];
     let (thread, name) = (&report.by_thread[row.thread], &report.by_name[row.name]);
-    let block = LiveBlock {
+    let block = made!(LiveBlock {
         address: life.address,
         bytes: life.bytes,
         thread: thread.name.clone(),
@@ -340,6 +337,6 @@ fn found_block(report: &Report, single: &SingleBlock) -> FoundBlock {
         path: report.by_scope[row.scope].path.clone(),
         allocated_at_ns: life.allocated_at_ns,
         stack: row.stack,
-    };
+    });
     FoundBlock { block, single: *single }
 }

@@ -12,7 +12,7 @@
 use super::rules::Kind;
 use crate::hash::IntMap;
 use crate::observer::{Actor, BlockChange, BlockEvent};
-use crate::sort;
+use memledger_document::internal::sort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

@@ -7,7 +7,7 @@ use super::records::{self, Records};
 use super::resync::payload;
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
-use crate::sort;
+use memledger_document::internal::sort;
 use memledger_format::handshake::{Handshake, Magic};
 use memledger_format::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 use memledger_format::schema::EventType;

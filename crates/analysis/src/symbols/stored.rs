@@ -1,6 +1,6 @@
 //! The symbols that a trace itself has.
 
-use super::{Module, SourceFrame, Symbolizer};
+use memledger_document::{Module, SourceFrame, Symbolizer};
 use memledger_format::encode::Declaration;
 use memledger_format::schema::{FieldType, NO_SYNC};
 use std::collections::HashMap;
@@ -101,11 +101,8 @@ impl StoredSymbols {
         let frames = frames.map(|frames| &**frames).unwrap_or_default().iter();
         let frame = |(function, line): &(u32, u32)| {
             let (function, file) = self.functions.get(function)?;
-            Some(SourceFrame {
-                function: function.clone(),
-                file: (!file.is_empty()).then(|| file.clone()),
-                line: (*line > 0).then_some(*line),
-            })
+            let file = (!file.is_empty()).then(|| file.clone());
+            Some(SourceFrame::new(function.as_str(), file, (*line > 0).then_some(*line)))
         };
         frames.filter_map(frame).collect()
     }

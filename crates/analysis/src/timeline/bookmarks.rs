@@ -7,7 +7,7 @@
 //! ```
 
 use crate::hash::IntMap;
-use crate::report::Bookmark;
+use memledger_document::{Bookmark, made};
 
 /// The maximum number of bookmarks that are kept; a program with more of them sets them in a loop.
 const MAX_BOOKMARKS: usize = 10_000;
@@ -32,7 +32,7 @@ impl Bookmarks {
         if self.set.len() < MAX_BOOKMARKS {
             let format = self.formats.get(&point).map_or("%s", |format| format);
             let name = bookmark_text(format, arguments);
-            self.set.push((Bookmark { name, at_ns }, event));
+            self.set.push((made!(Bookmark { name, at_ns }), event));
             return true;
         }
         false

@@ -12,10 +12,10 @@ mod clock;
 mod scopes_off;
 mod series;
 
-use super::report::TimeSpan;
 pub(super) use bookmarks::Bookmarks;
 pub use bookmarks::bookmark_text;
 use clock::Clock;
+use memledger_document::TimeSpan;
 use scopes_off::ScopesOff;
 pub(super) use scopes_off::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 pub(super) use series::{Series, ThreadPoint};

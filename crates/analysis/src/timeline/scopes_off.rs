@@ -1,6 +1,6 @@
 //! When the channel `scope` was off: allocations made then count in the outermost scope.
 
-use crate::report::TimeSpan;
+use memledger_document::{TimeSpan, made};
 
 /// The channel of scopes, as the stream announces it.
 pub(crate) const SCOPE_CHANNEL: &str = "Scope";
@@ -58,7 +58,7 @@ impl ScopesOff {
             let full = spans.len() >= MAX_SPANS;
             match spans.last_mut().filter(|last| full || last.to_ns == from_ns) {
                 Some(last) => last.to_ns = now,
-                None => spans.push(TimeSpan { from_ns, to_ns: now }),
+                None => spans.push(made!(TimeSpan { from_ns, to_ns: now })),
             }
         }
         spans

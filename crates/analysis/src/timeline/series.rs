@@ -5,8 +5,8 @@
 //! the one that more points are kept for. Points that are too near the one before are then merged into the
 //! next one. So one pass is enough, and which points there are depends on the order of events only.
 
-use crate::report::{ThreadSeries, TimePoint, TimeSeries};
-use crate::sort;
+use memledger_document::internal::sort;
+use memledger_document::{ThreadSeries, TimePoint, TimeSeries, made};
 
 /// The maximum number of points that are kept.
 const MAX_POINTS: usize = 2_048;
@@ -170,11 +170,11 @@ impl Series {
             std::cmp::Reverse(thread.points.last().map(|last| last.allocated_bytes))
         });
         threads.truncate(SHOWN_THREADS);
-        let mut others = ThreadSeries {
+        let mut others = made!(ThreadSeries {
             thread: None,
             live_bytes: points.iter().map(|point| point.live_bytes).collect(),
             allocated_bytes: points.iter().map(|point| point.allocated_bytes).collect(),
-        };
+        });
         let series = threads.iter().map(|thread| {
             let figures = || thread.points.iter();
             let sums = others.live_bytes.iter_mut().zip(&mut others.allocated_bytes);
@@ -182,18 +182,18 @@ impl Series {
                 *live = live.wrapping_sub(point.live_bytes);
                 *allocated = allocated.wrapping_sub(point.allocated_bytes);
             }
-            ThreadSeries {
+            made!(ThreadSeries {
                 thread: Some(row(thread.number)),
                 live_bytes: figures().map(|point| point.live_bytes).collect(),
                 allocated_bytes: figures().map(|point| point.allocated_bytes).collect(),
-            }
+            })
         });
         let mut threads: Vec<_> = series.collect();
         let is_zero = |figures: &[u64]| figures.iter().all(|&figure| figure == 0);
         if !is_zero(&others.live_bytes) || !is_zero(&others.allocated_bytes) {
             threads.push(others);
         }
-        TimeSeries { points, threads }
+        made!(TimeSeries { points, threads })
     }
 }
 

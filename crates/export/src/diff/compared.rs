@@ -1,7 +1,8 @@
 //! What is compared, and how that is shown.
 
 use crate::options::Sort;
-use memledger_analysis::{DiffBy, DiffRow, Frames, Report};
+use memledger_analysis::Compare;
+use memledger_document::{DiffBy, DiffRow, Frames, Report};
 
 /// Two reports, and what they are compared by.
 ///

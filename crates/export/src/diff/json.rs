@@ -13,8 +13,8 @@ use super::compared::{Diff, DiffOptions};
 use super::rows::{Changed, State};
 use crate::pretty::columns;
 use crate::pretty::{self, Json, List, Value, objects};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{DiffBy, DiffSide, Report};
+use memledger_document::internal::sort;
+use memledger_document::{DiffBy, DiffSide, Report};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 

@@ -4,8 +4,8 @@ use super::compared::{Diff, DiffOptions, column};
 use crate::names::{short, shown_heap, shown_scope};
 use crate::options::Sort;
 use crate::units::{bytes_briefly, count, percent};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{DiffBy, DiffRow, DiffSide, Figures, Report};
+use memledger_document::internal::sort;
+use memledger_document::{DiffBy, DiffRow, DiffSide, Figures, Report};
 use std::cmp::Reverse;
 
 /// How a row has changed in the column that is compared.

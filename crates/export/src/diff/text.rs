@@ -5,7 +5,7 @@ use crate::options::Sort;
 use crate::text::style::Style;
 use crate::text::table::{Row, Table, wrapped};
 use crate::units::{bytes_briefly, count, duration};
-use memledger_analysis::{Figures, Report};
+use memledger_document::{Figures, Report};
 use memledger_format::words::escape;
 use std::io::{self, Write};
 

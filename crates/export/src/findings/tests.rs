@@ -1,7 +1,8 @@
 //! What sentences say.
 
 use super::*;
-use memledger_analysis::FreedBy;
+use memledger_document::FreedBy;
+use memledger_document::made;
 
 fn said(kind: FindingKind) -> [String; 2] {
     let finding = made!(Finding { kind, calls: 120 });

@@ -9,8 +9,7 @@ use crate::pretty::{Json, Object, Value, objects};
 use crate::text::page::{Resident, none_found, resident};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
-use memledger_analysis::internal::{COLUMNS, Column, column};
-use memledger_analysis::{BucketRow, Figures, Report, Rss, ThreadSeries, TimePoint};
+use memledger_document::{BucketRow, FIGURES, Figures, Report, Rss, ThreadSeries, TimePoint};
 use std::io::{self, BufWriter, Write};
 
 /// Bytes that are coded at once.
@@ -148,8 +147,10 @@ fn columns<'a>(
     rows: impl Iterator<Item = &'a Figures> + Clone,
 ) -> io::Result<()> {
     // The peaks of buckets are not kept.
-    let mut summed = COLUMNS.iter().filter(|column| column.key != column::peak_bytes.key);
-    summed.try_for_each(|Column { key, of, .. }| object.entry(key, &Numbers(rows.clone().map(of))))
+    let mut summed = FIGURES.iter().filter(|column| column.adds_up());
+    summed.try_for_each(|column| {
+        object.entry(column.key, &Numbers(rows.clone().map(|row| column.number(row))))
+    })
 }
 
 struct Timeline<'a>(&'a Report);

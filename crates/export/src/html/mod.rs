@@ -47,7 +47,7 @@
 //! - `stack` is -1 where a block has no call stack. Inlined functions are also frames. A frame is folded
 //!   where reports do not show it unless `--all-frames` is given. File and line are 0 where they are not
 //!   known. Nodes are in the order in which their buckets were first used.
-//! - For `timeline` see [`TimeSeries`](memledger_analysis::TimeSeries).
+//! - For `timeline` see [`TimeSeries`](memledger_document::TimeSeries).
 
 mod document;
 mod notes;
@@ -63,7 +63,7 @@ use base64::write::EncoderWriter;
 use document::Document;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use memledger_analysis::Report;
+use memledger_document::Report;
 use memledger_format::words::escape;
 use std::io::{self, BufWriter, Write};
 

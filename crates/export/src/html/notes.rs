@@ -3,7 +3,7 @@
 use crate::buckets;
 use crate::text::page::unnamed;
 use crate::text::{count, counted, duration, llm};
-use memledger_analysis::Report;
+use memledger_document::Report;
 
 /// The sentences, the most important first.
 pub(super) fn notes(report: &Report) -> Vec<String> {

@@ -3,7 +3,9 @@
 use super::*;
 use base64::prelude::Engine;
 use flate2::read::GzDecoder;
-use memledger_analysis::{Analyzer, Frames, TimePoint};
+use memledger_analysis::Analyzer;
+use memledger_document::made;
+use memledger_document::{Frames, TimePoint};
 use serde_json::Value;
 use std::io::Read;
 

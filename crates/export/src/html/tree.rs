@@ -2,8 +2,9 @@
 
 use crate::interner::Interner;
 use crate::names::InTable;
-use memledger_analysis::internal::{Calls, IntMap};
-use memledger_analysis::{Frames, Report, StackKind};
+use memledger_analysis::internal::IntMap;
+use memledger_document::internal::Calls;
+use memledger_document::{Frames, Report, StackKind};
 use std::collections::BTreeSet;
 
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some

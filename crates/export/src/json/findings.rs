@@ -2,7 +2,7 @@
 
 use crate::findings;
 use crate::pretty::{Json, Value, objects};
-use memledger_analysis::{
+use memledger_document::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place,
 };
 use std::io;

@@ -8,12 +8,12 @@ mod stacks;
 
 use crate::format::{ReportFormat, Sealed};
 use crate::options::Options;
-use crate::pretty::{self, Json, List, Object, OneLine, Value, columns, entries, moves, objects};
-use memledger_analysis::{
-    AfterReport, AllocatorStatistics, Bookmark, Coverage, CoverageReason, Figures, GroupRow,
-    HeapRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses, NameRow, PeakMoment, Report, ResidentHeap,
-    ResidentMemory, Rss, ScopeRow, SizeRow, StaticVariable, ThreadRow, TimeSpan, Totals, TraceInfo,
-    Untracked, UntrackedKind, UntrackedReason, Weighed,
+use crate::pretty::{self, Json, List, Object, OneLine, Value, columns, figures, moves, objects};
+use memledger_document::{
+    AFTER_REPORT, AfterReport, AllocatorStatistics, Bookmark, Coverage, CoverageReason, Figures,
+    GroupRow, HeapRow, LOSSES, LiveBlock, LlmTagRow, LlmTagSeries, Losses, NameRow, PeakMoment,
+    Report, ResidentHeap, ResidentMemory, Rss, ScopeRow, SizeRow, StaticVariable, TOTALS, TRACE,
+    ThreadRow, TimeSpan, Totals, TraceInfo, Untracked, UntrackedKind, UntrackedReason, Weighed,
 };
 use std::io::{self, Write};
 
@@ -144,24 +144,6 @@ objects! {
         "bytes": variable.bytes,
         "size": Some(variable.size).filter(|_| variable.name.is_some()),
     }
-    TraceInfo, of => {
-        "program": of.program,
-        "pid": of.pid,
-        "parent_pid": of.parent_pid,
-        "duration_ns": of.duration_ns,
-        "time_resolution_ns": of.time_resolution_ns,
-        "events": of.events,
-        "from_process_start": of.from_process_start,
-        "scopes_off": of.scopes_off,
-        "tracker_optimized": of.tracker_optimized,
-        "complete": of.complete,
-        "coverage": of.coverage,
-        "recording_since_ns": of.recording_since_ns,
-        "initial_live_blocks": of.initial_live_blocks,
-        "memory_recorded": of.memory_recorded,
-        "missed_at_start": of.missed_at_start,
-        "ended": of.ended,
-    }
     TimeSpan, of => {
         "from_ns": of.from_ns,
         "to_ns": of.to_ns,
@@ -220,7 +202,8 @@ impl Json for ResidentMemory {
         value.object(|object| {
             object.entry("at_ns", &self.at_ns)?;
             object.entry("rss_bytes", &self.rss_bytes())?;
-            entries(object, self.parts().into_iter())?;
+            let mut parts = self.parts().into_iter();
+            parts.try_for_each(|(key, bytes)| object.entry(key, &bytes))?;
             if self.live_by_heap.len() > 1 {
                 object.entry("live_by_heap", &self.live_by_heap)?;
             }
@@ -252,20 +235,36 @@ objects! {
     }
 }
 
+impl Json for TraceInfo {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            TRACE.iter().try_for_each(|figure| match figure.key {
+                "scopes_off" => object.entry(figure.key, &self.scopes_off),
+                "coverage" => object.entry(figure.key, &self.coverage),
+                key => object.entry(key, &(figure.of)(self)),
+            })
+        })
+    }
+}
+
 impl Json for Totals {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
-            entries(object, self.first_columns())?;
-            object.entry("peak_bytes", &self.peak_bytes)?;
-            object.entry("peak_bytes_at_ns", &self.peak_bytes_at_ns)?;
-            object.entry("blocks_at_peak", &self.blocks_at_peak)?;
-            object.entry("peak_blocks", &self.peak_blocks)?;
-            entries(object, self.last_columns())?;
-            object.entry("overhead_bytes", &self.overhead_bytes)?;
-            object.entry("unnamed_bytes_at_peak", &self.unnamed_bytes_at_peak)?;
-            moves(object, self.moved_in, self.moved_out)?;
-            Ok(())
+            figures(object, TOTALS.iter(), self)?;
+            moves(object, [self.moved_in, self.moved_out])
         })
+    }
+}
+
+impl Json for Losses {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| figures(object, LOSSES.iter(), self))
+    }
+}
+
+impl Json for AfterReport {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| figures(object, AFTER_REPORT.iter(), self))
     }
 }
 
@@ -276,37 +275,11 @@ objects! {
         "after_bookmark": of.after_bookmark,
         "before_bookmark": of.before_bookmark,
     }
-    Losses, of => {
-        "lost_events": (!of.lost_unknown).then_some(of.lost_events),
-        "serial_holes": of.serial_holes,
-        "unmatched_frees": of.unmatched_frees,
-        "frees_of_earlier_blocks": of.frees_of_earlier_blocks,
-        "duplicate_allocations": of.duplicate_allocations,
-        "truncated_bytes": of.truncated_bytes,
-        "scope_misuses": of.scope_misuses,
-        "stacks_over_frame_limit": of.stacks_over_frame_limit,
-        "stacks_without_unwind_information": of.stacks_without_unwind_information,
-        "stacks_unreadable": of.stacks_unreadable,
-        "stacks_in_changed_libraries": of.stacks_in_changed_libraries,
-        "stacks_guessed": of.stacks_guessed,
-        "stacks_cut": of.stacks_cut,
-        "stacks_cut_bytes": of.stacks_cut_bytes,
-        "stacks_other": of.stacks_other,
-    }
-    AfterReport, of => {
-        "allocations": of.allocations,
-        "frees": of.frees,
-        "allocated_bytes": of.allocated_bytes,
-        "in_flight": of.in_flight,
-    }
 }
 
 impl Json for Figures {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        value.object(|object| {
-            columns(object, self)?;
-            Ok(())
-        })
+        value.object(|object| columns(object, self))
     }
 }
 

@@ -13,10 +13,10 @@
 //!               mappings that are no blocks; only if something is
 //! ```
 
-use crate::pretty::{Json, List, Object, Value, columns, entries as figures, moves, objects};
-use memledger_analysis::internal::{COLUMNS, CallKind, Calls, column};
-use memledger_analysis::{
-    CallRow, Estimate, Estimates, Figures, Frame, Frames, Module, Report, ResidentMapping,
+use crate::pretty::{Json, List, Object, Value, columns, figures, moves, objects};
+use memledger_document::internal::{CallKind, Calls};
+use memledger_document::{
+    CallRow, Estimate, Estimates, FIGURES, Figures, Frame, Frames, Module, Report, ResidentMapping,
     SourceFrame, StackEnd, StackKind, StackRow,
 };
 use std::io;
@@ -186,9 +186,8 @@ impl Json for Call<'_> {
 
 /// The columns of a row that is a sum over stacks: its own peak is not known.
 fn summed(object: &mut Object<'_, '_>, row: &Figures) -> io::Result<()> {
-    let summed = COLUMNS.iter().filter(|column| column.key != column::peak_bytes.key);
-    figures(object, summed.map(|column| (column.key, (column.of)(row))))?;
-    moves(object, row.moved_in, row.moved_out)
+    figures(object, FIGURES.iter().filter(|column| column.adds_up()), row)?;
+    moves(object, [row.moved_in, row.moved_out])
 }
 
 struct Summed<'a>(&'a Figures);

@@ -2,8 +2,8 @@
 
 use crate::buckets::{figures_of, scope_frames};
 use crate::interner::Interner;
-use memledger_analysis::internal::Calls;
-use memledger_analysis::{BucketRow, CodeRange, Frames, Module, Report};
+use memledger_document::internal::Calls;
+use memledger_document::{BucketRow, CodeRange, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::intern;
 use memledger_format::protobuf::perfetto::{callstack, frame, interned_data, mapping};

@@ -6,8 +6,9 @@
 
 use super::START_NS;
 use super::tracks::{Tracks, point};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{BlockChange, BlockEvent, Figures, Report, RssPoint};
+use memledger_analysis::{BlockChange, BlockEvent};
+use memledger_document::internal::sort;
+use memledger_document::{Figures, Report, RssPoint};
 use memledger_format::protobuf::perfetto::sequence::Sequence;
 use memledger_format::protobuf::perfetto::track::Unit;
 use std::collections::HashMap;

@@ -10,7 +10,8 @@
 
 use super::START_NS;
 use super::callsites::{Callsites, Interned};
-use memledger_analysis::{BlockChange, BlockEvent, Frames, Report};
+use memledger_analysis::{BlockChange, BlockEvent};
+use memledger_document::{Frames, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::{Moment, Sequence};
 use memledger_format::protobuf::perfetto::{

@@ -11,7 +11,7 @@ use super::slices::{Slices, ThreadTrack};
 use super::totals;
 use super::tracks::{Tracks, point};
 use crate::buckets::{figures_of, notes};
-use memledger_analysis::{BucketRow, Figures, Frames, Report};
+use memledger_document::{BucketRow, Figures, Frames, Report};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::named_track_uuid;
 use memledger_format::protobuf::perfetto::sequence::{Moment, Sequence};

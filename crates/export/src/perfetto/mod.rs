@@ -34,9 +34,8 @@ pub use memledger_format::protobuf::perfetto::track::Process;
 use crate::buckets::notes;
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
-use memledger_analysis::{
-    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, Report, ScopeRow,
-};
+use memledger_analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver};
+use memledger_document::{Frames, Report, ScopeRow, TOTALS};
 use memledger_format::protobuf::perfetto::sequence::{Sequence, clocks};
 use memledger_format::protobuf::perfetto::track::{Argument, instant};
 use memledger_format::protobuf::perfetto::{clock, packet};
@@ -328,15 +327,9 @@ fn totals(
     out: &mut Vec<u8>,
 ) {
     let (totals, losses) = (&report.totals, &report.losses);
-    let mut figures: Vec<_> = totals.first_columns().collect();
-    figures.extend([
-        ("peak_bytes", totals.peak_bytes),
-        ("peak_bytes_at_ns", totals.peak_bytes_at_ns),
-        ("blocks_at_peak", totals.blocks_at_peak),
-        ("peak_blocks", totals.peak_blocks),
-    ]);
-    figures.extend(totals.last_columns());
-    figures.extend(totals.overhead_bytes.map(|bytes| ("overhead_bytes", bytes)));
+    let known = TOTALS.iter().filter(|figure| figure.key != "unnamed_bytes_at_peak");
+    let mut figures: Vec<_> =
+        known.filter_map(|figure| Some((figure.key, (figure.of)(totals).number()?))).collect();
     figures.extend([
         ("lost_events", losses.lost_events),
         ("serial_holes", losses.serial_holes),

@@ -1,7 +1,8 @@
 //! What is written, read back by the rules of Perfetto's reader: see `heap.rs`.
 
 use super::*;
-use memledger_analysis::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
+use memledger_document::made;
+use memledger_document::{BucketRow, GroupRow, NameRow, ScopeRow, ThreadRow};
 use memledger_format::protobuf::perfetto::track_event;
 use memledger_test_support::packets::{Dump, Field, Message, Trace, TrackEvent};
 use proptest::prelude::*;

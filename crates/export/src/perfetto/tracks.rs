@@ -4,7 +4,7 @@
 //! numbers in each trace. They can collide; then one is taken that is free.
 
 use super::slices::ThreadTrack;
-use memledger_analysis::{Report, ThreadRow};
+use memledger_document::{Report, ThreadRow};
 use memledger_format::protobuf::Message;
 use memledger_format::protobuf::perfetto::sequence::Sequence;
 use memledger_format::protobuf::perfetto::track::{self, Process, Unit};

@@ -11,7 +11,7 @@ use crate::format::{ReportFormat, Sealed};
 use crate::options::Options;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use memledger_analysis::{Frames, Report};
+use memledger_document::{Frames, Report};
 use std::io::{self, Write};
 use std::time::SystemTime;
 

@@ -1,9 +1,8 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
 use crate::buckets::{figures_of, notes, scope_frames};
-use memledger_analysis::internal::Calls;
-use memledger_analysis::internal::sort;
-use memledger_analysis::{BucketRow, CodeRange, Figures, Frames, Module, Report};
+use memledger_document::internal::{Calls, sort};
+use memledger_document::{BucketRow, CodeRange, Figures, Frames, Module, Report};
 use memledger_format::protobuf::Message;
 use std::collections::HashMap;
 use std::rc::Rc;

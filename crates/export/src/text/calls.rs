@@ -11,17 +11,16 @@ use crate::column::{Cells, Column};
 use crate::interner::Interner;
 use crate::names;
 use crate::options::{Options, Sort};
-use memledger_analysis::internal::sort;
-use memledger_analysis::internal::{CallKind, Calls, Weights, column};
-use memledger_analysis::{CallRow, Estimates, Figures, Frames, Report, short_path};
+use memledger_document::internal::{CallKind, Calls, Weights, by_key, sort};
+use memledger_document::{CallRow, Estimates, Figures, Frames, Report, short_path};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
-const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
-const LIVE: Column = Column::Of(&column::live_bytes);
-const ALLOCATED: Column = Column::Of(&column::allocated_bytes);
-const COUNT: Column = Column::Of(&column::allocations);
+const AT_PEAK: Column = Column::Of(by_key("live_bytes_at_peak"));
+const LIVE: Column = Column::Of(by_key("live_bytes"));
+const ALLOCATED: Column = Column::Of(by_key("allocated_bytes"));
+const COUNT: Column = Column::Of(by_key("allocations"));
 
 /// The columns of a function, line or crate.
 const ROWS: &[Column] = &[
@@ -30,7 +29,7 @@ const ROWS: &[Column] = &[
     LIVE,
     ALLOCATED,
     COUNT,
-    Column::Inclusive(&column::live_bytes_at_peak),
+    Column::Inclusive(by_key("live_bytes_at_peak")),
     Column::ShortLived,
 ];
 /// The columns of a node of the tree.
@@ -48,7 +47,7 @@ fn headers(columns: &[Column], options: &Options) -> Vec<&'static str> {
 /// A table of functions, lines or crates, each with what it allocated itself.
 pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table {
     let with_callees =
-        |columns: &[Column]| [columns, &[Column::Inclusive(&column::live_bytes_at_peak)]].concat();
+        |columns: &[Column]| [columns, &[Column::Inclusive(by_key("live_bytes_at_peak"))]].concat();
     let columns = &options.columns.map_or_else(|| ROWS.to_vec(), with_callees);
     let title = match kind {
         CallKind::Function => "By function",

@@ -10,8 +10,8 @@ use crate::names;
 use crate::names::{is_untagged, shown_scope, tag};
 use crate::options::Options;
 use crate::units::{bytes, count, percent};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{Finding, FindingKind, FreedIn, Place, Report, short_path};
+use memledger_document::internal::sort;
+use memledger_document::{Finding, FindingKind, FreedIn, Place, Report, short_path};
 use memledger_format::words::escape;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -233,7 +233,8 @@ pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger_analysis::{ResidentMemory, Rss};
+    use memledger_document::made;
+    use memledger_document::{ResidentMemory, Rss};
 
     #[test]
     fn a_finding_without_a_place_is_of_the_program() {

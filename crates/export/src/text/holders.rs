@@ -5,9 +5,8 @@ use super::calls::briefly;
 use super::style::Style;
 use super::table::{Row, Table};
 use crate::units::count;
-use memledger_analysis::internal::sort;
-use memledger_analysis::internal::{Calls, Holder};
-use memledger_analysis::{Frames, Report};
+use memledger_document::internal::{Calls, sort};
+use memledger_document::{Figures, Frames, Report};
 use std::cmp::Reverse;
 
 /// How many of each kind are shown.
@@ -16,7 +15,7 @@ const TOP: usize = 5;
 const WIDTH: usize = 80;
 
 /// A column: its header, and what it shows.
-pub type HolderColumn = (&'static str, fn(&Holder) -> u64);
+pub type HolderColumn = (&'static str, fn(&Figures) -> u64);
 
 /// The innermost functions of each stack of a report.
 pub fn functions(stacks: &Report) -> Vec<String> {
@@ -28,19 +27,21 @@ pub fn functions(stacks: &Report) -> Vec<String> {
 pub fn holders(
     title: &str,
     name: impl Fn(&[String]) -> String,
-    mut holders: Vec<Holder>,
+    mut holders: Vec<(Vec<String>, Figures)>,
     columns: &[HolderColumn],
-    key: impl Fn(&Holder) -> (u64, u64),
+    key: impl Fn(&Figures) -> (u64, u64),
 ) -> String {
-    if holders.iter().all(|holder| key(holder).0 == 0) {
+    if holders.iter().all(|(_, figures)| key(figures).0 == 0) {
         return String::new();
     }
-    sort::by(&mut holders, |a, b| (Reverse(key(a)), &a.path).cmp(&(Reverse(key(b)), &b.path)));
+    sort::by(&mut holders, |(a, of_a), (b, of_b)| {
+        (Reverse(key(of_a)), a).cmp(&(Reverse(key(of_b)), b))
+    });
     let more = holders.len().saturating_sub(TOP);
-    let rows = holders.into_iter().take(TOP).map(|holder| Row {
+    let rows = holders.into_iter().take(TOP).map(|(path, figures)| Row {
         level: 0,
-        name: name(&holder.path),
-        cells: columns.iter().map(|(_, column)| count(column(&holder))).collect(),
+        name: name(&path),
+        cells: columns.iter().map(|(_, column)| count(column(&figures))).collect(),
     });
     let table = Table {
         title: title.to_owned(),

@@ -4,8 +4,8 @@ use super::sections::more;
 use super::table::{Row, Table};
 use crate::options::{Options, Sort};
 use crate::units::{bytes, count, counted, duration};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{LlmTagRow, Report};
+use memledger_document::internal::sort;
+use memledger_document::{LlmTagRow, Report};
 use std::cmp::Reverse;
 
 /// How many tags a sentence names.

@@ -39,7 +39,7 @@ pub use holders::{HolderColumn, functions, holders};
 pub use memledger_format::words::{escape, instead, instead_as, nearest};
 
 use crate::format::{ReportFormat, Sealed};
-use memledger_analysis::Report;
+use memledger_document::Report;
 use std::io::{self, Write};
 use style::Style;
 

@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use crate::units::duration;
-use memledger_analysis::{Report, TimePoint};
+use memledger_document::{Report, TimePoint};
 
 /// Parts that the time is divided into, each with the most bytes that were live in it.
 const PARTS: usize = 24;
@@ -167,6 +167,7 @@ pub(super) fn argument(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memledger_document::made;
 
     fn report(live: impl Fn(u64) -> u64) -> Report {
         let mut report = Report::default();

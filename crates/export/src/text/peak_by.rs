@@ -3,8 +3,8 @@
 use crate::findings::at_line;
 use crate::names::short;
 use crate::units::percent;
-use memledger_analysis::internal::Calls;
-use memledger_analysis::{Frames, Report};
+use memledger_document::internal::Calls;
+use memledger_document::{Frames, Report};
 use memledger_format::words::escape;
 use std::collections::HashMap;
 
@@ -91,7 +91,8 @@ fn functions<'a>(calls: &'a Calls<'_>) -> Vec<Function<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger_analysis::{Finding, Frame, SourceFrame, StackKind, StackRow, WeightOf};
+    use memledger_document::made;
+    use memledger_document::{Finding, Frame, SourceFrame, StackKind, StackRow, WeightOf};
 
     /// A report with the bytes at the peak of stacks, each of them with its functions, innermost first.
     fn report(stacks: &[(u64, &[&str])], has_lines: bool) -> Report {

@@ -7,25 +7,25 @@ use super::table::{Row, Table};
 use crate::column::Column;
 use crate::options::{By, Options, Sort};
 use crate::units::{bytes, count, counted, duration};
-use memledger_analysis::internal::column;
 use memledger_analysis::{Answer, Found, Reached, Rule, ScopeRuns};
+use memledger_document::internal::by_key;
 use memledger_format::words::escape;
 use std::io::{self, Write};
 
 /// The columns of rows; those of [`Found::of`].
 const FOUND: &[Column] = &[
-    Column::Named(&column::live_bytes_at_peak, "bytes"),
+    Column::Named(by_key("live_bytes_at_peak"), "bytes"),
     Column::Share,
-    Column::Named(&column::allocations, "blocks"),
+    Column::Named(by_key("allocations"), "blocks"),
     Column::Mean,
 ];
 /// The columns of what has grown and declined.
 const CHANGED: &[Column] = &[
-    Column::Named(&column::live_bytes_at_peak, "grown"),
-    Column::Named(&column::allocated_bytes, "declined"),
+    Column::Named(by_key("live_bytes_at_peak"), "grown"),
+    Column::Named(by_key("allocated_bytes"), "declined"),
     Column::Change,
-    Column::Named(&column::allocations, "blocks grown"),
-    Column::Named(&column::frees, "declined"),
+    Column::Named(by_key("allocations"), "blocks grown"),
+    Column::Named(by_key("frees"), "declined"),
 ];
 
 pub(crate) fn write(

@@ -3,8 +3,8 @@
 use super::table::{Row, Table};
 use crate::options::Options;
 use crate::units::{bytes, duration, percent};
-use memledger_analysis::internal::sort;
-use memledger_analysis::{AllocatorStatistics, Report, ResidentMemory, Rss};
+use memledger_document::internal::sort;
+use memledger_document::{AllocatorStatistics, Report, ResidentMemory, Rss};
 use std::cmp::Reverse;
 
 /// The names of [`ResidentMemory::parts`], briefly and whole.

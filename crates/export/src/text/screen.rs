@@ -7,7 +7,7 @@ use crate::missing::{lacks, untracked, word};
 use crate::names::fit;
 use crate::options::Options;
 use crate::units::{bytes, count, counted, duration, percent};
-use memledger_analysis::{CoverageWord, Losses, PeakMoment, Report};
+use memledger_document::{CoverageWord, Losses, PeakMoment, Report};
 use memledger_format::words::escape;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;

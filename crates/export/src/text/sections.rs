@@ -11,29 +11,29 @@ use crate::options::{By, Options, Sort};
 use crate::units::{bytes, duration, percent};
 #[cfg(feature = "query")]
 use memledger_analysis::Answer;
-use memledger_analysis::internal::{CallKind, Calls, GLOBAL_SCOPE, WHOLE_PROGRAM, column};
-use memledger_analysis::{Figures, HeapRow, LiveBlock, Report, ResidentMapping, StaticVariable};
+use memledger_document::internal::{CallKind, Calls, GLOBAL_SCOPE, WHOLE_PROGRAM, by_key};
+use memledger_document::{Figures, HeapRow, LiveBlock, Report, ResidentMapping, StaticVariable};
 use memledger_format::words::escape;
 use std::borrow::Cow;
 
-const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
-const LIVE: Column = Column::Of(&column::live_bytes);
-const ALLOCATED: Column = Column::Of(&column::allocated_bytes);
-const COUNT: Column = Column::Of(&column::allocations);
-const REALLOCATIONS: Column = Column::Of(&column::reallocations);
+const AT_PEAK: Column = Column::Of(by_key("live_bytes_at_peak"));
+const LIVE: Column = Column::Of(by_key("live_bytes"));
+const ALLOCATED: Column = Column::Of(by_key("allocated_bytes"));
+const COUNT: Column = Column::Of(by_key("allocations"));
+const REALLOCATIONS: Column = Column::Of(by_key("reallocations"));
 
 /// Columns of the first tables, without and with entries of scopes, the most important first.
 const HELD: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT];
 const HELD_BY_ENTERED: &[Column] =
     &[AT_PEAK, Column::Share, LIVE, ALLOCATED, Column::Entries, Column::Each];
 const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::ShortLived];
-const LEFT: &[Column] = &[LIVE, Column::Of(&column::live_blocks), Column::Largest];
+const LEFT: &[Column] = &[LIVE, Column::Of(by_key("live_blocks")), Column::Largest];
 /// Columns of a table that was asked for. The report's columns that are in no other table follow
 /// them.
 const ALL: &[Column] = &[
     AT_PEAK,
     Column::Share,
-    Column::Of(&column::peak_bytes),
+    Column::Of(by_key("peak_bytes")),
     LIVE,
     ALLOCATED,
     COUNT,

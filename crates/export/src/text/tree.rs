@@ -3,7 +3,7 @@
 //! A row without figures of its own and with one row inside would show the figures of that row
 //! again. The two become one row, `outer > inner`, so that a deep chain of scopes takes one line.
 
-use memledger_analysis::Figures;
+use memledger_document::Figures;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -9,9 +9,8 @@
 
 use super::stacks::{NamedFrame, Stacks};
 use crate::pretty::{self, Json, OneLine, Value};
-use memledger_analysis::{
-    BlockChange, BlockEvent, BlockObserver, BucketRow, Figures, Frames, Report,
-};
+use memledger_analysis::{BlockChange, BlockEvent, BlockObserver};
+use memledger_document::{BucketRow, Figures, Frames, Report};
 use std::io::{self, Write};
 
 /// A heap profile for DHAT's viewer.

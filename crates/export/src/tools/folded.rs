@@ -9,7 +9,7 @@ use crate::format::Sealed;
 use crate::text::Options;
 #[cfg(doc)]
 use crate::text::Sort;
-use memledger_analysis::Report;
+use memledger_document::Report;
 use memledger_format::words::escape;
 use std::io::{self, Write};
 

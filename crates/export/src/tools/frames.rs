@@ -1,7 +1,7 @@
 //! Call stacks of buckets, as exports write them: functions in frames, outermost last.
 
-use memledger_analysis::internal::GUESS;
-use memledger_analysis::{BucketRow, Frame, Report, SourceFrame, StackKind};
+use memledger_document::internal::GUESS;
+use memledger_document::{BucketRow, Frame, Report, SourceFrame, StackKind};
 
 /// What takes the place of one frame.
 #[derive(Debug)]

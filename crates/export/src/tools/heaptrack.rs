@@ -9,7 +9,8 @@
 
 use super::frames::{self, ShownFrame, shown};
 use crate::interner::Interner;
-use memledger_analysis::{BlockChange, BlockEvent, BlockObserver, Frame, Report, RssPoint};
+use memledger_analysis::{BlockChange, BlockEvent, BlockObserver};
+use memledger_document::{Frame, Report, RssPoint};
 use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
 use std::fs::File;

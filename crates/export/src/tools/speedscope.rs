@@ -10,7 +10,7 @@ use crate::ReportFormat;
 use crate::format::Sealed;
 use crate::pretty::{self, Json, OneLine, Value};
 use crate::text::{Options, Sort};
-use memledger_analysis::Report;
+use memledger_document::Report;
 use std::io::{self, Write};
 
 /// For speedscope.

@@ -9,8 +9,8 @@
 
 use crate::buckets::scope_frames;
 use crate::interner::Interner;
-use memledger_analysis::internal::{Calls, Weights};
-use memledger_analysis::{BucketRow, Figures, Frames, Report, StackKind, StackRow};
+use memledger_document::internal::{Calls, Weights};
+use memledger_document::{BucketRow, Figures, Frames, Report, StackKind, StackRow};
 use std::borrow::Cow;
 use std::collections::HashMap;
 

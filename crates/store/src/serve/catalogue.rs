@@ -82,7 +82,7 @@ pub struct SendingProgram {
 /// Sums over all traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Totals {
+pub struct CatalogueTotals {
     pub traces: usize,
     pub sessions: usize,
     pub bytes: u64,
@@ -133,10 +133,10 @@ impl Catalogue {
     }
 
     /// The totals of the folder, scanned again if the last scan is old.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> CatalogueTotals {
         let mut state = self.lock();
         self.rescan(&mut state);
-        Totals {
+        CatalogueTotals {
             traces: state.traces.len(),
             sessions: state.traces.iter().filter(|trace| trace.live.is_some()).count(),
             bytes: state.used,

@@ -29,7 +29,7 @@ pub use listen::raise_file_limit;
 pub use server::Clients;
 
 use crate::{Error, ErrorKind};
-use catalogue::{Catalogue, Totals};
+use catalogue::{Catalogue, CatalogueTotals};
 use connection_limit::ConnectionLimit;
 use server::Server;
 use std::future::Future;
@@ -86,7 +86,7 @@ pub struct Listening {
     /// The folder with the traces.
     pub directory: PathBuf,
     /// The traces that are there already.
-    pub totals: Totals,
+    pub totals: CatalogueTotals,
 }
 
 /// Serves until `stopped` completes. Calls `ready` once it listens.

@@ -158,7 +158,7 @@ impl Model {
             let change = BlockChange::Reallocated { begun, from, bytes_before, bucket_before, by };
             env.observe((stream_id, number), (heap, address), &block, change);
         } else {
-            env.cutoff.after_mut().add_bytes(size);
+            env.cutoff.after_mut().add_bytes(size as i64);
         }
     }
 
@@ -228,7 +228,7 @@ impl Model {
         } else {
             let after = env.cutoff.after_mut();
             after.allocations += 1;
-            after.add_bytes(size);
+            after.add_bytes(size as i64);
         }
     }
 

@@ -43,8 +43,7 @@ impl Model {
             env.observe(event, (last.heap, address), &last.block, change);
         } else {
             let after = env.cutoff.after_mut();
-            after.subtract_bytes(old.size());
-            after.add_bytes(new);
+            after.add_bytes((new as i64).wrapping_sub(old.size() as i64));
         }
     }
 
@@ -76,7 +75,7 @@ impl Model {
                 env.observe(event, (heap, address), &block, change);
             }
             (MadeBy::Reallocation, false) => {
-                env.cutoff.after_mut().subtract_bytes(block.size());
+                env.cutoff.after_mut().add_bytes((block.size() as i64).wrapping_neg());
             }
             // The block is first seen here and counts as an allocation; but nothing was freed.
             (_, true) => env.diagnostics.no_unknown_free(env.began_late),

@@ -40,8 +40,8 @@ use super::rules::Rule;
 use crate::analyzer::Analyzer;
 use crate::cutoff::{Position, Reached};
 use crate::observer::BlockObserver;
-use crate::report::Report;
 use indexer::step_of;
+use memledger_document::Report;
 use steps::Steps;
 
 /// The lives of all blocks of a trace, by step and bucket: see [`QueryIndexer`].

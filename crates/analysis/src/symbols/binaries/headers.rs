@@ -88,7 +88,7 @@ fn elf<'data, Elf: FileHeader<Endian = Endianness>>(
             let is_in_file = header.p_filesz(endian).into() > 0;
             if header.p_flags(endian).contains(PF_X) && is_in_file {
                 let file_offset = header.p_offset(endian).into();
-                code.push(CodeRange { offset: start, size, file_offset });
+                code.push(CodeRange::new(start, size, file_offset));
             }
         }
     }

@@ -33,7 +33,7 @@ fn program<'data>(data: impl ReadRef<'data>) -> object::Result<Headers> {
     let code = file.sections().filter(|section| section.kind() == SectionKind::Text);
     let code = code.filter_map(|section| {
         let (file_offset, size) = section.file_range()?;
-        Some(CodeRange { offset: section.address().checked_sub(base)?, size, file_offset })
+        Some(CodeRange::new(section.address().checked_sub(base)?, size, file_offset))
     });
     let sections = file.sections().filter_map(|section| {
         let name = match section.name().ok()? {

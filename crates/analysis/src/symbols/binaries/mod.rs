@@ -298,16 +298,12 @@ impl Binary {
                 // Only the outermost function has a symbol of its own.
                 let by_symbol = || (at == last).then(|| symbols.name(address)).flatten();
                 let function = frame.function.or_else(by_symbol)?;
-                Some(SourceFrame { function, file: frame.file, line: frame.line })
+                Some(SourceFrame::new(function, frame.file, frame.line))
             })
             .collect();
         if frames.is_empty() {
             let function = symbols.name(address);
-            frames.extend(function.map(|function| SourceFrame {
-                function,
-                file: None,
-                line: None,
-            }));
+            frames.extend(function.map(|function| SourceFrame::new(function, None, None)));
         }
         frames
     }

@@ -122,7 +122,9 @@ impl ObjectFile {
             use std::os::unix::fs::MetadataExt;
             let file = self.file.metadata().ok()?;
             let changed_ns = file.ctime() * 1_000_000_000 + file.ctime_nsec();
-            Some(FileStamp { inode: file.ino(), changed_ns: changed_ns.cast_unsigned() })
+            let mut stamp = FileStamp::default();
+            (stamp.inode, stamp.changed_ns) = (file.ino(), changed_ns.cast_unsigned());
+            Some(stamp)
         }
         #[cfg(not(unix))]
         None

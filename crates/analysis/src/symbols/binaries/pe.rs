@@ -32,10 +32,11 @@ fn program<'data>(data: impl ReadRef<'data>) -> object::Result<Headers> {
     let code = file.section_table().iter().filter(|section| {
         section.characteristics.get(LittleEndian).contains(IMAGE_SCN_MEM_EXECUTE)
     });
-    let code = code.map(|section| CodeRange {
-        offset: section.virtual_address.get(LittleEndian).into(),
-        size: section.virtual_size.get(LittleEndian).into(),
-        file_offset: section.pointer_to_raw_data.get(LittleEndian).into(),
+    let code = code.map(|section| {
+        let [offset, size, in_file] =
+            [section.virtual_address, section.virtual_size, section.pointer_to_raw_data]
+                .map(|field| field.get(LittleEndian).into());
+        CodeRange::new(offset, size, in_file)
     });
     let sections = file.sections().filter_map(|section| {
         Some((section.name().ok()?.to_owned(), section.compressed_file_range().ok()?))

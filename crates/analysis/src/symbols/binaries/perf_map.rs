@@ -57,18 +57,14 @@ impl PerfMap {
 fn frame_of(name: &str) -> SourceFrame {
     let python = name.strip_prefix(PYTHON).and_then(|name| name.split_once(':'));
     let Some((function, file)) = python else {
-        return SourceFrame { function: name.to_owned(), file: None, line: None };
+        return SourceFrame::new(name, None, None);
     };
     let last = file.rsplit('/').next().unwrap_or(file);
     let module = match file.strip_prefix("<frozen ") {
         Some(frozen) => frozen.trim_end_matches('>'),
         None => last.strip_suffix(".py").unwrap_or(last),
     };
-    SourceFrame {
-        function: format!("{module}.{function}"),
-        file: Some(file.to_owned()),
-        line: None,
-    }
+    SourceFrame::new(format!("{module}.{function}"), Some(file.to_owned()), None)
 }
 
 #[cfg(test)]

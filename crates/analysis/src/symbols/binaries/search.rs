@@ -3,7 +3,7 @@
 use super::file_path::path_of_module;
 use super::object_file::{ObjectFile, hex};
 use crate::Module;
-use crate::sort;
+use memledger_document::internal::sort;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -11,9 +11,12 @@
 //! samples, if that is smaller. The upper end takes the largest weight that a block may have, for the blocks
 //! that are not in the sample.
 
+use crate::figure::Unit;
+use crate::figures::{FIGURES, Figures, SUMS};
+
 /// The probability with which a block was in the sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub struct Sample {
     probability: f64,
     /// 1 - `probability`, to all digits.
     rest: f64,
@@ -22,7 +25,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     /// The estimate for a block of `size` bytes, if one sample is taken every `mean` bytes.
-    pub(crate) fn of(size: u64, mean: u64) -> Self {
+    pub fn of(size: u64, mean: u64) -> Self {
         let mean = mean.max(1) as f64;
         let exponent = -(size.max(1) as f64) / mean;
         Self { probability: -exponent.exp_m1(), rest: exponent.exp(), mean }
@@ -36,7 +39,7 @@ pub(crate) fn weight(size: u64, mean: u64) -> f64 {
 
 /// The sums over a sample of one column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Weighted {
+struct Weighted {
     value: f64,
     variance: f64,
     /// The sum of the weights, each times the chance to be left out.
@@ -55,7 +58,7 @@ impl Weighted {
     /// column of bytes that is the mean distance of samples. In any other column it has no bound;
     /// twice that of the smallest block in the sample is assumed.
     #[inline]
-    pub(crate) fn add(&mut self, x: i64, is_bytes: bool, sample: Sample) {
+    fn add(&mut self, x: i64, is_bytes: bool, sample: Sample) {
         if x == 0 {
             return;
         }
@@ -68,12 +71,12 @@ impl Weighted {
     }
 
     /// Adds the figure of blocks that were all taken.
-    pub(crate) fn add_exact(&mut self, figure: u64) {
+    fn add_exact(&mut self, figure: u64) {
         self.value += figure as f64;
     }
 
     /// Adds the sums of other blocks.
-    pub(crate) fn sum(&mut self, other: &Self) {
+    fn sum(&mut self, other: &Self) {
         self.value += other.value;
         self.variance += other.variance;
         self.uncertain += other.uncertain;
@@ -81,7 +84,7 @@ impl Weighted {
     }
 
     /// The figure of the whole.
-    pub(crate) fn estimate(&self) -> Estimate {
+    fn estimate(&self) -> Estimate {
         let Self { value, variance, uncertain, weight } = *self;
         let (value, variance) = (value.max(0.0), variance.max(0.0));
         // The end of the interval on the side of `z`, if each sample has this weight.
@@ -122,42 +125,89 @@ pub struct Estimate {
     pub high: u64,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a sample says about the columns of a row that add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weights([Weighted; SUMS]);
 
-    fn estimate_of(sizes: &[u64], mean: u64) -> Estimate {
-        let mut sum = Weighted::default();
-        for &size in sizes {
-            sum.add(size as i64, true, Sample::of(size, mean));
+impl Weights {
+    /// Adds what changed for one block of the sample; a change below 0 has wrapped.
+    pub fn add_sample(&mut self, change: &Figures, sample: Sample) {
+        let columns = FIGURES.iter().filter(|column| column.adds_up());
+        for ((sum, column), change) in self.0.iter_mut().zip(columns).zip(change.sums()) {
+            sum.add(change as i64, column.unit == Unit::Bytes, sample);
         }
-        sum.estimate()
     }
 
-    #[test]
-    fn a_large_block_counts_once_and_a_small_one_for_all_its_like() {
-        let large = estimate_of(&[100 << 20], 1 << 10);
-        assert_eq!((large.value, large.low), (100 << 20, 100 << 20));
-        assert!(large.high < (100 << 20) + (3 << 10), "{large:?}");
-        let small = estimate_of(&[8], 512 << 10);
-        assert!(small.value.abs_diff(512 << 10) <= 5, "{small:?}");
-        // Jeffreys' interval of one event is 0.11 to 4.67.
-        assert!((small.low as f64 / f64::from(512 << 10) - 0.108).abs() < 0.03, "{small:?}");
-        assert!((small.high as f64 / f64::from(512 << 10) - 4.67).abs() < 0.1, "{small:?}");
-        let many = estimate_of(&[8; 10_000], 512 << 10);
-        let width = (many.high - many.low) as f64 / (2.0 * many.value as f64);
-        assert!((width - 0.0196).abs() < 0.0002, "{width}");
-        assert_eq!(estimate_of(&[], 7), Estimate::default());
+    /// Adds the sums of other blocks.
+    pub fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| sum.sum(more));
     }
 
-    #[test]
-    fn what_is_taken_back_leaves_nothing() {
-        let mut sum = Weighted::default();
-        let sample = Sample::of(100, 4096);
-        sum.add(100, true, sample);
-        sum.add(-100, true, sample);
-        let Estimate { value, low, high } = sum.estimate();
-        assert_eq!((value, low), (0, 0));
-        assert!(high > 4096, "a block that is not in the sample may be live");
+    /// Adds the figures of blocks that were all taken.
+    pub fn add_exact(&mut self, figures: &Figures) {
+        self.0.iter_mut().zip(figures.sums()).for_each(|(sum, figure)| sum.add_exact(figure));
+    }
+
+    /// What is live is what is live at the peak.
+    pub fn keep_peak(&mut self) {
+        let [_, _, _, _, live_blocks, live_bytes, bytes_at_peak, blocks_at_peak, _] = &mut self.0;
+        (*bytes_at_peak, *blocks_at_peak) = (*live_bytes, *live_blocks);
+    }
+
+    /// The figures of the whole.
+    pub fn estimates(&self) -> Estimates {
+        let mut estimates = Estimates::default();
+        let all = estimates.all_mut().into_iter().zip(&self.0);
+        all.for_each(|(estimate, sum)| *estimate = sum.estimate());
+        estimates
+    }
+}
+
+/// Estimates of the columns of a row, from a sample: all of [`Figures`] but the row's own peak, which a
+/// sample does not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "they have the names of the columns")]
+pub struct Estimates {
+    pub allocations: Estimate,
+    pub frees: Estimate,
+    pub reallocations: Estimate,
+    pub allocated_bytes: Estimate,
+    pub live_blocks: Estimate,
+    pub live_bytes: Estimate,
+    pub live_bytes_at_peak: Estimate,
+    pub live_blocks_at_peak: Estimate,
+    pub short_lived: Estimate,
+}
+
+impl Estimates {
+    fn all_mut(&mut self) -> [&mut Estimate; SUMS] {
+        [
+            &mut self.allocations,
+            &mut self.frees,
+            &mut self.reallocations,
+            &mut self.allocated_bytes,
+            &mut self.live_blocks,
+            &mut self.live_bytes,
+            &mut self.live_bytes_at_peak,
+            &mut self.live_blocks_at_peak,
+            &mut self.short_lived,
+        ]
+    }
+
+    /// The estimates themselves, as figures of a row.
+    pub fn values(&self) -> Figures {
+        let mut figures = Figures::default();
+        let all = figures.all_mut().into_iter().zip(self.all());
+        all.for_each(|(figure, (_, estimate))| *figure = estimate.value);
+        figures
+    }
+
+    /// The keys and estimates, in the order of the JSON.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
+        let mut copy = *self;
+        let estimates = copy.all_mut().map(|estimate| *estimate);
+        let columns = FIGURES.iter().filter(|column| column.adds_up());
+        columns.map(|column| column.key).zip(estimates)
     }
 }

@@ -1,19 +1,20 @@
 //! The parts of a report about all blocks together.
 
-use super::coverage::Coverage;
-use super::findings::{Finding, FreedIn};
-use super::llm::LlmTagRow;
-use super::rows::{
+use crate::coverage::{Coverage, CoverageKind};
+use crate::figure::Unit::{Bytes, Count, Flag, Name, Nanoseconds, Part};
+use crate::figure::{Figure, FigureValue, figure};
+use crate::figures::Totals;
+use crate::findings::{Finding, FreedIn};
+use crate::llm::LlmTagRow;
+use crate::rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow,
 };
-use super::rss::Rss;
-use super::series::TimeSeries;
-use super::stacks::{StackRows, TakenStacks};
-use super::statics::{self, FilePages, StaticVariable};
-use super::untracked::Untracked;
-use crate::callstacks::StackEnd;
-use crate::columns::Totals;
-use crate::symbols::{CodeRange, Module, Symbolizer};
+use crate::rss::Rss;
+use crate::series::TimeSeries;
+use crate::stacks::StackRows;
+use crate::statics::{self, FilePages, StaticVariable};
+use crate::symbolizer::{CodeRange, Module, Symbolizer};
+use crate::untracked::{MAX_REASONS, Untracked, UntrackedKind, UntrackedReason};
 
 /// Everything known about the memory of one run.
 ///
@@ -70,25 +71,26 @@ pub struct Report {
     /// stacks, and if no file has 256 KiB of them in memory.
     pub static_variables: Vec<StaticVariable>,
     /// The pages in which these are; files are modules.
-    pub(crate) static_pages: Vec<FilePages>,
+    #[doc(hidden)]
+    pub static_pages: Vec<FilePages>,
     /// What of the program's memory may be in no block.
     pub untracked: Untracked,
     /// By all of these together, in the order of their numbers
-    /// ([`BlockEvent::bucket`](crate::BlockEvent::bucket)); empty unless
-    /// [`Analyzer::by_bucket`](crate::Analyzer::by_bucket) asks for it.
+    /// (`BlockEvent::bucket`); empty unless
+    /// `Analyzer::by_bucket` asks for it.
     pub by_bucket: Vec<BucketRow>,
     /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
     pub stack_sampling_bytes: Option<u64>,
     /// If stacks are only those of scopes with a text in their path: the text, in lower case
-    /// ([`Analyzer::stacks_in_scope`](crate::Analyzer::stacks_in_scope)).
+    /// (`Analyzer::stacks_in_scope`).
     pub stacks_in_scope: Option<String>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
-    /// What to look at first; `None` unless [`Analyzer::find`](crate::Analyzer::find) was asked
+    /// What to look at first; `None` unless `Analyzer::find` was asked
     /// and its answer put here.
     pub findings: Option<Vec<Finding>>,
     /// Who frees what another allocates; empty unless
-    /// [`Analyzer::freed_in`](crate::Analyzer::freed_in) was asked and its answer put here.
+    /// `Analyzer::freed_in` was asked and its answer put here.
     pub freed_in: Vec<FreedIn>,
 }
 
@@ -120,6 +122,26 @@ impl Report {
         }
         let variables = |module: &Module| symbolizer.variables(module);
         self.static_variables = statics::rows(&self.static_pages, &self.modules, variables);
+    }
+
+    /// Adds those of the started programs as reasons that have no trace, each program once: `has_trace` says
+    /// it of a process.
+    pub fn judge_children(&mut self, has_trace: impl Fn(u32) -> bool) {
+        let reasons = &mut self.untracked.reasons;
+        for (process, program) in &self.untracked.started {
+            let is_same =
+                |it: &UntrackedReason| it.kind == UntrackedKind::Child && it.file == *program;
+            if !has_trace(*process) && !reasons.iter().any(is_same) && reasons.len() < MAX_REASONS {
+                let function = Some(process).filter(|it| **it != 0);
+                let function = function.map_or(String::new(), u32::to_string);
+                let kind = UntrackedKind::Child;
+                reasons.push(UntrackedReason { kind, function, file: program.clone() });
+            }
+        }
+        if self.untracked.has(UntrackedKind::Child) {
+            self.trace.coverage.add(CoverageKind::Child);
+            self.trace.complete = false;
+        }
     }
 }
 
@@ -165,7 +187,7 @@ pub struct TraceInfo {
     /// fork, allocations and frees of the parent's other threads just before the fork.
     pub missed_at_start: u64,
     /// Whether nothing is missing: the [word](Self::coverage) is
-    /// [`Complete`](super::CoverageWord::Complete).
+    /// [`Complete`](crate::CoverageWord::Complete).
     pub complete: bool,
     /// How complete the figures are, and why they are not.
     pub coverage: Coverage,
@@ -176,6 +198,29 @@ pub struct TraceInfo {
     /// between two packets, shows the cut only where a serial is missing.
     pub ended: bool,
 }
+
+/// What is said of a trace, in the order of the JSON.
+#[rustfmt::skip]
+pub const TRACE: &[Figure<TraceInfo>] = &[
+    figure("program", Name, |of| of.program.as_ref().into(), "The program's name, if the trace says it."),
+    figure("pid", Name, |of| of.pid.into(), "Its process id, if the trace says it."),
+    figure("parent_pid", Count, |of| of.parent_pid.into(), "The process that had started it."),
+    figure("duration_ns", Nanoseconds, |of| of.duration_ns.into(), "How long it was traced."),
+    figure("time_resolution_ns", Nanoseconds, |of| of.time_resolution_ns.into(), "How far apart times are."),
+    figure("events", Count, |of| of.events.into(), "How many events the report is made from."),
+    figure("from_process_start", Flag, |of| of.from_process_start.into(), "Whether tracking began with it."),
+    figure("scopes_off", Part, |_| FigureValue::Unknown, "When scopes were not recorded."),
+    figure("tracker_optimized", Count, |of| of.tracker_optimized.into(),
+        "Whether the tracker was optimised."),
+    figure("complete", Flag, |of| of.complete.into(), "Whether nothing is missing."),
+    figure("coverage", Part, |_| FigureValue::Unknown, "How complete the figures are, and why they are not."),
+    figure("recording_since_ns", Nanoseconds, |of| of.recording_since_ns.into(), "When its events begin."),
+    figure("initial_live_blocks", Count, |of| of.initial_live_blocks.into(), "Blocks live at that time."),
+    figure("memory_recorded", Flag, |of| of.memory_recorded.into(), "Whether allocations are recorded."),
+    figure("missed_at_start", Count, |of| of.missed_at_start.into(),
+        "By how many blocks these can be wrong."),
+    figure("ended", Flag, |of| of.ended.into(), "Whether the trace has its end."),
+];
 
 /// A span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,19 +309,33 @@ impl Losses {
     }
 }
 
-impl Losses {
-    /// Counts the stacks that are not whole.
-    pub(crate) fn count_stacks(&mut self, stacks: &StackRows) {
-        let &TakenStacks { other, cut, by_end, guessed, .. } = stacks.taken();
-        let of = |end: StackEnd| by_end[end as usize];
-        (self.stacks_other, self.stacks_guessed) = (other, guessed);
-        (self.stacks_cut, self.stacks_cut_bytes) = cut;
-        self.stacks_over_frame_limit = of(StackEnd::FrameLimit);
-        self.stacks_without_unwind_information = of(StackEnd::NoUnwindInformation);
-        self.stacks_unreadable = of(StackEnd::UnreadableMemory);
-        self.stacks_in_changed_libraries = of(StackEnd::LibraryChanged);
-    }
-}
+/// The losses, in the order of the JSON.
+#[rustfmt::skip]
+pub const LOSSES: &[Figure<Losses>] = &[
+    figure("lost_events", Count, |of| (!of.lost_unknown).then_some(of.lost_events).into(),
+        "Events that are known to be missing."),
+    figure("serial_holes", Count, |of| of.serial_holes.into(), "Places where events are missing."),
+    figure("unmatched_frees", Count, |of| of.unmatched_frees.into(), "Frees of blocks never allocated."),
+    figure("frees_of_earlier_blocks", Count, |of| of.frees_of_earlier_blocks.into(),
+        "Frees of unknown blocks in a trace that began after its process."),
+    figure("duplicate_allocations", Count, |of| of.duplicate_allocations.into(),
+        "Allocations of a live address."),
+    figure("truncated_bytes", Bytes, |of| of.truncated_bytes.into(), "Bytes that could not be read."),
+    figure("scope_misuses", Count, |of| of.scope_misuses.into(), "Scopes left in another order, or never."),
+    figure("stacks_over_frame_limit", Count, |of| of.stacks_over_frame_limit.into(),
+        "Allocations whose stack has more frames than the limit of the program."),
+    figure("stacks_without_unwind_information", Count, |of| of.stacks_without_unwind_information.into(),
+        "Those whose stack lacks its outer frames, for want of unwind information."),
+    figure("stacks_unreadable", Count, |of| of.stacks_unreadable.into(),
+        "Those whose stack memory could not be read."),
+    figure("stacks_in_changed_libraries", Count, |of| of.stacks_in_changed_libraries.into(),
+        "Those whose stack ends in a library that came or went."),
+    figure("stacks_guessed", Count, |of| of.stacks_guessed.into(), "Those whose stack has guessed frames."),
+    figure("stacks_cut", Count, |of| of.stacks_cut.into(), "Those whose stack lacks its inner frames."),
+    figure("stacks_cut_bytes", Bytes, |of| of.stacks_cut_bytes.into(),
+        "The bytes that these have allocated."),
+    figure("stacks_other", Count, |of| of.stacks_other.into(), "Those whose stack had no memory."),
+];
 
 /// The counts of events after the writer's own report. No other figure includes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,12 +352,19 @@ pub struct AfterReport {
     pub in_flight: u64,
 }
 
-impl AfterReport {
-    pub(crate) fn add_bytes(&mut self, bytes: u64) {
-        self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
-    }
+/// These counts, in the order of the JSON.
+#[rustfmt::skip]
+pub const AFTER_REPORT: &[Figure<AfterReport>] = &[
+    figure("allocations", Count, |of| of.allocations.into(), "Allocations after the report."),
+    figure("frees", Count, |of| of.frees.into(), "Frees of known blocks after it."),
+    figure("allocated_bytes", Bytes, |of| of.allocated_bytes.into(), "Bytes allocated after it."),
+    figure("in_flight", Count, |of| of.in_flight.into(),
+        "Threads in a call of the allocator at the end, at most."),
+];
 
-    pub(crate) fn subtract_bytes(&mut self, bytes: u64) {
-        self.allocated_bytes = self.allocated_bytes.wrapping_sub(bytes);
+#[doc(hidden)]
+impl AfterReport {
+    pub fn add_bytes(&mut self, bytes: i64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_add_signed(bytes);
     }
 }

@@ -1,9 +1,9 @@
 //! The texts in place of frames that a stack does not have.
 
-use super::rows::{StackKind, StackRow};
-use super::stacks::StackRows;
-use super::types::Report;
-use crate::callstacks::StackEnd;
+use crate::report::Report;
+use crate::rows::{StackKind, StackRow};
+use crate::stacks::StackRows;
+use crate::tree::StackEnd;
 
 impl StackRow {
     /// The text in place of the calls of a stack that has none, such as `(no stack)`.
@@ -27,7 +27,7 @@ impl StackRows {
     }
 
     /// The text of a stack in place of frames: its label, or what says that the outer ones are missing.
-    pub(super) fn text(&self, row: usize, report: &Report) -> Option<&'static str> {
+    pub(crate) fn text(&self, row: usize, report: &Report) -> Option<&'static str> {
         self.label(row, report).or_else(|| missing(self.key(row)?.2))
     }
 }

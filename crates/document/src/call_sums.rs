@@ -13,14 +13,15 @@
 //! each [`Way`] in which the calls of a stack are folded. In one way, a call is shown in all stacks that go
 //! through it and on to the same call, or in none.
 
-use super::calls::{CallKind, Calls, Frames, Marks};
-use super::own::Whose;
-use super::rows::order;
-use super::stacks::StackRows;
-use super::types::Report;
-use crate::callstacks::StackTree;
-use crate::columns::{Estimates, Figures, Weights};
+use crate::calls::{CallKind, Calls, Frames, Marks};
+use crate::estimate::{Estimates, Weights};
+use crate::figures::Figures;
+use crate::own::Whose;
+use crate::report::Report;
+use crate::rows::order;
 use crate::sort;
+use crate::stacks::StackRows;
+use crate::tree::StackTree;
 use std::collections::HashMap;
 
 /// One function, line or crate.
@@ -104,7 +105,7 @@ impl Calls<'_> {
     }
 
     /// `from_own`: from the innermost call of the program's own code on.
-    fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
+    pub fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
         let mut walk = Walk::new(self, kind, from_own);
         walk.walk(&self.report.by_stack);
         walk.finish()
@@ -428,6 +429,3 @@ impl Children {
         Self::at(&self.row, node).map(|row| row as usize)
     }
 }
-
-#[cfg(test)]
-mod tests;

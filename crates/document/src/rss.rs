@@ -80,7 +80,7 @@ pub struct ResidentHeap {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidentMapping {
-    /// Its row in [`Report::by_stack`](super::Report::by_stack); `None` if the trace does not have it.
+    /// Its row in [`Report::by_stack`](crate::Report::by_stack); `None` if the trace does not have it.
     pub stack: Option<usize>,
     /// Bytes.
     pub bytes: u64,

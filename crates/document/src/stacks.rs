@@ -1,9 +1,10 @@
 //! The rows of stacks, kept in few bytes: each is made when it is asked for.
 
-use super::packed::PackedFigures;
-use super::rows::{StackKind, StackRow};
-use crate::callstacks::{StackEnd, StackTree};
-use crate::columns::{Figures, Weights};
+use crate::estimate::Weights;
+use crate::figures::Figures;
+use crate::packed::PackedFigures;
+use crate::rows::{StackKind, StackRow};
+use crate::tree::{StackEnd, StackTree};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct StackRows {
     tree: Arc<StackTree>,
-    /// By location of the tree: its frame, an index of [`Report::frames`](super::Report::frames).
+    /// By location of the tree: its frame, an index of [`Report::frames`](crate::Report::frames).
     frame_of: Vec<u32>,
     rows: Vec<Row>,
     figures: PackedFigures,
@@ -31,23 +32,24 @@ struct Row {
 }
 
 /// How many stacks were taken, by what is known of them.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct TakenStacks {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakenStacks {
     /// Whether any block counts in a stack, if only that of blocks without one.
-    pub(crate) any: bool,
+    pub any: bool,
     known: u64,
-    pub(crate) other: u64,
+    /// That of stacks for which there was no memory.
+    pub other: u64,
     /// Those without their inner frames, and the bytes that they have allocated.
-    pub(crate) cut: (u64, u64),
+    pub cut: (u64, u64),
     /// Those with frames that are a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// By end.
-    pub(crate) by_end: [u64; StackEnd::ALL.len()],
+    pub by_end: [u64; StackEnd::ALL.len()],
 }
 
 impl TakenStacks {
     /// Adds the blocks of a stack.
-    pub(crate) fn add(&mut self, kind: StackKind, end: StackEnd, figures: &Figures) {
+    pub fn add(&mut self, kind: StackKind, end: StackEnd, figures: &Figures) {
         let taken = figures.allocations.wrapping_add(figures.reallocations);
         self.any = true;
         match kind {
@@ -62,13 +64,13 @@ impl TakenStacks {
     }
 
     /// Adds the blocks of a stack with frames that are a guess.
-    pub(crate) fn add_guess(&mut self, figures: &Figures) {
+    pub fn add_guess(&mut self, figures: &Figures) {
         let taken = figures.allocations.wrapping_add(figures.reallocations);
         self.guessed = self.guessed.wrapping_add(taken);
     }
 
     /// Adds the blocks of a stack that lacks its inner frames.
-    pub(crate) fn add_cut(&mut self, figures: &Figures) {
+    pub fn add_cut(&mut self, figures: &Figures) {
         let (stacks, bytes) = &mut self.cut;
         *stacks = stacks.wrapping_add(figures.allocations.wrapping_add(figures.reallocations));
         *bytes = bytes.wrapping_add(figures.allocated_bytes);
@@ -114,7 +116,8 @@ impl FromIterator<StackRow> for StackRows {
 
 impl StackRows {
     /// No rows yet, of stacks that are nodes of this tree.
-    pub(crate) fn of_tree(
+    #[doc(hidden)]
+    pub fn of_tree(
         tree: Arc<StackTree>,
         frame_of: Vec<u32>,
         rows: usize,
@@ -124,7 +127,8 @@ impl StackRows {
     }
 
     /// Adds the row of a node.
-    pub(crate) fn push_node(
+    #[doc(hidden)]
+    pub fn push_node(
         &mut self,
         node: u32,
         (kind, end): (StackKind, StackEnd),
@@ -140,7 +144,8 @@ impl StackRows {
     }
 
     /// Gives back what was reserved for further rows.
-    pub(crate) fn shrink(&mut self) {
+    #[doc(hidden)]
+    pub fn shrink(&mut self) {
         self.figures.shrink();
     }
 
@@ -150,7 +155,7 @@ impl StackRows {
     }
 
     /// Whether there are no rows: in a trace without stacks, or if the analyzer was asked for none
-    /// ([`Analyzer::without_stacks`](crate::Analyzer::without_stacks)).
+    /// (`Analyzer::without_stacks`).
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -177,13 +182,15 @@ impl StackRows {
     }
 
     /// What is known of the stack with this number, whether it has no frames, and how it ends.
-    pub(crate) fn key(&self, row: usize) -> Option<(StackKind, bool, StackEnd)> {
+    #[doc(hidden)]
+    pub fn key(&self, row: usize) -> Option<(StackKind, bool, StackEnd)> {
         let &Row { node, kind, end } = self.rows.get(row)?;
         Some((kind, StackTree::root(node).is_some(), end))
     }
 
     /// How many stacks were taken.
-    pub(crate) fn taken(&self) -> &TakenStacks {
+    #[doc(hidden)]
+    pub fn taken(&self) -> &TakenStacks {
         &self.taken
     }
 
@@ -211,7 +218,8 @@ impl StackRows {
         self.rows.iter().map(|row| row.node)
     }
 
-    pub(crate) fn tree(&self) -> &StackTree {
+    #[doc(hidden)]
+    pub fn tree(&self) -> &StackTree {
         &self.tree
     }
 
@@ -234,7 +242,8 @@ impl StackRows {
     }
 
     /// Gives all rows other figures, in their order, and no estimates.
-    pub(crate) fn set_figures(&mut self, figures: impl Iterator<Item = Figures>) {
+    #[doc(hidden)]
+    pub fn set_figures(&mut self, figures: impl Iterator<Item = Figures>) {
         (self.figures, self.weights) = Default::default();
         figures.take(self.rows.len()).for_each(|figures| self.figures.push(&figures));
     }

@@ -43,7 +43,7 @@ pub struct TimePoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadSeries {
-    /// The thread: an index of [`Report::by_thread`](super::Report::by_thread). `None`: all others.
+    /// The thread: an index of [`Report::by_thread`](crate::Report::by_thread). `None`: all others.
     pub thread: Option<usize>,
     /// At each point, the live bytes that it has allocated.
     pub live_bytes: Vec<u64>,

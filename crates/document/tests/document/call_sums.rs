@@ -1,10 +1,12 @@
-use super::*;
-use crate::report::calls::Calls;
-use crate::report::{Frame, StackKind};
-use crate::symbols::{Module, SourceFrame};
-use crate::{Moves, StackEnd};
+//! The figures of functions, lines and crates, against those that each stack gives alone.
+
+use memledger_document::internal::{CallKind, Calls, StackTree, order};
+use memledger_document::{
+    CallRow, Figures, Frame, Frames, Module, Moves, Report, SourceFrame, StackEnd, StackKind,
+    StackRows, made,
+};
 use proptest::prelude::*;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// One call of each kind that folding knows: function, source file, and module.
 const CALLS: &[(&str, Option<&str>, Option<usize>)] = &[
@@ -28,13 +30,13 @@ fn report(frames: &[Vec<usize>], stacks: &[Stack]) -> Report {
     let paths = ["/home/a/app/target/app", "/usr/bin/python3.12", "/usr/lib/libc.so.6"];
     report.modules = paths.map(|path| Module::new(path.to_owned(), 0, 9, Vec::new())).to_vec();
     for (number, calls) in frames.iter().enumerate() {
-        let mut frame = Frame { offset: number as u64, ..Frame::default() };
+        let mut frame = made!(Frame { offset: number as u64 });
         for &call in calls {
             let (function, file, module) = CALLS[call];
             frame.module = module;
             let file = file.map(str::to_owned);
             let line = file.is_some().then_some(call as u32 + 1);
-            frame.functions.push(SourceFrame { function: function.to_owned(), file, line });
+            frame.functions.push(SourceFrame::new(function, file, line));
         }
         report.frames.push(frame);
     }
@@ -65,9 +67,9 @@ type Stack = (Vec<u32>, StackEnd, Figures);
 
 fn figures() -> impl Strategy<Value = Figures> {
     (0..9_u64, 0..99_u64, any::<u64>(), 0..3_u64).prop_map(|(allocations, live, all, moves)| {
-        let moved_in = Moves { blocks: moves, bytes: live };
+        let moved_in = made!(Moves { blocks: moves, bytes: live });
         let (live_bytes, allocated_bytes) = (live, all);
-        Figures { allocations, live_bytes, allocated_bytes, moved_in, ..Figures::default() }
+        made!(Figures { allocations, live_bytes, allocated_bytes, moved_in })
     })
 }
 
@@ -105,9 +107,10 @@ fn naive(calls: &Calls<'_>, kind: CallKind, from_own: bool) -> Vec<CallRow> {
                 (row.file, row.line) =
                     call.source().map(|(file, line)| (file.to_owned(), line)).unzip();
             }
-            row.add_inclusive(&stack.figures, stack.weights());
-            if depth == 0 {
-                row.add_own(&stack.figures, stack.weights());
+            let own = (depth == 0).then_some(&mut row.figures);
+            for sum in [&mut row.inclusive].into_iter().chain(own) {
+                sum.add(&stack.figures);
+                sum.add_moves(&stack.figures);
             }
         }
     }
@@ -135,7 +138,7 @@ proptest! {
 /// The compiler makes a `main` that calls std; one that is called again is of the program.
 #[test]
 fn a_main_that_std_calls_back_is_shown_in_some_stacks_only() {
-    let one = Figures { allocations: 1, ..Figures::default() };
+    let one = made!(Figures { allocations: 1 });
     let frames = [vec![3], vec![4], vec![0]];
     let stack = |path: &[u32]| (path.to_vec(), StackEnd::Complete, one);
     let report = report(&frames, &[stack(&[0, 2]), stack(&[0, 1, 2]), stack(&[0, 1, 0])]);

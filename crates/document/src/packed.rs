@@ -1,6 +1,6 @@
 //! The figures of many rows in few bytes: most figures of most stacks are 0 or small.
 
-use crate::columns::Figures;
+use crate::figures::Figures;
 
 /// The number of rows for which one position is kept.
 const STRIDE: usize = 4;
@@ -28,8 +28,12 @@ impl PackedFigures {
         self.rows += 1;
         let mut figures = *figures;
         let is_set = |(at, figure): (usize, &mut u64)| u64::from(*figure != 0) << at;
-        self.write(figures.all_mut().enumerate().map(is_set).sum());
-        figures.all_mut().filter(|figure| **figure != 0).for_each(|figure| self.write(*figure));
+        self.write(figures.all_mut().into_iter().enumerate().map(is_set).sum());
+        figures
+            .all_mut()
+            .into_iter()
+            .filter(|figure| **figure != 0)
+            .for_each(|figure| self.write(*figure));
     }
 
     fn write(&mut self, mut number: u64) {
@@ -104,7 +108,7 @@ mod tests {
         let figure = prop_oneof![Just(0), 0..300_u64, any::<u64>(), Just(u64::MAX)];
         prop::collection::vec(figure, 20).prop_map(|all| {
             let mut figures = Figures::default();
-            figures.all_mut().zip(all).for_each(|(figure, number)| *figure = number);
+            figures.all_mut().into_iter().zip(all).for_each(|(figure, number)| *figure = number);
             figures
         })
     }

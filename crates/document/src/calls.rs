@@ -6,14 +6,14 @@
 //! call of a stack that is shown, from the innermost one; a line, by the first one of the program's own code,
 //! if there is one.
 
-use super::crates::{
+use crate::crates::{
     crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
     with_module,
 };
-use super::own::Whose;
-use super::rows::Frame;
-use super::types::Report;
-use crate::symbols::{Module, SourceFrame};
+use crate::own::Whose;
+use crate::report::Report;
+use crate::rows::Frame;
+use crate::symbolizer::{Module, SourceFrame};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -61,6 +61,7 @@ pub struct Unnamed {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
+    /// Its function, as a report names it.
     pub function: Cow<'a, str>,
     /// What symbols say, if there are any.
     found: Option<&'a SourceFrame>,
@@ -72,14 +73,14 @@ pub struct Call<'a> {
 
 /// What folding asks of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marks {
-    pub(super) folded: bool,
-    pub(super) whose: Whose,
+pub(crate) struct Marks {
+    pub(crate) folded: bool,
+    pub(crate) whose: Whose,
     /// Whether all calls that it makes are the allocator's.
-    pub(super) is_entry: bool,
+    pub(crate) is_entry: bool,
     /// Whether it is a function `main`, which the compiler makes where it calls the runtime of std.
-    pub(super) is_main: bool,
-    pub(super) is_in_std: bool,
+    pub(crate) is_main: bool,
+    pub(crate) is_in_std: bool,
 }
 
 impl<'a> Call<'a> {
@@ -194,7 +195,7 @@ pub struct Calls<'a> {
     /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
     different: Vec<Call<'a>>,
     /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
-    pub(super) marks: Vec<Marks>,
+    pub(crate) marks: Vec<Marks>,
     /// Whether a call of a script is among them.
     has_scripts: bool,
     /// By number: its call, an index of `different`.
@@ -203,7 +204,7 @@ pub struct Calls<'a> {
     by_frame: Vec<Range<u32>>,
     /// The number of the first text: they follow the calls.
     texts: u32,
-    pub(super) frames: Frames,
+    pub(crate) frames: Frames,
 }
 
 impl<'a> Calls<'a> {
@@ -345,7 +346,7 @@ impl<'a> Calls<'a> {
     }
 
     /// The number of this text.
-    pub(super) fn text_of(&self, row: usize) -> Option<u32> {
+    pub(crate) fn text_of(&self, row: usize) -> Option<u32> {
         self.number_of(self.text(row)?)
     }
 
@@ -374,7 +375,7 @@ impl<'a> Calls<'a> {
     }
 
     /// The numbers of the calls of a frame, innermost first.
-    pub(super) fn of_frame(&self, frame: u32) -> Range<u32> {
+    pub(crate) fn of_frame(&self, frame: u32) -> Range<u32> {
         self.by_frame.get(frame as usize).cloned().unwrap_or_default()
     }
 

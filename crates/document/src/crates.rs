@@ -93,7 +93,7 @@ const ALLOCATORS_IN_MODULES: &[(&[&str], &[&str])] = &[
 ];
 
 /// The crate of a function, or the outermost namespace of C++; `None` of a function of C.
-pub(super) fn crate_of(function: &str) -> Option<&str> {
+pub fn crate_of(function: &str) -> Option<&str> {
     let Some(inner) = function.strip_prefix('<') else { return first_name(function) };
     // `<Type as Trait>::method`, `<Type>::method`, `<impl Trait for Type>::method`.
     let inner = &inner[..end_of_angles(inner)];
@@ -182,7 +182,7 @@ pub fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> 
 
 /// The crate of a source file: the part of its path that Cargo or the Rust project has named after
 /// the crate. Debug information of lines only has the names of functions without their crates.
-pub(super) fn crate_of_file(path: &str) -> Option<&str> {
+pub fn crate_of_file(path: &str) -> Option<&str> {
     // The sources of std, as the Rust project builds them and as `rust-src` installs them.
     if let Some((before, rest)) = path.split_once("/library/")
         && (before.starts_with("/rustc/") || before.ends_with("/rustlib/src/rust"))
@@ -206,7 +206,7 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
 /// Whether a source file is the tracker's, of a program that has it from its repository or its folder: the
 /// one that this library is built from.
 fn is_of_tracker(path: &str) -> bool {
-    let repository = env!("CARGO_MANIFEST_DIR").strip_suffix("/crates/analysis");
+    let repository = env!("CARGO_MANIFEST_DIR").strip_suffix("/crates/document");
     let within = repository.and_then(|folder| path.strip_prefix(folder));
     within.is_some_and(|within| within.starts_with("/src/") || within.starts_with("/crates/"))
         || path.contains("/git/checkouts/memledger-")
@@ -214,7 +214,7 @@ fn is_of_tracker(path: &str) -> bool {
 
 /// The function with its crate and module, which are those of its source file where the debug
 /// information has only the last part of its name: that of lines only.
-pub(crate) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
+pub fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
     let path = file.and_then(|file| file.strip_suffix(".rs"));
     let Some(path) = path.filter(|_| is_last_part(function, file)) else {
         return Cow::Borrowed(function);
@@ -231,12 +231,12 @@ pub(crate) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, 
 }
 
 /// Whether the debug information has only the last part of this function's name.
-pub(crate) fn is_last_part(function: &str, file: Option<&str>) -> bool {
+pub fn is_last_part(function: &str, file: Option<&str>) -> bool {
     file.is_some_and(|file| file.ends_with(".rs")) && crate_of(function).is_none()
 }
 
 /// The last part of a function's name, without its generic arguments: `add` of `a::Words<T>::add::<u8>`.
-pub(crate) fn last_part(function: &str) -> &str {
+pub fn last_part(function: &str) -> &str {
     let end = match function.strip_suffix('>').map(start_of_angles) {
         // `<T as Trait>` alone is no function with arguments.
         Some(start) if start > 0 => start,
@@ -269,7 +269,7 @@ fn start_of_angles(text: &str) -> usize {
 }
 
 /// Whether a report folds the frames of a function of this crate.
-pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
+pub fn is_folded(owner: Option<&str>, function: &str) -> bool {
     match owner {
         Some(name) => FOLDED_CRATES.contains(&name) || is_allocation_entry(function, None),
         None => {
@@ -293,7 +293,7 @@ fn is_allocator(function: &str) -> bool {
 
 /// Whether a report folds a function of the module with this file name, as one that allocates for others
 /// there.
-pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
+pub(crate) fn is_folded_in(module: &str, function: &str) -> bool {
     let begins = |name: &str, with: &[&str]| with.iter().any(|start| name.starts_with(start));
     ALLOCATORS_IN_MODULES
         .iter()
@@ -302,7 +302,7 @@ pub(super) fn is_folded_in(module: &str, function: &str) -> bool {
 
 /// Whether this is a function through which a program allocates. What it calls is the allocator, and
 /// what that is made of: a wrapper around another one can have any name.
-pub(super) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
+pub(crate) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
     // PDB files name them as the macro of `#[global_allocator]` has them: in a constant without a name.
     let in_constant = function.rsplit_once("::_::").map_or(function, |(_, name)| name);
     let name = in_constant.strip_prefix("__rustc::").unwrap_or(in_constant);
@@ -314,165 +314,4 @@ pub(super) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
     };
     of_std.is_some_and(|name| matches!(name, "alloc" | "alloc_zeroed" | "realloc"))
         || ENTRY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crate_of_a_file_is_in_its_path() {
-        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
-        let cases = [
-            ("/rustc/5980/library/alloc/src/raw_vec/mod.rs", Some("alloc")),
-            ("/home/a/.rustup/lib/rustlib/src/rust/library/std/src/fs.rs", Some("std")),
-            ("/rust/deps/hashbrown-0.15.5/src/raw/mod.rs", Some("hashbrown")),
-            (&format!("{registry}/proc-macro2-1.0.101/src/lib.rs"), Some("proc-macro2")),
-            (&format!("{registry}/serde_json-1.0.1/src/de.rs"), Some("serde_json")),
-            ("/home/a/library/src/main.rs", None),
-            ("src/main.rs", None),
-            ("", None),
-        ];
-        for (path, expected) in cases {
-            assert_eq!(crate_of_file(path), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn the_module_of_a_short_name_is_in_the_path_of_its_file() {
-        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
-        let cases = [
-            (
-                "new2",
-                Some(&*format!("{registry}/proc-macro2-1.0.1/src/lib.rs")),
-                "proc_macro2::new2",
-            ),
-            ("ty<A>", Some(&format!("{registry}/syn-3.0.1/src/ty.rs")), "syn::ty::ty<A>"),
-            ("{closure#0}", Some("/home/a/game/src/level/mod.rs"), "level::{closure#0}"),
-            ("load", Some("src/level/mesh.rs"), "level::mesh::load"),
-            ("main", Some("src/main.rs"), "main"),
-            ("main", Some("/home/a/examples/parse.rs"), "parse::main"),
-            ("level::load", Some("src/level/mesh.rs"), "level::load"),
-            (
-                "<level::Mesh as a::Load>::load",
-                Some("src/mesh.rs"),
-                "<level::Mesh as a::Load>::load",
-            ),
-            ("load", Some("/home/a/mesh.c"), "load"),
-            ("load", None, "load"),
-        ];
-        for (function, file, expected) in cases {
-            assert_eq!(with_module(function, file), expected, "{function}");
-        }
-    }
-
-    #[test]
-    fn the_last_part_of_a_name_has_no_path_and_no_arguments() {
-        for (function, expected) in [
-            ("add", "add"),
-            ("a::Words::add", "add"),
-            ("a::Words<b::T>::add::<c::U>", "add"),
-            ("<a::Words as core::ops::Add<b::T>>::add", "add"),
-            ("add<alloc::vec::Vec<u8>, fn(u8) -> b::T>", "add"),
-            ("a::add<fn() -> u8>", "add"),
-            ("a::{impl#1}::add<[b::T; 4]>", "add"),
-            ("a::add::{closure}", "{closure}"),
-            ("{closure}<u8>", "{closure}"),
-            ("<a::T as b::Trait>", "<a::T as b::Trait>"),
-            ("a::", "a"),
-            ("", ""),
-            (">", ">"),
-            ("é<é>", "é"),
-        ] {
-            assert_eq!(last_part(function), expected, "{function}");
-        }
-    }
-
-    #[test]
-    fn the_crate_is_that_of_the_type() {
-        let cases = [
-            ("parse_sources::parse::file", Some("parse_sources")),
-            ("parse[91f0]::file", Some("parse")),
-            ("<alloc::vec::Vec<parse::Token> as core::clone::Clone>::clone", Some("alloc")),
-            ("<parse::Token as core::clone::Clone>::clone", Some("parse")),
-            ("<&mut parse::Tokens as core::iter::Iterator>::next", Some("parse")),
-            ("<[T] as alloc::slice::hack::ConvertVec>::to_vec", Some("alloc")),
-            ("<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", Some("alloc")),
-            ("<impl core::fmt::Display for parse::Token>::fmt", Some("parse")),
-            ("<dyn core::ops::Fn<(), Output = parse::A> as core::ops::Fn>::call", Some("core")),
-            ("<fn(u8) -> parse::A as core::ops::FnOnce>::call_once", Some("core")),
-            ("<<parse::A as parse::B>::C as core::fmt::Debug>::fmt", Some("parse")),
-            ("alloc::vec::{impl#13}::extend<parse::A>", Some("alloc")),
-            ("core::ptr::drop_in_place<parse::A>", Some("core")),
-            ("std::vector<int>::push_back(int&&)", Some("std")),
-            ("void scene::load<int>(int)", Some("scene")),
-            ("{closure#0}<&str, (), parse::file::{closure_env#0}<parse::A>>", None),
-            ("push<u8, alloc::alloc::Global>", None),
-            ("scene::Mesh<int, scene::Point>::load", Some("scene")),
-            ("malloc", None),
-            ("operator new(unsigned long)", None),
-            ("", None),
-            ("<", None),
-            ("::", None),
-            ("<'", None),
-        ];
-        for (function, expected) in cases {
-            assert_eq!(crate_of(function), expected, "{function}");
-        }
-    }
-
-    #[test]
-    fn the_tracker_is_known_by_its_files() {
-        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/containers/vec.rs")
-            .replace("/crates/analysis", "");
-        let git =
-            "/home/user/.cargo/git/checkouts/memledger-0123456789abcdef/89abcde/src/alloc/hook.rs";
-        for (file, module) in [(&*own, "containers::vec"), (git, "alloc::hook")] {
-            let function = with_module("resize<u8>", Some(file));
-            assert_eq!(function, format!("memledger::{module}::resize<u8>"));
-            assert!(is_folded(crate_of_file(file), &function));
-        }
-        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/leaking_server.rs")
-            .replace("/crates/analysis", "");
-        assert_eq!(crate_of_file(&example), None);
-    }
-
-    #[test]
-    fn allocation_machinery_is_folded() {
-        for function in [
-            "<alloc::raw_vec::RawVec<T> as core::ops::Drop>::drop",
-            "alloc::raw_vec::finish_grow",
-            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
-            "__rust_alloc",
-            "__rustc::__rust_alloc",
-            "__rustc[0123]::__rust_realloc",
-            "demo::memory::_::__rust_realloc",
-            "malloc",
-            "operator new(unsigned long)",
-            "xmalloc",
-            "g_malloc0_n",
-            "ggc_internal_alloc(unsigned long, void (*)(void*), unsigned long, unsigned long)",
-            "sqlite3MemMalloc",
-            "_PyMem_RawStrdup",
-            "gc_alloc.constprop.0",
-            "_obstack_begin",
-            "__libc_start_main_impl",
-            "std::rt::lang_start::{{closure}}",
-        ] {
-            assert!(is_folded(crate_of(function), function), "{function}");
-        }
-        for function in [
-            "parse::file",
-            "main",
-            "serde_json::de::from_str",
-            "XML_Parse",
-            "allocate_rooms",
-            "list_dealloc",
-            "demo::_::realloc",
-            "Pool::alloc(int)",
-            "keep(void* (*)(malloc))",
-        ] {
-            assert!(!is_folded(crate_of(function), function), "{function}");
-        }
-    }
 }

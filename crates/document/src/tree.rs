@@ -1,7 +1,5 @@
 //! The tree that stacks are nodes of.
 
-use memledger_format::callstacks::OUTER_LOST;
-
 /// How a stack ends at its outermost frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StackEnd {
@@ -22,7 +20,8 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All ends, by the number of their root.
-    pub(crate) const ALL: [Self; 6] = [
+    #[doc(hidden)]
+    pub const ALL: [Self; 6] = [
         Self::Complete,
         Self::FrameLimit,
         Self::NoUnwindInformation,
@@ -30,15 +29,6 @@ impl StackEnd {
         Self::LibraryChanged,
         Self::Lost,
     ];
-
-    /// The end with this reason in `Memledger.CallstackEnd`. An unknown one is taken for a limit.
-    pub(super) fn from_reason(reason: u8) -> Self {
-        let known = &Self::ALL[..Self::Lost as usize];
-        match reason {
-            OUTER_LOST => Self::Lost,
-            _ => *known.get(usize::from(reason)).unwrap_or(&Self::FrameLimit),
-        }
-    }
 }
 
 /// One frame, in its caller.
@@ -52,7 +42,7 @@ struct Node {
 /// A node for each frame of each stack. Stacks share the frames that they have in common, from the outermost
 /// one inwards. A root has no frame: it says how the stacks below it end. A parent comes before its children.
 #[derive(Clone, Debug)]
-pub(crate) struct StackTree(Vec<Node>);
+pub struct StackTree(Vec<Node>);
 
 impl Default for StackTree {
     fn default() -> Self {
@@ -63,36 +53,41 @@ impl Default for StackTree {
 
 impl StackTree {
     /// The number of roots: they are the first nodes.
-    pub(crate) const ROOTS: usize = StackEnd::ALL.len();
+    pub const ROOTS: usize = StackEnd::ALL.len();
 
     /// Adds a node. The caller knows that the parent has none for this location, or does not mind.
-    pub(crate) fn add(&mut self, parent: u32, location: u32) -> u32 {
+    #[inline]
+    pub fn add(&mut self, parent: u32, location: u32) -> u32 {
         self.0.push(Node { parent, location });
         self.0.len() as u32 - 1
     }
 
     /// The number of nodes.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "it has the roots")]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// How the stacks of a root end; `None` for any other node.
-    pub(crate) fn root(node: u32) -> Option<StackEnd> {
+    #[inline]
+    pub fn root(node: u32) -> Option<StackEnd> {
         StackEnd::ALL.get(node as usize).copied()
     }
 
     /// The caller of a node's frame, or the root. NOTE: the parent of a root is itself.
-    pub(crate) fn parent(&self, node: u32) -> u32 {
+    #[inline]
+    pub fn parent(&self, node: u32) -> u32 {
         self.0[node as usize].parent
     }
 
     /// The number of the location of a node's frame.
-    pub(crate) fn location(&self, node: u32) -> u32 {
+    #[inline]
+    pub fn location(&self, node: u32) -> u32 {
         self.0[node as usize].location
     }
 
     /// The node and those around it, innermost first, without the root. Allocates nothing.
-    pub(crate) fn path(&self, node: u32) -> impl Iterator<Item = u32> + Clone {
+    pub fn path(&self, node: u32) -> impl Iterator<Item = u32> + Clone {
         let is_frame = |node: &u32| Self::root(*node).is_none();
         std::iter::successors(Some(node).filter(is_frame), move |&node| {
             Some(self.parent(node)).filter(is_frame)
@@ -100,7 +95,7 @@ impl StackTree {
     }
 
     /// The node of the frame that is this many further out, or the root.
-    pub(crate) fn outwards(&self, mut node: u32, frames: u32) -> u32 {
+    pub fn outwards(&self, mut node: u32, frames: u32) -> u32 {
         for _ in 0..frames {
             if Self::root(node).is_some() {
                 break;
@@ -111,13 +106,13 @@ impl StackTree {
     }
 
     /// How the stack of a node ends.
-    pub(crate) fn end(&self, node: u32) -> StackEnd {
+    pub fn end(&self, node: u32) -> StackEnd {
         let outermost = self.path(node).last().map_or(node, |node| self.parent(node));
         Self::root(outermost).unwrap_or_default()
     }
 
     /// By node: how its stack ends.
-    pub(crate) fn ends(&self) -> Vec<StackEnd> {
+    pub fn ends(&self) -> Vec<StackEnd> {
         let mut ends = StackEnd::ALL.to_vec();
         let further = &self.0[ends.len()..];
         further.iter().for_each(|node| ends.push(ends[node.parent as usize]));

@@ -1,10 +1,17 @@
 //! The rows of a report.
 
-use crate::callstacks::StackEnd;
-use crate::columns::{Estimates, Figures, Weights};
 use crate::estimate::weight;
-use crate::symbols::SourceFrame;
+use crate::estimate::{Estimates, Weights};
+use crate::figure::{Figure, Unit, figure};
+use crate::figures::Figures;
+use crate::symbolizer::SourceFrame;
+use crate::tree::StackEnd;
 use std::cmp::Ordering;
+
+/// The name of the outermost scope.
+pub const GLOBAL_SCOPE: &str = "GlobalScope";
+/// What texts show of it.
+pub const WHOLE_PROGRAM: &str = "(whole program)";
 
 /// One scope stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +31,14 @@ pub struct ScopeRow {
     /// The size of the largest live block of this very scope.
     pub largest_live_bytes: u64,
 }
+
+/// What else a row of a scope has.
+#[rustfmt::skip]
+pub const SCOPE_FIGURES: &[Figure<ScopeRow>] = &[
+    figure("entries", Unit::Count, |of| of.entries.into(), "How often this very scope was entered."),
+    figure("largest_live_bytes", Unit::Bytes, |row| row.largest_live_bytes.into(),
+        "The size of its largest live block."),
+];
 
 /// One group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,14 +124,15 @@ pub enum StackKind {
 pub struct StackRow {
     /// What is known of it.
     pub kind: StackKind,
-    /// Its frames, innermost first: each an index of [`Report::frames`](super::Report::frames).
+    /// Its frames, innermost first: each an index of [`Report::frames`](crate::Report::frames).
     pub frames: Vec<u32>,
     /// How it ends at its outermost frame.
     pub end: StackEnd,
     /// The blocks whose last allocation or reallocation had this stack. In a sampled trace these are
     /// the blocks of the sample.
     pub figures: Figures,
-    pub(crate) weights: Option<Box<Weights>>,
+    #[doc(hidden)]
+    pub weights: Option<Box<Weights>>,
 }
 
 impl StackRow {
@@ -140,21 +156,23 @@ impl StackRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BucketRow {
-    /// Its scope stack: an index of [`Report::by_scope`](super::Report::by_scope).
+    /// Its scope stack: an index of [`Report::by_scope`](crate::Report::by_scope).
     pub scope: usize,
-    /// Its group and name: an index of [`Report::by_name`](super::Report::by_name).
+    /// Its group and name: an index of [`Report::by_name`](crate::Report::by_name).
     pub name: usize,
-    /// The thread that allocates: an index of [`Report::by_thread`](super::Report::by_thread).
+    /// The thread that allocates: an index of [`Report::by_thread`](crate::Report::by_thread).
     pub thread: usize,
-    /// Its root heap: an index of [`Report::by_heap`](super::Report::by_heap).
+    /// Its root heap: an index of [`Report::by_heap`](crate::Report::by_heap).
     pub heap: usize,
-    /// Its call stack: an index of [`Report::by_stack`](super::Report::by_stack), if that has it.
+    /// Its call stack: an index of [`Report::by_stack`](crate::Report::by_stack), if that has it.
     pub stack: Option<usize>,
     /// Its blocks. In a sampled trace, a bucket with a stack has the blocks of the sample.
     pub figures: Figures,
-    pub(crate) weights: Option<Box<Weights>>,
+    #[doc(hidden)]
+    pub weights: Option<Box<Weights>>,
     /// The mean distance of samples in bytes; 0 if it has every block.
-    pub(crate) sampling: u64,
+    #[doc(hidden)]
+    pub sampling: u64,
 }
 
 impl BucketRow {
@@ -183,7 +201,7 @@ impl BucketRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
-    /// The file that its code is in: an index of [`Report::modules`](super::Report::modules). `None`
+    /// The file that its code is in: an index of [`Report::modules`](crate::Report::modules). `None`
     /// if it is in none that the trace names.
     pub module: Option<usize>,
     /// Where the byte before its return address is: bytes from the base of the module, or the
@@ -193,7 +211,7 @@ pub struct Frame {
     /// unwind information, or it is further out than such a frame.
     pub is_guess: bool,
     /// The functions there, innermost first; empty until
-    /// [`Report::symbolize`](super::Report::symbolize) finds some.
+    /// [`Report::symbolize`](crate::Report::symbolize) finds some.
     pub functions: Vec<SourceFrame>,
 }
 
@@ -218,11 +236,11 @@ pub struct LiveBlock {
     /// When it was first allocated: the last time in the trace before that.
     pub allocated_at_ns: u64,
     /// The stack of its last allocation or reallocation: an index of
-    /// [`Report::by_stack`](super::Report::by_stack), if that has it.
+    /// [`Report::by_stack`](crate::Report::by_stack), if that has it.
     pub stack: Option<usize>,
 }
 
 /// The order of rows before their names are compared.
-pub(crate) fn order(a: &Figures, b: &Figures) -> Ordering {
+pub fn order(a: &Figures, b: &Figures) -> Ordering {
     (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
 }

@@ -1,10 +1,9 @@
 //! What of the program's memory is in no block of the report.
 
-use super::coverage::{CoverageKind, CoverageWord};
-use super::types::Report;
+use crate::coverage::CoverageWord;
 
 /// At most this many reasons are kept.
-pub(crate) const MAX_REASONS: usize = 16;
+pub const MAX_REASONS: usize = 16;
 
 /// What may be in no block of the report: memory that the program has not got from an allocator that is
 /// recorded.
@@ -46,6 +45,13 @@ pub struct UntrackedReason {
     pub function: String,
     /// The file that has it; empty if the trace does not say.
     pub file: String,
+}
+
+#[doc(hidden)]
+impl UntrackedReason {
+    pub fn new(kind: UntrackedKind, function: String, file: String) -> Self {
+        Self { kind, function, file }
+    }
 }
 
 /// What a reason is.
@@ -90,7 +96,7 @@ pub struct Weighed {
 impl Untracked {
     /// Whether memory or scopes are untracked, for a known reason or by its weight.
     pub fn is_known(&self) -> bool {
-        let is_much = |weighed| CoverageWord::of(weighed) == CoverageWord::Incomplete;
+        let is_much = |weighed: &Weighed| weighed.word() == CoverageWord::Incomplete;
         !self.reasons.is_empty() || self.weighed.as_ref().is_some_and(is_much)
     }
 
@@ -100,29 +106,25 @@ impl Untracked {
     }
 
     /// Whether there is a reason of this kind.
-    pub(super) fn has(&self, kind: UntrackedKind) -> bool {
+    #[doc(hidden)]
+    pub fn has(&self, kind: UntrackedKind) -> bool {
         self.reasons.iter().any(|reason| reason.kind == kind)
     }
 }
 
-impl Report {
-    /// Adds those of the started programs as reasons that have no trace, each program once: `has_trace` says
-    /// it of a process.
-    pub fn judge_children(&mut self, has_trace: impl Fn(u32) -> bool) {
-        let reasons = &mut self.untracked.reasons;
-        for (process, program) in &self.untracked.started {
-            let is_same =
-                |it: &UntrackedReason| it.kind == UntrackedKind::Child && it.file == *program;
-            if !has_trace(*process) && !reasons.iter().any(is_same) && reasons.len() < MAX_REASONS {
-                let function = Some(process).filter(|it| **it != 0);
-                let function = function.map_or(String::new(), u32::to_string);
-                let kind = UntrackedKind::Child;
-                reasons.push(UntrackedReason { kind, function, file: program.clone() });
-            }
-        }
-        if self.untracked.has(UntrackedKind::Child) {
-            self.trace.coverage.add(CoverageKind::Child);
-            self.trace.complete = false;
+impl Weighed {
+    /// The word for so much memory in no block.
+    #[doc(hidden)]
+    pub fn word(&self) -> CoverageWord {
+        let Self { untracked_bytes: unseen, rss_bytes: rss, .. } = *self;
+        if unseen > MIB && unseen / 5 > rss / 100 {
+            CoverageWord::Incomplete
+        } else if unseen >= MIB.max(rss / 100) {
+            CoverageWord::CompleteFor
+        } else {
+            CoverageWord::Complete
         }
     }
 }
+
+const MIB: u64 = 1 << 20;

@@ -1,10 +1,4 @@
-//! Whether a report has all memory of its program: three words, decided here, for every output.
-//!
-//! The words are a pure function of what the trace has, so the report in the process, the one from the file
-//! and the exit status of a command agree.
-
-use super::types::Report;
-use super::untracked::{Untracked, UntrackedKind, Weighed};
+//! Whether a report has all memory of its program: three words, and the reasons.
 
 /// How much of the program's memory the figures have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +71,8 @@ pub enum CoverageKind {
 }
 
 impl CoverageReason {
-    fn of(kind: CoverageKind) -> Self {
+    #[doc(hidden)]
+    pub fn of(kind: CoverageKind) -> Self {
         Self { kind, bytes: 0, from_ns: None, to_ns: None }
     }
 }
@@ -101,11 +96,6 @@ impl CoverageKind {
             Self::NotWeighed => "not_weighed",
         }
     }
-
-    /// Whether it is about memory in no block, of which the report says how much.
-    fn is_unseen(self) -> bool {
-        matches!(self, Self::Unseen | Self::UnseenPeak)
-    }
 }
 
 impl CoverageWord {
@@ -117,56 +107,11 @@ impl CoverageWord {
             Self::Incomplete => "incomplete",
         }
     }
-
-    /// The word for so much memory in no block.
-    pub(crate) fn of(weighed: &Weighed) -> Self {
-        let Weighed { untracked_bytes: unseen, rss_bytes: rss, .. } = *weighed;
-        if unseen > MIB && unseen / 5 > rss / 100 {
-            Self::Incomplete
-        } else if unseen >= MIB.max(rss / 100) {
-            Self::CompleteFor
-        } else {
-            Self::Complete
-        }
-    }
 }
 
-const MIB: u64 = 1 << 20;
-
 impl Coverage {
-    /// Judges a report, all of whose other fields are there. `is_damaged`: a part of the trace could not be
-    /// read. `is_running`: the program has no end yet.
-    pub(crate) fn of(report: &Report, is_damaged: bool, is_running: bool) -> Self {
-        let Report { losses, trace, untracked, .. } = report;
-        let lost = losses.lost_events > 0 || losses.lost_unknown || losses.serial_holes > 0;
-        let facts = [
-            (lost, CoverageKind::LostEvents),
-            (is_damaged, CoverageKind::Damage),
-            (!trace.ended && !is_running, CoverageKind::NoEnd),
-            (losses.contradictions() > 0, CoverageKind::Contradiction),
-            (trace.missed_at_start > 0, CoverageKind::EstimatedStart),
-            (untracked.has(UntrackedKind::Replaced), CoverageKind::Replaced),
-            (untracked.has(UntrackedKind::Child), CoverageKind::Child),
-            (untracked.has_allocators() && !untracked.is_beside, CoverageKind::Allocator),
-            (untracked.has_scopes(), CoverageKind::Scopes),
-        ];
-        let facts = facts.into_iter().filter(|(is, _)| *is);
-        let mut found: Vec<_> =
-            facts.map(|(_, kind)| (CoverageWord::Incomplete, CoverageReason::of(kind))).collect();
-        if !untracked.is_beside {
-            found.extend(untracked.unseen());
-            let not_weighed = untracked.not_weighed(trace.ended, trace.duration_ns);
-            found.extend(not_weighed.filter(|_| !is_running));
-        }
-        let word = found.iter().map(|(word, _)| *word).max();
-        let mut reasons: Vec<_> = found.into_iter().map(|(_, reason)| reason).collect();
-        // What is known of an allocator is why its memory is in no block.
-        reasons.sort_by_key(|reason| reason.kind.is_unseen());
-        Self { word: word.unwrap_or(CoverageWord::Complete), reasons }
-    }
-
     /// Something is missing.
-    pub(super) fn add(&mut self, kind: CoverageKind) {
+    pub(crate) fn add(&mut self, kind: CoverageKind) {
         self.word = CoverageWord::Incomplete;
         self.reasons.insert(0, CoverageReason::of(kind));
     }
@@ -189,46 +134,5 @@ impl Coverage {
         use CoverageKind::{Allocator, NotWeighed, Scopes, Unseen, UnseenPeak, WeighedBeforeEnd};
         let memory = [Allocator, Scopes, Unseen, UnseenPeak, WeighedBeforeEnd, NotWeighed];
         self.reasons.iter().all(|reason| memory.contains(&reason.kind))
-    }
-}
-
-type Found = (CoverageWord, CoverageReason);
-
-impl Untracked {
-    /// What was weighed and is in no block, and the maximum that nothing explains, each if it is enough to
-    /// be said.
-    fn unseen(&self) -> impl Iterator<Item = Found> {
-        let all = [
-            (CoverageKind::Unseen, self.weighed.as_ref()),
-            (CoverageKind::Unseen, self.largest.as_ref()),
-            (CoverageKind::UnseenPeak, self.unseen_peak.as_ref()),
-        ];
-        let all = all.into_iter().filter_map(|(kind, weighed)| Some((kind, weighed?)));
-        all.map(|(kind, weighed)| {
-            let (bytes, at_ns) = (weighed.untracked_bytes, weighed.at_ns);
-            let reason = CoverageReason { kind, bytes, from_ns: None, to_ns: Some(at_ns) };
-            (CoverageWord::of(weighed), reason)
-        })
-        .filter(|(word, _)| *word > CoverageWord::Complete)
-    }
-
-    /// That memory was not weighed, or not to the end.
-    fn not_weighed(&self, is_ended: bool, end_ns: u64) -> Option<Found> {
-        let (kind, from_ns) = match (self.can_be_weighed, self.last_weighed_ns) {
-            (false, _) => return None,
-            (true, None) => (CoverageKind::NotWeighed, None),
-            (true, Some(_)) if self.is_weighed_at_end || !is_ended => return None,
-            (true, last) => (CoverageKind::WeighedBeforeEnd, last),
-        };
-        let reason = CoverageReason { kind, bytes: 0, from_ns, to_ns: Some(end_ns) };
-        Some((CoverageWord::CompleteFor, reason))
-    }
-}
-
-impl Untracked {
-    /// Whether there is an allocator that is known not to be recorded.
-    fn has_allocators(&self) -> bool {
-        use UntrackedKind::{Child, Replaced, Scopes};
-        self.reasons.iter().any(|reason| ![Scopes, Replaced, Child].contains(&reason.kind))
     }
 }

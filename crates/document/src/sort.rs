@@ -33,19 +33,3 @@ fn order_of(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize
     order.sort_by(|&a, &b| compare(a, b));
     order
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn rows_are_those_of_the_stable_sort(mut rows: Vec<(u8, u16)>) {
-            let mut expected = rows.clone();
-            expected.sort_by_key(|row| row.0);
-            by_key(&mut rows, |row| row.0);
-            prop_assert_eq!(rows, expected);
-        }
-    }
-}

@@ -1,0 +1,8 @@
+//! What is made of a report.
+
+mod call_sums;
+mod crates;
+mod estimate;
+mod names;
+mod sort;
+mod statics;
