@@ -1,5 +1,6 @@
 //! Names as their source has them.
 
+use memledger_document::internal::{last_part, split_outside};
 use std::borrow::Cow;
 
 /// A name as its source has it. `language` is `None` if it is unknown.
@@ -13,8 +14,46 @@ pub(super) fn demangled(name: &str, language: Option<gimli::DwLang>) -> String {
     }
     match addr2line::demangle_auto(name.into(), language) {
         decoded if *decoded == *name => function_alone(name).unwrap_or_else(|| name.to_owned()),
-        decoded => decoded.into_owned(),
+        decoded => with_short_types(&decoded),
     }
+}
+
+/// The types of C++ as their source names them: `std::string`, without the namespaces of a library's version.
+fn with_short_types(name: &str) -> String {
+    const STRING: &str = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+    let name = name.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+    name.replace(STRING, "std::string")
+}
+
+/// `name` with the path that the symbol has, if both are of one function: debug information of lines only has
+/// the last part of a function of Rust.
+///
+/// NOTE: a symbol can be that of another function, where the linker has made one of two that are equal.
+pub(super) fn with_path(name: String, symbol: impl FnOnce() -> Option<String>) -> String {
+    if name.starts_with('<') || split_outside(&name, "::").is_some() {
+        return name;
+    }
+    let is_same = |symbol: &String| kind_of(last_part(symbol)) == kind_of(last_part(&name));
+    symbol().filter(is_same).unwrap_or(name)
+}
+
+/// What compilers and forms of symbols agree on: closures, and the bodies of `async` functions, are numbered in
+/// some only.
+fn kind_of(last: &str) -> &str {
+    const CLOSURES: [&str; 3] = ["{closure", "{{closure", "{async"];
+    if CLOSURES.iter().any(|start| last.starts_with(start)) { "{closure}" } else { last }
+}
+
+/// The path of an inlined closure, `a::file::{closure#0}`, from that of a function around it, which has the type
+/// of the closure among its parameters: `map<u8, a::file::{closure_env#0}>`.
+pub(super) fn closure_within(closure: &str, around: &str) -> Option<String> {
+    let number = closure.strip_prefix("{closure#")?.split('}').next()?;
+    let environment = format!("::{{closure_env#{number}}}");
+    let end = around.find(&environment)?;
+    let is_of_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#');
+    let start = around[..end].rfind(|c: char| !is_of_path(c)).map_or(0, |at| at + 1);
+    let function = around[start..end].trim_start_matches(':');
+    (!function.is_empty()).then(|| format!("{function}::{{closure#{number}}}"))
 }
 
 /// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
@@ -48,10 +87,52 @@ mod tests {
         for (name, expected) in [
             (make_shared, "std::make_shared<Answer>"),
             ("_ZN5scene4loadEi", "scene::load(int)"),
+            (
+                "_ZN5scene4nameERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+                "scene::name(std::string const&)",
+            ),
             ("_Znot_a_name", "_Znot_a_name"),
             ("h", "h"),
         ] {
             assert_eq!(demangled(name, None), expected);
+        }
+    }
+
+    #[test]
+    fn a_last_part_gets_the_path_of_its_symbol_and_of_no_other() {
+        for (name, symbol, expected) in [
+            ("fill", "tool::Cache::fill", "tool::Cache::fill"),
+            ("fill", "<tool::Cache>::fill", "<tool::Cache>::fill"),
+            ("resize<u8>", "tool::Table<T>::resize", "tool::Table<T>::resize"),
+            ("{closure#0}", "tool::main::{{closure}}", "tool::main::{{closure}}"),
+            ("{async_fn#0}", "tool::accept::{closure#0}", "tool::accept::{closure#0}"),
+            ("fill", "tool::Queue::drain", "fill"),
+            ("tool::Queue::fill", "tool::Cache::fill", "tool::Queue::fill"),
+        ] {
+            assert_eq!(with_path(name.to_owned(), || Some(symbol.to_owned())), expected);
+        }
+        assert_eq!(with_path("fill".to_owned(), || None), "fill");
+    }
+
+    #[test]
+    fn a_closure_is_in_the_function_whose_it_is() {
+        for (closure, around, expected) in [
+            ("{closure#0}", "map<u8, a::file::{closure_env#0}>", Some("a::file::{closure#0}")),
+            (
+                "{closure#1}",
+                "f<a::b::{closure_env#0}, c::d::{closure_env#1}<u8>>",
+                Some("c::d::{closure#1}"),
+            ),
+            (
+                "{closure#0}",
+                "call<&mut a::{impl#2}::run::{closure_env#0}>",
+                Some("a::{impl#2}::run::{closure#0}"),
+            ),
+            ("{closure#0}", "f<a::file::{closure_env#10}>", None),
+            ("fill", "f<a::file::{closure_env#0}>", None),
+            ("{closure#0}", "::{closure_env#0}", None),
+        ] {
+            assert_eq!(closure_within(closure, around).as_deref(), expected, "{closure} {around}");
         }
     }
 }

@@ -34,6 +34,7 @@ mod symbol_table;
 
 use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use debug_info::DebugInfo;
+use demangled::{closure_within, with_path};
 use object_file::ObjectFile;
 use perf_map::PerfMap;
 use search::{Found, Search};
@@ -296,11 +297,22 @@ impl Binary {
         let mut frames: Vec<_> = (frames.into_iter().enumerate())
             .filter_map(|(at, frame)| {
                 // Only the outermost function has a symbol of its own.
-                let by_symbol = || (at == last).then(|| symbols.name(address)).flatten();
-                let function = frame.function.or_else(by_symbol)?;
+                let symbol = || (at == last).then(|| symbols.name(address)).flatten();
+                let function = match frame.function {
+                    Some(name) if frame.file.as_ref().is_some_and(|file| file.ends_with(".rs")) => {
+                        with_path(name, symbol)
+                    }
+                    name => name.or_else(symbol)?,
+                };
                 Some(SourceFrame::new(function, frame.file, frame.line))
             })
             .collect();
+        for at in 0..frames.len() {
+            let (closures, around) = frames.split_at_mut(at + 1);
+            let closure = &mut closures[at].function;
+            let found = around.iter().find_map(|frame| closure_within(closure, &frame.function));
+            *closure = found.unwrap_or_else(|| std::mem::take(closure));
+        }
         if frames.is_empty() {
             let function = symbols.name(address);
             frames.extend(function.map(|function| SourceFrame::new(function, None, None)));
