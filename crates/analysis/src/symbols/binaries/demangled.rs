@@ -37,15 +37,14 @@ pub(super) fn with_path(name: String, symbol: impl FnOnce() -> Option<String>) -
     symbol().filter(is_same).unwrap_or(name)
 }
 
-/// What compilers and forms of symbols agree on: closures, and the bodies of `async` functions, are numbered in
-/// some only.
+/// What forms of symbols agree on: closures and bodies of `async` functions are numbered in some.
 fn kind_of(last: &str) -> &str {
     const CLOSURES: [&str; 3] = ["{closure", "{{closure", "{async"];
     if CLOSURES.iter().any(|start| last.starts_with(start)) { "{closure}" } else { last }
 }
 
-/// The path of an inlined closure, `a::file::{closure#0}`, from that of a function around it, which has the type
-/// of the closure among its parameters: `map<u8, a::file::{closure_env#0}>`.
+/// The path of an inlined closure, `a::file::{closure#0}`, from the name of a function around it that has the
+/// closure's type among its parameters: `map<u8, a::file::{closure_env#0}>`.
 pub(super) fn closure_within(closure: &str, around: &str) -> Option<String> {
     let number = closure.strip_prefix("{closure#")?.split('}').next()?;
     let environment = format!("::{{closure_env#{number}}}");

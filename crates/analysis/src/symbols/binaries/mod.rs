@@ -33,6 +33,7 @@ mod search;
 mod symbol_table;
 
 use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
+use debug_frame::DebugFrame;
 use debug_info::DebugInfo;
 use demangled::{closure_within, with_path};
 use object_file::ObjectFile;
@@ -293,30 +294,35 @@ impl Binary {
         if is_in_parts || notes.len() > notes_before {
             self.fingerprint = None;
         }
-        let last = frames.len().saturating_sub(1);
-        let mut frames: Vec<_> = (frames.into_iter().enumerate())
-            .filter_map(|(at, frame)| {
-                // Only the outermost function has a symbol of its own.
-                let symbol = || (at == last).then(|| symbols.name(address)).flatten();
-                let function = match frame.function {
-                    Some(name) if frame.file.as_ref().is_some_and(|file| file.ends_with(".rs")) => {
-                        with_path(name, symbol)
-                    }
-                    name => name.or_else(symbol)?,
-                };
-                Some(SourceFrame::new(function, frame.file, frame.line))
-            })
-            .collect();
-        for at in 0..frames.len() {
-            let (closures, around) = frames.split_at_mut(at + 1);
-            let closure = &mut closures[at].function;
-            let found = around.iter().find_map(|frame| closure_within(closure, &frame.function));
-            *closure = found.unwrap_or_else(|| std::mem::take(closure));
-        }
+        let mut frames = named(frames, || symbols.name(address));
         if frames.is_empty() {
             let function = symbols.name(address);
             frames.extend(function.map(|function| SourceFrame::new(function, None, None)));
         }
         frames
     }
+}
+
+/// The frames of an address, each with its function. Only the outermost one has a `symbol`.
+fn named(found: Vec<DebugFrame>, symbol: impl Fn() -> Option<String>) -> Vec<SourceFrame> {
+    let last = found.len().saturating_sub(1);
+    let mut frames: Vec<_> = (found.into_iter().enumerate())
+        .filter_map(|(at, frame)| {
+            let symbol = || (at == last).then(&symbol).flatten();
+            let function = match frame.function {
+                Some(name) if frame.file.as_ref().is_some_and(|file| file.ends_with(".rs")) => {
+                    with_path(name, symbol)
+                }
+                name => name.or_else(symbol)?,
+            };
+            Some(SourceFrame::new(function, frame.file, frame.line))
+        })
+        .collect();
+    for at in 0..frames.len() {
+        let (closures, around) = frames.split_at_mut(at + 1);
+        let closure = &mut closures[at].function;
+        let found = around.iter().find_map(|frame| closure_within(closure, &frame.function));
+        *closure = found.unwrap_or_else(|| std::mem::take(closure));
+    }
+    frames
 }
