@@ -8,7 +8,7 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_882),
+    ("src", 64_865),
     ("crates/format/src", 9_050),
     ("crates/analysis/src", 34_720),
     // With the writers that were in `crates/analysis`.
@@ -17,7 +17,7 @@ const LINES: &[(&str, usize)] = &[
     // Conditions with intervals, checks of outputs before the start; names in the text of a black box.
     ("cli/src", 17_960),
     // With the circles of rooms, and the flag of the watcher.
-    ("tests", 26_902),
+    ("tests", 26_907),
     ("crates/analysis/tests", 12_290),
     ("crates/export/tests", 930),
     ("cli/tests", 7_750),
