@@ -115,7 +115,6 @@ pub mod fuzzing {
 pub mod __private;
 mod interpose;
 mod ledger;
-#[cfg_attr(not(report), path = "disabled/measure/mod.rs")]
 mod measure;
 #[cfg(not(takes_stacks))]
 mod nothing;

@@ -1,9 +1,8 @@
 //! Where the report goes. At the start only its name is reserved; the file is created when the
 //! report is written.
 
-use crate::dump::InProcessAnalyzer;
-use crate::dump::ReportTo;
 use crate::dump::symbols::find_functions;
+use crate::dump::{InProcessAnalyzer, ReportTo};
 use crate::error::{self, Error, ErrorKind};
 use crate::platform::os;
 use crate::problems::{self, ProblemKind};

@@ -6,26 +6,9 @@
 //! measurement as a scope of the same name.
 
 mod budget;
-mod check;
 mod measured;
-mod node;
+#[cfg_attr(not(report), path = "../disabled/measure/session/mod.rs")]
 mod session;
 
 pub use budget::{Budget, BudgetError, budget};
 pub use measured::measure;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_measured_of_the_trackers_own() {
-        let mut has_run = false;
-        let ((), measured) = crate::trace::write::untracked(|| measure(|| has_run = true));
-        assert_eq!(
-            measured.unwrap_err().to_string(),
-            "memory could not be measured: this is the tracker's own code, whose memory is not recorded"
-        );
-        assert!(has_run);
-    }
-}

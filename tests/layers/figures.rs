@@ -8,7 +8,7 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_882),
+    ("src", 64_865),
     ("crates/format/src", 9_050),
     ("crates/document/src", 4_500),
     ("crates/analysis/src", 30_090),
@@ -18,7 +18,7 @@ const LINES: &[(&str, usize)] = &[
     // test of what `top` is sent, which was in `crates/export`.
     ("cli/src", 18_015),
     // With the circles of rooms, and the flag of the watcher.
-    ("tests", 26_905),
+    ("tests", 26_910),
     ("crates/analysis/tests", 12_290),
     ("crates/export/tests", 930),
     ("cli/tests", 7_750),

@@ -8,7 +8,7 @@ mod handle;
 #[cfg_attr(not(tracking), path = "../../disabled/ledger/destinations/running.rs")]
 pub(super) mod running;
 #[cfg(tracking)]
-#[cfg_attr(not(feature = "perfetto"), path = "../../disabled/ledger/destinations/session.rs")]
+#[cfg_attr(not(feature = "perfetto"), path = "../../disabled/ledger/destinations/session/mod.rs")]
 pub(super) mod session;
 #[cfg(feature = "perfetto")]
 mod track_events;

@@ -3,8 +3,7 @@
 
 use super::{exit, fork, signals, stop};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
-use crate::dump::InProcessAnalyzer;
-use crate::dump::ReportOutput;
+use crate::dump::{InProcessAnalyzer, ReportOutput};
 use crate::error::{self, Error, ErrorKind};
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, Names};

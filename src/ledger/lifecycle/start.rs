@@ -3,8 +3,7 @@
 use super::begin::{Outputs, begin};
 use super::{environment, late};
 use crate::alloc::linked;
-use crate::dump::ReportTo;
-use crate::dump::open_report;
+use crate::dump::{ReportTo, open_report};
 use crate::error::{self, Error};
 use crate::ledger::config::{Config, Worker};
 use crate::ledger::destinations::add::open_trace;

@@ -9,8 +9,7 @@ pub(super) mod queries;
 pub(super) mod stats;
 pub(super) mod watch;
 
-use crate::dump::InProcessAnalyzer;
-use crate::dump::ReportOutput;
+use crate::dump::{InProcessAnalyzer, ReportOutput};
 use crate::error::{Error, ErrorKind};
 use crate::ledger::config::Config;
 use crate::ledger::recording::control::RunningControl;

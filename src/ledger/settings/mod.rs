@@ -46,7 +46,7 @@ type Apply = fn(&OsStr, &mut Config) -> Result<(), String>;
 type Late = (Unless, &'static str, fn(&mut Config) -> bool);
 
 /// What keeps a setting that comes late from being used.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unless {
     InEnvironment,
     /// The environment or earlier code has set it.
@@ -56,12 +56,12 @@ pub(crate) enum Unless {
     /// The recording has one.
     HasFile,
     HasHost,
+    /// It concerns the recording from its start.
+    IsRunning,
     /// The recording has none, and gets none any more.
     NoWatcher,
     NoAnalyzer,
     NoFollower,
-    /// It concerns the recording from its start.
-    IsRunning,
 }
 
 /// A setting of which it is not said yet what becomes of it if it comes late.
@@ -95,10 +95,41 @@ impl Undecided {
 
 /// All settings, in the order in which they are applied.
 const SETTINGS: [Setting; 24] = [
-    setting(FILE_MODE, "-tracefilemode=", file_mode)
-        .unless(InEnvironment, "file_mode", |c| c.file_mode.take().is_some()),
+    setting(CHANNELS, "-trace=", channels)
+        .unless(HasChannels, "channels", |c| c.channels.take().is_some()),
+    setting(STACKS, STACKS_FLAG, stacks).unless(HasStacks, "stacks", |c| c.stacks.take().is_some()),
+    setting(STACK_FRAMES, "-tracestackframes=", stack_frames).part(),
+    setting(STACK_MEMORY, "-tracestackmemory=", stack_memory).part(),
+    setting(TRACE, "-tracefile=", file)
+        .unless(HasFile, "trace_to_file", |c| c.file.take().is_some()),
+    setting(PERFETTO, "-traceperfetto=", track_events::file).unless(
+        InEnvironment,
+        "trace_to",
+        |c| c.track_events.take().is_some(),
+    ),
+    setting(PERFETTO_CONFIG, "-traceperfettoconfig=", track_events::config).part(),
+    setting(c"MEMLEDGER_HOST", "-tracehost=", host)
+        .unless(HasHost, "trace_to_host", |c| c.host.take().is_some()),
+    setting(c"MEMLEDGER_CONTROL", "-tracecontrol=", control).added(),
+    setting(c"MEMLEDGER_CONTROL_FOLDER", "-tracecontrolfolder=", control_folder).part(),
+    setting(c"MEMLEDGER_CONTROL_HOSTS", "-tracecontrolhosts=", control_hosts).part(),
+    // Applied after the server's address: if the token cannot be read, there is no server.
+    setting(CONTROL_TOKEN_FILE, "-tracecontroltokenfile=", control_token_file).part(),
+    setting(c"MEMLEDGER_FOLLOW_FORKS", "-tracefollowforks=", follow_forks).unless(
+        NoFollower,
+        "follow_forks",
+        |c| take(&mut c.follow_forks),
+    ),
+    setting(REPORT_ON_SIGNALS, "-tracereportonsignals=", report_on_signals).added(),
+    setting(RSS, "-tracerss=", rss_interval)
+        .unless(IsRunning, "rss_interval", |c| c.rss_interval.take().is_some()),
     setting(BLACK_BOX, "-traceblackbox=", black_box)
         .unless(InEnvironment, "black_box_at", |c| c.black_box.take().is_some()),
+    setting(c"MEMLEDGER_ANALYZE_IN_PROCESS", "-traceanalyzeinprocess=", analyze_in_process).unless(
+        NoAnalyzer,
+        "analyze_in_process",
+        |c| take(&mut c.analyze_in_process),
+    ),
     setting(c"MEMLEDGER_BUFFER_LIMIT", "-tracebufferlimit=", buffer_limit).unless(
         InEnvironment,
         "buffer_limit",
@@ -106,45 +137,14 @@ const SETTINGS: [Setting; 24] = [
     ),
     setting(c"MEMLEDGER_ON_FULL", "-traceonfull=", on_full)
         .unless(InEnvironment, "on_full", |c| c.on_full.take().is_some()),
-    setting(CHANNELS, "-trace=", channels)
-        .unless(HasChannels, "channels", |c| c.channels.take().is_some()),
-    setting(STACKS, STACKS_FLAG, stacks).unless(HasStacks, "stacks", |c| c.stacks.take().is_some()),
-    setting(STACK_FRAMES, "-tracestackframes=", stack_frames).part(),
-    setting(STACK_MEMORY, "-tracestackmemory=", stack_memory).part(),
+    setting(FILE_MODE, "-tracefilemode=", file_mode)
+        .unless(InEnvironment, "file_mode", |c| c.file_mode.take().is_some()),
     setting(REPORT, "-tracereport=", report)
         .unless(HasReport, "report_on_exit", |c| c.report.take().is_some()),
     // Applied after the report: these are its options.
     setting(c"MEMLEDGER_REPORT_VERBOSE", "-tracereportverbose=", report_verbose).part(),
     setting(c"MEMLEDGER_REPORT_LARGEST_LIVE", "-tracereportlargestlive=", report_largest_live)
         .part(),
-    setting(TRACE, "-tracefile=", file)
-        .unless(HasFile, "trace_to_file", |c| c.file.take().is_some()),
-    setting(c"MEMLEDGER_HOST", "-tracehost=", host)
-        .unless(HasHost, "trace_to_host", |c| c.host.take().is_some()),
-    setting(PERFETTO, "-traceperfetto=", track_events::file).unless(
-        InEnvironment,
-        "trace_to",
-        |c| c.track_events.take().is_some(),
-    ),
-    setting(PERFETTO_CONFIG, "-traceperfettoconfig=", track_events::config).part(),
-    setting(RSS, "-tracerss=", rss_interval)
-        .unless(IsRunning, "rss_interval", |c| c.rss_interval.take().is_some()),
-    setting(c"MEMLEDGER_CONTROL", "-tracecontrol=", control).added(),
-    setting(c"MEMLEDGER_CONTROL_FOLDER", "-tracecontrolfolder=", control_folder).part(),
-    setting(c"MEMLEDGER_CONTROL_HOSTS", "-tracecontrolhosts=", control_hosts).part(),
-    // Applied after the server's address: if the token cannot be read, there is no server.
-    setting(CONTROL_TOKEN_FILE, "-tracecontroltokenfile=", control_token_file).part(),
-    setting(REPORT_ON_SIGNALS, "-tracereportonsignals=", report_on_signals).added(),
-    setting(c"MEMLEDGER_ANALYZE_IN_PROCESS", "-traceanalyzeinprocess=", analyze_in_process).unless(
-        NoAnalyzer,
-        "analyze_in_process",
-        |c| take(&mut c.analyze_in_process),
-    ),
-    setting(c"MEMLEDGER_FOLLOW_FORKS", "-tracefollowforks=", follow_forks).unless(
-        NoFollower,
-        "follow_forks",
-        |c| take(&mut c.follow_forks),
-    ),
     // Applied last: 0 takes back the watcher that a report or signals have wanted.
     setting(WATCH, WATCH_FLAG, watch)
         .unless(NoWatcher, "-tracewatch", |c| take(&mut c.watch) == Watch::Yes),
@@ -159,9 +159,11 @@ impl Config {
     ) -> Vec<&'static str> {
         let mut unused = |setting: &Setting| {
             let (unless, name, take) = setting.late?;
-            (is_so(setting.variable, unless) && take(self)).then_some(name)
+            (is_so(setting.variable, unless) && take(self)).then_some((unless, name))
         };
-        SETTINGS.iter().filter_map(&mut unused).collect()
+        let mut unused: Vec<_> = SETTINGS.iter().filter_map(&mut unused).collect();
+        unused.sort_by_key(|(unless, _)| *unless);
+        unused.into_iter().map(|(_, name)| name).collect()
     }
 }
 

@@ -7,9 +7,9 @@
 //! | file | what |
 //! |---|---|
 //! | `modules.rs` | the program and its libraries, and the changes of this list |
-//! | `eh_frame.rs`, `pdata.rs`, `compact_unwind.rs` | the unwind information of one of them, in the form of its system: `unwind_information` is one of them |
+//! | `eh_frame`, `pdata.rs`, `compact_unwind.rs` | the unwind information of one of them, in the form of its system: `unwind_information` is one of them |
 //! | `rule.rs` | how a frame leads to its caller |
-//! | `x86_64.rs`, `aarch64.rs` | what differs between processors: `processor` is one of them |
+//! | `x86_64`, `aarch64` | what differs between processors: `processor` is one of them |
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
 //! | `step.rs` | from a frame to its caller's |
@@ -17,7 +17,7 @@
 //! | `chains.rs` | how recent walks of a thread went, by distances on the stack |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
 //! | `fuzzing.rs` | tables and walks over any memory, for the fuzzers |
-//! | `remembered.rs` | a thread's previous stack, and the next one by means of it; `remembered/walk.rs` what is walked |
+//! | `remembered` | a thread's previous stack, and the next one by means of it; `remembered/walk.rs` what is walked |
 
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
@@ -34,8 +34,8 @@ mod memory;
 mod modules;
 #[cfg(any(pdata, all(test, target_arch = "x86_64")))]
 mod pdata;
-#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64/mod.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64/mod.rs")]
 mod processor;
 mod remembered;
 mod rule;

@@ -8,9 +8,10 @@
 //!         the node's figures  since the beginning
 //! ```
 
-use super::node::Node;
-use crate::dump::Figures;
-use crate::dump::InProcessAnalyzer;
+mod check;
+mod node;
+
+use crate::dump::{Figures, InProcessAnalyzer};
 use crate::error::{Unmeasured, UnmeasuredKind, not_started, unmeasured};
 use crate::ledger::lifecycle::{start, stop};
 use crate::ledger::recording::{self, Recording};
@@ -23,6 +24,7 @@ use crate::trace::worker::{self, WORKER_TIMEOUT};
 use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use memledger_analysis::Analyzer;
 use memledger_analysis::in_process::{Baseline, Holders, MeasuredFigures};
+use node::Node;
 use std::panic::Location;
 use std::sync::MutexGuard;
 
@@ -303,4 +305,20 @@ fn stuck() -> Unmeasured {
         UnmeasuredKind::TimedOut,
         format_args!("the worker has been stuck in a write for {seconds} s"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::measure::measure;
+
+    #[test]
+    fn nothing_is_measured_of_the_trackers_own() {
+        let mut has_run = false;
+        let ((), measured) = crate::trace::write::untracked(|| measure(|| has_run = true));
+        assert_eq!(
+            measured.unwrap_err().to_string(),
+            "memory could not be measured: this is the tracker's own code, whose memory is not recorded"
+        );
+        assert!(has_run);
+    }
 }

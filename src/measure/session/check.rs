@@ -1,10 +1,10 @@
 //! Whether a measurement is within a budget, and who holds the most if it is not.
 
-use super::session::{MeasureSession, Outcome, Text};
-use super::{Budget, BudgetError};
+use super::{MeasureSession, Outcome, Text};
 use crate::dump::Figures;
 use crate::dump::symbols::find_functions;
 use crate::error::{UnmeasuredKind, unmeasured};
+use crate::measure::{Budget, BudgetError};
 use memledger_analysis::in_process::Holders;
 use memledger_analysis::{Figures as Held, Report};
 use memledger_export::parts::{HolderColumn as Column, functions, holders};
@@ -16,7 +16,7 @@ impl MeasureSession {
     ///
     /// # Errors
     /// As [`Budget::try_run`].
-    pub(super) fn check(self, budget: Budget) -> Result<Figures, BudgetError> {
+    pub(in crate::measure) fn check(self, budget: Budget) -> Result<Figures, BudgetError> {
         let (figures, text) =
             self.end(|found| budget.check(found)).map_err(BudgetError::Unmeasured)?;
         match text {

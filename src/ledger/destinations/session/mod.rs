@@ -1,6 +1,6 @@
 //! Sessions: destinations that get track events, and no live blocks.
 
-#[cfg_attr(not(report), path = "../../disabled/ledger/destinations/session/memory.rs")]
+#[cfg_attr(not(report), path = "../../../disabled/ledger/destinations/session/memory.rs")]
 mod memory;
 
 use super::DestinationHandle;

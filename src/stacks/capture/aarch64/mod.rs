@@ -20,7 +20,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(any(compact_unwind, test))]
-#[path = "aarch64/compact.rs"]
 mod compact;
 
 #[cfg(any(compact_unwind, test))]
@@ -563,5 +562,4 @@ impl Code {
 }
 
 #[cfg(test)]
-#[path = "aarch64/tests.rs"]
 mod tests;

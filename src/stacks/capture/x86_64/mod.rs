@@ -12,10 +12,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(any(compact_unwind, all(test, not(pdata))))]
-#[path = "x86_64/compact.rs"]
 mod compact;
 #[cfg(not(pdata))]
-#[path = "x86_64/dwarf.rs"]
 mod dwarf;
 
 #[cfg(any(compact_unwind, all(test, not(pdata))))]
