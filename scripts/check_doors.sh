@@ -2,28 +2,14 @@
 # Memory that goes by another door than the C library's `malloc`: in each program (tests/doors) either the figures are right, to the byte where the
 # program counts itself, or the report is not complete, says why, and no condition passes. With allocators of Debian below, within, and of Rust's
 # crates; and programs of Debian, whose figures are right, where the report says no such thing.
-# Installs what it needs; fetches two crates.
+# Fetches two crates.
 #
 #     scripts/check_doors.sh [--short]      --short: without Rust's crates
 #     scripts/check_doors.sh --peers        only a table: what memledger, heaptrack and DHAT see of these programs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need() { # need COMMAND_OR_FILE PACKAGE
-    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
-}
-need g++ g++
-need git git
-need perl perl
-need sqlite3 sqlite3
-need go golang-go
-need node nodejs
 libraries=/usr/lib/$(gcc -print-multiarch)
-need "$libraries/libjemalloc.so.2" libjemalloc2
-need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
-need "$libraries/libmimalloc.so.2" libmimalloc2.0
-need "$libraries/libjemalloc.a" libjemalloc-dev
-need "$libraries/libtcmalloc_minimal.a" libgoogle-perftools-dev
 
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload

@@ -6,32 +6,13 @@
 # children that cannot load the library (tests/preload/executes.c); programs whose launcher drops it from the environment; a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
 # are as alone. Memory that is in no block is said, and stacks of ended threads are not that (scripts/check_resident.py).
-# Installs what it needs. Also the `malloc` of a static program.
+# Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need() { # need COMMAND_OR_FILE PACKAGE
-    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
-}
-need gcc gcc
-need heaptrack heaptrack
-need mawk mawk
-need node nodejs
-need perl perl
-need ruby ruby
-need sqlite3 sqlite3
-need openssl openssl
-need xz xz-utils
-need nginx nginx
-need gunicorn gunicorn
 libraries=/usr/lib/$(gcc -print-multiarch)
-need "$libraries/libjemalloc.so.2" libjemalloc2
-need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
-need "$libraries/libmimalloc.so.2" libmimalloc2.0
-need "$libraries/faketime/libfaketime.so.1" libfaketime
-need musl-gcc musl-tools
 
 . scripts/command.sh
 export memledger

@@ -1,21 +1,11 @@
 #!/usr/bin/env bash
 # Names, files and lines from where distributions and compilers put them: each form is made with the distribution's own
 # tools (gcc, dwp, dwz, objcopy, Debian's libc6-dbg and debuginfod), and the stack of one known allocation is compared.
-# Installs what it needs. Nothing is written outside of a temporary folder.
+# Nothing is written outside of a temporary folder.
 #
 #     scripts/check_symbols.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-missing=()
-need() { command -v "$1" >/dev/null || [ -e "$1" ] || missing+=("$2"); }
-need gcc gcc
-need dwp binutils
-need dwz dwz
-need jq jq
-need debuginfod debuginfod
-need /usr/lib/debug/.build-id libc6-dbg
-[ ${#missing[@]} = 0 ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }
 
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
