@@ -64,43 +64,12 @@ python3 scripts/check_signals.py
 scripts/check_resident.py "$memledger" "$library" "$folder/resident"
 
 # The heap "C" in a Rust program that is linked with a static glibc.
-mkdir -p "$folder/program/src"
-cat >"$folder/program/Cargo.toml" <<TOML
-[package]
-name = "program"
-version = "0.0.0"
-edition = "2024"
-[workspace]
-[dependencies]
-memledger = { path = "$PWD", default-features = false, features = ["c-malloc", "report"] }
-TOML
-cp Cargo.lock "$folder/program/"
-cat >"$folder/program/src/main.rs" <<'RUST'
-#[global_allocator]
-static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
-memledger::track_c_malloc!();
-unsafe extern "C" {
-    fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_char;
-    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
-    fn munmap(at: *mut u8, bytes: usize) -> i32;
-}
-fn main() {
-    let vector = std::hint::black_box(vec![1_u8; 1_000_003]);
-    let text = std::ffi::CString::new(vec![b'x'; 2_000_003]).unwrap();
-    std::hint::black_box(unsafe { strdup(text.as_ptr()) });
-    std::mem::forget((vector, text));
-    unsafe {
-        let pages = mmap(std::ptr::null_mut(), 10 << 20, 3, 0x22, -1, 0);
-        assert_eq!(munmap(pages.add(4 << 20), 3 << 20), 0);
-    }
-}
-RUST
 target=$(rustc -vV | sed -n 's/^host: //p')
 for flags in "" "-C target-feature=+crt-static -C link-arg=-Wl,-z,muldefs"; do
     # NOTE: with a target, these flags are not those of build scripts.
-    RUSTFLAGS=$flags cargo build --quiet --target "$target" --manifest-path "$folder/program/Cargo.toml" \
-        --target-dir target/preload/program
-    MEMLEDGER_REPORT="$folder/static.json" "target/preload/program/$target/debug/program"
+    RUSTFLAGS=$flags cargo build --quiet --target "$target" --manifest-path tests/programs/Cargo.toml -p c-malloc \
+        --target-dir target/programs
+    MEMLEDGER_REPORT="$folder/static.json" "target/programs/$target/debug/c-malloc"
     python3 - "$folder/static.json" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1]))

@@ -11,39 +11,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$PWD/target/no_panic
-mkdir -p "$work/src"
-cat >"$work/Cargo.toml" <<'END'
-[package]
-name = "no-panic"
-edition = "2024"
-[dependencies]
-memledger = { path = "../.." }
-# As most programs are built: no link-time optimisation, and each function keeps its name.
-[profile.release]
-debug = false
-strip = false
-[workspace]
-END
-cat >"$work/src/main.rs" <<'END'
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
-use std::hint::black_box;
-
-#[global_allocator]
-static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
-
-fn main() {
-    let layout = black_box(Layout::new::<[u64; 8]>());
-    unsafe {
-        let block = black_box(realloc(black_box(alloc(layout)), layout, black_box(128)));
-        dealloc(block, Layout::new::<[u64; 16]>());
-        dealloc(black_box(alloc_zeroed(layout)), layout);
-    }
-}
-END
-CARGO_TARGET_DIR=$work/build cargo build --quiet --release --manifest-path "$work/Cargo.toml"
+mkdir -p "$work"
+cargo build --quiet --release --manifest-path tests/programs/Cargo.toml -p no-panic --target-dir target/programs
 
 # The relocations tell where a call through the table of imported functions leads.
-binary=$work/build/release/no-panic
+binary=target/programs/release/no-panic
 {
     objdump -d --no-show-raw-insn -w "$binary"
     echo "RELOCATIONS"
