@@ -29,10 +29,7 @@ edition = "2021"
 [dependencies]
 memledger = { path = "$root" }
 TOML
-cat >"$folder/quiet/src/lib.rs" <<'RUST'
-#![forbid(unsafe_code)]
-memledger::events::channel! { QUIET = "Quiet"; }
-RUST
+cp tests/builds/quiet.rs "$folder/quiet/src/lib.rs"
 cat >"$folder/allocator/Cargo.toml" <<TOML
 [package]
 name = "allocator"
@@ -43,12 +40,7 @@ memledger = { path = "$root" }
 older = { package = "memledger", path = "../older", default-features = false }
 quiet = { path = "../quiet" }
 TOML
-cat >"$folder/allocator/src/lib.rs" <<'RUST'
-use older as _;
-use quiet as _;
-#[global_allocator]
-static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
-RUST
+cp tests/builds/allocator.rs "$folder/allocator/src/lib.rs"
 cat >"$folder/Cargo.toml" <<'TOML'
 [package]
 name = "program"
@@ -68,14 +60,7 @@ strip = true
 inherits = "release"
 panic = "abort"
 TOML
-cat >"$folder/src/main.rs" <<'RUST'
-use allocator as _;
-fn main() {
-    std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(1_000_003)));
-    let panic = std::env::args().len() > 1;
-    std::thread::spawn(move || assert!(!panic, "as asked")).join().unwrap();
-}
-RUST
+cp tests/builds/program.rs "$folder/src/main.rs"
 
 # check NAME EXPECTED_STATUS PROGRAM [ARGUMENT]
 check() {
@@ -122,13 +107,7 @@ edition = "2024"
 [dependencies]
 memledger = { path = "$folder/same", default-features = false, features = ["enable"] }
 TOML
-cat >"$folder/marks/src/lib.rs" <<'RUST'
-pub fn allocate() {
-    memledger::alloc_scope!("of the other copy", {
-        std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(1_000_003)));
-    });
-}
-RUST
+cp tests/builds/marks.rs "$folder/marks/src/lib.rs"
 cat >"$folder/twice/Cargo.toml" <<TOML
 [package]
 name = "twice"
@@ -139,14 +118,7 @@ edition = "2024"
 marks = { path = "../marks" }
 memledger = { path = "$root", default-features = false, features = ["report"] }
 TOML
-cat >"$folder/twice/src/main.rs" <<'RUST'
-#[global_allocator]
-static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
-fn main() {
-    let _ledger = memledger::Ledger::from_env();
-    memledger::alloc_scope!("of this copy", { marks::allocate() });
-}
-RUST
+cp tests/builds/twice.rs "$folder/twice/src/main.rs"
 cargo build --quiet --manifest-path "$folder/twice/Cargo.toml" \
     --target-dir "${CARGO_TARGET_DIR:-target}/check_builds"
 program=$(realpath "${CARGO_TARGET_DIR:-target}/check_builds/debug/twice")

@@ -11,7 +11,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 sources=${1:-crates/analysis/src/}
 
-command -v jq >/dev/null || { apt-get update && apt-get install -y jq; } >/dev/null
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 target=${CARGO_TARGET_DIR:-target}

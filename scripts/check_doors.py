@@ -109,7 +109,7 @@ def peers():
         process = subprocess.Popen(command, cwd=FOLDER, env=environment, text=True, start_new_session=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            return process.communicate(timeout=60)
+            return process.communicate(timeout=600)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()

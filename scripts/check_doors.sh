@@ -2,28 +2,14 @@
 # Memory that goes by another door than the C library's `malloc`: in each program (tests/doors) either the figures are right, to the byte where the
 # program counts itself, or the report is not complete, says why, and no condition passes. With allocators of Debian below, within, and of Rust's
 # crates; and programs of Debian, whose figures are right, where the report says no such thing.
-# Installs what it needs; fetches two crates.
+# Fetches two crates.
 #
 #     scripts/check_doors.sh [--short]      --short: without Rust's crates
 #     scripts/check_doors.sh --peers        only a table: what memledger, heaptrack and DHAT see of these programs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need() { # need COMMAND_OR_FILE PACKAGE
-    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
-}
-need g++ g++
-need git git
-need perl perl
-need sqlite3 sqlite3
-need go golang-go
-need node nodejs
 libraries=/usr/lib/$(gcc -print-multiarch)
-need "$libraries/libjemalloc.so.2" libjemalloc2
-need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
-need "$libraries/libmimalloc.so.2" libmimalloc2.0
-need "$libraries/libjemalloc.a" libjemalloc-dev
-need "$libraries/libtcmalloc_minimal.a" libgoogle-perftools-dev
 
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
@@ -66,56 +52,21 @@ prefixed() {
 prefixed "$libraries/libjemalloc_pic.a" own_je_ own_jemalloc malloc calloc posix_memalign aligned_alloc realloc free memalign valloc malloc_usable_size \
     mallocx rallocx xallocx sallocx dallocx sdallocx nallocx mallctl mallctlnametomib mallctlbymib malloc_stats_print
 # What has names like that and is none.
-gcc -shared -fPIC -o "$folder/no_jemalloc.so" -x c - <<'C'
-static char block[8192] __attribute__((aligned(4096)));
-void *own_je_malloc() { return block; }
-void *own_je_calloc() { return block; }
-void *own_je_realloc() { return block; }
-void *own_je_aligned_alloc() { return block; }
-int own_je_posix_memalign(void **stored) { return *stored = block, 0; }
-void own_je_free() {}
-unsigned long own_je_malloc_usable_size() { return 8192; }
-int own_je_mallctl() { return 22; }
-C
+gcc -shared -fPIC -o "$folder/no_jemalloc.so" $sources/no_jemalloc.c
 for program in calls forks freed handles host maps reopens; do
     gcc -O0 -fno-builtin -Wall -Wextra -Werror -o "$folder/$program" $sources/$program.c
 done
 # A pointer to `malloc` in a program with a fixed address is an address of the program.
-gcc -O0 -fno-builtin -no-pie -fno-pie -Wall -Wextra -Werror -o "$folder/fixed" -x c - <<'C'
-#include <stdlib.h>
-void *(*volatile function)(size_t) = malloc;
-static void *volatile kept;
-int main() { kept = function(100); }
-C
+gcc -O0 -fno-builtin -no-pie -fno-pie -Wall -Wextra -Werror -o "$folder/fixed" $sources/fixed.c
 gcc -O1 -shared -fPIC -DLIBRARY -Wall -Wextra -Werror -o "$folder/reopened.so" $sources/reopens.c
 gcc -O1 -shared -fPIC -DLIBRARY -DTHREAD -Wall -Wextra -Werror -o "$folder/threaded.so" $sources/reopens.c
 gcc -O1 -fno-builtin -o "$folder/forks_jemalloc" $sources/forks.c "$libraries/libjemalloc.a" -lstdc++ -lm
 gcc -O1 -fno-builtin -shared -fPIC -o "$folder/calloc.so" $sources/calloc.c
 # A library below that makes one function of another.
-gcc -shared -fPIC -fno-builtin -o "$folder/between.so" -x c - <<'C'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stddef.h>
-static void *next(size_t align, size_t size) { return ((void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc"))(align, size); }
-void *memalign(size_t align, size_t size) { return next(align, size); }
-int posix_memalign(void **stored, size_t align, size_t size) { return (*stored = next(align, size)) ? 0 : 12; }
-C
+gcc -shared -fPIC -fno-builtin -o "$folder/between.so" $sources/between.c
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -o "$folder/plugin.so" $sources/plugin.c
 gcc -O1 -shared -fPIC -Wall -Wextra -Werror -DEARLY -o "$folder/early_plugin.so" $sources/plugin.c
-cat >"$folder/go.go" <<'GO'
-package main
-
-import "C"
-
-var kept [][]byte
-
-func main() {
-	for i := 0; i < 10000; i++ {
-		kept = append(kept, make([]byte, 1000))
-	}
-}
-GO
-(cd "$folder" && GO111MODULE=off GOCACHE="$folder/cache" CGO_ENABLED=1 go build -ldflags=-s -o go_program go.go)
+GO111MODULE=off GOCACHE="$folder/cache" CGO_ENABLED=1 go build -ldflags=-s -o "$folder/go_program" $sources/go.go
 
 if [ "${1:-}" != --short ]; then
     for crate in mimalloc tikv-jemallocator rpmalloc; do

@@ -3,19 +3,11 @@
 # compares the bytes that each function has allocated, its callees included. The 20 functions with the most bytes
 # must be the same in both, in the same order, and their bytes must differ by less than 1 %. Prints both, and the
 # times. Functions are compared by their last names. Left out are closures and allocators, whose names many
-# functions have, and functions whose names heaptrack does not demangle. Needs Python, zstd and heaptrack (`apt install heaptrack`); without
-# it, prints a sentence and compares nothing.
+# functions have, and functions whose names heaptrack does not demangle. Needs Python, zstd and heaptrack.
 #
 #     scripts/check_heaptrack.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-for tool in heaptrack zstd python3; do
-    if ! command -v "$tool" >/dev/null; then
-        echo "SKIPPED: $tool is not installed, so nothing was compared with heaptrack" >&2
-        exit 0
-    fi
-done
 
 target=${CARGO_TARGET_DIR:-target}
 cargo build --quiet --release -p memledger-benches --bin program_memledger

@@ -14,59 +14,17 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # What a changed user replaces itself by has a trace, too.
 chmod 777 "$folder"
-cat >"$folder/keep.c" <<'C'
-#define _GNU_SOURCE
-#include <grp.h>
-#include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(void) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2] = {{1 << 6 | 1 << 7, 1 << 6 | 1 << 7, 0}};
-    int results[] = {prctl(PR_SET_KEEPCAPS, 1), setresuid(65534, 65534, 65534), syscall(SYS_capset, &header, data),
-                     setgroups(0, 0), setresgid(65534, 65534, 65534)};
-    for (int i = 0; i < 5; i++) printf("%d ", results[i]);
-    printf("%d %d %p\n", getuid(), getgid(), malloc(1000003) ? 0 : main);
-}
-C
-cat >"$folder/descriptors.c" <<'C'
-#include <dirent.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-int main(int count, char **arguments) {
-    for (int fd = 0; fd < 1100; fd++)
-        if (fcntl(fd, F_GETFD) >= 0) dprintf(9, "%d ", fd);
-    dprintf(9, "%zd %zd\n", write(1, "one\n", 4), write(2, "two\n", 4));
-    free(malloc(1000003));
-}
-C
-cat >"$folder/late.c" <<'C'
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-int main(void) {
-    printf("%d %d ", malloc(1000003) == 0, unshare(CLONE_NEWPID));
-    printf("%d\n", seteuid(0));
-    printf("%d\n", malloc(1000005) == 0);
-}
-C
-for name in keep descriptors late; do gcc -O1 -w -o "$folder/$name" "$folder/$name.c"; done
+cp tests/identity/keep.c "$folder"
+for name in keep descriptors late; do gcc -O1 -w -o "$folder/$name" tests/identity/$name.c; done
 
 failed=0
 check() { # check NAME COMMAND...: the same with and without the tracker
     local name=$1 plain tracked trace
     shift
-    (cd "$folder" && timeout 60 "$@") >"$folder/plain.out" 2>"$folder/plain.err" </dev/null && plain=0 || plain=$?
+    (cd "$folder" && timeout 600 "$@") >"$folder/plain.out" 2>"$folder/plain.err" </dev/null && plain=0 || plain=$?
     trace=$folder/trace.utrace
     rm -f "$folder"/*.utrace
-    (cd "$folder" && timeout 60 "$memledger" run --preload "$library" --report off --trace "$folder/trace.%p.utrace" -- "$@") \
+    (cd "$folder" && timeout 600 "$memledger" run --preload "$library" --report off --trace "$folder/trace.%p.utrace" -- "$@") \
         >"$folder/tracked.out" 2>"$folder/tracked.err" </dev/null && tracked=0 || tracked=$?
     # NOTE: says where the trace of a program is that has replaced itself.
     # And where a program has become a user who may not write the trace of the program that it has been.

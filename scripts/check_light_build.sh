@@ -8,57 +8,12 @@ cd "$(dirname "$0")/.."
 
 [ -n "${memledger:-}" ] || . scripts/command.sh
 unset "${!MEMLEDGER_@}"
-root=$PWD
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/src"
-cat >"$folder/Cargo.toml" <<TOML
-[package]
-name = "light"
-version = "0.0.0"
-edition = "2024"
-[workspace]
-[dependencies]
-memledger = { path = "$root", default-features = false, features = ["enable"] }
-TOML
-cat >"$folder/src/main.rs" <<'RUST'
-use memledger::{ErrorKind, Ledger, Limit, ReportTo, TrackingAllocator, alloc_scope, budget};
-
-#[global_allocator]
-static ALLOC: TrackingAllocator = TrackingAllocator::system();
-
-fn main() {
-    let how = std::env::args().nth(1);
-    let how = how.as_deref();
-    let ledger = match how {
-        Some("in code") => {
-            let builder = Ledger::builder().report_on_exit(ReportTo::file("run.json"));
-            builder.black_box_at(Limit::Null).trace_to_file("run.memledger").start().unwrap()
-        }
-        _ => Ledger::from_env(),
-    };
-    alloc_scope!("light", { std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(1_000_003))) });
-    if how == Some("killed") {
-        ledger.flush();
-        std::process::abort();
-    }
-    assert!(ledger.snapshot().is_none() && ledger.stats().live_bytes.is_none());
-    assert!(budget("nothing").live_bytes(0).try_run(|| ()).1.is_err(), "a budget passes without a report");
-    if how == Some("in code") {
-        assert_eq!(ledger.problems().len(), 2, "{:?}", ledger.problems());
-        let late = ledger.trace_to_file("late.memledger").unwrap();
-        std::mem::forget(vec![1; 77]);
-        late.stop();
-        let again = Ledger::builder().start();
-        assert!(again.is_err_and(|error| error.kind() == ErrorKind::AlreadyStarted));
-    }
-}
-RUST
-cp Cargo.lock "$folder/Cargo.lock"
-target=${CARGO_TARGET_DIR:-target}/light
-cargo build --quiet --manifest-path "$folder/Cargo.toml" --target-dir "$target"
+manifest=tests/programs/Cargo.toml target=${CARGO_TARGET_DIR:-target}/programs
+cargo build --quiet --manifest-path "$manifest" -p light --target-dir "$target"
 program=$(realpath "$target/debug/light")
-tree=$(cargo tree --manifest-path "$folder/Cargo.toml" --edges normal,build --prefix none)
+tree=$(cargo tree --manifest-path "$manifest" -p light --edges normal,build --prefix none)
 [[ $tree == *memledger-format* && $tree != *memledger-analysis* ]] || { echo "$tree"; exit 1; }
 
 cd "$folder"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Builds the page of a report from page/ and checks that crates/export/src/html/page.html is what comes out, then uses it in
-# headless Chromium: page/tests/check.py says what is looked at. Installs Chromium and Node if they are missing; what
-# cannot be installed is a failure. With --short, 20,000 stacks instead of 100,000; with reports, their figures too.
+# headless Chromium: page/tests/check.py says what is looked at. With --short, 20,000 stacks instead of 100,000; with reports, their figures too.
 # $memledger is the command whose `view` is used; without it, one is built.
 #
 #     scripts/check_page.sh [--short] [REPORT.html REPORT.json]...
@@ -10,9 +9,6 @@ cd "$(dirname "$0")/.."
 
 stacks=100000
 if [ "${1:-}" = --short ]; then stacks=20000; shift; fi
-
-. scripts/viewers/helpers/browser.sh
-need node nodejs npm
 
 [ -n "${memledger:-}" ] || . scripts/command.sh
 

@@ -6,32 +6,13 @@
 # children that cannot load the library (tests/preload/executes.c); programs whose launcher drops it from the environment; a server of two processes; workers of servers that are killed (nginx, gunicorn); what cannot be tracked is refused. Then the checks of
 # scripts/check_signals.py: interpreters and C programs (tests/preload/endings.c) under signals, the ends of their last threads, and crashes in their first moments
 # are as alone. Memory that is in no block is said, and stacks of ended threads are not that (scripts/check_resident.py).
-# Installs what it needs. Also the `malloc` of a static program.
+# Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need() { # need COMMAND_OR_FILE PACKAGE
-    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
-}
-need gcc gcc
-need heaptrack heaptrack
-need mawk mawk
-need node nodejs
-need perl perl
-need ruby ruby
-need sqlite3 sqlite3
-need openssl openssl
-need xz xz-utils
-need nginx nginx
-need gunicorn gunicorn
 libraries=/usr/lib/$(gcc -print-multiarch)
-need "$libraries/libjemalloc.so.2" libjemalloc2
-need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
-need "$libraries/libmimalloc.so.2" libmimalloc2.0
-need "$libraries/faketime/libfaketime.so.1" libfaketime
-need musl-gcc musl-tools
 
 . scripts/command.sh
 export memledger
@@ -83,43 +64,12 @@ python3 scripts/check_signals.py
 scripts/check_resident.py "$memledger" "$library" "$folder/resident"
 
 # The heap "C" in a Rust program that is linked with a static glibc.
-mkdir -p "$folder/program/src"
-cat >"$folder/program/Cargo.toml" <<TOML
-[package]
-name = "program"
-version = "0.0.0"
-edition = "2024"
-[workspace]
-[dependencies]
-memledger = { path = "$PWD", default-features = false, features = ["c-malloc", "report"] }
-TOML
-cp Cargo.lock "$folder/program/"
-cat >"$folder/program/src/main.rs" <<'RUST'
-#[global_allocator]
-static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
-memledger::track_c_malloc!();
-unsafe extern "C" {
-    fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_char;
-    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
-    fn munmap(at: *mut u8, bytes: usize) -> i32;
-}
-fn main() {
-    let vector = std::hint::black_box(vec![1_u8; 1_000_003]);
-    let text = std::ffi::CString::new(vec![b'x'; 2_000_003]).unwrap();
-    std::hint::black_box(unsafe { strdup(text.as_ptr()) });
-    std::mem::forget((vector, text));
-    unsafe {
-        let pages = mmap(std::ptr::null_mut(), 10 << 20, 3, 0x22, -1, 0);
-        assert_eq!(munmap(pages.add(4 << 20), 3 << 20), 0);
-    }
-}
-RUST
 target=$(rustc -vV | sed -n 's/^host: //p')
 for flags in "" "-C target-feature=+crt-static -C link-arg=-Wl,-z,muldefs"; do
     # NOTE: with a target, these flags are not those of build scripts.
-    RUSTFLAGS=$flags cargo build --quiet --target "$target" --manifest-path "$folder/program/Cargo.toml" \
-        --target-dir target/preload/program
-    MEMLEDGER_REPORT="$folder/static.json" "target/preload/program/$target/debug/program"
+    RUSTFLAGS=$flags cargo build --quiet --target "$target" --manifest-path tests/programs/Cargo.toml -p c-malloc \
+        --target-dir target/programs
+    MEMLEDGER_REPORT="$folder/static.json" "target/programs/$target/debug/c-malloc"
     python3 - "$folder/static.json" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1]))

@@ -145,11 +145,7 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 build lto 90
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_STRIP=true \
     CARGO_PROFILE_RELEASE_PANIC=abort build lto-abort-stripped 90000
 RUSTFLAGS="-C force-frame-pointers=yes" build frame-pointers 90000
-if [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
-    build musl 60000 --target x86_64-unknown-linux-musl
-elif is_wanted musl; then
-    echo "SKIPPED: the target x86_64-unknown-linux-musl is not installed" >&2
-fi
+build musl 60000 --target x86_64-unknown-linux-musl
 
 # build_for_arm NAME SAMPLES: the same for ARM.
 build_for_arm() {
@@ -176,7 +172,6 @@ build_for_windows() {
         target=x86_64-pc-windows-msvc linker=rust-lld
         . scripts/platforms/common.sh
         . scripts/platforms/msvc.sh
-        ready Windows $target
         prepare_msvc "$run/msvc"
     fi
     build_libraries "$run/libraries-windows" x86_64-w64-mingw32-gcc --target $target -C linker=$linker

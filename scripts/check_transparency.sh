@@ -3,38 +3,12 @@
 # `memledger run`, to their end, under signals, and with closed and ignored streams. Compared are output, errors, status,
 # descriptors, dispositions and masks of signals, rights, limits, children, and the files and processes that are left.
 # What cannot be the same is the table of docs/faults.md. Each program also runs twice alone, and what differs
-# then is masked and named. Planted differences must be found first. Installs what it needs, unless --short: then programs that
-# are not there are left out, and named.
+# then is masked and named. Planted differences must be found first. With --short, programs that are not there are
+# left out, and named.
 #
 #     scripts/check_transparency.sh [--short] [--known] [--event=EVENT ...] [PROGRAM_PATTERN ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-short=0
-for word in "$@"; do [ "$word" = --short ] && short=1; done
-missing=()
-need() { command -v "$1" >/dev/null || [ -e "$1" ] || missing+=("$2"); }
-need gcc gcc
-if [ "$short" = 0 ]; then
-    for name in bc bzip2 busybox cpio dc ed gawk gpg jq ksh m4 make man memcached nano redis-server ruby strace vim zsh zstd; do
-        case $name in
-        gpg) need gpg gnupg ;;
-        man) need man man-db ;;
-        *) need "$name" "$name" ;;
-        esac
-    done
-    need bwrap bubblewrap
-    need capsh libcap2-bin
-    need guile guile-3.0
-    need lua5.4 lua5.4
-    need nginx nginx
-    need node nodejs
-    need php php-cli
-    need sqlite3 sqlite3
-    need tclsh tcl
-    need xz xz-utils
-fi
-[ ${#missing[@]} = 0 ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }
 
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload

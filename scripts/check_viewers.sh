@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Exports real traces to each format of other tools, and opens them in the tools themselves: each script of
-# scripts/viewers compares what its tool has read with `memledger report`, and installs the tool if it is missing. What
-# cannot be installed is a failure. Prints how long each took. With names, only these.
+# scripts/viewers compares what its tool has read with `memledger report`. Prints how long each took. With names, only these.
 #
 #     scripts/check_viewers.sh [NAME...]
 set -euo pipefail

@@ -1,16 +1,11 @@
 # What scripts have in common that build programs for AArch64 and run them under qemu. They source this file, with
-# CARGO_TARGET_DIR set, and end here where not all is installed that they need, which is said. Sets:
+# CARGO_TARGET_DIR set. Sets:
 #
 #   target       the target, whose programs cargo links so that they find their libraries
 #   libraries    the folder of these
 . scripts/platforms/common.sh
 root=$PWD
 target=aarch64-unknown-linux-gnu
-
-need qemu-aarch64 qemu-user
-need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-need jq jq
-ready AArch64 $target
 
 # The programs name their loader and their libraries by their places here. qemu has an option for these, but opens other
 # files there, too.

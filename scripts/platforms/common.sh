@@ -3,23 +3,6 @@
 # Prints the program that cargo has built from a file, by what cargo wrote to $folder/built.
 built() { realpath "$root/$(sed -n "s|^ *Executable .*$1 (\(.*\))\$|\1|p" "$folder/built")"; }
 
-# need PROGRAM PACKAGE...: what runs, and the packages that have it.
-missing=()
-need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
-
-# ready SYSTEM TARGET: ends the script, and says why, if something that it needs is not installed, or the compiler lacks the
-# target and rustup cannot install it.
-ready() {
-    if [ ${#missing[@]} -gt 0 ]; then
-        echo "SKIPPED: nothing runs on $1, since not all is installed (apt-get install ${missing[*]})" >&2
-        exit 0
-    fi
-    if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$2" ] && ! timeout 300 rustup target add "$2"; then
-        echo "SKIPPED: nothing runs on $1, since the target $2 cannot be installed" >&2
-        exit 0
-    fi
-}
-
 # not_there LIST ALL THERE >FILE: the tests that do not run, each with its reason. LIST is a file like not_on_windows.txt, ALL
 # has the tests of this machine, THERE those of the other one. Fails, and names them, if some that are not there have no reason.
 not_there() {

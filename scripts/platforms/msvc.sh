@@ -5,8 +5,6 @@
 #   kernel32.lib and the like   made of the names that the libraries of Wine export
 #   msvcrt.lib                  ucrtbase.dll, vcruntime140.dll and msvcrt.c
 #   cl.exe and its headers      clang, with those of mingw
-need clang clang
-need llvm-dlltool llvm
 
 # prepare_msvc FOLDER: makes the libraries there, and sets what cargo and the linker read.
 prepare_msvc() {

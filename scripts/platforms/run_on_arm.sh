@@ -14,7 +14,6 @@ cd "$(dirname "$0")/../.."
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms
 . scripts/platforms/aarch64.sh
 musl=aarch64-unknown-linux-musl
-ready "AArch64 with musl" $musl
 
 folder=$(mktemp -d)
 handlers=/proc/sys/fs/binfmt_misc

@@ -4,15 +4,12 @@
 #
 #     scripts/platforms/run_on_wasm.sh
 #
-# Needs node and jq, and says which of them is not installed. Works in target/platforms.
+# Needs node and jq. Works in target/platforms.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 . scripts/platforms/common.sh
 target=wasm32-unknown-unknown
-need node nodejs
-need jq jq
-ready WebAssembly $target
 
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/platforms}
 folder=$(mktemp -d)

@@ -1,17 +1,11 @@
-# Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root. Ends the script,
-# and says what is not installed, if Wine, the linker or the target is not. Sets `wine`, `folder` and, if it is not set,
-# `target`, and makes Wine's folder.
+# Windows as Wine does it: run_on_windows.sh and test_on_windows.sh source this from the project's root.
+# Sets `wine`, `folder` and, if it is not set, `target`, and makes Wine's folder.
 . scripts/platforms/common.sh
 root=$PWD
 target=${target:-x86_64-pc-windows-gnu}
 wine=$(dpkg -L wine64 2>/dev/null | grep 'wine/wine64$' || command -v wine64 || command -v wine || true)
 
-need "${wine:-wine64}" wine64
-need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
-need curl curl
-need jq jq
 case $target in *-msvc) . scripts/platforms/msvc.sh ;; esac
-ready Windows "$target"
 
 export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$PWD/target/platforms CC_x86_64_pc_windows_gnu=x86_64-w64-mingw32-gcc
 export WINEPREFIX=$CARGO_TARGET_DIR/wine WINEDEBUG=-all

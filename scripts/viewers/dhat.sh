@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Exports real traces to DHAT's format, opens them in Valgrind's dh_view.html in headless Chromium, sorted in several
-# ways, and compares the totals on the page with `memledger report`, to the byte and the block. Installs Debian's
-# valgrind and chromium, and what drives the latter, if they are missing. With $SCREENSHOTS, a folder, pictures of
-# the pages are left there.
+# ways, and compares the totals on the page with `memledger report`, to the byte and the block. With
+# $SCREENSHOTS, a folder, pictures of the pages are left there.
 #
 #     scripts/viewers/dhat.sh
 set -euo pipefail
@@ -10,7 +9,6 @@ cd "$(dirname "$0")/../.."
 
 . scripts/viewers/record.sh
 . scripts/viewers/helpers/browser.sh
-need /usr/libexec/valgrind/dh_view.html valgrind
 
 export_all dhat
 /usr/bin/python3 scripts/viewers/helpers/dhat.py /usr/libexec/valgrind/dh_view.html "$out" "${SCREENSHOTS:-$out}"

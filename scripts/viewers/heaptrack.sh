@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Exports traces for heaptrack, plain and compressed, has `heaptrack_print` read them, and compares with `memledger
 # report`: calls to allocation functions (allocations and reallocations), and to the byte the peak and what is live at the
-# end. Installs Debian's heaptrack if it is missing; fails if it cannot.
+# end.
 #
 #     scripts/viewers/heaptrack.sh [MEMLEDGER FOLDER_WITH_TRACES]
 set -euo pipefail
@@ -13,8 +13,5 @@ if [ $# = 2 ]; then
     out=$scratch/out && mkdir "$out"
 else
     . scripts/viewers/record.sh
-fi
-if ! command -v heaptrack_print >/dev/null; then
-    apt-get update -qq && apt-get install -y -qq --no-install-recommends heaptrack >/dev/null
 fi
 python3 scripts/viewers/helpers/heaptrack.py "$memledger" "$traces" "$out"

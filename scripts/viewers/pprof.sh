@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Exports real traces to pprof's format, and compares what Go's `pprof` reads there with `memledger report`, to the
 # byte: the totals of each type of samples; of each scope, group, name and thread (-tags, -tagfocus); of each
-# function. Needs Python and Debian's golang-go, and installs the latter if it is missing.
+# function.
 #
 #     scripts/viewers/pprof.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-command -v go >/dev/null || { apt-get update && apt-get install -y golang-go; }
 . scripts/viewers/record.sh
 
 for trace in "$traces"/*.memledger; do

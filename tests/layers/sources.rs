@@ -5,6 +5,11 @@ use std::path::Path;
 
 /// The files of Rust below `folder`, by their path in the project.
 pub fn every(folder: &str) -> Vec<(String, String)> {
+    every_of(folder, &["rs"])
+}
+
+/// The files below `folder` whose names have one of these endings, by their path in the project.
+pub fn every_of(folder: &str, endings: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {
@@ -12,7 +17,8 @@ pub fn every(folder: &str) -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending))
+            {
                 let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
                 let text = fs::read_to_string(&path).unwrap();
                 found.push((name.to_str().unwrap().replace('\\', "/"), text));

@@ -1,7 +1,7 @@
 //! Where a process ends while its threads allocate, each allocation that a counter below the tracker has seen
 //! is in the totals, or counted as after the end.
 //!
-//! The tests end a program of eight threads ten times in each of four ways (`scripts/check_ends.sh`: 1,000
+//! The tests end a program of eight threads ten times in each of four ways (the check `ends`: 1,000
 //! times in all).
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![expect(unsafe_code, reason = "a global allocator")]

@@ -5,7 +5,7 @@
 //! the worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it,
 //! step by step; the test of [`mirrored`] fails when the original changes.
 //!
-//! `scripts/model_check.sh` runs it all; `README.md` says what is covered.
+//! `MODEL_FULL=1 cargo test --lib` runs it all; `README.md` says what is covered.
 
 #![cfg(test)]
 

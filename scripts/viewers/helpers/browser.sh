@@ -15,11 +15,3 @@ export_all() {
         "$memledger" report "$trace" --format json --allow-incomplete >"$out/$name.report.json" 2>/dev/null
     done
 }
-
-# need COMMAND_OR_FILE PACKAGE...: installs Debian's packages if the first is missing.
-need() {
-    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update && apt-get install -y --no-install-recommends "${@:2}"; }
-}
-need /usr/bin/chromium chromium
-need /usr/bin/chromedriver chromium-driver
-need /usr/lib/python3/dist-packages/selenium python3-selenium

@@ -43,7 +43,7 @@
 //! the worker revokes all leases and joins the global clock itself. So events of different cycles
 //! are in the true order, and the time of each cycle has a position in that order.
 //!
-//! The model in `scripts/model_check.sh` runs the functions of this file in every interleaving.
+//! The model in `models/ordering` runs the functions of this file in every interleaving.
 //! Epochs are Lamport's idea (*Time, Clocks, and the Ordering of Events in a Distributed System*,
 //! 1978), with shared words in place of messages.
 
