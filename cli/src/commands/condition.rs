@@ -9,8 +9,8 @@ use super::by::By;
 use super::completeness::{Lack, outcome};
 use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
-use figures::{FigureType, Figures, Selector};
-use memledger_analysis::Report;
+use figures::{Figures, Selector};
+use memledger_analysis::{Report, Unit};
 use memledger_export::text;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     key: String,
-    figure_type: FigureType,
+    unit: Unit,
     selector: Option<Selector>,
     /// If it compares two runs.
     change: Option<Change>,
@@ -90,12 +90,12 @@ impl fmt::Display for Condition {
             Comparison::Equal => "=",
             Comparison::NotEqual => "!=",
         };
-        match self.figure_type {
-            FigureType::Number if self.is_percent => {
+        match self.unit {
+            Unit::Flag => write!(f, " {sign} {}", self.value == 1),
+            _ if self.is_percent => {
                 write!(f, " {sign} {}.{:06}%", self.value / PERCENT, self.value % PERCENT)
             }
-            FigureType::Number => write!(f, " {sign} {}", self.value),
-            FigureType::Flag => write!(f, " {sign} {}", self.value == 1),
+            _ => write!(f, " {sign} {}", self.value),
         }
     }
 }
@@ -245,13 +245,10 @@ impl Condition {
 
     /// A figure, as a sentence has it.
     fn number(&self, figure: u64) -> String {
-        let is_size = self.key.contains("bytes") && !self.key.ends_with("_ns");
-        match self.figure_type {
-            FigureType::Flag => (figure == 1).to_string(),
-            FigureType::Number if is_size && figure >= 1024 => {
-                format!("{figure} ({})", text::bytes(figure))
-            }
-            FigureType::Number => figure.to_string(),
+        match self.unit {
+            Unit::Flag => (figure == 1).to_string(),
+            Unit::Bytes if figure >= 1024 => format!("{figure} ({})", text::bytes(figure)),
+            _ => figure.to_string(),
         }
     }
 }

@@ -133,7 +133,7 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, frames: Frames) -> Vec<DiffRow> {
         for (row, stack) in report.by_stack.iter().enumerate() {
             let sampled = report.stack_sampling_bytes.is_some();
             // What is not in the sample counts in the estimates.
-            if sampled && stack.label(report).is_some() && stack.weights().is_none() {
+            if sampled && stack.label(report).is_some() && stack.weights.is_none() {
                 continue;
             }
             let figures = match stack.estimates() {

@@ -90,10 +90,8 @@ pub fn is_share(part: u64, whole: u64, percent: u64) -> bool {
 /// Puts those first that would save most: of what is held, then of what is done.
 pub fn sort_findings(found: &mut [Finding]) {
     sort::by(found, |a, b| {
-        let is_held =
-            |finding: &Finding| matches!(finding.weight_of, WeightOf::Peak | WeightOf::Resident);
         let key = |finding: &Finding| {
-            Reverse((is_held(finding), finding.weight, finding.bytes, finding.calls))
+            Reverse((finding.is_of_peak(), finding.weight, finding.bytes, finding.calls))
         };
         key(a).cmp(&key(b)).then_with(|| a.place.cmp(&b.place))
     });

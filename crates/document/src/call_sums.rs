@@ -14,8 +14,8 @@
 //! through it and on to the same call, or in none.
 
 use crate::calls::{CallKind, Calls, Frames, Marks};
-use crate::estimate::{Estimates, Weights};
-use crate::figures::Figures;
+use crate::estimate::Weights;
+use crate::figures::{Estimates, Figures};
 use crate::own::Whose;
 use crate::report::Report;
 use crate::rows::order;

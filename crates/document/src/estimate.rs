@@ -12,7 +12,7 @@
 //! that are not in the sample.
 
 use crate::figure::Unit;
-use crate::figures::{FIGURES, Figures, SUMS};
+use crate::figures::{Estimate, Estimates, FIGURES, Figures, SUMS};
 
 /// The probability with which a block was in the sample.
 #[derive(Clone, Copy, Debug)]
@@ -113,18 +113,6 @@ fn gamma_quantile(shape: f64, z: f64) -> f64 {
     shape * root.max(0.0).powi(3)
 }
 
-/// A figure of the whole, estimated from a sample of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Estimate {
-    /// The estimate; without bias.
-    pub value: u64,
-    /// The lower and upper end of an interval that covers the figure 95 times in 100.
-    pub low: u64,
-    /// See `low`.
-    pub high: u64,
-}
-
 /// What a sample says about the columns of a row that add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weights([Weighted; SUMS]);
@@ -150,7 +138,7 @@ impl Weights {
 
     /// What is live is what is live at the peak.
     pub fn keep_peak(&mut self) {
-        let [_, _, _, _, live_blocks, live_bytes, bytes_at_peak, blocks_at_peak, _] = &mut self.0;
+        let [_, _, _, _, live_blocks, live_bytes, bytes_at_peak, blocks_at_peak, ..] = &mut self.0;
         (*bytes_at_peak, *blocks_at_peak) = (*live_bytes, *live_blocks);
     }
 
@@ -160,54 +148,5 @@ impl Weights {
         let all = estimates.all_mut().into_iter().zip(&self.0);
         all.for_each(|(estimate, sum)| *estimate = sum.estimate());
         estimates
-    }
-}
-
-/// Estimates of the columns of a row, from a sample: all of [`Figures`] but the row's own peak, which a
-/// sample does not show.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "they have the names of the columns")]
-pub struct Estimates {
-    pub allocations: Estimate,
-    pub frees: Estimate,
-    pub reallocations: Estimate,
-    pub allocated_bytes: Estimate,
-    pub live_blocks: Estimate,
-    pub live_bytes: Estimate,
-    pub live_bytes_at_peak: Estimate,
-    pub live_blocks_at_peak: Estimate,
-    pub short_lived: Estimate,
-}
-
-impl Estimates {
-    fn all_mut(&mut self) -> [&mut Estimate; SUMS] {
-        [
-            &mut self.allocations,
-            &mut self.frees,
-            &mut self.reallocations,
-            &mut self.allocated_bytes,
-            &mut self.live_blocks,
-            &mut self.live_bytes,
-            &mut self.live_bytes_at_peak,
-            &mut self.live_blocks_at_peak,
-            &mut self.short_lived,
-        ]
-    }
-
-    /// The estimates themselves, as figures of a row.
-    pub fn values(&self) -> Figures {
-        let mut figures = Figures::default();
-        let all = figures.all_mut().into_iter().zip(self.all());
-        all.for_each(|(figure, (_, estimate))| *figure = estimate.value);
-        figures
-    }
-
-    /// The keys and estimates, in the order of the JSON.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
-        let mut copy = *self;
-        let estimates = copy.all_mut().map(|estimate| *estimate);
-        let columns = FIGURES.iter().filter(|column| column.adds_up());
-        columns.map(|column| column.key).zip(estimates)
     }
 }

@@ -12,8 +12,8 @@ pub struct Figure<T: 'static> {
     pub header: Option<&'static str>,
     /// What it says, in a sentence.
     pub about: &'static str,
-    /// Its value.
-    pub of: fn(&T) -> FigureValue<'_>,
+    /// Its number, if the report says it; 1 for true.
+    pub of: fn(&T) -> Option<u64>,
 }
 
 /// What a figure is a number of.
@@ -27,71 +27,17 @@ pub enum Unit {
     Nanoseconds,
     /// It is no number, but true or false.
     Flag,
-    /// It is a name or an id, with which nothing is compared.
-    Name,
-    /// It is a list or an object of its own, whose value is not in the table.
+    /// It is an id, with which nothing is compared.
+    Id,
+    /// It is a text, a list or an object, which is not in the table.
     Part,
-}
-
-/// The value of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FigureValue<'a> {
-    /// The report does not say, or it is a [part](Unit::Part).
-    Unknown,
-    /// A number.
-    Number(u64),
-    /// True or false.
-    Flag(bool),
-    /// A name.
-    Text(&'a str),
-}
-
-impl FigureValue<'_> {
-    /// The number; 1 for what is true. `None` if it is not known, or is a name.
-    pub fn number(self) -> Option<u64> {
-        match self {
-            Self::Number(number) => Some(number),
-            Self::Flag(flag) => Some(flag.into()),
-            Self::Unknown | Self::Text(_) => None,
-        }
-    }
-}
-
-impl From<u64> for FigureValue<'_> {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<u32> for FigureValue<'_> {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<bool> for FigureValue<'_> {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl<'a> From<&'a String> for FigureValue<'a> {
-    fn from(text: &'a String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<'a, T: Into<FigureValue<'a>>> From<Option<T>> for FigureValue<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Unknown, Into::into)
-    }
 }
 
 /// The entry of a table.
 pub(crate) const fn figure<T>(
     key: &'static str,
     unit: Unit,
-    of: fn(&T) -> FigureValue<'_>,
+    of: fn(&T) -> Option<u64>,
     about: &'static str,
 ) -> Figure<T> {
     Figure { key, unit, header: None, about, of }
@@ -102,7 +48,7 @@ pub(crate) const fn column<T>(
     key: &'static str,
     unit: Unit,
     header: &'static str,
-    of: fn(&T) -> FigureValue<'_>,
+    of: fn(&T) -> Option<u64>,
     about: &'static str,
 ) -> Figure<T> {
     Figure { key, unit, header: Some(header), about, of }

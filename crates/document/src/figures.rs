@@ -1,4 +1,4 @@
-//! The figures of rows and of all blocks together, and the tables of them.
+//! The figures of rows and of all blocks together, their estimates, and the tables of them.
 
 use crate::figure::Unit::{Bytes, Count, Nanoseconds};
 use crate::figure::{Figure, column, figure};
@@ -133,7 +133,7 @@ pub const TOTALS: &[Figure<Totals>] = &[
     figure("peak_blocks", Count, |of| of.peak_blocks.into(),
         "The largest number of live blocks at any time."),
     figure("short_lived", Count, |of| of.short_lived.into(), "Blocks that their thread freed at once."),
-    figure("overhead_bytes", Bytes, |of| of.overhead_bytes.into(), "Bytes of the tracker itself."),
+    figure("overhead_bytes", Bytes, |of| of.overhead_bytes, "Bytes of the tracker itself."),
     figure("unnamed_bytes_at_peak", Bytes, |of| of.unnamed_bytes_at_peak.into(),
         "Bytes live at the peak without a scope or a tag."),
 ];
@@ -162,7 +162,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
 impl Figure<Figures> {
     /// Its number in a row.
     pub fn number(&self, row: &Figures) -> u64 {
-        (self.of)(row).number().unwrap_or_default()
+        (self.of)(row).unwrap_or_default()
     }
 
     /// Whether the rows of a list add up to the figure of the total.
@@ -223,5 +223,66 @@ impl Moves {
     pub fn add(&mut self, blocks: u64, bytes: u64) {
         self.blocks = self.blocks.wrapping_add(blocks);
         self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
+/// A figure of the whole, estimated from a sample of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// The estimate; without bias.
+    pub value: u64,
+    /// The lower and upper end of an interval that covers the figure 95 times in 100.
+    pub low: u64,
+    /// See `low`.
+    pub high: u64,
+}
+
+/// Estimates of the columns of a row, from a sample: all of [`Figures`] but the row's own peak, which a
+/// sample does not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "they have the names of the columns")]
+pub struct Estimates {
+    pub allocations: Estimate,
+    pub frees: Estimate,
+    pub reallocations: Estimate,
+    pub allocated_bytes: Estimate,
+    pub live_blocks: Estimate,
+    pub live_bytes: Estimate,
+    pub live_bytes_at_peak: Estimate,
+    pub live_blocks_at_peak: Estimate,
+    pub short_lived: Estimate,
+}
+
+impl Estimates {
+    pub(crate) fn all_mut(&mut self) -> [&mut Estimate; SUMS] {
+        [
+            &mut self.allocations,
+            &mut self.frees,
+            &mut self.reallocations,
+            &mut self.allocated_bytes,
+            &mut self.live_blocks,
+            &mut self.live_bytes,
+            &mut self.live_bytes_at_peak,
+            &mut self.live_blocks_at_peak,
+            &mut self.short_lived,
+        ]
+    }
+
+    /// The estimates themselves, as figures of a row.
+    pub fn values(&self) -> Figures {
+        let mut figures = Figures::default();
+        let all = figures.all_mut().into_iter().zip(self.all());
+        all.for_each(|(figure, (_, estimate))| *figure = estimate.value);
+        figures
+    }
+
+    /// The keys and estimates, in the order of the JSON.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
+        let mut copy = *self;
+        let estimates = copy.all_mut().map(|estimate| *estimate);
+        let columns = FIGURES.iter().filter(|column| column.adds_up());
+        columns.map(|column| column.key).zip(estimates)
     }
 }

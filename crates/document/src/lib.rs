@@ -74,9 +74,8 @@ pub use call_sums::CallRow;
 pub use calls::Frames;
 pub use coverage::{Coverage, CoverageKind, CoverageReason, CoverageWord};
 pub use diff::{DiffBy, DiffRow, DiffSide};
-pub use estimate::{Estimate, Estimates};
-pub use figure::{Figure, FigureValue, Unit};
-pub use figures::{FIGURES, Figures, MOVES, Moves, TOTALS, Totals};
+pub use figure::{Figure, Unit};
+pub use figures::{Estimate, Estimates, FIGURES, Figures, MOVES, Moves, TOTALS, Totals};
 pub use findings::{
     Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
 };

@@ -1,8 +1,8 @@
 //! The parts of a report about all blocks together.
 
 use crate::coverage::{Coverage, CoverageKind};
-use crate::figure::Unit::{Bytes, Count, Flag, Name, Nanoseconds, Part};
-use crate::figure::{Figure, FigureValue, figure};
+use crate::figure::Unit::{Bytes, Count, Flag, Id, Nanoseconds, Part};
+use crate::figure::{Figure, figure};
 use crate::figures::Totals;
 use crate::findings::{Finding, FreedIn};
 use crate::llm::LlmTagRow;
@@ -202,24 +202,24 @@ pub struct TraceInfo {
 /// What is said of a trace, in the order of the JSON.
 #[rustfmt::skip]
 pub const TRACE: &[Figure<TraceInfo>] = &[
-    figure("program", Name, |of| of.program.as_ref().into(), "The program's name, if the trace says it."),
-    figure("pid", Name, |of| of.pid.into(), "Its process id, if the trace says it."),
-    figure("parent_pid", Count, |of| of.parent_pid.into(), "The process that had started it."),
+    figure("program", Part, |_| None, "The program's name, if the trace says it."),
+    figure("pid", Id, |of| of.pid.map(u64::from), "Its process id, if the trace says it."),
+    figure("parent_pid", Count, |of| of.parent_pid.map(u64::from), "The process that had started it."),
     figure("duration_ns", Nanoseconds, |of| of.duration_ns.into(), "How long it was traced."),
     figure("time_resolution_ns", Nanoseconds, |of| of.time_resolution_ns.into(), "How far apart times are."),
     figure("events", Count, |of| of.events.into(), "How many events the report is made from."),
-    figure("from_process_start", Flag, |of| of.from_process_start.into(), "Whether tracking began with it."),
-    figure("scopes_off", Part, |_| FigureValue::Unknown, "When scopes were not recorded."),
-    figure("tracker_optimized", Count, |of| of.tracker_optimized.into(),
+    figure("from_process_start", Flag, |of| of.from_process_start.map(u64::from), "Whether tracking began with it."),
+    figure("scopes_off", Part, |_| None, "When scopes were not recorded."),
+    figure("tracker_optimized", Flag, |of| of.tracker_optimized.map(u64::from),
         "Whether the tracker was optimised."),
-    figure("complete", Flag, |of| of.complete.into(), "Whether nothing is missing."),
-    figure("coverage", Part, |_| FigureValue::Unknown, "How complete the figures are, and why they are not."),
-    figure("recording_since_ns", Nanoseconds, |of| of.recording_since_ns.into(), "When its events begin."),
-    figure("initial_live_blocks", Count, |of| of.initial_live_blocks.into(), "Blocks live at that time."),
-    figure("memory_recorded", Flag, |of| of.memory_recorded.into(), "Whether allocations are recorded."),
+    figure("complete", Flag, |of| Some(of.complete.into()), "Whether nothing is missing."),
+    figure("coverage", Part, |_| None, "How complete the figures are, and why they are not."),
+    figure("recording_since_ns", Nanoseconds, |of| of.recording_since_ns, "When its events begin."),
+    figure("initial_live_blocks", Count, |of| of.initial_live_blocks, "Blocks live at that time."),
+    figure("memory_recorded", Flag, |of| of.memory_recorded.map(u64::from), "Whether allocations are recorded."),
     figure("missed_at_start", Count, |of| of.missed_at_start.into(),
         "By how many blocks these can be wrong."),
-    figure("ended", Flag, |of| of.ended.into(), "Whether the trace has its end."),
+    figure("ended", Flag, |of| Some(of.ended.into()), "Whether the trace has its end."),
 ];
 
 /// A span of time.
@@ -312,7 +312,7 @@ impl Losses {
 /// The losses, in the order of the JSON.
 #[rustfmt::skip]
 pub const LOSSES: &[Figure<Losses>] = &[
-    figure("lost_events", Count, |of| (!of.lost_unknown).then_some(of.lost_events).into(),
+    figure("lost_events", Count, |of| (!of.lost_unknown).then_some(of.lost_events),
         "Events that are known to be missing."),
     figure("serial_holes", Count, |of| of.serial_holes.into(), "Places where events are missing."),
     figure("unmatched_frees", Count, |of| of.unmatched_frees.into(), "Frees of blocks never allocated."),

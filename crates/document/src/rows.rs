@@ -1,9 +1,8 @@
 //! The rows of a report.
 
-use crate::estimate::weight;
-use crate::estimate::{Estimates, Weights};
+use crate::estimate::{Weights, weight};
 use crate::figure::{Figure, Unit, figure};
-use crate::figures::Figures;
+use crate::figures::{Estimates, Figures};
 use crate::symbolizer::SourceFrame;
 use crate::tree::StackEnd;
 use std::cmp::Ordering;
@@ -35,7 +34,7 @@ pub struct ScopeRow {
 /// What else a row of a scope has.
 #[rustfmt::skip]
 pub const SCOPE_FIGURES: &[Figure<ScopeRow>] = &[
-    figure("entries", Unit::Count, |of| of.entries.into(), "How often this very scope was entered."),
+    figure("entries", Unit::Count, |of| of.entries, "How often this very scope was entered."),
     figure("largest_live_bytes", Unit::Bytes, |row| row.largest_live_bytes.into(),
         "The size of its largest live block."),
 ];
@@ -142,14 +141,6 @@ impl StackRow {
     }
 }
 
-#[doc(hidden)]
-impl StackRow {
-    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.weights.as_deref()
-    }
-}
-
 /// One combination of scope stack, group and name, thread, root heap and call stack.
 ///
 /// The five are indices of the report's lists. Its own peak and moves are not kept: these columns are 0.
@@ -186,14 +177,6 @@ impl BucketRow {
     /// trace has only a sample of them.
     pub fn estimates(&self) -> Option<Estimates> {
         self.weights.as_ref().map(|weights| weights.estimates())
-    }
-}
-
-#[doc(hidden)]
-impl BucketRow {
-    /// The estimates of what this row would be without sampling; `None` if stacks are not sampled.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.weights.as_deref()
     }
 }
 

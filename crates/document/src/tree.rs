@@ -64,6 +64,7 @@ impl StackTree {
 
     /// The number of nodes.
     #[expect(clippy::len_without_is_empty, reason = "it has the roots")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -87,6 +88,7 @@ impl StackTree {
     }
 
     /// The node and those around it, innermost first, without the root. Allocates nothing.
+    #[inline]
     pub fn path(&self, node: u32) -> impl Iterator<Item = u32> + Clone {
         let is_frame = |node: &u32| Self::root(*node).is_none();
         std::iter::successors(Some(node).filter(is_frame), move |&node| {
@@ -95,6 +97,7 @@ impl StackTree {
     }
 
     /// The node of the frame that is this many further out, or the root.
+    #[inline]
     pub fn outwards(&self, mut node: u32, frames: u32) -> u32 {
         for _ in 0..frames {
             if Self::root(node).is_some() {

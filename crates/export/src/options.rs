@@ -1,7 +1,8 @@
 //! The options of a report, for formats that have options.
 
 use crate::column::Column;
-use memledger_document::{Figures, Frames};
+use memledger_document::internal::by_key;
+use memledger_document::{Figure, Figures, Frames};
 
 /// What the tables divide the memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,27 +86,25 @@ pub enum Sort {
 }
 
 impl Sort {
+    fn figure(self) -> &'static Figure<Figures> {
+        match self {
+            Self::AtPeak => const { by_key("live_bytes_at_peak") },
+            Self::Live => const { by_key("live_bytes") },
+            Self::Peak => const { by_key("peak_bytes") },
+            Self::Allocated => const { by_key("allocated_bytes") },
+            Self::Count => const { by_key("allocations") },
+        }
+    }
+
     /// The key of that figure in JSON.
     pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::AtPeak => "live_bytes_at_peak",
-            Self::Live => "live_bytes",
-            Self::Peak => "peak_bytes",
-            Self::Allocated => "allocated_bytes",
-            Self::Count => "allocations",
-        }
+        self.figure().key
     }
 
     /// The figure of a row that it is sorted by.
     #[doc(hidden)]
     pub fn of(self, figures: &Figures) -> u64 {
-        match self {
-            Self::AtPeak => figures.live_bytes_at_peak,
-            Self::Live => figures.live_bytes,
-            Self::Peak => figures.peak_bytes,
-            Self::Allocated => figures.allocated_bytes,
-            Self::Count => figures.allocations,
-        }
+        self.figure().number(figures)
     }
 
     /// The same of a sum over rows, which has no peak of its own: the bytes live at the peak of all.

@@ -5,7 +5,7 @@
 //! the compiler could no longer infer the type (19 such places in rayon's own tests). Writing JSON
 //! takes one page of code; a reader would take much more.
 
-use memledger_document::{FIGURES, Figure, FigureValue, Figures, MOVES, Moves};
+use memledger_document::{FIGURES, Figure, Figures, MOVES, Moves, Unit};
 use std::io::{self, Write};
 
 /// What can be written as JSON.
@@ -231,14 +231,12 @@ impl<T: Json> Json for OneLine<T> {
     }
 }
 
-impl Json for FigureValue<'_> {
-    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        match self {
-            Self::Unknown => None::<u64>.write(value),
-            Self::Number(number) => number.write(value),
-            Self::Flag(flag) => flag.write(value),
-            Self::Text(text) => text.write(value),
-        }
+/// Adds the entry of a figure.
+pub(crate) fn figure<T>(object: &mut Object<'_, '_>, figure: &Figure<T>, of: &T) -> io::Result<()> {
+    let number = (figure.of)(of);
+    match figure.unit {
+        Unit::Flag => object.entry(figure.key, &number.map(|flag| flag == 1)),
+        _ => object.entry(figure.key, &number),
     }
 }
 
@@ -248,7 +246,7 @@ pub(crate) fn figures<T: 'static>(
     mut table: impl Iterator<Item = &'static Figure<T>>,
     of: &T,
 ) -> io::Result<()> {
-    table.try_for_each(|figure| object.entry(figure.key, &(figure.of)(of)))
+    table.try_for_each(|entry| figure(object, entry, of))
 }
 
 /// Adds the columns of a row.

@@ -2,8 +2,8 @@
 
 use crate::commands::by::By;
 use memledger_analysis::{
-    CallRow, FIGURES, Figure, Frames, LOSSES, MOVES, Moves, Report, SCOPE_FIGURES, ScopeRow,
-    TOTALS, TRACE, Unit, stable_function,
+    CallRow, FIGURES, Figure, Frames, HeapRow, LOSSES, MOVES, Moves, NameRow, Report,
+    SCOPE_FIGURES, ScopeRow, TOTALS, TRACE, ThreadRow, Unit, stable_function,
 };
 use memledger_export::text::shown_heap;
 use std::cell::OnceCell;
@@ -16,13 +16,6 @@ pub struct Selector {
     pub name: String,
     /// The group of a name.
     pub group: Option<String>,
-}
-
-/// Whether a figure is a number or a boolean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FigureType {
-    Number,
-    Flag,
 }
 
 /// The figures of a report.
@@ -41,8 +34,8 @@ pub struct Row<'a> {
 
 /// The figure of a table with this key.
 fn find<T>(table: &'static [Figure<T>], key: &str, of: &T) -> Option<u64> {
-    let figure = table.iter().find(|figure| figure.key == key && figure_type(figure).is_some())?;
-    (figure.of)(of).number()
+    let figure = table.iter().find(|figure| figure.key == key && is_compared(figure))?;
+    (figure.of)(of)
 }
 
 impl Row<'_> {
@@ -77,38 +70,34 @@ impl<'a> Figures<'a> {
 
     /// All rows by this, each with the name that it has in the text report.
     pub fn rows(&self, of: By) -> Vec<(String, Row<'_>)> {
-        let report = self.report;
-        let row = |figures, scope| Row { of, figures, scope };
+        let Report { by_scope, by_group, by_name, by_thread, by_heap, .. } = self.report;
+        let row = |name, figures, scope| (name, Row { of, figures, scope });
         match of {
             By::Scope => {
-                let rows = report.by_scope.iter();
-                rows.map(|of| (of.path.join(" > "), row(&of.inclusive, Some(of)))).collect()
+                by_scope.iter().map(|r| row(r.path.join(" > "), &r.inclusive, Some(r))).collect()
             }
             By::Group => {
-                let rows = report.by_group.iter();
-                rows.map(|of| (of.group.join(" > "), row(&of.inclusive, None))).collect()
+                by_group.iter().map(|r| row(r.group.join(" > "), &r.inclusive, None)).collect()
             }
             By::Name => {
-                let name = |group: &[String], name: &str| format!("{} / {name}", group.join(" > "));
-                let rows = report.by_name.iter();
-                rows.map(|of| (name(&of.group, &of.name), row(&of.figures, None))).collect()
+                let name = |r: &NameRow| format!("{} / {}", r.group.join(" > "), r.name);
+                by_name.iter().map(|r| row(name(r), &r.figures, None)).collect()
             }
             By::Thread => {
-                let name = |id: u32, name: &str| match name {
-                    "" => format!("thread {id}"),
+                let name = |r: &ThreadRow| match &*r.name {
+                    "" => format!("thread {}", r.id),
                     name => name.to_owned(),
                 };
-                let rows = report.by_thread.iter();
-                rows.map(|of| (name(of.id, &of.name), row(&of.figures, None))).collect()
+                by_thread.iter().map(|r| row(name(r), &r.figures, None)).collect()
             }
             By::Heap => {
-                let rows = report.by_heap.iter();
-                rows.map(|of| (shown_heap(&of.name).to_owned(), row(&of.figures, None))).collect()
+                let name = |r: &HeapRow| shown_heap(&r.name).to_owned();
+                by_heap.iter().map(|r| row(name(r), &r.figures, None)).collect()
             }
             By::Function => {
-                let rows = self.functions.get_or_init(|| report.by_function(Frames::Folded)).iter();
-                let name = |name: &str| stable_function(name).into_owned();
-                rows.map(|of| (name(&of.name), row(&of.inclusive, None))).collect()
+                let rows = self.functions.get_or_init(|| self.report.by_function(Frames::Folded));
+                let name = |r: &CallRow| stable_function(&r.name).into_owned();
+                rows.iter().map(|r| row(name(r), &r.inclusive, None)).collect()
             }
         }
     }
@@ -136,19 +125,15 @@ fn is_end(path: &str, end: &str, separator: &str) -> bool {
     path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
 }
 
-/// What a figure is compared with; `None` if nothing is compared with it.
-fn figure_type<T>(figure: &Figure<T>) -> Option<FigureType> {
-    match figure.unit {
-        Unit::Name | Unit::Part => None,
-        Unit::Flag => Some(FigureType::Flag),
-        Unit::Count | Unit::Bytes | Unit::Nanoseconds => Some(FigureType::Number),
-    }
+/// Whether something can be compared with a figure.
+fn is_compared<T>(figure: &Figure<T>) -> bool {
+    !matches!(figure.unit, Unit::Id | Unit::Part)
 }
 
 /// All figures of the whole report, or of rows.
-pub fn known_figures(of: Option<By>) -> Vec<(&'static str, FigureType)> {
-    fn known<T>(table: &'static [Figure<T>]) -> impl Iterator<Item = (&'static str, FigureType)> {
-        table.iter().filter_map(|figure| Some((figure.key, figure_type(figure)?)))
+pub fn known_figures(of: Option<By>) -> Vec<(&'static str, Unit)> {
+    fn known<T>(table: &'static [Figure<T>]) -> impl Iterator<Item = (&'static str, Unit)> {
+        table.iter().filter(|figure| is_compared(figure)).map(|figure| (figure.key, figure.unit))
     }
     let Some(of) = of else {
         let totals = known(TOTALS).chain(known::<[Moves; 2]>(MOVES));

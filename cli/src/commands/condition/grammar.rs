@@ -1,9 +1,10 @@
 //! The grammar of conditions, and the checks that need no trace.
 
-use super::figures::{FigureType, Selector, known_figures};
+use super::figures::{Selector, known_figures};
 use super::{Change, Comparison, Condition, PERCENT};
 use crate::commands::by::By;
 use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
+use memledger_analysis::Unit;
 use memledger_export::text;
 use std::str::FromStr;
 use winnow::Parser;
@@ -85,7 +86,7 @@ impl FromStr for Condition {
             _ => return Err("only name and group can be combined".to_owned()),
         };
         let known = known_figures(selector.as_ref().map(|selector| selector.of));
-        let Some((_, figure_type)) = known.iter().find(|(known, _)| *known == key) else {
+        let Some(&(_, unit)) = known.iter().find(|(known, _)| *known == key) else {
             // NOTE: a stable sort, by what most conditions are about.
             let mut keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
             keys.sort_by_key(|key| {
@@ -95,7 +96,7 @@ impl FromStr for Condition {
             return Err(format!("there is no figure '{key}'; {instead}"));
         };
         if let Some(change) = change {
-            if *figure_type == FigureType::Flag {
+            if unit == Unit::Flag {
                 return Err(format!("{key} is true or false, and neither grows nor shrinks"));
             }
             if !matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual) {
@@ -105,18 +106,15 @@ impl FromStr for Condition {
         }
         let percent = change.and_then(|_| scaled(value.trim(), &[("%", PERCENT)]));
         let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
-        let value = match (figure_type, value.trim()) {
-            (FigureType::Number, _) if let Some(percent) = percent => percent,
-            (FigureType::Number, value) => number(key, value)?,
-            (FigureType::Flag, value @ ("true" | "false")) if is_equality => {
-                u64::from(value == "true")
-            }
-            (FigureType::Flag, _) => return Err(format!("write it like '{key} = false'")),
+        let value = match (unit, value.trim()) {
+            (Unit::Flag, value @ ("true" | "false")) if is_equality => u64::from(value == "true"),
+            (Unit::Flag, _) => return Err(format!("write it like '{key} = false'")),
+            (_, _) if let Some(percent) = percent => percent,
+            (_, value) => number(unit, value)?,
         };
         let (key, source) = (key.to_owned(), text.trim().to_owned());
         let is_percent = percent.is_some();
-        let figure_type = *figure_type;
-        Ok(Self { key, figure_type, selector, change, comparison, value, is_percent, source })
+        Ok(Self { key, unit, selector, change, comparison, value, is_percent, source })
     }
 }
 
@@ -137,14 +135,12 @@ fn misplaced(error: &ParseError<&str, ContextError>) -> String {
     )
 }
 
-/// The number on the right side of a condition on `key`.
-fn number(key: &str, value: &str) -> Result<u64, String> {
-    let units = if key.ends_with("_ns") {
-        NS_UNITS
-    } else if key.contains("bytes") {
-        BYTE_UNITS
-    } else {
-        &[("", 1)]
+/// The number on the right side of a condition on a figure of this unit.
+fn number(unit: Unit, value: &str) -> Result<u64, String> {
+    let units = match unit {
+        Unit::Nanoseconds => NS_UNITS,
+        Unit::Bytes => BYTE_UNITS,
+        _ => &[("", 1)],
     };
     scaled(value, units).ok_or_else(|| {
         let units: Vec<_> = units.iter().map(|u| u.0).filter(|unit| !unit.is_empty()).collect();

@@ -8,7 +8,9 @@ mod stacks;
 
 use crate::format::{ReportFormat, Sealed};
 use crate::options::Options;
-use crate::pretty::{self, Json, List, Object, OneLine, Value, columns, figures, moves, objects};
+use crate::pretty::{
+    self, Json, List, Object, OneLine, Value, columns, figure, figures, moves, objects,
+};
 use memledger_document::{
     AFTER_REPORT, AfterReport, AllocatorStatistics, Bookmark, Coverage, CoverageReason, Figures,
     GroupRow, HeapRow, LOSSES, LiveBlock, LlmTagRow, LlmTagSeries, Losses, NameRow, PeakMoment,
@@ -238,10 +240,11 @@ objects! {
 impl Json for TraceInfo {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
-            TRACE.iter().try_for_each(|figure| match figure.key {
-                "scopes_off" => object.entry(figure.key, &self.scopes_off),
-                "coverage" => object.entry(figure.key, &self.coverage),
-                key => object.entry(key, &(figure.of)(self)),
+            TRACE.iter().try_for_each(|entry| match entry.key {
+                "program" => object.entry(entry.key, &self.program),
+                "scopes_off" => object.entry(entry.key, &self.scopes_off),
+                "coverage" => object.entry(entry.key, &self.coverage),
+                _ => figure(object, entry, self),
             })
         })
     }

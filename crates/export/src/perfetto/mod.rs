@@ -329,7 +329,7 @@ fn totals(
     let (totals, losses) = (&report.totals, &report.losses);
     let known = TOTALS.iter().filter(|figure| figure.key != "unnamed_bytes_at_peak");
     let mut figures: Vec<_> =
-        known.filter_map(|figure| Some((figure.key, (figure.of)(totals).number()?))).collect();
+        known.filter_map(|figure| Some((figure.key, (figure.of)(totals)?))).collect();
     figures.extend([
         ("lost_events", losses.lost_events),
         ("serial_holes", losses.serial_holes),

@@ -237,7 +237,7 @@ impl Tree {
             let before = node.inclusive;
             node.inclusive.add(&row.figures);
             node.has_own |= node.inclusive != before;
-            if let Some(weights) = row.weights() {
+            if let Some(weights) = row.weights.as_deref() {
                 node.weights.get_or_insert_default().add(weights);
             }
         }

@@ -52,12 +52,12 @@ impl Stacks {
             for row in &report.by_bucket {
                 let stack = builder.of_bucket(row);
                 builder.stacks.of_bucket.push(stack);
-                builder.add(stack, &row.figures, row.weights());
+                builder.add(stack, &row.figures, row.weights.as_deref());
             }
         } else if !report.by_stack.is_empty() {
             for (index, row) in report.by_stack.iter().enumerate() {
                 let stack = builder.of_row(index, &row, None);
-                builder.add(stack, &row.figures, row.weights());
+                builder.add(stack, &row.figures, row.weights.as_deref());
             }
         } else {
             for row in &report.by_scope {
