@@ -8,7 +8,7 @@ use super::sources::{code_only, every};
 /// The most lines of each folder of Rust files, with comments and inline tests.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_865),
+    ("src", 64_873),
     ("crates/format/src", 9_050),
     ("crates/analysis/src", 34_720),
     // With the writers that were in `crates/analysis`.
