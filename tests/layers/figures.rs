@@ -9,7 +9,7 @@ use super::sources::{code_only, every, every_of};
 /// folders that have a row of their own.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_865),
+    ("src", 64_873),
     ("crates/format/src", 9_050),
     ("crates/document/src", 4_427),
     ("crates/analysis/src", 30_090),

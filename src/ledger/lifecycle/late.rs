@@ -78,10 +78,18 @@ fn add(running: &mut Recording, mut config: Config) -> Result<(), Error> {
         }
     }
     add_track_events(running, &config)?;
-    if let Some(path) = config.file {
+    // Each field by its name, so that a new one is decided: used here, used above, not used.
+    #[rustfmt::skip]
+    let Config {
+        report, file, host, channels,
+        control: _, allowed: _, file_mode: _, stacks: _, stack_bounds: _, track_events: _,
+        report_on_signals: _, buffer_limit: _, on_full: _, black_box: _,
+        analyze_in_process: _, follow_forks: _, watch: _, worker: _, rss_interval: _,
+    } = config;
+    if let Some(path) = file {
         add_file(running, path)?;
     }
-    if let Some(address) = config.host {
+    if let Some(address) = host {
         let host = add::to_host(&address)?;
         if let Some(session) = worker::session().as_mut() {
             let name = address.to_string();
@@ -89,8 +97,8 @@ fn add(running: &mut Recording, mut config: Config) -> Result<(), Error> {
             running.initial.host = Some(StartedDestination::new(address, number, name));
         }
     }
-    config.channels.into_iter().for_each(add_channels);
-    if let Some(report) = config.report {
+    channels.into_iter().for_each(add_channels);
+    if let Some(report) = report {
         running.report = Some(open_report(&report)?);
     }
     Ok(())
