@@ -10,7 +10,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 libraries=/usr/lib/$(gcc -print-multiarch)
-
 . scripts/command.sh
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
 export memledger library=$PWD/target/preload/release/libmemledger_preload.so libraries folder

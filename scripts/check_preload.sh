@@ -13,7 +13,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 libraries=/usr/lib/$(gcc -print-multiarch)
-
 . scripts/command.sh
 export memledger
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload

@@ -17,7 +17,6 @@ cp tests/symbols/program.c "$folder"
 cd "$folder"
 unset DEBUGINFOD_URLS
 export DEBUGINFOD_CACHE_PATH=$folder/cache
-
 # The same, so that two files share debug information.
 sed 's/outer/other/g' program.c >other.c
 
@@ -125,4 +124,3 @@ done
 [ "$code" = 200 ] || { cat server.log >&2; fail "debuginfod does not have the file"; }
 DEBUGINFOD_URLS=http://127.0.0.1:$port expect "debuginfod" "$lines" served/t.memledger
 [ -s "cache/$id/debuginfo" ] || fail "what debuginfod has sent is not kept"
-

@@ -229,6 +229,7 @@ impl fmt::Display for Ended {
             }
             Outcome::Failed(how) => write!(f, "{name}: {how}, after {seconds:.0} s"),
             Outcome::NotChecked(why) => write!(f, "{name}: not checked: {why}"),
+            Outcome::Stopped(why) if self.time.is_zero() => write!(f, "{name}: not begun: {why}"),
             Outcome::Stopped(why) => write!(f, "{name}: stopped after {seconds:.0} s: {why}"),
         }
     }

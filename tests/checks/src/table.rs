@@ -186,7 +186,7 @@ pub const CHECKS: &[Check] = &[
         needs: &[Component("clippy")],
         commands: &[
             "cargo clippy --manifest-path models/ordering/Cargo.toml --all-targets -- -D warnings",
-            // In full where it is not to be short.
+            // The short form bounds how often threads are preempted.
             "cd models/ordering",
             "[ -n \"$short\" ] || export MODEL_FULL=1",
             "cargo test --lib",
