@@ -289,7 +289,7 @@ fn each_figure_has_one_name_in_all_places() {
     let path = |file: &str| format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
     let read = |file| std::fs::read_to_string(path(file)).expect("text");
     let [docs, figures, budget] =
-        ["docs/tests.md", "src/ledger/snapshot.rs", "src/measure/budget.rs"].map(read);
+        ["docs/tests.md", "src/dump/snapshot.rs", "src/measure/budget.rs"].map(read);
     let mut table = String::new();
     for figure in FIGURES {
         let name = figure.key;
