@@ -2,10 +2,10 @@
 //!
 //! Debug information of lines only has the last part of a function's name where the function is inlined. The
 //! report adds the modules of the source file. In all other places the name is from the symbol, whole. So at
-//! another level of optimisation `program::Words::add` is `add`, and within one build it can be both. Both have
-//! the same *short name*: the modules of the file and the last part. If all whole names with one short name are
-//! the same, that is the function. If there are several (`Words::add` and `Lines::add` in one file), a short
-//! name does not say which, and they are one row.
+//! another level of optimisation `program::Words::add` is `add`, and within one build it can be both. Both
+//! have the same *short name*: the modules of the file and the last part. If all whole names with one short
+//! name are the same, that is the function. If there are several (`Words::add` and `Lines::add` in one file),
+//! a short name does not say which, and they are one row.
 
 use memledger_document::internal::{Call, Calls, is_last_part, last_part, with_module};
 use std::borrow::Cow;
