@@ -332,7 +332,7 @@ impl Checks<'_, '_> {
             let _ = fs::remove_file(self.run.log(check.name));
         }
         command.envs(self.run.variables.iter().map(|(name, value)| (name, value)));
-        if is_built {
+        if is_built && check.name != BUILD {
             let target = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or(self.run.root.join("target"), PathBuf::from);
             command.env("memledger", target.join("debug/memledger"));
