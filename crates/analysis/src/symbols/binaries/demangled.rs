@@ -43,18 +43,6 @@ fn kind_of(last: &str) -> &str {
     if CLOSURES.iter().any(|start| last.starts_with(start)) { "{closure}" } else { last }
 }
 
-/// The path of an inlined closure, `a::file::{closure#0}`, from the name of a function around it that has the
-/// closure's type among its parameters: `map<u8, a::file::{closure_env#0}>`.
-pub(super) fn closure_within(closure: &str, around: &str) -> Option<String> {
-    let number = closure.strip_prefix("{closure#")?.split('}').next()?;
-    let environment = format!("::{{closure_env#{number}}}");
-    let end = around.find(&environment)?;
-    let is_of_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#');
-    let start = around[..end].rfind(|c: char| !is_of_path(c)).map_or(0, |at| at + 1);
-    let function = around[start..end].trim_start_matches(':');
-    (!function.is_empty()).then(|| format!("{function}::{{closure#{number}}}"))
-}
-
 /// A function of C++ whose result or arguments cannot be decoded, without these: `std::make_shared<Answer>`.
 ///
 /// NOTE: cpp_demangle (0.5) does not know a negated expression in an argument of a template, which
@@ -111,27 +99,5 @@ mod tests {
             assert_eq!(with_path(name.to_owned(), || Some(symbol.to_owned())), expected);
         }
         assert_eq!(with_path("fill".to_owned(), || None), "fill");
-    }
-
-    #[test]
-    fn a_closure_is_in_the_function_whose_it_is() {
-        for (closure, around, expected) in [
-            ("{closure#0}", "map<u8, a::file::{closure_env#0}>", Some("a::file::{closure#0}")),
-            (
-                "{closure#1}",
-                "f<a::b::{closure_env#0}, c::d::{closure_env#1}<u8>>",
-                Some("c::d::{closure#1}"),
-            ),
-            (
-                "{closure#0}",
-                "call<&mut a::{impl#2}::run::{closure_env#0}>",
-                Some("a::{impl#2}::run::{closure#0}"),
-            ),
-            ("{closure#0}", "f<a::file::{closure_env#10}>", None),
-            ("fill", "f<a::file::{closure_env#0}>", None),
-            ("{closure#0}", "::{closure_env#0}", None),
-        ] {
-            assert_eq!(closure_within(closure, around).as_deref(), expected, "{closure} {around}");
-        }
     }
 }

@@ -35,7 +35,7 @@ mod symbol_table;
 use crate::{CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use debug_frame::DebugFrame;
 use debug_info::DebugInfo;
-use demangled::{closure_within, with_path};
+use demangled::with_path;
 use object_file::ObjectFile;
 use perf_map::PerfMap;
 use search::{Found, Search};
@@ -306,7 +306,7 @@ impl Binary {
 /// The frames of an address, each with its function. Only the outermost one has a `symbol`.
 fn named(found: Vec<DebugFrame>, symbol: impl Fn() -> Option<String>) -> Vec<SourceFrame> {
     let last = found.len().saturating_sub(1);
-    let mut frames: Vec<_> = (found.into_iter().enumerate())
+    (found.into_iter().enumerate())
         .filter_map(|(at, frame)| {
             let symbol = || (at == last).then(&symbol).flatten();
             let function = match frame.function {
@@ -317,12 +317,5 @@ fn named(found: Vec<DebugFrame>, symbol: impl Fn() -> Option<String>) -> Vec<Sou
             };
             Some(SourceFrame::new(function, frame.file, frame.line))
         })
-        .collect();
-    for at in 0..frames.len() {
-        let (closures, around) = frames.split_at_mut(at + 1);
-        let closure = &mut closures[at].function;
-        let found = around.iter().find_map(|frame| closure_within(closure, &frame.function));
-        *closure = found.unwrap_or_else(|| std::mem::take(closure));
-    }
-    frames
+        .collect()
 }
