@@ -20,6 +20,16 @@ pub trait Compare {
     /// both reports are among them. Functions are those that [`Report::symbolize`] has found.
     ///
     /// Costs time in proportion to the rows of both, and for functions and stacks to their frames.
+    ///
+    /// # Examples
+    /// ```
+    /// use memledger_analysis::{Analyzer, Compare, DiffBy, Frames};
+    ///
+    /// let [old, new] = [(); 2].map(|()| Analyzer::new().report());
+    /// for row in old.diff(&new, DiffBy::Scope, Frames::Folded) {
+    ///     println!("{}", row.path.join(" > "));
+    /// }
+    /// ```
     fn diff(&self, newer: &Report, by: DiffBy, frames: Frames) -> Vec<DiffRow>;
 }
 

@@ -194,17 +194,34 @@ impl Figures {
 
     /// The columns that add up.
     pub(crate) fn sums(&self) -> [u64; SUMS] {
-        let mut copy = *self;
-        let all = copy.all_mut();
-        std::array::from_fn(|at| *all[at])
+        [
+            self.allocations,
+            self.frees,
+            self.reallocations,
+            self.allocated_bytes,
+            self.live_blocks,
+            self.live_bytes,
+            self.live_bytes_at_peak,
+            self.live_blocks_at_peak,
+            self.short_lived,
+        ]
     }
 
     /// Adds the columns of `other` that add up: all but the peaks and the moves. Sums beyond
     /// `u64::MAX` wrap.
+    ///
+    /// PERF: field by field. With loops over them, a report by function took a tenth more instructions.
+    #[inline]
     pub fn add(&mut self, other: &Self) {
-        for (sum, figure) in self.all_mut().into_iter().zip(other.sums()) {
-            *sum = sum.wrapping_add(figure);
-        }
+        self.allocations = self.allocations.wrapping_add(other.allocations);
+        self.frees = self.frees.wrapping_add(other.frees);
+        self.reallocations = self.reallocations.wrapping_add(other.reallocations);
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(other.allocated_bytes);
+        self.live_blocks = self.live_blocks.wrapping_add(other.live_blocks);
+        self.live_bytes = self.live_bytes.wrapping_add(other.live_bytes);
+        self.live_bytes_at_peak = self.live_bytes_at_peak.wrapping_add(other.live_bytes_at_peak);
+        self.live_blocks_at_peak = self.live_blocks_at_peak.wrapping_add(other.live_blocks_at_peak);
+        self.short_lived = self.short_lived.wrapping_add(other.short_lived);
     }
 
     /// Adds what moved. NOTE: moves between the two rows stay in it.

@@ -30,7 +30,7 @@ pub fn broken_by(path: &str) -> Option<Vec<&'static str>> {
 /// What a change consists of.
 #[derive(Debug)]
 pub struct Change {
-    /// The commit that it is compared with; none in a clone without history.
+    /// The commit that it is compared with; without one, all checks by path are chosen.
     pub base: Option<String>,
     /// The paths that differ.
     pub paths: Vec<String>,
@@ -46,8 +46,8 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String, String> {
 }
 
 impl Change {
-    /// What differs from `base`, else from where this branch has left main. On main itself the last commit is
-    /// the change. What is not committed is part of it.
+    /// What differs from `base`, else from where this branch has left main. What is not committed is part of
+    /// it. On main itself nobody knows what has been checked, so there is no base.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Change {
             let mains =
                 ["main", "origin/main"].map(|main| git(root, &["merge-base", "HEAD", main]));
             let left = mains.into_iter().find_map(Result::ok);
-            left.filter(|base| commit("HEAD").as_ref() != Ok(base)).or_else(|| commit("HEAD^").ok())
+            left.filter(|base| commit("HEAD").as_ref() != Ok(base))
         };
         let Some(base) = base else { return Ok(Self { base: None, paths: Vec::new() }) };
         let changed = git(root, &["diff", "--name-only", "--no-renames", &base])?;

@@ -279,9 +279,9 @@ impl Checks<'_, '_> {
     fn begin_what_can(&mut self) -> io::Result<()> {
         let build = self.run.checks.iter().position(|check| check.name == BUILD);
         let built = build.map(|index| self.ended[index].as_ref());
-        let is_built = built.is_some();
         let is_pending = built.is_some_and(|ended| ended.is_none());
-        let has_failed = built.flatten().is_some_and(|ended| ended.outcome != Outcome::Passed);
+        let is_built = built.flatten().is_some_and(|ended| ended.outcome == Outcome::Passed);
+        let has_failed = built.is_some() && !is_pending && !is_built;
         for index in std::mem::take(&mut self.waiting) {
             let check = self.run.checks[index];
             let waits = check.lane == Lane::Programs;
@@ -332,7 +332,7 @@ impl Checks<'_, '_> {
             let _ = fs::remove_file(self.run.log(check.name));
         }
         command.envs(self.run.variables.iter().map(|(name, value)| (name, value)));
-        if is_built && check.name != BUILD {
+        if is_built {
             let target = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or(self.run.root.join("target"), PathBuf::from);
             command.env("memledger", target.join("debug/memledger"));

@@ -26,7 +26,8 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Writes the rows of `report`, and nothing that is made of single blocks or calls: for a reader that asks a
-/// running program each second.
+/// running program each second. For `memledger` only.
+#[doc(hidden)]
 pub fn write_rows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty::write(&Rows(report), out)?;
     out.write_all(b"\n")

@@ -7,6 +7,7 @@ static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::syste
 
 fn main() {
     let layout = black_box(Layout::new::<[u64; 8]>());
+    // SAFETY: each block is freed once, with its own layout; the program is not run.
     unsafe {
         let block = black_box(realloc(black_box(alloc(layout)), layout, black_box(128)));
         dealloc(block, Layout::new::<[u64; 16]>());

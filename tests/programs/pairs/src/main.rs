@@ -9,11 +9,13 @@ static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment
 // Out of line, as the calls of a program are.
 #[inline(never)]
 fn allocate(allocator: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+    // SAFETY: the layout has bytes.
     unsafe { allocator.alloc(layout) }
 }
 
 #[inline(never)]
 fn free(allocator: &impl GlobalAlloc, block: *mut u8, layout: Layout) {
+    // SAFETY: the block is of `allocate`, with this layout.
     unsafe { allocator.dealloc(block, layout) }
 }
 
