@@ -70,13 +70,13 @@ pub(crate) fn snapshot() -> Option<Snapshot> {
     }
     untracked(|| {
         on_helper_thread(|| {
-            collect(true);
             let (analyzer, largest_live) = {
                 let recording = current();
                 let recording = recording.as_ref()?;
                 let largest_live = recording.report.as_ref().and_then(|to| to.largest_live());
                 (recording.analyzer.clone()?, largest_live)
             };
+            collect(true);
             Some(Snapshot::of(&analyzer, largest_live))
         })
     })

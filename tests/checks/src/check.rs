@@ -11,7 +11,7 @@ pub struct Check {
     pub name: &'static str,
     /// What is true if it passes.
     pub what: &'static str,
-    /// When it runs, if nobody asks for it by name.
+    /// Which runs have it; any has it by its name.
     pub when: When,
     /// What it may run beside.
     pub lane: Lane,
