@@ -25,7 +25,7 @@ LEAST = 60
 TRIES = 3
 MORE = "…"
 FIGURE = re.compile(r"[+-]?\d[\d.,]*( ?(KiB|MiB|GiB|B|ms|s|%))?")
-VARIES = ("  resident", "  over time", "  by whom")
+VARIES = ("  resident", "  over time")
 
 TRACE = re.compile(r"\b(run|old|new)\.memledger\b")
 PROGRAM = "-- ./program"
@@ -41,14 +41,15 @@ def blocks(language):
 
 def words(lines):
     """The words without figures, and without lines that vary and their continuations."""
-    kept, varies = [], False
+    kept, varies = "", False
     for line in lines:
         varies = line.startswith(VARIES) or varies and line.startswith(" " * 15)
         if line.startswith("  peak "):
             line = re.sub(r"(blocks?) .*", r"\1", line)
         if not varies:
-            kept += FIGURE.sub("#", line).split()
-    return kept
+            kept += " " + " ".join(line.split())
+    # A line may end between a figure and its unit.
+    return FIGURE.sub("#", kept).split()
 
 
 def parts(output):

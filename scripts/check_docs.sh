@@ -33,6 +33,8 @@ PATH=$scratch/bin:$PATH
 cp tests/start/* "$scratch/page"
 cp -r crates/export/src "$scratch/page/sources"
 cd "$scratch/page"
+# What is kept is that of this check.
+export XDG_CACHE_HOME=$scratch/cache MEMLEDGER_CACHE=64MiB
 # Pages have a path that is the same on each machine.
 flags=(-g -O1 -fdebug-prefix-map="$PWD=/home/me")
 for program in server batch books; do g++ "${flags[@]}" $program.cpp -o $program; done

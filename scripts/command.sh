@@ -8,4 +8,4 @@ if [ -z "${memledger:-}" ] || [ -z "${examples:-}" ]; then
     examples=$(realpath "${CARGO_TARGET_DIR:-target}/debug/examples")
 fi
 # No check keeps symbols in the user's cache folder, or finds those of an earlier one.
-export MEMLEDGER_SYMBOL_CACHE=off
+export MEMLEDGER_CACHE=off

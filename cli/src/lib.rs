@@ -2,7 +2,7 @@
 //! tested from outside. This is not a public interface: anything here may change.
 #![deny(unsafe_code)]
 
-mod cache_folder;
+mod cache;
 #[doc(hidden)]
 pub mod commands;
 #[doc(hidden)]
@@ -11,6 +11,8 @@ pub mod error;
 mod inherited;
 #[doc(hidden)]
 mod progress;
+#[doc(hidden)]
+pub mod quantity;
 mod stop_signal;
 #[doc(hidden)]
 pub mod symbols;

@@ -30,29 +30,45 @@ export interface Bookmark {
   at_ns: number;
 }
 
+/** A function of a place, with the lines in which it calls. */
+export interface Caller {
+  function: string;
+  file: string | null;
+  lines: number[];
+}
+
 export interface Place {
   function: string | null;
   file: string | null;
-  line: number | null;
-  callers: string[];
+  lines: number[];
+  callers: Caller[];
+  /** Where no function has all: the shares of the largest. */
+  shares: { function: string; millionths: number }[];
   path: string[];
-  group: string[] | null;
+  group: string[];
   name: string | null;
   thread: string | null;
 }
 
 export interface Finding {
   kind: string;
-  /** The kind in two words. */
+  /** The kind in two or three words. */
   heading: string;
   evidence: string;
   suggestion: string;
-  bytes: number | null;
-  calls: number | null;
   weight_millionths: number;
   weight_of: string;
   of_sample: boolean;
   place: Place;
+}
+
+/** Who has most of the peak. */
+export interface PeakBy {
+  evidence: string;
+  weight_millionths: number;
+  place: Place;
+  /** Other sets that have much. */
+  next?: PeakBy[];
 }
 
 export interface LiveBlock {
@@ -119,8 +135,9 @@ export interface LlmTag {
 /** The resident memory as a sum, in the words of the text report. */
 export interface Resident {
   all: string;
+  when: string;
   parts: string;
-  most: string;
+  rest: string;
 }
 
 export interface PageDocument {
@@ -142,7 +159,8 @@ export interface PageDocument {
   largest_live: LiveBlock[];
   llm_tags?: LlmTag[];
   resident?: Resident;
-  findings?: Finding[];
+  peak_by?: PeakBy | null;
+  findings?: Finding[] | null;
   /** Why there are none. */
   none_found?: string;
   notes: string[];

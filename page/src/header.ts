@@ -67,24 +67,26 @@ export function showNotes({ trace, totals, losses, notes, after_report }: Overvi
   );
 }
 
-/** The resident memory at the end as the sum of its parts, as in the text report: a line below the other totals. */
-function resident({ all, parts, most }: Resident): HTMLElement {
+/** The resident memory as the sum of its parts, as in the text report: a line below the other totals. */
+function resident({ all, when, parts, rest }: Resident): HTMLElement {
   return el(
     "div",
     { class: "tile wide" },
     el("span", { class: "name" }, "resident (RSS)"),
     el("span", { class: "figure" }, all),
-    el("span", { class: "note" }, visible(`= ${parts}; ${most}`)),
+    el("span", { class: "note" }, visible(`${when} = ${parts}; ${rest}`)),
   );
 }
+
+const blocks = (number: number) => `${count(number)} ${number === 1 ? "block" : "blocks"}`;
 
 /** The totals. A click shows the figure in the graph. */
 export function showTiles({ totals, trace, moment, resident: rss }: Overview): void {
   const of = (key: string) => totals[key] ?? 0;
   const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
   const tiles: [string, string, string, string, string | null][] = [
-    ["live", moment ? `live at ${visible(moment)}` : "live at the end", bytes(of("live_bytes")), `${count(of("live_blocks"))} blocks`, "live_bytes"],
-    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at\u00a0${time(of("peak_bytes_at_ns")).replaceAll(" ", "\u00a0")}`, "peak_bytes"],
+    ["live", moment ? `live at ${visible(moment)}` : "live at the end", bytes(of("live_bytes")), blocks(of("live_blocks")), "live_bytes"],
+    ["peak", "peak", bytes(of("peak_bytes")), `${blocks(of("blocks_at_peak"))}, at\u00a0${time(of("peak_bytes_at_ns")).replaceAll(" ", "\u00a0")}`, "peak_bytes"],
     ["allocated", "allocated", bytes(of("allocated_bytes")), `${percent(of("peak_bytes"), of("allocated_bytes"))} of it live at the peak`, "allocated_bytes"],
     ["count", "count", count(of("allocations")), `allocations, ${count(perSecond)} per second`, "allocations"],
     ["", "reallocations", count(of("reallocations")), `${percent(of("reallocations"), of("reallocations") + of("allocations"))} of all calls that allocate`, null],

@@ -1,6 +1,6 @@
 // What the page and its worker say to each other.
 
-import type { Bookmark, Diff, Finding, Resident, Trace } from "./document";
+import type { Bookmark, Diff, Finding, PeakBy, Resident, Trace } from "./document";
 
 /** What the levels of a graph are. */
 export type By = "stack" | "crate" | "scope" | "group" | "thread";
@@ -133,6 +133,7 @@ export interface Overview {
   after_report: Record<string, number>;
   bookmarks: Bookmark[];
   notes: string[];
+  peakBy: PeakBy | null;
   findings: Finding[] | null;
   /** Why there are no findings, where they were looked for. */
   noneFound: string;

@@ -117,7 +117,7 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
     const parts = [
       el("span", { class: "at" }, index === null ? `end, ${time(x[at] - 0)}` : time(x[at])),
       el("span", { class: "live" }, bytes(of("live_bytes"))),
-      el("span", {}, `${count(of("live_blocks"))} blocks`),
+      el("span", {}, `${count(of("live_blocks"))} ${of("live_blocks") === 1 ? "block" : "blocks"}`),
       resident?.[at] != null && el("span", { class: "rss" }, `resident ${bytes(resident[at]!)}`),
       old && el("span", { class: "before" }, "- - before: ", old.live_bytes[at] == null ? "ended" : `${bytes(old.live_bytes[at])}, ${count(old.live_blocks[at] ?? 0)} blocks`),
       el("span", { class: "allocated" }, `${bytes(rates.bytes[at] ?? 0)}/s`),

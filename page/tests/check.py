@@ -299,8 +299,8 @@ def resident(page, folder):
         page.open(path)
         page.settle()
         bytes_of = [value * peak * factor >> 21 for _, value in readings]
-        check(page.text(".tile.wide"), "resident (RSS)4 MiB= 3.0 live + 1.0 files; 5.0 MiB at most", "the resident memory as a sum")
-        check(page.text("#findings .empty"), "None about blocks. Resident: 4 MiB = 3.0 live + 1.0 files.", "why there are no findings")
+        check(page.text(".tile.wide"), "resident (RSS)4 MiBat end = 3.0 live + 1.0 files; 5.0 MiB at most", "the resident memory as a sum")
+        check(page.text("#findings .empty"), "None: blocks left behind. Resident: 4 MiB = 3.0 live + 1.0 files.", "why there are no findings")
         box = page.element(".check.rss input")
         check(box.is_selected(), is_on, f"resident memory is drawn, {max(bytes_of)} bytes beside {peak}")
         page.wait(f"(() => {{ {drawn} }})() {'>' if is_on else '==='} 0", "the line of the resident memory")

@@ -227,12 +227,19 @@ def nasty():
         for name in NASTY
     ]
     document["findings"] = [
-        {"kind": "grows", "heading": "grows stepwise", "evidence": f"evidence {name}", "suggestion": f"suggestion {name}", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
-         "weight_of": "allocated_bytes", "of_sample": False,
-         "place": {"function": name, "file": name, "line": 1, "callers": [name], "path": [name], "group": [name], "name": name, "thread": name}}
+        {"kind": "grows_stepwise", "heading": "grows stepwise", "evidence": f"evidence {name}", "suggestion": f"suggestion {name}", "weight_millionths": 10_000,
+         "weight_of": "allocated_bytes", "of_sample": False, "place": place(name, name, name)}
         for name in NASTY[:6]
     ]
+    document["peak_by"] = {"evidence": f"evidence {NASTY[0]}", "weight_millionths": 990_000, "place": place(NASTY[0], NASTY[1], NASTY[2])}
     return document
+
+
+def place(function, file, caller):
+    """A place of a finding, with a caller in the same file, and a share each."""
+    of = {"function": caller, "file": file, "lines": [3, 4]}
+    return {"function": function, "file": file, "line": 1, "lines": [1, 2], "callers": [of], "shares": [{"function": caller, "millionths": 400_000}],
+            "path": ["GlobalScope"], "group": [], "name": None, "thread": function}
 
 
 def long_names():
@@ -248,9 +255,8 @@ def long_names():
     shorts = [shown, f"{shown} #2", f"{shown} #3"]
     document = made.document(short={"string": coded(made.numbers[whole] for whole in wholes), "text": shorts})
     document["findings"] = [
-        {"kind": "grows", "heading": "grows stepwise", "evidence": "it grew", "suggestion": "reserve", "bytes": 1, "calls": 1, "weight_millionths": 10_000,
-         "weight_of": "allocated_bytes", "of_sample": False,
-         "place": {"function": whole, "file": "src/expression.cpp", "line": 9, "callers": [wholes[0]], "path": ["GlobalScope"], "group": None, "name": None, "thread": None}}
+        {"kind": "grows_stepwise", "heading": "grows stepwise", "evidence": "it grew", "suggestion": "reserve", "weight_millionths": 10_000,
+         "weight_of": "allocated_bytes", "of_sample": False, "place": place(whole, "src/expression.cpp", wholes[0])}
         for whole in wholes
     ]
     return document
@@ -298,8 +304,8 @@ def resident(readings, factor=1):
     peak = document["totals"]["peak_bytes"]
     all_bytes = [value * peak * factor >> 21 for _, value in readings]
     document["rss_timeline"] = {"at_ns": coded(at for at, _ in readings), "rss_bytes": coded(all_bytes)}
-    document["resident"] = {"all": "4 MiB", "parts": "3.0 live + 1.0 files", "most": "5.0 MiB at most"}
-    document.update(findings=[], none_found="none about blocks. Resident: 4 MiB = 3.0 live + 1.0 files")
+    document["resident"] = {"all": "4 MiB", "when": "at end", "parts": "3.0 live + 1.0 files", "rest": "5.0 MiB at most"}
+    document.update(findings=[], none_found="none: blocks left behind. Resident: 4 MiB = 3.0 live + 1.0 files")
     return document
 
 

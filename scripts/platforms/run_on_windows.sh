@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 . scripts/platforms/wine.sh
 # No key of this environment changes what is written.
-unset NO_COLOR MEMLEDGER_SYMBOL_CACHE DEBUGINFOD_URLS XDG_CACHE_HOME
+unset NO_COLOR MEMLEDGER_CACHE DEBUGINFOD_URLS XDG_CACHE_HOME
 
 timeout 1800 cargo build --quiet -p memledger-cli --target "$target"
 timeout 1800 cargo build --quiet -p memledger-cli

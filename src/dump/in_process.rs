@@ -27,32 +27,26 @@ struct State {
 
 /// The figures of the recording's analyzer, as of the last collection; [`NONE`] while there is no such
 /// analyzer.
-static LIVE_BYTES: AtomicU64 = AtomicU64::new(NONE);
-static PEAK_BYTES: AtomicU64 = AtomicU64::new(NONE);
-static LIVE_BLOCKS: AtomicU64 = AtomicU64::new(NONE);
-static BLOCKS_AT_PEAK: AtomicU64 = AtomicU64::new(NONE);
+static FIGURES: [AtomicU64; 5] = [const { AtomicU64::new(NONE) }; 5];
 const NONE: u64 = u64::MAX;
 
-/// The live bytes, their peak, the live blocks and those at the peak, as of the last collection, without a
-/// lock; `None` if there is no such analyzer.
-pub(crate) fn heap_figures() -> [Option<u64>; 4] {
+/// The live bytes, their peak, the live blocks, those at that peak, and the most blocks, as of the last
+/// collection, without a lock; `None` if there is no such analyzer.
+pub(crate) fn heap_figures() -> [Option<u64>; 5] {
     let load = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|&n| n != NONE);
-    [&LIVE_BYTES, &PEAK_BYTES, &LIVE_BLOCKS, &BLOCKS_AT_PEAK].map(load)
+    FIGURES.each_ref().map(load)
 }
 
-fn publish_figures([live_bytes, peak_bytes, live_blocks, blocks_at_peak]: [u64; 4]) {
-    LIVE_BYTES.store(live_bytes, Ordering::Relaxed);
-    PEAK_BYTES.store(peak_bytes, Ordering::Relaxed);
-    LIVE_BLOCKS.store(live_blocks, Ordering::Relaxed);
-    BLOCKS_AT_PEAK.store(blocks_at_peak, Ordering::Relaxed);
+fn publish_figures(figures: [u64; 5]) {
+    FIGURES.iter().zip(figures).for_each(|(of, figure)| of.store(figure, Ordering::Relaxed));
 }
 
 impl State {
     fn publish(&mut self) {
         if self.published {
             let (live_bytes, peak_bytes) = self.analyzer.live_and_peak_bytes();
-            let (live_blocks, blocks_at_peak) = self.analyzer.live_blocks_and_at_peak();
-            publish_figures([live_bytes, peak_bytes, live_blocks, blocks_at_peak]);
+            let [live_blocks, at_peak, most] = self.analyzer.blocks();
+            publish_figures([live_bytes, peak_bytes, live_blocks, at_peak, most]);
         }
         if let Some(black_box) = &mut self.black_box {
             black_box.check(&self.analyzer);
@@ -63,7 +57,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if self.published {
-            publish_figures([NONE; 4]);
+            publish_figures([NONE; 5]);
         }
     }
 }

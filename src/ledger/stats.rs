@@ -40,6 +40,8 @@ pub struct Stats {
     pub live_blocks: Option<u64>,
     /// The blocks that were live at the moment of `peak_bytes`, as in the report.
     pub blocks_at_peak: Option<u64>,
+    /// The most blocks that were live at once, at whatever moment.
+    pub peak_blocks: Option<u64>,
     /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
     pub refused_contexts: u64,
 }

@@ -1,15 +1,16 @@
-// A batch that collects all entries, and then makes a clean copy of each while all are still there.
+// A batch that collects all entries, and makes a clean copy of each while all are there. Then it works with
+// the copies only.
 use std::thread;
 use std::time::Duration;
 
 #[inline(never)]
 fn read_entries() -> Vec<String> {
-    (0..200_000).map(|number| format!("  Entry {number:07} of the Input, as it was Read  ")).collect()
+    (0..200_000).map(|number| format!("  Entry {number:07} of the Input, as it was Read  ")).collect() // found here
 }
 
 #[inline(never)]
 fn clean(entries: &[String]) -> Vec<String> {
-    entries.iter().map(|entry| entry.to_lowercase()).collect() // found here
+    entries.iter().map(|entry| entry.to_lowercase()).collect()
 }
 
 #[inline(never)]
@@ -21,5 +22,10 @@ fn main() {
     let entries = read_entries();
     thread::sleep(Duration::from_millis(300));
     let cleaned = clean(&entries);
-    println!("{} of {}", count(&cleaned), entries.len());
+    let all = entries.len();
+    drop(entries);
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(50));
+        println!("{} of {all}", count(&cleaned));
+    }
 }

@@ -1,4 +1,4 @@
-// A map that had a burst of sessions: they are gone, and its table stays as large as it was.
+// A map that had a burst of sessions: they are gone. Nothing is wrong with that; they are the peak.
 use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ struct Sessions(HashMap<u64, Box<[u8; 300]>>);
 impl Sessions {
     #[inline(never)]
     fn open(&mut self, session: u64) {
-        self.0.insert(session, payload(session)); // found here
+        self.0.insert(session, payload(session));
     }
 
     #[inline(never)]
@@ -19,7 +19,7 @@ impl Sessions {
 
 #[inline(never)]
 fn payload(session: u64) -> Box<[u8; 300]> {
-    Box::new([session as u8; 300])
+    Box::new([session as u8; 300]) // found here
 }
 
 fn main() {

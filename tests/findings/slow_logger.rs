@@ -8,7 +8,7 @@ const DETAILS: &str = "a request was answered, and here is what it asked for, wh
 
 #[inline(never)]
 fn log(to: &Sender<String>, number: u32) {
-    let mut line = String::with_capacity(450); // found here
+    let mut line = String::with_capacity(900); // found here
     line.push_str(DETAILS);
     write!(line, "{number}").unwrap();
     to.send(line).unwrap();

@@ -9,27 +9,35 @@ use super::sources::{code_only, every, every_of};
 /// folders that have a row of their own.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    ("src", 64_873),
+    // The code of Python's trampolines, with its test.
+    ("src", 64_922),
     ("crates/format/src", 9_050),
-    ("crates/document/src", 4_444),
-    ("crates/analysis/src", 30_060),
-    ("crates/export/src", 11_780),
+    // Places of sets, and who has most of the peak, which were in `crates/analysis` and `crates/export`.
+    // The set of a finding, which JSON and `query --finding` have.
+    // Each set with a quarter of the peak, and whose objects lie in pieces.
+    ("crates/document/src", 4_739),
+    // Kinds of findings with a witness each, and facts; sentences of twelve kinds went out of the writers.
+    ("crates/analysis/src", 30_515),
+    // Tests of the line on resident memory and of where tables end; shapes over time went out.
+    ("crates/export/src", 11_456),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start; names in the text of a black box; the
     // test of what `top` is sent, which was in `crates/export`.
-    ("cli/src", 17_995),
+    // Traces of the last runs, with one variable for all that is kept; the variable of symbols went.
+    ("cli/src", 18_512),
     // With the circles of rooms, the flag of the watcher, and the programs that were in `scripts`, whose
     // unsafe code has its reasons now.
-    ("tests", 27_204),
+    ("tests", 27_118),
     // The runner, in place of what each script did for itself.
-    ("tests/checks", 1_930),
-    ("crates/analysis/tests", 12_290),
+    // It prints which tests ran.
+    ("tests/checks", 1_950),
+    ("crates/analysis/tests", 11_981),
     ("crates/export/tests", 930),
-    ("cli/tests", 7_750),
+    ("cli/tests", 7_830),
 ];
 
 /// Lines of shell and Python in `scripts`.
-const MAX_SCRIPT_LINES: usize = 8_000;
+const MAX_SCRIPT_LINES: usize = 8_182;
 
 /// The crates whose code is looked at.
 pub const CRATES: [&str; 7] = [
@@ -53,8 +61,6 @@ const LONG: &[(&str, &str)] = &[
     ("cli/src/commands/export/rows.rs observe", TABLE),
     ("crates/analysis/src/apply/model/batch.rs apply_consecutive", PERF),
     ("crates/analysis/src/decode/by_name.rs memledger", TABLE),
-    ("crates/export/src/findings.rs evidence", TABLE),
-    ("crates/export/src/json/findings.rs write", TABLE),
     ("crates/analysis/src/read/merge/deliver.rs deliver_front", PERF),
     ("crates/analysis/src/read/merge/fast_path.rs deliver_directly", PERF),
     ("crates/format/src/compact/decode.rs fast_path", PERF),

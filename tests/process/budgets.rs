@@ -78,7 +78,9 @@ pub(crate) const CASES: &[Case] = &[
         run.run().exited(0);
     }),
     case("a repeated measurement takes one node", repeated, |run| {
-        run.deadline(300).run().quiet();
+        let full = "memledger: the table of names is full: all 262142 entries are used up";
+        let outcome = run.run();
+        assert!(outcome.exited(0).stderr.starts_with(full), "{}", outcome.stderr);
     }),
     case("a destructor of a thread's own storage can measure", thread_local, |run| {
         run.run().quiet();
@@ -342,9 +344,12 @@ fn following() {
 }
 
 fn repeated() {
+    /// There are 262,144 nodes.
+    const LEFT: u32 = 500;
     let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
+    assert_eq!(new_stacks(17, 262_144 - LEFT), 0);
     let mut kept = Vec::with_capacity(8);
-    for round in 0..300_000_u32 {
+    for round in 0..2 * LEFT {
         let (value, measured) = measure(|| alloc_scope!("inner", { black_box(Box::new(round)) }));
         let measured = measured.unwrap();
         assert_eq!((measured.allocations, measured.live_bytes), (1, 4));
@@ -355,6 +360,19 @@ fn repeated() {
         }
     }
     assert_eq!(ledger.stats().refused_contexts, 0);
+    alloc_scope!("more", { new_stacks(17, LEFT) });
+    assert_ne!(ledger.stats().refused_contexts, 0, "fewer were left");
+}
+
+/// Enters that many new scope stacks, each of which takes a node; returns how many do not fit into `depth`.
+fn new_stacks(depth: u32, mut count: u32) -> u32 {
+    if depth > 0 && count > 0 {
+        count = alloc_scope!("left", { new_stacks(depth - 1, count - 1) });
+    }
+    if depth > 0 && count > 0 {
+        count = alloc_scope!("right", { new_stacks(depth - 1, count - 1) });
+    }
+    count
 }
 
 fn thread_local() {

@@ -328,6 +328,7 @@ fn analyzer_in_stats() {
     assert_eq!(after.peak_bytes, Some(snapshot.figures().peak_bytes));
     assert_eq!(after.live_blocks, Some(snapshot.figures().live_blocks));
     assert_eq!(after.blocks_at_peak, Some(snapshot.report().totals.blocks_at_peak));
+    assert_eq!(after.peak_blocks, Some(snapshot.report().totals.peak_blocks));
     assert!(after.blocks_at_peak > after.live_blocks, "the peak had one more");
     assert!(after.overhead_bytes > 0);
     assert_eq!(ledger.recent_stats().live_bytes, after.live_bytes);

@@ -21,8 +21,14 @@ static Lines clean(const Lines &lines) {
 }
 
 int main() {
-    Lines lines = read_lines();
-    Lines cleaned = clean(lines);
+    Lines cleaned;
+    {
+        Lines lines = read_lines();
+        cleaned = clean(lines);
+    }
     std::sort(cleaned.begin(), cleaned.end());
-    return cleaned.front().empty();
+    std::vector<size_t> lengths;
+    for (const std::string &line : cleaned)
+        lengths.push_back(line.size());
+    return lengths.front() == 0;
 }

@@ -9,7 +9,7 @@ use super::by::By;
 use super::completeness::{Lack, outcome};
 use crate::error::{CliError, Outcome, quoted};
 use crate::terminal::note;
-use figures::{Figures, Selector};
+use figures::{Figures, Selector, findings_of};
 use memledger_analysis::{Report, Unit};
 use memledger_export::text;
 use std::collections::BTreeMap;
@@ -117,9 +117,15 @@ impl Condition {
         }
     }
 
-    /// Whether the condition is about functions.
+    /// Whether the condition is about functions, or about findings, whose places are functions.
     pub fn needs_symbols(&self) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.of == By::Function)
+        let of_function = |selector: &Selector| selector.of == By::Function;
+        self.selector.as_ref().map_or(self.needs_findings(), of_function)
+    }
+
+    /// Whether the condition is about findings.
+    pub fn needs_findings(&self) -> bool {
+        self.selector.is_none() && findings_of(&self.key).is_some()
     }
 
     /// Whether an incomplete trace can answer the condition.

@@ -7,6 +7,7 @@ use super::input::{display_name, is_stdin, open_watched, unreadable};
 use super::moment::{TimeArg, TimeSpec, positions, time_arg, unanswered};
 use super::output::{frames, unwritable, write_to};
 use super::report::Sort;
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize_both};
 use crate::terminal::{look, note};
@@ -40,7 +41,7 @@ number, it compares the change, in units or in % of the old value.";
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
     /// The old and the new trace, or one trace with two --at; - for standard input
-    #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW")]
+    #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW", value_parser = trace_arg())]
     traces: Vec<PathBuf>,
     /// Compare as of this time; give it twice for the old and the new trace
     #[arg(long, value_name = "TIME", value_parser = time_arg)]

@@ -10,6 +10,7 @@ mod text;
 use super::Format;
 use super::completeness::damaged;
 use super::input::{open, unreadable};
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome};
 use crate::symbols::SymbolArgs;
 use crate::terminal::note;
@@ -34,7 +35,8 @@ text instead of its arguments. A { marks an event that opens a scope.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct EventsArgs {
-    /// The trace; - for standard input
+    /// The trace; last for that of the last run, - for standard input
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Only events whose name matches, with * and ?; repeatable
     #[arg(long, value_name = "GLOB")]

@@ -115,6 +115,7 @@ fn report(
         scope: None,
         largest_live: 0,
         functions: true,
+        findings: false,
     };
     let (report, summary, _) =
         needs.read(&args.trace, |report| symbols::symbolize(report, &args.symbols))?;

@@ -2,12 +2,12 @@
 
 mod facts;
 mod json;
-mod layout;
 mod text;
 
 use super::Format;
 use super::completeness::{missing, outcome};
 use super::input::{display_name, open_watched, unreadable};
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome};
 use facts::Facts;
 pub(super) use facts::hex;
@@ -22,7 +22,8 @@ use std::path::PathBuf;
 /// Arguments of `memledger info`.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
-    /// The trace; - for standard input
+    /// The trace; last for that of the last run, - for standard input
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Exit with status 0 even if the trace is incomplete (its program runs or was killed)
     #[arg(long)]

@@ -17,7 +17,6 @@ pub mod moment;
 mod needs;
 mod observer_thread;
 mod output;
-pub mod quantity;
 pub mod query;
 pub mod report;
 pub mod run;

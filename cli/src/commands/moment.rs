@@ -1,8 +1,8 @@
 //! The value of `--at`: a moment of the trace.
 
 use super::input::{is_stdin, open_watched, unreadable};
-use super::quantity::{NS_UNITS, scaled};
 use crate::error::{CliError, none_of};
+use crate::quantity::{NS_UNITS, scaled};
 use memledger_analysis::read::read;
 use memledger_analysis::{Analyzer, Position, Unanswered};
 use std::path::Path;

@@ -19,8 +19,9 @@ pub struct Needs<'a> {
     pub scope: Option<&'a str>,
     /// How many of the largest live blocks are listed.
     pub largest_live: usize,
-    /// Whether functions are needed, whatever the formats show.
+    /// Whether functions are needed, and findings, whatever the formats show.
     pub functions: bool,
+    pub findings: bool,
 }
 
 /// A report, the summary of reading, and the contradictions in the trace.
@@ -33,13 +34,16 @@ impl Needs<'_> {
         trace: &Path,
         symbolize: impl FnOnce(&mut Report),
     ) -> Result<Collected, CliError> {
-        if !self.options.findings && !self.any(|format| format.shows_findings(self.options)) {
+        if !self.findings
+            && !self.options.findings
+            && !self.any(|format| format.shows_findings(self.options))
+        {
             let (report, summary, analyzer) = self.collect(Analyzer::new(), trace, symbolize)?;
             return Ok((report, summary, analyzer.problems().to_vec()));
         }
         let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
         let (mut report, summary, analyzer) = self.collect(analyzer, trace, symbolize)?;
-        report.findings = Some(analyzer.find(&report, self.scope));
+        analyzer.find(&mut report, self.scope);
         report.freed_in = analyzer.freed_in(&report, self.scope);
         Ok((report, summary, analyzer.problems().to_vec()))
     }

@@ -1,19 +1,23 @@
 //! `memledger query`: which blocks were allocated, freed or live between moments of a trace.
 
 use super::completeness::{incomplete, outcome};
-use super::input::{open_watched, unreadable};
+use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::{self, TimeSpec, positions, unanswered};
+use super::needs::Needs;
 use super::output::{frames, unwritable, write_to};
-use super::quantity::{NS_UNITS, scaled};
 use super::report::note_no_row;
 use super::{Format, choice};
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome, usage_sentence};
+use crate::quantity::{NS_UNITS, scaled};
 use crate::symbols::{SymbolArgs, WithProgress};
 use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 use memledger_analysis::read::read;
-use memledger_analysis::{Answer, Position, Query, Report, Rule, Unanswered};
+use memledger_analysis::{
+    Answer, BlockSet, Position, Query, Report, Rule, SetPosition, Unanswered,
+};
 use memledger_export::query::{Written, rows};
 use memledger_export::text::{self, By};
 use std::io::{self, Write};
@@ -41,13 +45,18 @@ const MAX_BLOCKS: usize = 1000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
-    /// The trace; - for standard input
+    /// The trace; last for that of the last run, - for standard input
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Rule that selects blocks (Insights' names work)
     #[arg(long, default_value = "live", value_parser = rule_by_name())]
     rule: Rule,
     #[command(flatten)]
     moments: Moments,
+    /// Only the blocks of finding N of memledger report, by the rule and at the times that it is about
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["rule", "a", "b", "c", "d", "in_each"])]
+    finding: Option<u32>,
     /// Apply the rule to each run of this scope between A and B (rules grown and short-lived)
     #[arg(long, value_name = "SCOPE", conflicts_with_all = ["scope", "longer_than", "shorter_than"])]
     in_each: Option<String>,
@@ -219,15 +228,15 @@ impl Moments {
 
 impl QueryArgs {
     /// The least age of a block, and the age below which it is.
-    fn ages(&self) -> Result<Option<(u64, u64)>, CliError> {
+    fn ages(&self, rule: Rule) -> Result<Option<(u64, u64)>, CliError> {
         if self.longer_than.is_none() && self.shorter_than.is_none() {
             return Ok(None);
         }
         let flag = if self.longer_than.is_some() { "--longer-than" } else { "--shorter-than" };
-        if !self.rule.has_ages() {
+        if !rule.has_ages() {
             return Err(CliError::Usage(format!(
                 "{flag} does not apply to the rule {}, which selects blocks when they are allocated",
-                self.rule.name()
+                rule.name()
             )));
         }
         let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
@@ -240,23 +249,15 @@ impl QueryArgs {
     }
 }
 
-/// Reads the trace and prints the answer to `out`, or into the file of `-o`.
-pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let moments = args.moments.of(args.rule)?;
-    let ages = args.ages()?;
-    if args.blocks > MAX_BLOCKS {
-        return Err(CliError::Usage(format!("--blocks can be at most {MAX_BLOCKS}")));
-    }
-    let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
-    let mut positions = positions(&args.trace, &moments)?;
-    from_the_start(args.rule, &moments, &mut positions);
-    let mut query = Query::new(args.rule, positions).blocks(args.blocks);
-    if let Some(scope) = &args.in_each {
-        if !args.rule.has_runs() {
+impl QueryArgs {
+    /// The scope whose runs the rule is asked about.
+    fn each(&self) -> Result<Option<&str>, CliError> {
+        let Some(scope) = self.in_each.as_deref() else { return Ok(None) };
+        if !self.rule.has_runs() {
             let rules = Rule::ALL.iter().filter(|rule| rule.has_runs()).map(|rule| rule.name());
             return Err(CliError::Usage(format!(
                 "--in-each does not apply to the rule {}; it applies to {}",
-                args.rule.name(),
+                self.rule.name(),
                 rules.collect::<Vec<_>>().join(" and ")
             )));
         }
@@ -265,6 +266,72 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
                 "GlobalScope never ends, so it has no runs; leave out --in-each".to_owned(),
             ));
         }
+        Ok(Some(scope))
+    }
+}
+
+/// The rule, the positions and the blocks of a finding, for which the trace is read before the query.
+fn set_of(args: &QueryArgs, number: u32) -> Result<(Rule, Vec<Position>, BlockSet), CliError> {
+    if is_stdin(&args.trace) {
+        return Err(CliError::Usage(
+            "--finding needs to read the trace twice, which standard input does not allow"
+                .to_owned(),
+        ));
+    }
+    let needs = Needs {
+        formats: &[],
+        options: &text::Options::default(),
+        until: Position::End,
+        scope: None,
+        largest_live: 0,
+        functions: true,
+        findings: true,
+    };
+    let mut symbols = WithProgress::new(&args.symbols);
+    let (report, ..) = needs.read(&args.trace, |report| report.symbolize(&mut symbols))?;
+    let findings = report.findings.unwrap_or_default();
+    let count = findings.len();
+    let Some(finding) = findings.into_iter().nth(number as usize - 1) else {
+        return Err(CliError::Failed(format!(
+            "there is no finding {number}: the trace has {count} (memledger report --findings)"
+        )));
+    };
+    let Some(set) = finding.set else {
+        return Err(CliError::Failed(format!(
+            "finding {number} is about free memory between the blocks of no place in particular"
+        )));
+    };
+    let rule = Rule::by_name(set.rule).expect("a set has the name of a rule");
+    let position = |position: &SetPosition| match *position {
+        SetPosition::Event(event) => Position::Event(event),
+        SetPosition::Time(at_ns) => Position::Time(at_ns),
+    };
+    Ok((rule, set.positions.iter().map(position).collect(), set))
+}
+
+/// Reads the trace and prints the answer to `out`, or into the file of `-o`.
+pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let of_finding = args.finding.map(|number| set_of(args, number)).transpose()?;
+    let rule = of_finding.as_ref().map_or(args.rule, |(rule, ..)| *rule);
+    let moments = match of_finding {
+        Some(_) => Vec::new(),
+        None => args.moments.of(rule)?,
+    };
+    let ages = args.ages(rule)?;
+    if args.blocks > MAX_BLOCKS {
+        return Err(CliError::Usage(format!("--blocks can be at most {MAX_BLOCKS}")));
+    }
+    let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
+    let mut query = match of_finding {
+        Some((rule, positions, set)) => Query::new(rule, positions).in_buckets(&set.buckets),
+        None => {
+            let mut positions = positions(&args.trace, &moments)?;
+            from_the_start(rule, &moments, &mut positions);
+            Query::new(rule, positions)
+        }
+    };
+    query = query.blocks(args.blocks);
+    if let Some(scope) = args.each()? {
         query = query.in_each(scope);
     }
     if let Some((least, below)) = ages {

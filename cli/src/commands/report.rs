@@ -8,6 +8,7 @@ use super::input::is_stdin;
 use super::moment::{TimeArg, TimeSpec, positions, time_arg};
 use super::needs::{Collected, Needs};
 use super::output::{frames, unwritable, write_to};
+use crate::cache::{name_of, trace_arg};
 use crate::error::{CliError, Outcome, quoted, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::{look, note};
@@ -52,7 +53,8 @@ NAME may be the end of a path, as in \"outer > inner\". If several rows match, o
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
-    /// The trace; - for standard input
+    /// The trace; last for that of the last run, - for standard input
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Print one table only, grouped by this; stack prints a tree of call stacks
     #[arg(long, value_parser = choice(&By::ALL, By::name))]
@@ -343,6 +345,7 @@ fn analyze(args: &ReportArgs, until: Position) -> Result<Collected, CliError> {
         scope: args.scope.as_deref(),
         largest_live,
         functions: args.fail_if.iter().any(Condition::needs_symbols),
+        findings: args.fail_if.iter().any(Condition::needs_findings),
     };
     needs.read(&args.trace, |report| symbolize(report, &args.symbols))
 }
@@ -366,8 +369,7 @@ fn options(args: &ReportArgs) -> text::Options {
     options.width = args.width.unwrap_or(options.width);
     options.by = args.by;
     let is_file = !is_stdin(&args.trace);
-    (options.findings, options.trace) =
-        (args.findings, is_file.then(|| args.trace.display().to_string()));
+    (options.findings, options.trace) = (args.findings, is_file.then(|| name_of(&args.trace)));
     options.sort = args.sort.into();
     options.inclusive = args.inclusive;
     (options.bottom_up, options.frames) = (args.bottom_up, frames(args.all_frames));

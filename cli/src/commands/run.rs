@@ -16,8 +16,9 @@ use super::completeness::Lack;
 use super::condition::{Condition, judge};
 use super::needs::Needs;
 use super::output::{unwritable, write_to};
-use super::quantity;
+use crate::cache::{self, Cache, RunFolder};
 use crate::error::{CliError, Outcome};
+use crate::quantity;
 use crate::symbols::{SymbolArgs, Symbols};
 use crate::terminal::{look, note};
 use child::{Program, ProgramEnd};
@@ -29,9 +30,10 @@ use memledger_export::tools::FORMATS;
 use memledger_export::{ReportFormat, text};
 use preload::Tracking;
 use processes::Process;
+use std::cmp::Reverse;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traces::{Trace, Traces};
@@ -106,9 +108,16 @@ pub struct RunArgs {
     /// Print findings, each with numbers and a suggestion, instead of tables
     #[arg(long)]
     findings: bool,
-    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_TRACE, else a temporary file]
+    /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_TRACE, else see --keep]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Keep the trace for other commands, where its name is last
+    /// [default: if the report goes to a terminal]
+    #[arg(long, overrides_with = "no_keep")]
+    keep: bool,
+    /// Do not keep the trace, unless --trace says where
+    #[arg(long)]
+    no_keep: bool,
     /// Exit with status 3 if this holds and the program succeeded; repeatable
     #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
@@ -236,7 +245,11 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if let Some(viewed) = opened(viewed) {
         viewed.close(!traces.found(ended.pid).is_empty());
     }
+    let kept = traces.end(ended.pid);
     drop((traces, aside));
+    if let Some(trace) = kept {
+        trim(&trace);
+    }
     let _ = out.flush();
     if ended.status == 0 {
         return result;
@@ -257,6 +270,34 @@ fn delay() {
     ));
 }
 
+/// Where the run is kept, if it is to be.
+fn run_folder(args: &RunArgs, to: &ReportTo) -> Option<RunFolder> {
+    let is_seen = matches!(to, ReportTo::Stderr) && io::stderr().is_terminal();
+    if args.no_keep || !(args.keep || is_seen) {
+        return None;
+    }
+    let cache = Cache::from_environment().ok_or_else(|| format!("{} is off", cache::VARIABLE));
+    let folder = cache.and_then(|cache| RunFolder::new(&cache, Path::new(&args.command[0])));
+    let failed = |why| note(&format!("the trace is not kept: {why}"));
+    folder
+        .map_err(|why| {
+            if args.keep {
+                failed(why)
+            }
+        })
+        .ok()
+}
+
+/// Removes what was kept before this trace, as far as there is too much.
+fn trim(trace: &Path) {
+    if let Some(cache) = Cache::from_environment() {
+        cache.trim();
+    }
+    if fs::symlink_metadata(trace).is_err() {
+        note(&format!("the trace is not kept: it is larger than {} allows", cache::VARIABLE));
+    }
+}
+
 /// What is there before the program starts.
 struct Prepared {
     tracking: Tracking,
@@ -274,7 +315,7 @@ fn prepare(args: &RunArgs, to: &ReportTo, keep: Option<&Path>) -> Result<Prepare
     };
     outputs::check(&args.command, &outputs::of(keep, report, args.html.as_deref()))?;
     outputs::choose_temporary_folder()?;
-    let traces = Arc::new(Traces::new(keep, args.follow_children)?);
+    let traces = Arc::new(Traces::new(keep, args.follow_children, run_folder(args, to))?);
     let aside = args.top.then(TerminalStandIn::new).transpose()?;
     let control = args.top.then(Control::new).transpose()?;
     Ok(Prepared { tracking, traces, aside, control })
@@ -392,19 +433,59 @@ fn report_on(
     if is_unused && found.iter().all(is_whole) {
         return Ok(Outcome::Done);
     }
-    let mut result = Ok(Outcome::Done);
-    let mut processes = Vec::new();
+    let (mut result, mut shown) = (Ok(Outcome::Done), Vec::new());
     // Most processes of a run have files in common, such as libc.
     let mut symbols = Symbols::new(&args.symbols);
     for trace in &found {
-        let next = report_one(args, to, traces, (trace, &found), &mut symbols, &mut processes);
+        let of = (trace, &*found, ended.pid);
+        let next = report_one(args, to, traces, of, &mut symbols, &mut shown);
         result = worse(result, next);
     }
-    if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
-        // A closed stderr does not change how the program ended.
-        let _ = processes::write(&processes, &mut BufWriter::new(io::stderr().lock()));
-    }
+    // A closed stderr does not change how the program ended.
+    let _ = show(shown, matches!(to, ReportTo::Stderr));
     result
+}
+
+/// Writes the report on the process that held most first, what was replaced last, and then the processes.
+fn show(mut shown: Vec<Shown>, is_asked: bool) -> io::Result<()> {
+    let processes: Vec<_> = shown.iter().map(|of| of.process.clone()).collect();
+    shown.sort_by_key(|of| Reverse((of.is_last, of.peak_bytes)));
+    let mut err = BufWriter::new(io::stderr().lock());
+    shown.iter().try_for_each(|of| err.write_all(&of.text))?;
+    if processes.len() > 1 && is_asked {
+        processes::write(&processes, &mut err)?;
+    }
+    err.flush()
+}
+
+/// What is shown of one program.
+struct Shown {
+    process: Process,
+    text: Vec<u8>,
+    /// Whether it is the last program of its process.
+    is_last: bool,
+    peak_bytes: u64,
+}
+
+impl Shown {
+    /// The whole report if that is asked for, or could not be written where it should.
+    fn of(
+        report: &Report,
+        options: &text::Options,
+        is_last: bool,
+        is_asked: bool,
+        is_unwritten: bool,
+    ) -> Self {
+        let (mut text, end) = (Vec::new(), "replaced by the next program (exec)");
+        // NOTE: a `Vec` takes all.
+        let _ = match is_asked || is_unwritten {
+            true if is_last || is_unwritten => FORMATS.default().write(report, options, &mut text),
+            true => text::write_line(report, options, end, &mut text),
+            false => Ok(()),
+        };
+        let (process, peak_bytes) = (Process::of(report), report.totals.peak_bytes);
+        Self { process, text, is_last, peak_bytes }
+    }
 }
 
 /// Whether a trace has its end, which says that no event was lost.
@@ -438,25 +519,26 @@ fn say(result: Result<Outcome, CliError>) {
     }
 }
 
-/// Reports on one process, and adds it to `processes`.
+/// Reports on one program. What goes to stderr is added to `shown`: of one that was replaced, a line.
 fn report_one(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
-    (trace, all): (&Trace, &[Trace]),
+    (trace, all, pid): (&Trace, &[Trace], u32),
     symbols: &mut Symbols<'_>,
-    processes: &mut Vec<Process>,
+    shown: &mut Vec<Shown>,
 ) -> Result<Outcome, CliError> {
     let path = &*trace.path;
     let format = match to {
         ReportTo::File(path) => FORMATS.by_path(path),
+        ReportTo::Stderr if trace.number > 0 => None,
         ReportTo::Stderr => Some(FORMATS.default()),
         ReportTo::Nowhere => None,
     };
     let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
     let formats: Vec<_> = format.into_iter().chain(page).collect();
     let mut options = text::Options::default();
-    (options.findings, options.trace) = (args.findings, traces.kept(path));
+    (options.findings, options.trace) = (args.findings, traces.kept(path, pid));
     let needs = Needs {
         formats: &formats,
         options: &options,
@@ -464,12 +546,12 @@ fn report_one(
         scope: None,
         largest_live: 100,
         functions: args.fail_if.iter().any(Condition::needs_symbols),
+        findings: args.fail_if.iter().any(Condition::needs_findings),
     };
     let (mut report, summary, _) = needs
         .read(path, |report| symbols.find(report))
         .map_err(|error| CliError::Failed(traces.sentence(path, &format!("{error:#}"), None)))?;
     report.judge_children(|pid| !args.follow_children || traces.has_left(all, pid));
-    processes.push(Process::of(&report));
     let mut lack = Lack::of(args.allow_untracked, path, &report, &summary);
     lack.sentence = lack.sentence.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
     let mut written = Ok(());
@@ -483,13 +565,9 @@ fn report_one(
     if let (ReportTo::File(to), Some(format)) = (to, format) {
         written = written.and(write_report(format, &report, to, trace.number));
     }
-    if matches!(to, ReportTo::Stderr) || written.is_err() {
-        let mut err = BufWriter::new(io::stderr().lock());
-        (options.color, options.width) = look(None, options.width, io::stderr());
-        // A closed stderr does not change how the program ended.
-        let format = FORMATS.default();
-        let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
-    }
+    (options.color, options.width) = look(None, options.width, io::stderr());
+    let is_asked = matches!(to, ReportTo::Stderr);
+    shown.push(Shown::of(&report, &options, trace.number == 0, is_asked, written.is_err()));
     let written = written.map(|()| Outcome::Done).map_err(|error| {
         CliError::Failed(format!("{error}; the trace is kept: {}", traces.keep(path).display()))
     });

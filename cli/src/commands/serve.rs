@@ -1,9 +1,9 @@
 //! `memledger serve`: records the traces that programs send, and serves them to readers.
 
 use super::Format;
-use super::quantity;
 use crate::commands::view::runtime;
 use crate::error::{CliError, Outcome};
+use crate::quantity;
 use crate::stop_signal::stop_signal;
 use crate::terminal::note;
 use crate::token::read_token;

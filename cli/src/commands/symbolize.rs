@@ -6,6 +6,7 @@ use super::completeness::damaged;
 use super::export::is_same;
 use super::input::{display_name, is_stdin, open_watched, unreadable};
 use super::output::{unwritable, write_to};
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
@@ -31,6 +32,7 @@ of the same build.";
 #[command(after_help = EXAMPLES)]
 pub struct SymbolizeArgs {
     /// The trace, or a text with a black box; - for standard input
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Write this file; - for standard output, where a text goes without it
     #[arg(short, long, value_name = "OUT")]

@@ -6,24 +6,20 @@
 //! all addresses are known the second time.
 
 use super::table::{Found, Table};
-use crate::cache_folder::cache_folder;
+use crate::cache::{Cache, VARIABLE};
 use memledger_analysis::{Binaries, CodeRange, FileStamp, Module, SourceFrame, Symbolizer};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Where functions are kept: a folder, or `off`.
-const VARIABLE: &str = "MEMLEDGER_SYMBOL_CACHE";
 /// The end of the name of a file.
 const SUFFIX: &str = ".functions";
 /// The largest file, which takes some million addresses.
 const MAX_BYTES: u64 = 64 << 20;
-/// The most that all files take together: those that were not used for the longest time are removed.
-const MAX_BYTES_OF_ALL: u64 = 256 << 20;
 
 /// Finds each function once.
 pub struct CachedSymbols {
@@ -61,6 +57,7 @@ impl CachedSymbols {
     /// Writes what was found since the last call into the folder.
     pub fn save(&mut self) {
         let Some(folder) = &self.folder else { return };
+        let mut has_added = false;
         for ((path, build_id, stamp), known) in &mut self.modules {
             if known.found.is_empty() {
                 continue;
@@ -82,6 +79,10 @@ impl CachedSymbols {
                     return;
                 }
             }
+            has_added = true;
+        }
+        if let Some(cache) = Cache::from_environment().filter(|_| has_added) {
+            cache.trim();
         }
     }
 
@@ -137,11 +138,8 @@ struct Folder {
 
 impl Folder {
     fn from_environment() -> Option<Self> {
-        match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
-            Some(value) if value == "off" => None,
-            Some(value) => Some(Self { path: value.into(), is_named: true }),
-            None => Some(Self { path: cache_folder()?.join("symbols"), is_named: false }),
-        }
+        let cache = Cache::from_environment()?;
+        Some(Self { path: cache.symbols(), is_named: cache.is_named })
     }
 
     fn file(&self, build_id: &[u8]) -> PathBuf {
@@ -182,60 +180,13 @@ impl Folder {
             tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(&self.path)?;
         file.write_all(table.bytes())?;
         file.persist(self.file(build_id)).map_err(|error| error.error)?;
-        remove_oldest(&self.path, MAX_BYTES_OF_ALL);
         Ok(table)
-    }
-}
-
-/// Removes files of this kind from a folder until the others have no more than this number of bytes.
-fn remove_oldest(folder: &Path, most: u64) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().ends_with(SUFFIX.as_bytes()))
-        .filter_map(|entry| {
-            let metadata = entry.metadata().ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
-        })
-        .collect();
-    files.sort();
-    let mut bytes: u64 = 0;
-    for (_, size, path) in files.into_iter().rev() {
-        bytes = bytes.saturating_add(size);
-        if bytes > most {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn the_files_that_were_not_used_for_the_longest_time_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        for (age, name) in
-            [(1, "b.functions"), (2, ".a.functions"), (3, "c.functions"), (9, "another file")]
-        {
-            let file = File::create(folder.path().join(name)).unwrap();
-            file.set_len(100).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(60 * age)).unwrap();
-        }
-        let names = || {
-            let entries = fs::read_dir(folder.path()).unwrap();
-            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            let mut names: Vec<_> = names.collect();
-            names.sort();
-            names
-        };
-        remove_oldest(folder.path(), 300);
-        assert_eq!(names(), [".a.functions", "another file", "b.functions", "c.functions"]);
-        remove_oldest(folder.path(), 299);
-        assert_eq!(names(), [".a.functions", "another file", "b.functions"]);
-        remove_oldest(folder.path(), 0);
-        assert_eq!(names(), ["another file"]);
-    }
 
     #[test]
     fn what_is_added_stays_with_what_was_there() {

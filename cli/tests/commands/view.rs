@@ -3,11 +3,11 @@
 mod harness;
 
 use harness::{Copied, View, memledger};
-use memledger_test_support::command::{ran, told};
+use memledger_test_support::command::{DEADLINE, ran, told};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
@@ -368,8 +368,10 @@ fn the_index_is_elsewhere_if_it_cannot_be_beside_the_trace() {
     let copied = Copied::of(SAMPLE);
     fs::create_dir(copied.index()).expect("a folder in its place");
     let view = View::start(&copied);
-    let cache = copied.folder.path().join("cache/memledger");
-    while fs::read_dir(&cache).map_or(0, Iterator::count) == 0 {
+    let indexes = copied.folder.path().join("cache/memledger/indexes");
+    let until = Instant::now() + DEADLINE;
+    while fs::read_dir(&indexes).map_or(0, Iterator::count) == 0 {
+        assert!(Instant::now() < until, "there is no index in {}", indexes.display());
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(view.total("alive-at-a", &["peak"]), copied.total("alive-at-a", &["peak"]));

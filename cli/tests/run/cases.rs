@@ -44,8 +44,10 @@ trials![
     only_the_program_itself_is_recorded,
     children_are_followed_if_asked,
     the_trace_is_kept_if_asked,
+    the_last_run_can_be_asked_about,
     names_that_are_no_utf8_are_written_and_read,
     a_process_that_replaces_itself_has_files_that_are_numbered_alike,
+    of_a_process_that_replaces_itself_one_program_has_a_report,
     a_process_that_an_unrecorded_program_replaces_is_incomplete,
     a_program_that_changes_its_user_and_replaces_itself_is_recorded_where_it_may_write,
     what_the_tracker_reports_is_not_in_the_programs_errors,
@@ -418,6 +420,69 @@ fn the_trace_is_kept_if_asked() {
     assert!(files.len() == 1 && files[0].starts_with("%-"), "{files:?}");
 }
 
+fn the_last_run_can_be_asked_about() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let set = |command: &mut Command| {
+        command.env("XDG_CACHE_HOME", cache.path()).env("MEMLEDGER_CACHE", "64MiB");
+    };
+    let run = |scenario: &str, options: &[&str]| {
+        let mut run = Run::tracked(scenario, options);
+        set(&mut run.command);
+        run.run()
+    };
+    let asked = |words: &[&str]| {
+        let mut command = memledger();
+        set(&mut command);
+        let output = command.args(words).output().expect("it runs");
+        (
+            output.status.code(),
+            String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8"),
+        )
+    };
+    let (status, none) = asked(&["info", "last"]);
+    assert!(status == Some(2) && none.contains("no run is kept: "), "{none}");
+    // Its report does not go to a terminal.
+    run("succeed", &[]).exited(0);
+    assert_eq!(asked(&["info", "last"]).0, Some(2));
+
+    let screen = run("defects", &["--keep"]);
+    let command = "memledger query last --finding 1 --by size";
+    assert!(screen.exited(0).stderr.contains(command), "{}", screen.stderr);
+    let words: Vec<_> = command.split(' ').skip(1).chain(["--format", "json"]).collect();
+    let (status, answer) = asked(&words);
+    assert_eq!(status, Some(0), "{answer}");
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!(
+        (&answer["total"]["blocks"], &answer["total"]["bytes"]),
+        (&30.into(), &150_000.into())
+    );
+    for (condition, expected) in [("left_behind > 0", 3), ("queue > 0", 0), ("findings = 0", 0)] {
+        let (status, said) = asked(&["report", "last", "--fail-if", condition]);
+        assert_eq!(status, Some(expected), "{condition}: {said}");
+    }
+    let (status, why) = asked(&["query", "last", "--finding", "9"]);
+    assert!(status == Some(1) && why.contains("there is no finding 9: the trace has "), "{why}");
+
+    // One whose user names the trace is the last one, too.
+    let named = run("succeed", &["--keep", "--report=off", "--trace", "t.memledger"]);
+    assert_eq!(named.exited(0).files(""), ["t.memledger"]);
+    let text = |words: &[&str]| asked(words).1.replace(&*named.path("").to_string_lossy(), "");
+    assert_eq!(
+        asked(&["events", "last"]),
+        asked(&["events", &named.path("t.memledger").to_string_lossy()])
+    );
+    let program = std::env::current_exe().expect("a path");
+    let name = program.file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(
+        text(&["info", &format!("last:{name}"), "--format=json"]),
+        text(&["info", "last", "--format=json"])
+    );
+    let (status, other) = asked(&["report", "last:other"]);
+    assert!(status == Some(2) && other.contains(&format!("there are runs of {name}")), "{other}");
+    let off = Run::tracked("succeed", &["--keep", "--report=off"]).run();
+    assert_eq!(off.exited(0).stderr, "memledger: the trace is not kept: MEMLEDGER_CACHE is off\n");
+}
+
 fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
     let options = ["--report", "r.json", "--html", "p.html", "--trace", "t.utrace"];
     let ended = Run::tracked("replaces", &options).run();
@@ -454,6 +519,17 @@ fn a_process_that_replaces_itself_has_files_that_are_numbered_alike() {
             assert_eq!(*totals, report["totals"], "program {number:?}");
         }
     }
+}
+
+fn of_a_process_that_replaces_itself_one_program_has_a_report() {
+    let ended = Run::tracked("replaces", &[]).run();
+    let text = &ended.exited(0).stderr;
+    let begins: Vec<_> = text.match_indices("Memory of ").map(|(at, _)| at).collect();
+    let [last, replaced] = begins[..] else { panic!("{text}") };
+    assert!(text[last..replaced].contains("allocated"), "{text}");
+    let line = text[replaced..].split_once("\nProcesses").expect(text).0.replace('\n', " ");
+    assert!(line.contains("complete, nothing lost; peak "), "{line}");
+    assert!(line.ends_with("; replaced by the next program (exec)"), "{line}");
 }
 
 /// The watcher sees that by itself, unless the new program ends before it looks: so that one lives longer and
@@ -771,22 +847,19 @@ fn findings_say_what_to_look_at_first() {
         String::from_utf8(output.stdout).expect("UTF-8")
     };
     let text = report("memory,scope,freescope", &[]);
-    let (_, found) = text.split_once("\n\nCheap to speed up\n").expect("findings");
+    let (_, found) = text.split_once("\n\nFindings\n").expect("findings");
     let lines: Vec<_> = found.lines().map(str::trim).collect();
-    assert!(lines[0].ends_with(". short-lived blocks: render, on main"), "{text}");
-    assert!(lines.contains(&"Reuse one buffer, or do without the block."), "{text}");
-    // The first screen has them, too, with what only single blocks say.
+    assert_eq!(lines[0], "1. left behind: render, on main", "{text}");
+    assert!(lines.iter().any(|line| line.starts_with("Most blocks of this place")), "{text}");
+    // The first screen has them, too.
     let ended = Run::tracked("defects", &[]).run();
     let screen = &ended.exited(0).stderr;
-    assert!(
-        screen.contains("\n\nCheap to speed up\n") && screen.contains(" each on average"),
-        "{screen}"
-    );
+    assert!(screen.contains("\n\nFindings\n  1. left behind: render, on main\n"), "{screen}");
     assert!(screen.contains("\n\nWho held the peak"), "{screen}");
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let table: Vec<_> = lines.iter().skip_while(|line| !line.starts_with("Freed in")).collect();
     let table: Vec<_> = table.into_iter().map(|line| words(line)).collect();
-    let rows = ["render 2,500 351.6 KiB", "itself 2,000 195.3 KiB", "clean up 500 156.3 KiB"];
+    let rows = ["render 3,300 3.0 MiB", "itself 3,000 2.9 MiB", "clean up 300 93.8 KiB"];
     assert_eq!(table[1..4], rows, "{text}");
     let selected = report("memory,scope,freescope", &["--filter", "nothing like it"]);
     assert!(selected.contains("Findings: none with that in its place"), "{selected}");
@@ -797,11 +870,20 @@ fn findings_say_what_to_look_at_first() {
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
     };
     let document = json("memory,scope,freescope");
-    let first = &document["findings"][0];
-    assert_eq!(first["kind"], "short_lived");
-    assert_eq!(first["place"]["path"], serde_json::json!(["GlobalScope", "render"]));
-    let figures = serde_json::json!({ "blocks": 2_000, "of": 2_500, "bytes": 200_000 });
-    assert_eq!(first["figures"], figures);
+    let without = json("memory,scope");
+    for document in [&document, &without] {
+        let first = &document["findings"][0];
+        assert_eq!(first["kind"], "left_behind");
+        assert_eq!(first["place"]["path"], serde_json::json!(["GlobalScope", "render"]));
+        let figures = first["figures"].as_array().expect("figures");
+        for (key, value, unit) in
+            [("blocks", 30, "count"), ("bytes", 150_000, "bytes"), ("freed", 3_300, "count")]
+        {
+            let figure =
+                serde_json::json!({ "key": key, "value": value, "unit": unit, "source": "blocks" });
+            assert!(figures.contains(&figure), "{figures:?}");
+        }
+    }
     let row = |scope: &str, blocks, bytes| {
         serde_json::json!({
             "allocated_in": ["GlobalScope", "render"],
@@ -810,10 +892,8 @@ fn findings_say_what_to_look_at_first() {
             "bytes": bytes,
         })
     };
-    let rows = [row("render", 2_000, 200_000), row("clean up", 500, 160_000)];
+    let rows = [row("render", 3_000, 3_000_000), row("clean up", 300, 96_000)];
     assert_eq!(document["freed_in"], serde_json::json!(rows));
-    let without = json("memory,scope");
-    assert_eq!(without["findings"], document["findings"]);
     assert!(without.get("freed_in").is_none());
 }
 
@@ -855,10 +935,11 @@ fn findings_of_a_run_are_those_of_its_trace() {
     let ended = Run::tracked("defects", &["--findings", "--trace=t.memledger"]).run();
     ended.exited(0);
     let mut command = memledger();
-    command.arg("report").arg(ended.path("t.memledger")).args(["--findings", "--width=80"]);
+    command.current_dir(ended.path(""));
+    command.args(["report", "t.memledger", "--findings", "--width=80"]);
     let output = command.output().expect("it runs");
     assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), ended.stderr);
-    assert!(ended.stderr.contains("1. short-lived blocks: render, on main"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1. left behind: render, on main"), "{}", ended.stderr);
 }
 
 /// The kernel tells only the leader of a session that the terminal has gone.

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// The command, without settings of the user of the tests. It keeps no symbols in the user's cache folder.
+/// The command, without settings of the user of the tests. It keeps nothing in the user's cache folder.
 pub fn memledger() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
     for (name, _) in std::env::vars_os() {
@@ -20,7 +20,7 @@ pub fn memledger() -> Command {
             command.env_remove(name);
         }
     }
-    command.env("MEMLEDGER_SYMBOL_CACHE", "off");
+    command.env("MEMLEDGER_CACHE", "off");
     command
 }
 

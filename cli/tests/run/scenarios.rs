@@ -124,16 +124,17 @@ fn make_index(blocks: usize) {
 
 /// A buffer that is made anew in a loop, and blocks that a scope frees that has not made them.
 fn defects() {
-    let mut kept = Vec::with_capacity(2_000);
-    memledger::alloc_scope!("render", {
-        for number in 0..2_000_u64 {
-            drop(black_box(vec![1_u8; 100]));
-            if number % 4 == 0 {
-                kept.push(black_box(Box::new([number; 40])));
-            }
-        }
-    });
-    memledger::alloc_scope!("clean up", { kept.clear() });
+    let mut kept = Vec::with_capacity(10);
+    for round in 0..30_u64 {
+        memledger::alloc_scope!("render", {
+            (0..100).for_each(|_| drop(black_box(vec![1_u8; 1_000])));
+            std::mem::forget(black_box(vec![1_u8; 5_000]));
+            kept.extend((0..10).map(|_| black_box(Box::new([round; 40]))));
+        });
+        memledger::alloc_scope!("clean up", { kept.clear() });
+        memledger::bookmark!("a round");
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
 }
 
 fn exit(status: i32) -> ! {

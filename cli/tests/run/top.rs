@@ -217,7 +217,7 @@ fn run_top(scenario: &str, variables: &[(&str, &str)], options: &[&str]) -> (Tem
     let mut run = command(&["run", "--top"]);
     run.args(options).arg("--").arg(program);
     run.env(SCENARIO, scenario).envs(variables.iter().copied()).current_dir(folder.path());
-    let screen = Screen::start(run, 24, 100);
+    let screen = Screen::start(run, 40, 100);
     (folder, screen)
 }
 

@@ -85,13 +85,6 @@ impl Report {
         self.by_call(CallKind::Crate, frames)
     }
 
-    /// By function, of each stack the innermost one of the program's own code, as in
-    /// [`by_line`](Self::by_line).
-    #[doc(hidden)]
-    pub fn by_own_function(&self) -> Vec<CallRow> {
-        Calls::of(self, Frames::Folded).summed(CallKind::Function, true)
-    }
-
     #[doc(hidden)]
     pub fn by_call(&self, kind: CallKind, frames: Frames) -> Vec<CallRow> {
         Calls::of(self, frames).rows(kind)
@@ -99,13 +92,9 @@ impl Report {
 }
 
 impl Calls<'_> {
-    /// The rows of all stacks.
+    /// The rows of all stacks; of lines, from the innermost call of the program's own code on.
     pub fn rows(&self, kind: CallKind) -> Vec<CallRow> {
-        self.summed(kind, kind == CallKind::Line)
-    }
-
-    /// `from_own`: from the innermost call of the program's own code on.
-    pub fn summed(&self, kind: CallKind, from_own: bool) -> Vec<CallRow> {
+        let from_own = kind == CallKind::Line;
         let mut walk = Walk::new(self, kind, from_own);
         walk.walk(&self.report.by_stack);
         walk.finish()

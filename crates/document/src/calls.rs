@@ -10,6 +10,7 @@ use crate::crates::{
     crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
     with_module,
 };
+use crate::findings::is_share;
 use crate::own::Whose;
 use crate::report::Report;
 use crate::rows::Frame;
@@ -49,6 +50,9 @@ pub enum CallKind {
     Crate,
 }
 
+/// An interpreter has memory in pieces if this share of the peak is mapped, in percent.
+const PIECES: u64 = 25;
+
 /// What call stacks do not say of the program's own code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unnamed {
@@ -56,6 +60,17 @@ pub struct Unnamed {
     pub lines: bool,
     /// Python runs functions that have no names here.
     pub scripts: bool,
+    /// An interpreter has pieces of memory for its objects, which are no blocks.
+    pub pieces: Option<Pieces>,
+}
+
+/// Whose objects are no blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pieces {
+    /// Of Python.
+    Python,
+    /// Of PHP.
+    Php,
 }
 
 /// One call.
@@ -186,6 +201,16 @@ impl<'a> Call<'a> {
     }
 }
 
+/// What places ask of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnCall {
+    /// The first of the different calls that has its function and file.
+    pub(crate) function: u32,
+    /// Whether it is of the program's own code, and has a name.
+    pub(crate) is_named_own: bool,
+    pub(crate) is_closure: bool,
+}
+
 /// The calls of all stacks of a report. Each has a number. A text such as `(no stack)` has one, too: it
 /// stands for unknown calls.
 #[expect(missing_debug_implementations, reason = "for our own crates only")]
@@ -196,12 +221,16 @@ pub struct Calls<'a> {
     different: Vec<Call<'a>>,
     /// PERF: those of the different calls once more, in so little memory that it stays in the cache.
     pub(crate) marks: Vec<Marks>,
+    /// PERF: and what places ask of them, without a look at their names.
+    own: Vec<OwnCall>,
     /// Whether a call of a script is among them.
     has_scripts: bool,
     /// By number: its call, an index of `different`.
     of_number: Vec<u32>,
     /// By frame: the numbers of its calls, innermost first.
     by_frame: Vec<Range<u32>>,
+    /// The crate of `main`: of code without lines, that is the program's own.
+    own_crate: Option<String>,
     /// The number of the first text: they follow the calls.
     texts: u32,
     pub(crate) frames: Frames,
@@ -231,7 +260,9 @@ impl<'a> Calls<'a> {
             report,
             different,
             marks: Vec::new(),
+            own: Vec::new(),
             has_scripts: false,
+            own_crate: None,
             texts: of_number.len() as u32,
             of_number,
             by_frame,
@@ -240,6 +271,9 @@ impl<'a> Calls<'a> {
         calls.name_reserves();
         calls.marks = calls.different.iter().map(|call| call.marks).collect();
         calls.has_scripts = calls.marks.iter().any(|marks| marks.whose == Whose::Script);
+        let main = calls.different.iter().find(|call| call.function.ends_with("::main"));
+        calls.own_crate = main.map(|call| call.owner.clone().into_owned());
+        calls.own = calls.own_calls();
         calls.add_texts();
         calls
     }
@@ -284,9 +318,16 @@ impl<'a> Calls<'a> {
         };
         let own = of(Whose::Own).filter_map(|call| call.found);
         let has_lines = own.clone().any(|found| found.line.is_some());
-        let is_interpreted =
-            of(Whose::Interpreter).any(|call| call.function.starts_with("_PyEval_"));
+        let calls = |name| of(Whose::Interpreter).any(move |call| call.function.starts_with(name));
+        let (is_interpreted, is_php) = (calls("_PyEval_"), calls("zend_"));
+        let interpreter = is_interpreted.then_some(Pieces::Python);
+        let interpreter = interpreter.or(is_php.then_some(Pieces::Php));
+        // They map these pieces themselves.
+        let mapped = self.report.by_heap.iter().filter(|heap| heap.name == "Mapped");
+        let mapped = mapped.map(|heap| heap.figures.live_bytes_at_peak).sum();
+        let is_much = is_share(mapped, self.report.totals.peak_bytes, PIECES);
         Unnamed {
+            pieces: interpreter.filter(|_| is_much),
             lines: own.count() > 0 && !has_lines && !is_interpreted,
             scripts: is_interpreted && !self.has_scripts,
         }
@@ -303,6 +344,7 @@ impl<'a> Calls<'a> {
         for (marks, call) in self.marks.iter_mut().zip(&self.different) {
             *marks = call.marks;
         }
+        self.own = self.own_calls();
     }
 
     /// The call with this number, as an index of [`different`](Self::different).
@@ -416,10 +458,38 @@ impl<'a> Calls<'a> {
         shown.skip(own.filter(|_| self.frames == Frames::Folded).unwrap_or(0))
     }
 
+    fn own_calls(&self) -> Vec<OwnCall> {
+        let mut first = HashMap::new();
+        let own = (0..).zip(&self.different).map(|(index, call)| {
+            let (name, file) = (call.name_of_function(), call.source().map(|(file, _)| file));
+            let is_in_crate =
+                || self.own_crate.as_ref().is_none_or(|own| call.owner == own.as_str());
+            let is_named = call.found.is_some() && (file.is_some() || is_in_crate());
+            OwnCall {
+                function: *first.entry((name, file)).or_insert(index),
+                is_named_own: is_named && call.marks.whose != Whose::Others,
+                is_closure: is_closure(name),
+            }
+        });
+        own.collect()
+    }
+
+    /// What places ask of the call with this number, which is no text.
+    pub(crate) fn own(&self, number: u32) -> OwnCall {
+        self.own[self.index(number)]
+    }
+
     /// Whether the call with this number is of the program's own code.
     pub fn is_own(&self, number: u32) -> bool {
         self.marks[self.index(number)].whose != Whose::Others
     }
+}
+
+/// Whether it is a closure, or the body of an `async` function.
+fn is_closure(name: &str) -> bool {
+    // The parameters of the function around it can follow.
+    let name = name.rfind("}<").map_or(name, |end| &name[..=end]);
+    name.ends_with('}') && name.rsplit("::").next().is_some_and(|last| last.starts_with('{'))
 }
 
 /// The name of the file of a frame's module.

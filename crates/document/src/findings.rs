@@ -1,23 +1,159 @@
-//! What a finding says.
+//! What is said of blocks beyond sums: facts, and findings.
 
-/// Something at one place that is worth a look.
+use crate::figure::Unit;
+
+/// A claim that something is wrong with a set of blocks, with a witness among these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is, with its figures.
+    /// What is wrong.
     pub kind: FindingKind,
-    /// Where it is.
+    /// Where the blocks are allocated.
     pub place: Place,
-    /// The bytes that it is about: copied, held or rounded up.
-    pub bytes: u64,
-    /// The calls of the allocator that it is about: allocations and reallocations.
-    pub calls: u64,
-    /// Its share of all that the program does, in millionths, by which findings are sorted.
+    /// All numbers that are said of it, each a sum or a quantile over exactly these blocks.
+    pub figures: Vec<FindingFigure>,
+    /// Its share of all that the program does or holds, in millionths, by which findings are sorted.
     pub weight: u64,
     /// What it is a share of.
     pub weight_of: WeightOf,
+    /// The function, or the scope, whose blocks stay beside those of a temporary set.
+    pub beside: Option<String>,
+    /// Who freed the blocks of a queue, the most first.
+    pub freed_by: Vec<FreedBy>,
     /// Whether its figures are of the blocks of a sample only.
     pub is_of_sample: bool,
+    /// The blocks. `None` if no live block lies between what an allocator keeps.
+    pub set: Option<BlockSet>,
+}
+
+impl Finding {
+    /// The figure with this key.
+    pub fn figure(&self, key: &str) -> Option<u64> {
+        self.figures.iter().find(|figure| figure.key == key).map(|figure| figure.value)
+    }
+}
+
+/// The blocks that a rule of `memledger query` finds at some call stacks, or in some scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockSet {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// Its positions A, B and so on. Those that are missing are at the end of the trace.
+    pub positions: Vec<SetPosition>,
+    /// What is freed after this event is freed as the program ends, and does not count as freed.
+    pub freed_until: Option<u64>,
+    /// Call stacks, as indices of `Report::by_stack`, in order.
+    pub stacks: Vec<usize>,
+    /// Scopes and names of blocks without a call stack, as indices of `Report::by_scope` and
+    /// `Report::by_name`, in order.
+    pub scopes: Vec<(usize, usize)>,
+    /// All that is summed of these: indices of `Report::by_bucket`, in order.
+    pub buckets: Vec<u32>,
+}
+
+/// A position of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetPosition {
+    /// After this many events.
+    Event(u64),
+    /// After all events at this time, in nanoseconds, and before it.
+    Time(u64),
+}
+
+/// What a finding claims. Each kind has a witness: `docs/reading.md` says which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Blocks are live though most of their siblings, which have the same call stack, were freed.
+    #[default]
+    LeftBehind,
+    /// Blocks of this place were freed until some moment, and none since, though as many came.
+    NoLongerFreed,
+    /// Blocks wait for another thread, which frees them.
+    Queue,
+    /// Blocks that are live at the peak only, beside others of about the same sizes which stay.
+    Temporary,
+    /// Much more is allocated, and freed, than is ever live at once.
+    AgainAndAgain,
+    /// Blocks grow step by step.
+    GrowsStepwise,
+    /// What was freed is resident still, because the allocator has kept it.
+    Fragmentation,
+}
+
+impl FindingKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::LeftBehind,
+        Self::NoLongerFreed,
+        Self::Queue,
+        Self::Temporary,
+        Self::AgainAndAgain,
+        Self::GrowsStepwise,
+        Self::Fragmentation,
+    ];
+
+    /// Its key in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::LeftBehind => "left_behind",
+            Self::NoLongerFreed => "no_longer_freed",
+            Self::Queue => "queue",
+            Self::Temporary => "temporary",
+            Self::AgainAndAgain => "again_and_again",
+            Self::GrowsStepwise => "grows_stepwise",
+            Self::Fragmentation => "fragmentation",
+        }
+    }
+}
+
+/// One number that a finding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FindingFigure {
+    /// Its key in JSON, and in the sentence.
+    pub key: &'static str,
+    /// The number.
+    pub value: u64,
+    /// What it is a number of.
+    pub unit: Unit,
+    /// Where it is from.
+    pub source: FigureSource,
+}
+
+impl FindingFigure {
+    /// A figure of the finding's blocks.
+    pub const fn of_blocks(key: &'static str, unit: Unit, value: u64) -> Self {
+        Self { key, value, unit, source: FigureSource::Blocks }
+    }
+
+    /// The same, said by another one.
+    pub const fn said_by(self, source: FigureSource) -> Self {
+        Self { source, ..self }
+    }
+}
+
+/// Where a figure is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureSource {
+    /// The events of the trace.
+    Blocks,
+    /// What the system said of the pages of the process.
+    Smaps,
+    /// What the allocator said of itself.
+    Allocator,
+}
+
+impl FigureSource {
+    /// As it is in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Smaps => "smaps",
+            Self::Allocator => "allocator",
+        }
+    }
 }
 
 /// What the weight of a finding is a share of.
@@ -34,19 +170,26 @@ pub enum WeightOf {
     Resident,
 }
 
-/// Where a finding is.
+impl WeightOf {
+    /// Whether it is memory that is held, and not work.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Peak | Self::Resident)
+    }
+}
+
+/// Where the blocks of a set are allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Place {
-    /// The function that allocates, if the trace has its call stack.
+    /// The innermost function of the program's own code through which at least 95 % of the set goes; without
+    /// such a function, the one that has most. `None` in a trace without call stacks.
     pub function: Option<String>,
-    /// The source file of its call, if symbols say it.
-    pub file: Option<String>,
-    /// The line in it that has most of what the finding is weighed by.
-    pub line: Option<u32>,
-    /// The functions that call it, from the inside, of the stack of that line with the most blocks; no more
-    /// than three.
-    pub callers: Vec<String>,
+    /// Where it calls, the line with most of the set first; at most two lines.
+    pub source: SourceLines,
+    /// The functions that call it, from the inside, as long as each has 95 % of the set; at most three.
+    pub callers: Vec<Caller>,
+    /// If `function` has less than 95 %: its share, and the next ones, in millionths; at most three.
+    pub shares: Vec<(String, u64)>,
     /// The scope stack, outermost first: the part that is the same for all blocks.
     pub scope: Vec<String>,
     /// Whether some blocks are of scopes inside that one.
@@ -59,237 +202,92 @@ pub struct Place {
     pub thread: Option<(u32, String)>,
 }
 
-/// What a finding is. A *growth* is a reallocation to a larger size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FindingKind {
-    /// Blocks grow again and again: a container that gets its elements one by one.
-    Grows {
-        /// Blocks that grew.
-        blocks: u64,
-        /// How often they did, all together.
-        growths: u64,
-        /// Growths after which the block was elsewhere.
-        moved: u64,
-        /// The sizes of these blocks before: what was copied, at most. The system can move a large
-        /// block without copying it.
-        copied_bytes: u64,
-        /// The largest of the blocks at its end.
-        largest_bytes: u64,
-        /// A power of two of bytes, or `largest_bytes`: at least nine in ten of the blocks never needed
-        /// more.
-        reserve_bytes: u64,
-        /// What is live at the peak of the program of all blocks of the place, in millionths of that peak.
-        peak_millionths: u64,
-    },
-    /// The same in a report without single blocks.
-    Reallocates {
-        /// Reallocations of its blocks.
-        reallocations: u64,
-        /// Blocks that were allocated.
-        allocations: u64,
-    },
-    /// Blocks are freed by the thread that allocated them before it allocates again.
-    ShortLived {
-        /// These blocks.
-        blocks: u64,
-        /// All blocks of this place that were freed.
-        of: u64,
-        /// The bytes of these blocks; unknown in a report without single blocks.
-        bytes: Option<u64>,
-    },
-    /// The last change of size of these blocks made them smaller.
-    Shrinks {
-        /// These blocks.
-        blocks: u64,
-        /// Their sizes before.
-        bytes_before: u64,
-        /// Their sizes after.
-        bytes_after: u64,
-    },
-    /// A few blocks are live at the end and old, while nearly all others of this place were freed soon.
-    LeftBehind {
-        /// The blocks that are live.
-        blocks: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// How many others were freed.
-        freed: u64,
-        /// The mean age of the live ones.
-        mean_age_ns: u64,
-        /// 95 in 100 of the freed ones lived less than this.
-        freed_within_ns: u64,
-    },
-    /// Live bytes were more at each of these moments than at the one before.
-    OnlyGrows {
-        /// The moments, at equal numbers of events, or after equal times.
-        moments: Vec<LiveAt>,
-        /// How many blocks are live at the last of them.
-        blocks: u64,
-        /// What the last moment is.
-        until: GrowsUntil,
-    },
-    /// Most of what is live at the peak is of two parts of the program: one stayed as it was while all of
-    /// the other came.
-    HoldsPeak {
-        /// The one that was there first.
-        first: PeakPart,
-        /// The one that came.
-        second: PeakPart,
-    },
-    /// Most of what was live at the peak was freed soon after it; what came with it at this place stays.
-    StaysAfterPeak {
-        /// The bytes that stay.
-        bytes: u64,
-        /// The blocks.
-        blocks: u64,
-        /// All live bytes at the end, before the program freed what it had.
-        live_bytes: u64,
-        /// The peak of the program.
-        peak_bytes: u64,
-        /// When that was, in nanoseconds.
-        peak_at_ns: u64,
-    },
-    /// What was freed while the program ran is resident still, because the allocator has kept it.
-    KeptByMalloc {
-        /// The bytes that are kept.
-        kept_bytes: u64,
-        /// Of these, what is in pages without a live block: an estimate of what could be returned to the
-        /// system.
-        returnable_bytes: u64,
-        /// The resident memory of the program.
-        resident_bytes: u64,
-        /// Its live blocks.
-        live_bytes: u64,
-        /// When that was, in nanoseconds, if the program has then freed what it had; `None` at the end.
-        before_end_ns: Option<u64>,
-        /// Whether malloc did not say what it keeps: it does so at the end only. Then it is what is resident
-        /// beside the live blocks and their rounding, but no more than live bytes have fallen by since the
-        /// peak.
-        is_estimate: bool,
-        /// The live blocks of the place, which is the one with blocks in most pages.
-        blocks: u64,
-        /// These pages.
-        pages: u64,
-    },
-    /// Most blocks have one small size, and many are live at once.
-    OneSize {
-        /// The size.
-        size: u64,
-        /// Blocks allocated with it. Of a bucket, the first four sizes are counted, so it can be more.
-        blocks: u64,
-        /// All blocks that were allocated at this place.
-        of: u64,
-        /// Blocks of the place that were live at the peak of the program.
-        at_peak: u64,
-        /// What the allocator added to these, if it rounds up as glibc does: 8 bytes more for each
-        /// block, then to a multiple of 16, at least 32.
-        overhead_bytes: u64,
-    },
-    /// Most blocks have one size that is just above a size class.
-    RoundsUp {
-        /// The size.
-        size: u64,
-        /// The class below it.
-        class_below: u64,
-        /// The class that it is rounded up to, if there are four classes in each doubling, as in jemalloc.
-        class: u64,
-        /// Blocks allocated with this size.
-        blocks: u64,
-        /// All blocks that were allocated at this place.
-        of: u64,
-        /// Blocks of the place that were live at the peak of the program.
-        at_peak: u64,
-    },
-    /// Blocks wait for other threads, which free them. What was freed when the program ended is left out.
-    FreedElsewhere {
-        /// Blocks that other threads freed.
-        blocks: u64,
-        /// All blocks of the place that were freed.
-        of: u64,
-        /// Blocks of the place that were live at the peak of the program.
-        waiting: u64,
-        /// Their bytes.
-        waiting_bytes: u64,
-        /// Half of the blocks lived at least this long.
-        median_ns: u64,
-        /// Who freed blocks of this place, the most first.
-        freed_by: Vec<FreedBy>,
-        /// In which scopes, the most first; empty in a trace without the scopes of frees.
-        freed_in: Vec<FreedIn>,
-    },
+/// Lines of one source file; empty if they are not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct SourceLines {
+    /// The file.
+    pub file: Option<String>,
+    /// The lines.
+    pub lines: Vec<u32>,
 }
 
-impl Finding {
-    /// Whether it is about memory that is held, and not about time.
-    pub fn is_of_peak(&self) -> bool {
-        !matches!(self.weight_of, WeightOf::Calls | WeightOf::AllocatedBytes)
-    }
-
-    /// Its kind as one word, as in JSON.
-    pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            FindingKind::Grows { .. } => "grows",
-            FindingKind::Reallocates { .. } => "reallocates",
-            FindingKind::ShortLived { .. } => "short_lived",
-            FindingKind::Shrinks { .. } => "shrinks",
-            FindingKind::LeftBehind { .. } => "left_behind",
-            FindingKind::OnlyGrows { .. } => "only_grows",
-            FindingKind::HoldsPeak { .. } => "holds_peak",
-            FindingKind::KeptByMalloc { .. } => "kept_by_malloc",
-            FindingKind::StaysAfterPeak { .. } => "stays_after_peak",
-            FindingKind::OneSize { .. } => "one_size",
-            FindingKind::RoundsUp { .. } => "rounds_up",
-            FindingKind::FreedElsewhere { .. } => "freed_elsewhere",
-        }
-    }
+/// A function that calls another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Caller {
+    /// Its name.
+    pub function: String,
+    /// Where it calls; at most two lines.
+    pub source: SourceLines,
 }
 
-impl Default for FindingKind {
-    fn default() -> Self {
-        Self::Reallocates { reallocations: 0, allocations: 0 }
-    }
-}
-
-/// Up to when live bytes rose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrowsUntil {
-    /// To the end, where the blocks are live.
-    End {
-        /// The age of the youngest of them.
-        youngest_ns: u64,
-        /// Half of them are at least this old.
-        median_ns: u64,
-    },
-    /// To the peak of the program. Nearly all of the blocks were freed when it ended, or are still live.
-    Peak,
-}
-
-/// A function or a scope, with all below it, and what of it is live at the peak of the program.
+/// Who has most of the peak: a fact, and no finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PeakPart {
-    /// The function, if the trace has call stacks, otherwise the scope.
-    pub name: String,
-    /// The source file of its call with the most bytes, if symbols say it.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
-    /// The bytes.
+pub struct PeakBy {
+    /// Where the blocks are allocated.
+    pub place: Place,
+    /// Their share of the peak, in millionths.
+    pub weight: u64,
+    /// Their bytes at the peak.
     pub bytes: u64,
-    /// The blocks.
+    /// Their number.
     pub blocks: u64,
+    /// What is known if each block was looked at.
+    pub course: Option<Course>,
+    /// Other sets, each with a quarter of the peak at least.
+    pub next: Vec<PeakBy>,
+    /// The stacks that they have, indices of `Report::by_stack`; without stacks, the scopes. In order.
+    #[doc(hidden)]
+    pub rows: Vec<usize>,
 }
 
-/// Live bytes at one moment.
+/// How the live bytes of a set went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LiveAt {
-    /// The number of events before it.
-    pub event: u64,
-    /// When it was: the last time in the trace before it.
-    pub at_ns: u64,
-    /// The live bytes of the place.
-    pub live_bytes: u64,
+pub struct Course {
+    /// The size of all blocks of the set, if it is one.
+    pub size: Option<u64>,
+    /// From when on it had 5 % of what it has at the peak, in nanoseconds.
+    pub since_ns: u64,
+    /// Blocks that were freed before the program began to end.
+    pub freed: u64,
+    /// Half of these lived at most this long.
+    pub median_ns: u64,
+    /// What became of it.
+    pub trend: Trend,
+}
+
+/// What the live bytes of a set did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trend {
+    /// They were about as many from the beginning on.
+    #[default]
+    Flat,
+    /// They rose to the end.
+    Rising {
+        /// Since when, in nanoseconds.
+        since_ns: u64,
+        /// By how many bytes a second.
+        bytes_per_s: u64,
+    },
+    /// They rose to this time, in nanoseconds, and stayed.
+    RoseUntil(u64),
+    /// They are less at the end than they were: these bytes.
+    Falls(u64),
+}
+
+impl Trend {
+    /// As it is in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Rising { .. } => "rising_to_the_end",
+            Self::RoseUntil(_) => "rose_then_flat",
+            Self::Falls(_) => "falls",
+        }
+    }
 }
 
 /// What was freed in one scope of the blocks that were allocated in one scope.
@@ -327,4 +325,15 @@ pub struct FreedBy {
     pub bytes: u64,
     /// Whether it also allocated them.
     pub is_own: bool,
+}
+
+/// `part` of `whole` in millionths.
+pub fn millionths(part: u64, whole: u64) -> u64 {
+    let share = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// Whether `part` is at least `percent` of `whole`, and not nothing.
+pub fn is_share(part: u64, whole: u64, percent: u64) -> bool {
+    part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(percent)
 }

@@ -19,7 +19,7 @@
 //! | `coverage.rs`, `untracked.rs` | whether all memory is in the report, and why not |
 //! | `rss.rs`, `statics.rs` | the resident memory, and the static variables in it |
 //! | `series.rs` | how the figures of all blocks went |
-//! | `findings.rs` | what a finding says; `brief.rs`: findings from the rows of a report alone |
+//! | `findings.rs` | facts and findings: what is said of blocks beyond sums; `place.rs`: where a set of blocks is |
 //! | `diff.rs` | what has changed from one report to another |
 //! | `llm.rs` | the values of Unreal's memory tags |
 #![warn(missing_debug_implementations, missing_docs, clippy::unwrap_used)]
@@ -45,7 +45,6 @@ macro_rules! made {
     };
 }
 
-mod brief;
 mod call_sums;
 mod calls;
 mod coverage;
@@ -59,6 +58,7 @@ mod labels;
 mod llm;
 mod own;
 mod packed;
+mod place;
 mod report;
 mod rows;
 mod rss;
@@ -77,7 +77,8 @@ pub use diff::{DiffBy, DiffRow, DiffSide};
 pub use figure::{Figure, Unit};
 pub use figures::{Estimate, Estimates, FIGURES, Figures, MOVES, Moves, TOTALS, Totals};
 pub use findings::{
-    Finding, FindingKind, FreedBy, FreedIn, GrowsUntil, LiveAt, PeakPart, Place, WeightOf,
+    BlockSet, Caller, Course, FigureSource, Finding, FindingFigure, FindingKind, FreedBy, FreedIn,
+    PeakBy, Place, SetPosition, SourceLines, Trend, WeightOf,
 };
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use own::short_path;

@@ -25,7 +25,7 @@ const OTHERS_SOURCES: &[&str] = &[
 const SYSTEM_FOLDERS: &[&str] = &["/lib/", "/lib32/", "/lib64/", "/usr/", "/nix/", "/snap/"];
 
 /// How the names of the files of an interpreter begin.
-const INTERPRETERS: &[&str] = &["python", "libpython"];
+const INTERPRETERS: &[&str] = &["python", "libpython", "php", "libphp"];
 
 /// How the names of the source files of its scripts end.
 const SCRIPT: &str = ".py";

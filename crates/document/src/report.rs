@@ -4,7 +4,7 @@ use crate::coverage::{Coverage, CoverageKind};
 use crate::figure::Unit::{Bytes, Count, Flag, Id, Nanoseconds, Part};
 use crate::figure::{Figure, figure};
 use crate::figures::Totals;
-use crate::findings::{Finding, FreedIn};
+use crate::findings::{Finding, FreedIn, PeakBy};
 use crate::llm::LlmTagRow;
 use crate::rows::{
     BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow,
@@ -86,8 +86,10 @@ pub struct Report {
     pub stacks_in_scope: Option<String>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
-    /// What to look at first; `None` unless `Analyzer::find` was asked
-    /// and its answer put here.
+    /// Who has most of the peak, with what was seen of each block: `Analyzer::find` puts it here. Others ask
+    /// [`find_peak_by`](Self::find_peak_by).
+    pub peak_by: Option<PeakBy>,
+    /// What to look at first; `None` unless `Analyzer::find` was asked.
     pub findings: Option<Vec<Finding>>,
     /// Who frees what another allocates; empty unless
     /// `Analyzer::freed_in` was asked and its answer put here.

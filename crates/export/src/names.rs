@@ -44,10 +44,38 @@ pub fn apart<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> Vec<String
 }
 
 /// A function without the trait that it is of, and, if it is long, without its parameters:
-/// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`. At most 200 columns.
+/// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`. One of C++ is without its
+/// arguments and its result: `void a::List<int>::push(int)` is `a::List<int>::push`. At most 200 columns.
 pub(crate) fn short(function: &str) -> Cow<'_, str> {
-    let name = without_trait(function);
+    let name = match path_of_cpp(function) {
+        Some(path) => Cow::Borrowed(path),
+        None => without_trait(function),
+    };
     if name.width() <= LONG { name } else { Cow::Owned(cut(without_parameters(&name))) }
+}
+
+/// The path of a function of C++ whose name has its arguments.
+fn path_of_cpp(name: &str) -> Option<&str> {
+    let (start, end) = arguments(name)?;
+    let path = &name[..start];
+    let is_function = matches!(&name[end..], "" | " const")
+        && !path.is_empty()
+        && !path.ends_with([' ', ':'])
+        && !path.ends_with("operator");
+    // Only templates have their result before them.
+    let result = is_function && path.contains('<') && !path.contains("operator ");
+    let at = result.then(|| last_outside(path)).flatten().map_or(0, |space| space + 1);
+    is_function.then(|| &path[at..])
+}
+
+/// The last space that is in no brackets.
+fn last_outside(name: &str) -> Option<usize> {
+    let mut depth = 0;
+    name.bytes().rposition(|byte| {
+        depth += i32::from(matches!(byte, b')' | b'>' | b'}'));
+        depth -= i32::from(matches!(byte, b'(' | b'<' | b'{'));
+        depth == 0 && byte == b' '
+    })
 }
 
 /// The name without its arguments and without its middle, as far as it is too long.
@@ -60,13 +88,19 @@ fn cut(name: String) -> String {
 
 /// A function of C++ with `(…)` for its arguments.
 fn without_arguments(name: &str) -> Option<String> {
+    let (start, end) = arguments(name)?;
+    Some(format!("{}(…{}", &name[..start], &name[end - 1..]))
+}
+
+/// Where the arguments of a function of C++ begin and end, with their brackets.
+fn arguments(name: &str) -> Option<(usize, usize)> {
     let end = name.rfind(')')?;
     let mut depth = 0;
     let start = name[..=end].bytes().rposition(|byte| {
         depth += i32::from(byte == b')') - i32::from(byte == b'(');
         depth == 0
     })?;
-    Some(format!("{}(…{}", &name[..start], &name[end..]))
+    Some((start, end + 1))
 }
 
 /// `<Type as Trait>::method` and `<Type>::method` as `Type::method`, or `<Type>::method` if the type
@@ -180,6 +214,17 @@ mod tests {
     fn names_are_without_traits_and_long_ones_without_parameters() {
         let cases = [
             ("parse::file", "parse::file"),
+            ("a::List::push(int, std::string const&) const", "a::List::push"),
+            ("void a::List<int, b::C>::push(int)", "a::List<int, b::C>::push"),
+            ("operator new(unsigned long)", "operator new"),
+            ("a::B::operator()(int)", "a::B::operator()"),
+            (
+                "a::f(int)::{lambda(int)#1}::operator()(int) const",
+                "a::f(int)::{lambda(int)#1}::operator()",
+            ),
+            ("void a::g<a::f(int)::{lambda(int)#1}>(int)", "a::g<a::f(int)::{lambda(int)#1}>"),
+            ("(libstdc++ reserve)", "(libstdc++ reserve)"),
+            ("app (deleted)", "app (deleted)"),
             ("<a::Tokens as core::iter::Extend<a::Token>>::extend", "a::Tokens::extend"),
             ("<a::List<u8>>::push", "a::List<u8>::push"),
             ("<&mut a::List as core::iter::Iterator>::next", "<&mut a::List>::next"),
@@ -202,10 +247,7 @@ mod tests {
             ("<", "<"),
             ("<a", "<a"),
             ("a<", "a<"),
-            (
-                "void scene::load<int>(std::vector<int> const&)",
-                "void scene::load<…>(std::vector<…> const&)",
-            ),
+            ("void scene::load<int>(std::vector<int> const&)", "scene::load<int>"),
             ("", ""),
         ];
         for (function, expected) in cases {
@@ -216,7 +258,9 @@ mod tests {
     #[test]
     fn no_name_has_more_than_200_columns() {
         let arguments = "int, ".repeat(100);
-        assert_eq!(short(&format!("a::f({arguments}g(int)) const")), "a::f(…) const");
+        assert_eq!(short(&format!("a::f({arguments}g(int)) const")), "a::f");
+        let clone = format!("a::f({arguments}g(int)) [clone .cold]");
+        assert_eq!(short(&clone), "a::f(…) [clone .cold]");
         let path = "inner::".repeat(100);
         let name = short(&format!("outer::{path}evaluate")).into_owned();
         assert!(

@@ -158,7 +158,7 @@ macro_rules! as_displayed {
     };
 }
 
-as_displayed!(bool, u32, u64, i64, i128);
+as_displayed!(bool, u32, u64, usize, i64, i128);
 
 impl Json for str {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {

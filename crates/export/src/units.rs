@@ -75,9 +75,42 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
+/// A quantile of ages, which is known to an eighth, in nanoseconds: rounded up to two digits.
+pub(crate) fn age(nanoseconds: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| nanoseconds >= *unit) else {
+        let is_zero = nanoseconds == 0;
+        return if is_zero { "no measurable time".to_owned() } else { format!("{nanoseconds} ns") };
+    };
+    let tenths = nanoseconds.div_ceil(unit / 10);
+    match tenths {
+        0..100 => format!("{}.{} {name}", tenths / 10, tenths % 10),
+        100..1_000 => format!("{} {name}", tenths.div_ceil(10)),
+        _ if name == "s" => duration(nanoseconds),
+        _ => format!("{} {name}", tenths.div_ceil(100) * 10),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ages_have_two_digits() {
+        let cases = [
+            (0, "no measurable time"),
+            (999, "999 ns"),
+            (1_001, "1.1 µs"),
+            (9_999, "10 µs"),
+            (201_000_000, "210 ms"),
+            (15_000_000, "15 ms"),
+            (2_000_000_000, "2.0 s"),
+            (3_720_000_000_000, "1 h 02 min"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(age(number), text);
+        }
+    }
 
     #[test]
     fn bytes_have_one_decimal_from_a_kibibyte_on() {

@@ -4,7 +4,7 @@ use memledger_analysis::{Report, ScopeRow};
 use memledger_cli::commands::condition::Condition;
 use memledger_cli::commands::condition::figures::Figures;
 use memledger_cli::commands::moment::TimeSpec;
-use memledger_cli::commands::quantity::size;
+use memledger_cli::quantity::size;
 use std::mem;
 use std::sync::LazyLock;
 

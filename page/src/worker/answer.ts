@@ -49,9 +49,9 @@ function read(text: string): Overview {
 }
 
 /** Has the outermost scope shown as what it is. */
-function nameOutermost({ by_scope, largest_live, findings = [], diff }: PageDocument): void {
+function nameOutermost({ by_scope, largest_live, findings, peak_by, diff }: PageDocument): void {
   const changes = diff?.tables.filter(({ by }) => by === "scope").flatMap(({ rows }) => rows) ?? [];
-  const rows: { path?: string[] }[] = [by_scope, largest_live, findings.map(({ place }) => place), changes].flat();
+  const rows: { path?: string[] }[] = [by_scope, largest_live, (findings ?? []).map(({ place }) => place), peak_by ? [peak_by.place] : [], changes].flat();
   for (const row of rows) if (row.path) row.path = shownPath(row.path);
 }
 
@@ -78,6 +78,7 @@ function overview(model: Model): Overview {
     after_report: doc.after_report ?? {},
     bookmarks: doc.bookmarks,
     notes: doc.notes,
+    peakBy: doc.peak_by ?? null,
     findings: doc.findings ?? null,
     noneFound: doc.none_found ?? "",
     sampling: doc.stack_sampling_bytes ?? null,

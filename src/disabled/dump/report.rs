@@ -17,8 +17,8 @@ use std::io;
 #[derive(Clone)]
 pub(crate) struct InProcessAnalyzer(Infallible);
 
-pub(crate) fn heap_figures() -> [Option<u64>; 4] {
-    [None; 4]
+pub(crate) fn heap_figures() -> [Option<u64>; 5] {
+    [None; 5]
 }
 
 impl InProcessAnalyzer {

@@ -12,12 +12,14 @@ use crate::trace::write::{buffer_pool, loss, state};
 impl Stats {
     /// The figures as of the last cycle; a few loads.
     pub(crate) fn of_last_cycle() -> Self {
-        let [live_bytes, peak_bytes, live_blocks, blocks_at_peak] = dump::heap_figures();
+        let [live_bytes, peak_bytes, live_blocks, blocks_at_peak, peak_blocks] =
+            dump::heap_figures();
         Self {
             live_bytes,
             peak_bytes,
             live_blocks,
             blocks_at_peak,
+            peak_blocks,
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),

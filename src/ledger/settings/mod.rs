@@ -171,8 +171,8 @@ pub(crate) const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
 const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
 /// What `memledger run` passes to a `memledger run` that its program starts.
 const SET_BY_RUN: &CStr = c"MEMLEDGER_RUN";
-/// A setting of the command alone: where it keeps symbols.
-const SYMBOL_CACHE: &CStr = c"MEMLEDGER_SYMBOL_CACHE";
+/// A setting of the command alone: what it keeps.
+const CACHE: &CStr = c"MEMLEDGER_CACHE";
 pub(crate) const CHANNELS: &CStr = c"MEMLEDGER_CHANNELS";
 pub(crate) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(crate) const STACKS: &CStr = c"MEMLEDGER_STACKS";
@@ -544,7 +544,7 @@ pub(crate) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            let is_of_command = [PARENT, problems::SOCKET, SET_BY_RUN, SYMBOL_CACHE]
+            let is_of_command = [PARENT, problems::SOCKET, SET_BY_RUN, CACHE]
                 .iter()
                 .any(|of_command| name.as_bytes() == of_command.to_bytes());
             if is_of_command || known.contains(&&*name) {

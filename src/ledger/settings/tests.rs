@@ -3,7 +3,7 @@
 //! `MEMLEDGER_BLESS=1 cargo test -p memledger --lib settings` copies the rows of the page to the
 //! documentation.
 
-use super::{PARENT, PREFIX, SETTINGS, STARTING, SYMBOL_CACHE, Setting};
+use super::{CACHE, PARENT, PREFIX, SETTINGS, STARTING, Setting};
 use crate::ledger::config::Config;
 use crate::problems;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn the_page_says_which_settings_start_a_recording_and_has_the_other_variables() 
     named.sort_unstable();
     starting.sort_unstable();
     assert_eq!(named, starting);
-    for variable in [PARENT, problems::SOCKET, SYMBOL_CACHE] {
+    for variable in [PARENT, problems::SOCKET, CACHE] {
         let variable = variable.to_str().unwrap();
         assert!(page.contains(&format!("\n| `{variable}` | ")), "{variable}");
     }

@@ -74,6 +74,9 @@ static LOADS: AtomicU32 = AtomicU32::new(0);
 static NOWHERE: AtomicU16 = AtomicU16::new(u16::MAX);
 static NOWHERE_IS_USED: AtomicBool = AtomicBool::new(false);
 
+/// Whether a module is Python's.
+static HAS_PYTHON: AtomicBool = AtomicBool::new(false);
+
 /// The direct-mapped table. A word has the upper 32 bits of a compact address, the number of its module
 /// instance or [`NOWHERE`], and the code of its rule.
 static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
@@ -103,7 +106,12 @@ fn find_cold(return_address: u64) -> Found {
     let generation = GENERATION.load(Ordering::Acquire);
     let Found { code, module } = find_in(return_address, |_| true).unwrap_or_else(|| {
         NOWHERE_IS_USED.store(true, Ordering::Relaxed);
-        Found { code: Code::FRAME_POINTER, module: NOWHERE.load(Ordering::Relaxed) }
+        // PERF: a system call, which other code that is made at run time would pay for.
+        let code = match HAS_PYTHON.load(Ordering::Relaxed) {
+            true => processor::code_nowhere(return_address as usize),
+            false => Code::FRAME_POINTER,
+        };
+        Found { code, module: NOWHERE.load(Ordering::Relaxed) }
     });
     // A word has no room for the upper bits of an address that is none of code.
     let place = compact(return_address);
@@ -203,6 +211,11 @@ pub(super) fn add(start: u64, size: u64, rows: &'static Rows, is_lasting: bool) 
     instance.start.store(start, Ordering::Relaxed);
     instance.end.store(start.saturating_add(size.min(u32::MAX.into())), Ordering::Release);
     Some(number as u16 + 1)
+}
+
+/// Notes that a module is Python's.
+pub(super) fn set_has_python() {
+    HAS_PYTHON.store(true, Ordering::Relaxed);
 }
 
 /// Notes that the instance is loaded again, or no longer.

@@ -178,6 +178,10 @@ impl Modules {
             None => {
                 let rows = self.rows_of(memory, &file);
                 let is_lasting = os::is_lasting(file.base.wrapping_sub(file.linked_base));
+                let name = file.path.rsplit('/').next().unwrap_or_default();
+                if name.trim_start_matches("lib").starts_with("python") {
+                    lookup::set_has_python();
+                }
                 let added = lookup::add(file.base, file.size, rows, is_lasting);
                 let Some(number) = added else { return };
                 let LoadedFile { path, base, size, build_id, stamp, .. } = file;

@@ -206,7 +206,7 @@ impl Run<'_> {
             if !log.exists() {
                 continue;
             }
-            let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+            let text = text_of(&log);
             let lines: Vec<_> = text.lines().collect();
             let left_out = lines.len().saturating_sub(MAX_LINES);
             writeln!(out, "\n== {}, whose output is in {}, ends with", ended.name, log.display())?;
@@ -337,7 +337,7 @@ impl Checks<'_, '_> {
                 .map_or(self.run.root.join("target"), PathBuf::from);
             command.env("memledger", target.join("debug/memledger"));
             command.env("examples", target.join("debug/examples"));
-            command.env("MEMLEDGER_SYMBOL_CACHE", "off");
+            command.env("MEMLEDGER_CACHE", "off");
         }
         let child = command
             .spawn()
@@ -364,16 +364,19 @@ impl Checks<'_, '_> {
         let status = running.child.wait()?;
         let check = self.run.checks[index];
         let log = self.run.log(check.name);
+        for line in tests_of(&log) {
+            writeln!(self.out, "{line}")?;
+        }
         let outcome = match running.stopped {
             Some(Some(why)) => Outcome::Stopped(why),
             Some(None) => Outcome::Failed(format!(
                 "over its deadline of {} s{}",
                 check.deadline.as_secs(),
-                in_step(&log)
+                in_step(check, &log)
             )),
             None if status.success() => Outcome::Passed,
             None if status.code() == Some(NOT_CHECKED) => Outcome::NotChecked(last_line(&log)),
-            None => Outcome::Failed(format!("{}{}", words(status), in_step(&log))),
+            None => Outcome::Failed(format!("{}{}", words(status), in_step(check, &log))),
         };
         self.has_ended(index, outcome, running.started.elapsed(), processor)
     }
@@ -420,15 +423,27 @@ fn script(check: &Check) -> String {
     script
 }
 
-/// The step that a log ends in.
-fn in_step(log: &Path) -> String {
-    let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
-    let step = text.lines().rev().find_map(|line| line.strip_prefix("$ "));
+/// The lines of a log in which cargo names a test binary, and in which that says what came of its tests.
+fn tests_of(log: &Path) -> Vec<String> {
+    let of_tests = ["     Running ", "   Doc-tests ", "test result: "];
+    let is_of_tests = |line: &&str| of_tests.iter().any(|begins| line.starts_with(begins));
+    text_of(log).lines().filter(is_of_tests).map(str::to_owned).collect()
+}
+
+fn text_of(log: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned()
+}
+
+/// The last step of a check that is in its log; what a step prints can look like one.
+fn in_step(check: &Check, log: &Path) -> String {
+    let text = text_of(log);
+    let is_step = |line: &&str| check.commands.iter().any(|it| it.lines().next() == Some(*line));
+    let step = text.lines().rev().filter_map(|line| line.strip_prefix("$ ")).find(is_step);
     step.map_or(String::new(), |step| format!(" in its step `{step}`"))
 }
 
 fn last_line(log: &Path) -> String {
-    let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    let text = text_of(log);
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
     line.unwrap_or("it does not say why").to_owned()
 }

@@ -159,7 +159,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         name: "overhead",
         what: "the programs of the table of overhead run, small",
-        when: ByPath,
+        when: Full,
         lane: Workspace,
         deadline: minutes(60),
         needs: &[],

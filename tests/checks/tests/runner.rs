@@ -77,16 +77,30 @@ fn written(mut reader: File) -> String {
 }
 
 #[test]
+fn what_came_of_tests_is_printed() {
+    let result = "test result: ok. 2 passed; 0 failed";
+    let tests = Check {
+        commands: &[
+            "echo '     Running a'; echo 'test a::b ... ok'; echo 'test result: ok. 2 passed; 0 failed'",
+        ],
+        ..PLANTED
+    };
+    let ran = run(Tier::Change, &[tests, Check { name: "other", ..PLANTED }]);
+    assert!(ran.printed.contains(&format!("\n     Running a\n{result}\n")), "{}", ran.printed);
+    assert!(!ran.printed.contains("\ntest a::b"), "{}", ran.printed);
+}
+
+#[test]
 fn what_has_failed_is_printed_last_with_its_step() {
     let passes = Check { name: "passes", lane: Own, ..PLANTED };
     let fails = Check {
         name: "fails",
-        commands: &["echo 'its one'", "echo two; exit 3", "echo three"],
+        commands: &["echo 'its one'", "echo two; echo '$ its own'; exit 3", "echo three"],
         ..PLANTED
     };
     let ran = run_in(TempDir::new().unwrap(), Tier::Change, true, &[fails, passes]);
     assert_eq!(ran.outcome("passes"), &Outcome::Passed);
-    let how = "status 3 in its step `echo two; exit 3`";
+    let how = "status 3 in its step `echo two; echo '$ its own'; exit 3`";
     assert_eq!(ran.outcome("fails"), &Outcome::Failed(how.to_owned()));
     assert!(ran.last_line().starts_with(&format!("== FAILED: fails: {how}")), "{}", ran.printed);
     assert!(ran.printed.contains("its one\n$ echo two"), "{}", ran.printed);

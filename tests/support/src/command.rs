@@ -21,7 +21,7 @@ macro_rules! memledger {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
         command.args($arguments).stdin(std::process::Stdio::null());
         command.env_remove("NO_COLOR").env_remove("DEBUGINFOD_URLS");
-        command.env("MEMLEDGER_SYMBOL_CACHE", "off");
+        command.env("MEMLEDGER_CACHE", "off");
         command
     }};
 }

@@ -2,11 +2,14 @@
 
 use crate::commands::by::By;
 use memledger_analysis::{
-    CallRow, FIGURES, Figure, Frames, HeapRow, LOSSES, MOVES, Moves, NameRow, Report,
+    CallRow, FIGURES, Figure, FindingKind, Frames, HeapRow, LOSSES, MOVES, Moves, NameRow, Report,
     SCOPE_FIGURES, ScopeRow, TOTALS, TRACE, ThreadRow, Unit, stable_function,
 };
 use memledger_export::text::shown_heap;
 use std::cell::OnceCell;
+
+/// The number of all findings.
+const FINDINGS: &str = "findings";
 
 /// A selector of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +64,14 @@ impl<'a> Figures<'a> {
             .or_else(|| find(MOVES, key, &[totals.moved_in, totals.moved_out]))
             .or_else(|| find(LOSSES, key, losses))
             .or_else(|| find(TRACE, key, trace))
+            .or_else(|| self.findings(key))
+    }
+
+    /// The number of all findings, or of those of a kind. `None` if they were not looked for.
+    fn findings(&self, key: &str) -> Option<u64> {
+        let kinds = findings_of(key)?;
+        let found = self.report.findings.as_ref()?.iter();
+        Some(found.filter(|finding| kinds.contains(&finding.kind)).count() as u64)
     }
 
     /// By how many blocks the figures can be wrong.
@@ -125,6 +136,13 @@ fn is_end(path: &str, end: &str, separator: &str) -> bool {
     path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
 }
 
+/// The kinds that this key is about, if it is about findings.
+pub fn findings_of(key: &str) -> Option<Vec<FindingKind>> {
+    let is = |kind: &&FindingKind| key == FINDINGS || key == kind.key();
+    let kinds: Vec<_> = FindingKind::ALL.iter().filter(is).copied().collect();
+    (!kinds.is_empty()).then_some(kinds)
+}
+
 /// Whether something can be compared with a figure.
 fn is_compared<T>(figure: &Figure<T>) -> bool {
     !matches!(figure.unit, Unit::Id | Unit::Part)
@@ -137,7 +155,9 @@ pub fn known_figures(of: Option<By>) -> Vec<(&'static str, Unit)> {
     }
     let Some(of) = of else {
         let totals = known(TOTALS).chain(known::<[Moves; 2]>(MOVES));
-        return totals.chain(known(LOSSES)).chain(known(TRACE)).collect();
+        let kinds = FindingKind::ALL.iter().map(|kind| kind.key()).chain([FINDINGS]);
+        let findings = kinds.map(|key| (key, Unit::Count));
+        return totals.chain(known(LOSSES)).chain(known(TRACE)).chain(findings).collect();
     };
     let of_scopes = if of == By::Scope { SCOPE_FIGURES } else { &[] };
     let columns = known(FIGURES).filter(|(key, _)| of.has_peak() || *key != "peak_bytes");

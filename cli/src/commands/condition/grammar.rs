@@ -3,7 +3,7 @@
 use super::figures::{Selector, known_figures};
 use super::{Change, Comparison, Condition, PERCENT};
 use crate::commands::by::By;
-use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
+use crate::quantity::{BYTE_UNITS, NS_UNITS, scaled};
 use memledger_analysis::Unit;
 use memledger_export::text;
 use std::str::FromStr;

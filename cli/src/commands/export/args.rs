@@ -1,10 +1,11 @@
 //! The arguments of `memledger export`.
 
 use super::to_tables::TableName;
+use crate::cache::trace_arg;
 use crate::commands::input::is_stdin;
-use crate::commands::quantity::{NS_UNITS, scaled};
 use crate::commands::report::Sort;
 use crate::error::CliError;
+use crate::quantity::{NS_UNITS, scaled};
 use crate::symbols::SymbolArgs;
 use clap::ValueEnum;
 use memledger_analysis::convert::ChannelList;
@@ -47,7 +48,8 @@ For a trace without call stacks, formats of call stacks use scopes, then group /
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
-    /// The trace; - for standard input
+    /// The trace; last for that of the last run, - for standard input
+    #[arg(value_parser = trace_arg())]
     pub(super) trace: PathBuf,
     /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]

@@ -2,9 +2,8 @@
 
 use super::engines;
 use super::facts::{Facts, ThreadFacts, hex};
-use super::layout::{shown, wrapped};
 use memledger_analysis::read::{Hole, Summary};
-use memledger_export::text::escape;
+use memledger_export::text::{escape, wrapped};
 use memledger_format::handshake::Magic;
 use memledger_format::handshake::Transport;
 use std::cmp::Reverse;
@@ -35,7 +34,7 @@ pub fn write(
 
 /// Writes `value` in as many rows as it needs, the first of them with `key`.
 fn line(out: &mut dyn Write, mut key: &str, value: &str) -> io::Result<()> {
-    for row in wrapped(value, 66) {
+    for row in wrapped(value, 66, 66) {
         writeln!(out, "  {key:<10}  {row}")?;
         key = "";
     }
@@ -207,4 +206,24 @@ fn channels(facts: &Facts, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {state:<3}  {name}{fixed}")?;
     }
     Ok(())
+}
+
+/// Text from the trace, escaped, and cut to `columns` characters.
+fn shown(text: &str, columns: usize) -> String {
+    let text = escape(text);
+    match text.char_indices().nth(columns) {
+        None => text,
+        Some(_) => text.chars().take(columns.saturating_sub(3)).chain("...".chars()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_hostile_text_is_cut_and_escaped() {
+        assert_eq!(shown("abcdef\u{1b}", 20), "abcdef\\u{1b}");
+        assert_eq!(shown("abcdefgh", 6), "abc...");
+    }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub fn library() -> Option<Result<PathBuf, String>> {
     const NAME: &str = concat!("libmemledger_preload-", env!("MEMLEDGER_LIBRARY_HASH"), ".so");
     const CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmemledger_preload.so"));
-    let folders = own_file::folders(crate::cache_folder::cache_folder());
+    let folders = own_file::folders(crate::cache::cache_folder());
     let failed = |why| format!("the library cannot be kept: {why}; TMPDIR names another folder");
     let is_root = rustix::process::geteuid().is_root();
     Some(own_file::kept(&folders, is_root, NAME, CONTENT).map_err(failed))

@@ -1,5 +1,6 @@
 //! The files that the traces of a program and of its children are in.
 
+use crate::cache::{RunFolder, is_locked};
 use crate::error::CliError;
 use memledger_analysis::Report;
 use memledger_format::words::system_text;
@@ -24,6 +25,8 @@ pub struct Traces {
     pattern: PathBuf,
     /// The folder of a trace that is not kept; it is removed with this value.
     temporary: Option<Temporary>,
+    /// The folder of a trace that is kept as that of the last run.
+    last: Option<RunFolder>,
     follow_children: bool,
     /// The files that have such a name already.
     before: HashMap<PathBuf, Stamp>,
@@ -75,13 +78,18 @@ struct Stamp {
 }
 
 impl Traces {
-    /// `keep` is the name that the user has given, if any.
-    pub fn new(keep: Option<&Path>, follow_children: bool) -> Result<Self, CliError> {
+    /// `keep` is the name that the user has given, if any; `last` is where the run is kept, if it is.
+    pub fn new(
+        keep: Option<&Path>,
+        follow_children: bool,
+        last: Option<RunFolder>,
+    ) -> Result<Self, CliError> {
         let failed =
             |error| CliError::Failed(format!("a temporary folder cannot be made: {error}"));
-        let (pattern, temporary) = match keep {
-            Some(path) => (absolute(path)?, None),
-            None => {
+        let (pattern, temporary) = match (keep, &last) {
+            (Some(path), _) => (absolute(path)?, None),
+            (None, Some(run)) => (escaped(&run.folder).join(run.name(follow_children)), None),
+            (None, None) => {
                 remove_left_behind(&tempfile::env::temp_dir());
                 let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir();
                 let folder = folder.map_err(failed)?;
@@ -101,7 +109,8 @@ impl Traces {
                 pattern.display()
             )));
         }
-        let mut traces = Self { pattern, temporary, follow_children, before: HashMap::new() };
+        let before = HashMap::new();
+        let mut traces = Self { pattern, temporary, last, follow_children, before };
         traces.before = traces
             .all(None)
             .filter_map(|path| Some((stamp(&path)?, path)))
@@ -216,8 +225,19 @@ impl Traces {
         std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
     }
 
-    /// The name of the trace at `path` in the working folder, if it is kept.
-    pub fn kept(&self, path: &Path) -> Option<String> {
+    /// The run is over: its trace is that of the process `pid`, which was started. Returns where it is kept
+    /// as that of the last run.
+    pub fn end(&self, pid: u32) -> Option<PathBuf> {
+        Some(self.last.as_ref()?.end(self.found(pid).first()?))
+    }
+
+    /// The name of the trace at `path` in the working folder, if it is kept. `last` is that of the process
+    /// `pid`, which was started.
+    pub fn kept(&self, path: &Path, pid: u32) -> Option<String> {
+        let is_in = |run: &RunFolder| path.parent() == Some(&run.folder);
+        if self.last.as_ref().is_some_and(is_in) && path == named(&self.pattern, pid) {
+            return Some("last".to_owned());
+        }
         let folder = std::env::current_dir().unwrap_or_default();
         let name = path.strip_prefix(folder).unwrap_or(path);
         self.temporary.is_none().then(|| name.display().to_string())
@@ -281,12 +301,6 @@ fn last_first(paths: Vec<PathBuf>) -> Vec<Trace> {
         traces.rotate_left(1);
     }
     traces
-}
-
-/// Whether a process writes the trace at `path`.
-fn is_locked(path: &Path) -> bool {
-    let file = File::open(path);
-    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// A name that has to be another one for each process.
@@ -436,7 +450,7 @@ mod tests {
             write(name, "before");
         }
         let pattern = escaped(folder.path()).join("x-%%-%p.t");
-        let traces = Traces::new(Some(&pattern), true).expect("a pattern");
+        let traces = Traces::new(Some(&pattern), true, None).expect("a pattern");
         assert!(traces.found(8).is_empty());
         for name in ["x-%-8.t", "x-%-10.t", "x-%-6.t", "x-%-9.t.old", "x-%-a.t"] {
             write(name, "this is after that");
@@ -447,7 +461,7 @@ mod tests {
         assert_eq!(traces.running(8), Some(file("x-%-8.8.t")));
         assert_eq!(traces.running(7), Some(file("x-%-6.t")), "it has no trace");
 
-        let traces = Traces::new(Some(&file("other")), false).expect("a name");
+        let traces = Traces::new(Some(&file("other")), false, None).expect("a name");
         assert!(traces.found(8).is_empty());
         write("other.8", "of process 8");
         assert_eq!(traces.found(8), [file("other.8")]);

@@ -8,7 +8,7 @@
 //! A file that is stale, damaged or of another version is not used, and is written again. Nothing in it is
 //! trusted: its memory is limited by its length, and its numbers are checked before they are indices.
 
-use crate::cache_folder::cache_folder;
+use crate::cache::Cache;
 use crate::commands::output::write_file;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
@@ -98,12 +98,12 @@ fn places(kind: &Kind, trace: &Path) -> Vec<PathBuf> {
     let mut beside = OsString::from(trace);
     beside.push(kind.suffix);
     let mut places = vec![PathBuf::from(beside)];
-    if let Some(cache) = cache_folder() {
+    if let Some(cache) = Cache::from_environment() {
         let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
         let mut hasher = DefaultHasher::new();
         whole.hash(&mut hasher);
         let name = format!("{:016x}{}", hasher.finish(), kind.suffix);
-        places.push(cache.join(name));
+        places.push(cache.indexes().join(name));
     }
     places
 }

@@ -23,6 +23,7 @@ mod reading;
 mod server;
 
 use super::input::is_stdin;
+use crate::cache::trace_arg;
 use crate::error::{CliError, Outcome};
 use crate::stop_signal::stop_signal;
 use crate::symbols::SymbolArgs;
@@ -49,6 +50,7 @@ is read-only.";
 #[command(after_help = EXAMPLES)]
 pub struct ViewArgs {
     /// The trace; it may still grow
+    #[arg(value_parser = trace_arg())]
     trace: PathBuf,
     /// Listen at this port [default: any free one]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]

@@ -60,14 +60,12 @@ impl BlockObserver for BlockObservers {
 pub type Reading = Analyzer<ObserverThread<BlockObservers>>;
 
 impl Picture {
-    /// The picture of what `analyzer` has read of a trace that grows: with the findings that any report has.
+    /// The picture of what `analyzer` has read of a trace that grows: without findings.
     pub fn of_growing(
         analyzer: &mut Reading,
         symbolizer: &mut dyn Symbolizer,
     ) -> Result<Self, CliError> {
-        let (index, mut report) = read(analyzer, symbolizer);
-        // Most kinds are not looked for yet: that there is none of the others says nothing.
-        report.findings = Some(report.brief_findings()).filter(|found| !found.is_empty());
+        let (index, report) = read(analyzer, symbolizer);
         let picture = Self::of(index, &report, analyzer.peak_event())?;
         Ok(Self { is_growing: true, ..picture })
     }
@@ -79,7 +77,7 @@ impl Picture {
     ) -> Result<(Self, Report, Vec<String>), CliError> {
         let (index, mut report) = read(&mut analyzer, symbolizer);
         let analyzer = analyzer.map_observer(|thread| thread.into_observer().findings);
-        report.findings = Some(analyzer.find(&report, None));
+        analyzer.find(&mut report, None);
         let picture = Self::of(index, &report, analyzer.peak_event())?;
         Ok((picture, report, analyzer.problems().to_vec()))
     }

@@ -35,7 +35,7 @@ impl Kept {
 
     fn command(&self) -> Command {
         let mut command = memledger!(["report", "--format", "json"]);
-        command.arg(&self.trace).env("MEMLEDGER_SYMBOL_CACHE", &self.cache);
+        command.arg(&self.trace).env("MEMLEDGER_CACHE", &self.cache);
         command
     }
 
@@ -51,7 +51,7 @@ impl Kept {
     fn file(&self) -> PathBuf {
         let id = &self.program.module.build_id;
         let name = id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        self.cache.join(name + ".functions")
+        self.cache.join("symbols").join(name + ".functions")
     }
 
     /// Has the file say that the function `outer` is `OUTER`: a report with this name is from the file.
@@ -77,7 +77,7 @@ fn the_next_command_reads_what_is_kept() {
     assert_eq!(kept.report(), first.replace("tiny::outer", "tiny::OUTER"));
     let off = told(ran({
         let mut command = kept.command();
-        command.env("MEMLEDGER_SYMBOL_CACHE", "off");
+        command.env("MEMLEDGER_CACHE", "off");
         command
     }));
     assert_eq!(off, (0, first, String::new()));
@@ -137,11 +137,11 @@ fn it_is_kept_in_the_users_cache_folder_unless_a_variable_says_otherwise() {
     let home = kept.program.folder.path().join("home");
     let run = |set: &[(&str, &Path)]| {
         let mut command = kept.command();
-        command.env_remove("MEMLEDGER_SYMBOL_CACHE").env("XDG_CACHE_HOME", &home);
+        command.env_remove("MEMLEDGER_CACHE").env("XDG_CACHE_HOME", &home);
         command.envs(set.iter().copied());
         told(ran(command))
     };
-    let off = run(&[("MEMLEDGER_SYMBOL_CACHE", Path::new("off"))]);
+    let off = run(&[("MEMLEDGER_CACHE", Path::new("off"))]);
     assert!(!home.exists());
     assert_eq!(run(&[]), off);
     let files = |folder: &Path| fs::read_dir(folder).expect("a folder").count();
@@ -150,11 +150,11 @@ fn it_is_kept_in_the_users_cache_folder_unless_a_variable_says_otherwise() {
     // A folder that cannot be made is a sentence only if the user has named it.
     let nowhere = kept.program.path.join("cache");
     assert_eq!(run(&[("XDG_CACHE_HOME", &nowhere)]), off);
-    let (status, out, err) = run(&[("MEMLEDGER_SYMBOL_CACHE", &nowhere)]);
+    let (status, out, err) = run(&[("MEMLEDGER_CACHE", &nowhere)]);
     assert_eq!((status, &out), (0, &off.1));
     let start = format!(
-        "memledger: MEMLEDGER_SYMBOL_CACHE is {}, where no functions can be stored: ",
-        nowhere.display()
+        "memledger: MEMLEDGER_CACHE is {}, where no functions can be stored: ",
+        nowhere.join("symbols").display()
     );
     assert!(err.starts_with(&start) && err.lines().count() == 1, "{err}");
 }
@@ -171,7 +171,9 @@ fn commands_at_the_same_time_do_not_disturb_each_other() {
     for child in children {
         assert_eq!(told(output(child)), (0, first.clone(), String::new()));
     }
-    let names = fs::read_dir(&kept.cache).expect("it").map(|entry| entry.expect("it").path());
+    let names = fs::read_dir(kept.cache.join("symbols"))
+        .expect("it")
+        .map(|entry| entry.expect("it").path());
     assert_eq!(names.collect::<Vec<_>>(), [kept.file()]);
     kept.mark();
     assert_ne!(kept.report(), first, "it is kept");

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 pub fn memledger(args: &[&str], home: &Path) -> Command {
     let mut command = memledger!(args);
-    command.env("XDG_CACHE_HOME", home.join("cache"));
+    command.env_remove("MEMLEDGER_CACHE").env("XDG_CACHE_HOME", home.join("cache"));
     command
 }
 

@@ -15,10 +15,11 @@ impl Analyzer {
         analyzer
     }
 
-    /// Live blocks, and the blocks at the peak of bytes, up to the last [`flush`](Self::flush); a few loads.
-    pub fn live_blocks_and_at_peak(&self) -> (u64, u64) {
+    /// Live blocks, the blocks at the peak of bytes, and the most blocks, up to the last
+    /// [`flush`](Self::flush); a few loads.
+    pub fn blocks(&self) -> [u64; 3] {
         let total = self.model.accounts().total();
-        (total.live_blocks, total.blocks_at_peak)
+        [total.live_blocks, total.blocks_at_peak, total.peak_blocks]
     }
 
     /// See [`largest_live`](Self::largest_live).

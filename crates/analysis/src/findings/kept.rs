@@ -1,32 +1,35 @@
 //! When the allocator keeps what the program has freed: it can only give back whole pages, and a single
 //! live block holds the page that it is in.
 
-use super::moments::{EVENTS, TIME};
 use super::observer::FindingsObserver;
-use super::places::{Clocks, Places};
+use super::rules::{Found, bytes, count, time};
+use super::sets::Sets;
 use super::shutdown::{LastFreed, Located};
-use super::thresholds::{KEPT, KEPT_NS, MIN_KEPT, chunk_of_glibc, is_share, millionths};
+use super::thresholds::{KEPT, MIN_KEPT, is_share};
 use crate::analyzer::Analyzer;
 use crate::hash::IntMap;
-use memledger_document::internal::Calls;
-use memledger_document::{
-    Finding, FindingKind, Place, Report, ResidentMemory, Totals, WeightOf, made,
-};
+use memledger_document::{FigureSource, FindingKind, Report, ResidentMemory, WeightOf};
 
 /// The bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
 const PAGE: u64 = 1 << PAGE_SHIFT;
 /// The blocks of one place lie between what is kept if they are in at least this share of its pages, in
 /// percent.
-const BETWEEN: u64 = 20;
+const BETWEEN: u64 = 10;
+/// What the allocator keeps was freed before the last quarter of the run, which is at least and at most this
+/// long, or in the first half of a shorter run; or in the first half of the events of the run.
+const KEPT_NS: [u64; 2] = [2_000_000_000, 10_000_000_000];
+
+/// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.
+fn chunk_of_glibc(size: u64) -> u64 {
+    size.saturating_add(8).max(32).checked_next_multiple_of(16).unwrap_or(u64::MAX)
+}
 
 /// The pages at the ends of live blocks.
 #[derive(Default)]
 struct Pages {
     /// Each with the place of a block in it.
     ends: Vec<(u64, Option<usize>)>,
-    /// The bytes of blocks in them.
-    bytes: u64,
 }
 
 impl Pages {
@@ -34,25 +37,20 @@ impl Pages {
         let end = address.saturating_add(bytes.max(1));
         let (first, last) = (address >> PAGE_SHIFT, (end - 1) >> PAGE_SHIFT);
         self.ends.push((first, place));
-        if first == last {
-            self.bytes += bytes;
-        } else {
+        if first != last {
             self.ends.push((last, place));
-            self.bytes += ((first + 1) << PAGE_SHIFT) - address + (end - (last << PAGE_SHIFT));
         }
     }
 
-    /// What they have beside the blocks, and the pages in which each place has blocks.
-    fn beside(mut self) -> (u64, IntMap<u64, u64>) {
+    /// The pages in which each place has blocks.
+    fn by_place(mut self) -> IntMap<u64, u64> {
         self.ends.sort_unstable();
         self.ends.dedup();
         let mut by_place = IntMap::default();
         for place in self.ends.iter().filter_map(|(_, place)| *place) {
             *by_place.entry(place as u64).or_default() += 1;
         }
-        self.ends.dedup_by_key(|(page, _)| *page);
-        let all = self.ends.len() as u64 * PAGE;
-        (all.saturating_sub(self.bytes), by_place)
+        by_place
     }
 }
 
@@ -75,6 +73,8 @@ fn allocated(
     let live = analyzer.live_blocks().map(|(heap, address, block)| Located {
         address,
         bytes: block.size(),
+        allocated_at_ns: block.allocated_at,
+        lived_ns: 0,
         bucket: block.bucket,
         heap,
     });
@@ -89,13 +89,17 @@ fn kept<'a>(
     last: Option<&'a LastFreed>,
 ) -> Option<RetainedMemory<'a>> {
     let rss = report.rss.as_ref()?;
-    let Totals { live_bytes, peak_bytes, .. } = report.totals;
+    let live_bytes = report.totals.live_bytes;
     let before = last.and_then(|last| {
         let freed = last.blocks.iter().map(|block| (block.heap, block.address, block.bytes));
+        let is_before = |allocated_at: u64| allocated_at <= last.began_ns;
+        let live = analyzer.live_blocks().filter(|(.., block)| is_before(block.allocated_at));
+        let ended = last.blocks.iter().filter(|block| is_before(block.allocated_at_ns));
+        let all = live.map(|(.., block)| block.size()).chain(ended.map(|block| block.bytes));
         Some(RetainedMemory {
-            memory: analyzer.resident_before(last.began_ns, freed.clone())?,
+            memory: analyzer.resident_before(last.began_ns, freed)?,
             bytes: 0,
-            live_bytes: freed.fold(live_bytes, |sum, (.., bytes)| sum.saturating_add(bytes)),
+            live_bytes: all.fold(0, u64::saturating_add),
             freed: &last.blocks,
             before_end_ns: Some(last.began_ns),
             is_estimate: true,
@@ -121,91 +125,100 @@ fn kept<'a>(
         let rounding = allocated(analyzer, kept.freed).fold(0, |sum: u64, block| {
             sum.saturating_add(chunk_of_glibc(block.bytes) - block.bytes)
         });
-        let beside = kept.memory.allocator_bytes.saturating_sub(rounding);
-        kept.bytes = beside.min(peak_bytes.saturating_sub(kept.live_bytes));
+        kept.bytes = kept.memory.allocator_bytes.saturating_sub(rounding);
     }
     Some(kept)
 }
 
-/// The most that was live a short time before this time: see [`KEPT_NS`].
-fn most_live(clocks: &Clocks, peak_bytes: u64, at_ns: u64) -> u64 {
+/// The most that was live a short time before this time: see [`KEPT_NS`]; `half_ns` is that of half of the
+/// events.
+fn most_live(report: &Report, at_ns: u64, half_ns: u64) -> u64 {
     let [least, most] = KEPT_NS;
-    let since = at_ns.saturating_sub((at_ns / 4).max(least.min(at_ns / 2)).min(most));
-    let all = || clocks.moments.iter().flatten().zip(clocks.live.iter().flatten());
-    // The last moment before that says what was live then.
-    let before = all().filter(|(at, _)| at[TIME] <= since).max_by_key(|(at, _)| at[EVENTS]);
-    let from = before.map_or(0, |(at, _)| at[EVENTS]);
-    let live = all().filter(|(at, _)| at[EVENTS] >= from).map(|(_, live)| *live);
-    let peak = (clocks.peak[TIME] >= since).then_some(peak_bytes);
-    live.chain(peak).max().unwrap_or(0)
+    let since = at_ns.saturating_sub((at_ns / 4).max(least.min(at_ns / 2)).min(most)).max(half_ns);
+    let points = &report.timeline.points;
+    let (before, after) = points.split_at(points.partition_point(|point| point.at_ns <= since));
+    // The last point before that says what was live then.
+    let live = before.last().map(|point| point.live_bytes);
+    let peak = (report.totals.peak_bytes_at_ns >= since).then_some(report.totals.peak_bytes);
+    let after = after.iter().map(|point| point.peak_bytes);
+    after.chain(live).chain(peak).max().unwrap_or(report.totals.peak_bytes)
 }
 
-/// The finding of what the allocator keeps, if that is much of the resident memory.
-pub(super) fn find(
-    analyzer: &Analyzer<FindingsObserver>,
-    calls: &Calls<'_>,
-    places: &Places,
-) -> Option<Finding> {
-    let report = calls.report;
-    let last = places.shutdown.map(|_| analyzer.observer().last_freed());
-    let kept = kept(analyzer, report, last)?;
-    let resident_bytes = kept.memory.rss_bytes();
-    // What was live until a short time ago is not kept: the program may need it again, or ends.
-    let at_ns = kept.before_end_ns.unwrap_or(report.trace.duration_ns);
-    let recently = most_live(&places.clocks, report.totals.peak_bytes, at_ns);
-    let kept_bytes = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
-    if kept_bytes < MIN_KEPT || !is_share(kept_bytes, resident_bytes, KEPT) {
-        return None;
-    }
-    let mut pages = Pages::default();
-    let mut blocks = IntMap::<u64, u64>::default();
-    for block in allocated(analyzer, kept.freed) {
-        let place = places.place_of.get(block.bucket as usize).copied().flatten();
-        pages.add(block.address, chunk_of_glibc(block.bytes), place);
-        if let Some(place) = place {
-            *blocks.entry(place as u64).or_default() += 1;
+impl Sets<'_> {
+    /// The finding of what the allocator keeps, if that is much of the resident memory.
+    pub(super) fn fragmentation(&self) -> Option<Found> {
+        let (analyzer, report) = (self.analyzer, self.calls.report);
+        let last = self.shutdown.map(|_| analyzer.observer().last_freed());
+        let kept = kept(analyzer, report, last)?;
+        let resident_bytes = kept.memory.rss_bytes();
+        // What was live until a short time ago is not kept: the program may need it again, or ends.
+        let at_ns = kept.before_end_ns.unwrap_or(report.trace.duration_ns);
+        let half_ns = self.clocks.time_of(self.clocks.event_of(at_ns) / 2);
+        let recently = most_live(report, at_ns, half_ns);
+        let kept_bytes = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
+        if kept_bytes < MIN_KEPT || !is_share(kept_bytes, resident_bytes, KEPT) {
+            return None;
         }
+        let mut function_of = vec![None; self.sites.len()];
+        for (function, sites) in self.functions.iter().enumerate() {
+            sites.iter().for_each(|&site| function_of[site] = Some(function));
+        }
+        let mut pages = Pages::default();
+        let mut between = IntMap::<u64, u64>::default();
+        for block in allocated(analyzer, kept.freed) {
+            let site = self.site_of.get(block.bucket as usize).copied().flatten();
+            let function = site.and_then(|site| function_of[site]);
+            pages.add(block.address, chunk_of_glibc(block.bytes), function);
+            if let Some(function) = function {
+                *between.entry(function as u64).or_default() += 1;
+            }
+        }
+        let most = pages.by_place().into_iter().max_by_key(|&(place, pages)| (pages, place));
+        let most = most.filter(|(_, pages)| is_share(pages * PAGE, kept_bytes, BETWEEN));
+        let source = if kept.is_estimate { FigureSource::Smaps } else { FigureSource::Allocator };
+        let mut figures = vec![
+            bytes("kept_bytes", kept_bytes).said_by(source),
+            bytes("resident_bytes", resident_bytes).said_by(FigureSource::Smaps),
+            bytes("live_bytes", kept.live_bytes),
+        ];
+        figures.extend(kept.before_end_ns.map(|at| time("before_end_ns", at)));
+        if let Some((function, pages)) = most {
+            figures.push(count("blocks", between.get(&function).copied().unwrap_or(0)));
+            figures.push(count("pages", pages));
+        }
+        Some(Found {
+            kind: FindingKind::Fragmentation,
+            sites: most
+                .map_or_else(Vec::new, |(function, _)| self.functions[function as usize].clone()),
+            figures,
+            amount: kept_bytes,
+            weight_of: WeightOf::Resident,
+            whole: resident_bytes,
+            weigh: |site| site.left.bytes,
+            ..Found::default()
+        })
     }
-    let (beside, by_place) = pages.beside();
-    let most = by_place.into_iter().max_by_key(|&(place, pages)| (pages, place));
-    let most = most.filter(|(_, pages)| is_share(pages * PAGE, kept_bytes, BETWEEN));
-    let seen = most.and_then(|(place, _)| places.all.get(place as usize));
-    Some(made!(Finding {
-        kind: FindingKind::KeptByMalloc {
-            kept_bytes,
-            returnable_bytes: kept.bytes.saturating_sub(beside).min(kept_bytes),
-            resident_bytes,
-            live_bytes: kept.live_bytes,
-            before_end_ns: kept.before_end_ns,
-            is_estimate: kept.is_estimate,
-            blocks: most.and_then(|(place, _)| blocks.get(&place).copied()).unwrap_or(0),
-            pages: most.map_or(0, |(_, pages)| pages),
-        },
-        place: seen.map_or_else(Place::default, |seen| seen.place(WeightOf::Resident, calls)),
-        bytes: kept_bytes,
-        calls: 0,
-        weight: millionths(kept_bytes, resident_bytes),
-        weight_of: WeightOf::Resident,
-        is_of_sample: places.is_of_sample,
-    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::observer::BlockEvent;
+    use memledger_document::{TimePoint, made};
 
     #[test]
     fn what_was_live_a_short_time_ago_is_not_kept() {
-        let most = |times: &[u64], end: u64| {
-            let mut clocks = Clocks::default();
-            for (event, (time, live)) in (0..).zip(times.iter().zip([50, 80, 20, 30])) {
-                clocks.moments[TIME].push([event, *time, 0]);
-                clocks.live[TIME].push(live);
+        let most_since = |times: &[u64], end: u64, half_ns: u64| {
+            let mut report = Report::default();
+            report.totals.peak_bytes = 100;
+            for (time, live) in times.iter().zip([50, 80, 20, 30]) {
+                let (at_ns, live_bytes, peak_bytes) = (*time, live, live);
+                let point = made!(TimePoint { at_ns, live_bytes, peak_bytes });
+                report.timeline.points.push(point);
             }
-            clocks.end[TIME] = end;
-            most_live(&clocks, 100, end)
+            most_live(&report, end, half_ns)
         };
+        let most = |times: &[u64], end: u64| most_since(times, end, 0);
         let seconds = 1_000_000_000;
         assert_eq!(most(&[0, 1, 2, 3], 4), 30);
         // The moment in the middle is the last one of the first half.
@@ -215,7 +228,9 @@ mod tests {
         assert_eq!(most(&[0, 85 * seconds, 91 * seconds, 95 * seconds], 100 * seconds), 80);
         assert_eq!(most(&[0, 3 * seconds, 5 * seconds, 7 * seconds], 8 * seconds), 30);
         assert_eq!(most(&[0, 5 * seconds, 7 * seconds, 8 * seconds], 8 * seconds), 80);
-        // The peak is not at a moment.
+        // Half of the events came after that.
+        assert_eq!(most_since(&[0, 2, 3, 4], 4, 3), 30);
+        // Nothing is known.
         assert_eq!(most(&[], 0), 100);
     }
 
@@ -244,16 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_counts_once_and_what_is_beside_its_blocks() {
+    fn a_page_counts_once_for_each_place() {
         let mut pages = Pages::default();
         pages.add(0x1000, 0x100, Some(1));
         pages.add(0x1800, 0x100, Some(1));
         pages.add(0x1900, 0x100, Some(2));
         // Over three pages, of which the one in the middle has nothing else.
         pages.add(0x3f00, 0x1200, Some(2));
-        let (beside, by_place) = pages.beside();
-        assert_eq!(beside, (0x1000 - 0x300) + (0x1000 - 0x100) + (0x1000 - 0x100));
-        let mut by_place: Vec<_> = by_place.into_iter().collect();
+        let mut by_place: Vec<_> = pages.by_place().into_iter().collect();
         by_place.sort_unstable();
         assert_eq!(by_place, [(1, 1), (2, 3)]);
     }

@@ -1,5 +1,6 @@
 //! What findings need to know of single blocks.
 
+use super::ages::Ages;
 use super::moments::{CLOCKS, LiveSnapshot, Moments};
 use super::shutdown::{FreedBlocks, LastFreed, LastFrees, Shutdown};
 use crate::hash::IntMap;
@@ -15,9 +16,10 @@ const MAX_PENDING: usize = 1 << 16;
 
 /// Collects what findings need: [`Analyzer::find`](crate::Analyzer::find) makes them.
 ///
-/// Memory: about 220 bytes for each bucket, 12 for each that has live bytes at one of at most 96 moments, 64
-/// for each live block that was reallocated, and at most 5 MiB for the threads and scopes that free; 24 for
-/// each block that was freed since something was last allocated.
+/// Memory: about 260 bytes for each bucket, some 200 more for each that ever had 4 KiB of live blocks, 12 for
+/// each that has live bytes at one of at most 96 moments, 72 for each live block that has grown, and at most
+/// 5 MiB for the threads and scopes that free; 40 for each block that was freed since something was last
+/// allocated.
 #[derive(Clone, Debug, Default)]
 pub struct FindingsObserver {
     pub(super) buckets: Vec<Bucket>,
@@ -25,10 +27,12 @@ pub struct FindingsObserver {
     ///
     /// PERF: beside the buckets, because a moment copies them all.
     live_bytes: Vec<u64>,
-    /// The reallocations of live blocks, by heap and address.
+    /// How live blocks have grown, by heap and address.
     chains: IntMap<(u8, u64), Chain>,
     /// Blocks between the two halves of a reallocation, by the number of the first.
     pending: IntMap<u64, Chain>,
+    /// By stream: the block that it allocated last, as long as that is its last event.
+    newest: Vec<Newest>,
     pairs: IntMap<(u32, Actor), FreedBlocks>,
     moments: Moments,
     last_frees: LastFrees,
@@ -37,69 +41,70 @@ pub struct FindingsObserver {
     allocated_bytes: u64,
 }
 
-/// The number of classes of lifetimes: none, and then each up to 16 times as long as the one before.
-pub(super) const LIFETIMES: usize = 16;
-/// The number of bits that the end of a class has more than that of the one before.
-const LIFETIME_BITS: u32 = 4;
-/// The number of sizes that are counted in a bucket: the first ones that are allocated there.
-const SIZES: usize = 4;
-
-#[inline(always)]
-fn lifetime_class(ns: u64) -> usize {
-    ((u64::BITS - ns.leading_zeros()).div_ceil(LIFETIME_BITS) as usize).min(LIFETIMES - 1)
-}
-
-/// The first lifetime that is too long for a class.
-pub(super) fn lifetime_end(class: usize) -> u64 {
-    match class {
-        0..LIFETIMES if class + 1 < LIFETIMES => 1 << (LIFETIME_BITS * class as u32),
-        _ => u64::MAX,
-    }
-}
-
 /// What was seen of the blocks of one bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
-    /// The sum of the times at which its live blocks were allocated.
-    pub(super) live_since: u128,
-    /// The bytes of its short-lived blocks.
-    pub(super) short_lived_bytes: u64,
-    /// The first sizes, and how many blocks were allocated with each.
-    ///
-    /// PERF: in the bucket, whose cache line is needed anyway; a map of all sizes took 5 % of the time of a
-    /// report.
-    sizes: [u32; SIZES],
-    counts: [u64; SIZES],
-    /// By class of lifetimes: freed blocks.
-    pub(super) lifetimes: [u32; LIFETIMES],
-    /// Live blocks that were reallocated.
+    /// The largest size that was allocated, and the least one as what it is less than `u64::MAX`.
+    sizes: [u64; 2],
+    /// The most live bytes before a block was freed.
+    most_live: u64,
+    /// When the last block was freed, before the last frees of the program and in these.
+    last_free: [LastFree; 2],
+    /// Live blocks that have grown.
     live_chains: u64,
     /// Who freed the last of its blocks, and what that actor has freed since another one did.
     freed_by: Actor,
     freed: FreedBlocks,
-    ended: Option<Box<EndedBlocks>>,
+    pub(super) ages: Ages,
+    ended: Option<Box<Grown>>,
 }
 
 impl Bucket {
-    /// A block was allocated with this size. One that is larger than 4 GiB is not counted.
-    #[inline(always)]
-    fn count_size(&mut self, bytes: u64) {
-        let Ok(size) = u32::try_from(bytes) else { return };
-        for (of, count) in self.sizes.iter_mut().zip(&mut self.counts) {
-            if *of == size || *count == 0 {
-                (*of, *count) = (size, *count + 1);
-                return;
-            }
-        }
+    /// The least and the largest size that was allocated, if any was.
+    pub(super) fn sizes(&self) -> Option<[u64; 2]> {
+        let [largest, less] = self.sizes;
+        (less > 0).then_some([u64::MAX - less, largest])
     }
 
-    /// The sizes that are counted, with the number of blocks.
-    pub(super) fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.sizes.into_iter().map(u64::from).zip(self.counts).filter(|(_, count)| *count > 0)
+    /// The last free before the program began to end.
+    pub(super) fn last_free(&self, shutdown: Option<Shutdown>) -> Option<LastFree> {
+        let [before, last] = self.last_free;
+        let is_last = |free: &LastFree| shutdown.is_some_and(|it| it.is_of(free.number));
+        let free = if is_last(&last) { before } else { last };
+        (free.frees > 0).then_some(free)
+    }
+
+    /// The most bytes that were live at once.
+    pub(super) fn most_live(&self, live_bytes: u64) -> u64 {
+        self.most_live.max(live_bytes)
     }
 }
 
-/// The reallocations of one block.
+/// The last free of a bucket's blocks so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastFree {
+    /// Which frees of the program it is of: see [`LastFrees`].
+    pub(super) number: u32,
+    /// All frees up to it.
+    pub(super) frees: u64,
+    /// When it was.
+    pub(super) at_ns: u64,
+    /// The most live bytes that the bucket had up to then.
+    pub(super) most_live: u64,
+    /// When its block was allocated.
+    pub(super) born_ns: u64,
+}
+
+/// The block that a stream allocated last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    address: u64,
+    bytes: u64,
+    bucket: u32,
+    heap: u8,
+}
+
+/// How one block has grown: by reallocation, or by a larger one that took its place.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chain {
     bucket: u32,
@@ -107,74 +112,94 @@ struct Chain {
     growths: u64,
     moved: u64,
     copied_bytes: u64,
-    /// What its last change of size has given back; 0 if that was a growth.
-    given_back: u64,
+    /// Its sizes before each growth.
+    grown_bytes: u64,
+    /// Growths that were no reallocation.
+    replaced: u64,
 }
 
-/// The reallocations of blocks whose last bucket is this one.
+impl Chain {
+    /// Whether it is one block that grows: what is replaced once may be two blocks.
+    fn is_growth(&self) -> bool {
+        self.growths > self.replaced || self.replaced >= MIN_REPLACED
+    }
+}
+
+/// A block that is replaced less often than this does not grow.
+const MIN_REPLACED: u64 = 3;
+/// What replaces a block is larger at least and at most by these factors, in percent: containers grow by a
+/// half or by all they have.
+const REPLACED: [u64; 2] = [140, 210];
+
+/// Blocks that grew, whose last bucket is one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EndedBlocks {
-    /// Blocks that grew, by the number of bits of their last size.
-    pub(super) grown: Vec<(u32, Grown)>,
-    /// Blocks that a shrink left smaller.
-    pub(super) shrunk: u64,
-    /// What these shrinks have given back.
-    pub(super) given_back: u64,
-    /// The last sizes of these blocks.
-    pub(super) shrunk_bytes: u64,
+pub(super) struct Grown {
+    /// By the number of bits of their last size.
+    classes: Vec<(u32, Growths)>,
 }
 
 /// Blocks that grew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Grown {
+pub(super) struct Growths {
     pub(super) blocks: u64,
     pub(super) growths: u64,
     /// Growths after which the block had another address.
     pub(super) moved: u64,
     /// The sizes before these.
     pub(super) copied_bytes: u64,
-    /// The largest last size.
+    /// The sizes before all.
+    pub(super) grown_bytes: u64,
+    /// Their last sizes: the largest, and the sum.
     pub(super) largest: u64,
+    pub(super) last_bytes: u64,
 }
 
-impl Grown {
+impl Growths {
     pub(super) fn add(&mut self, other: &Self) {
         self.blocks = self.blocks.wrapping_add(other.blocks);
         self.growths = self.growths.wrapping_add(other.growths);
         self.moved = self.moved.wrapping_add(other.moved);
         self.copied_bytes = self.copied_bytes.wrapping_add(other.copied_bytes);
+        self.grown_bytes = self.grown_bytes.wrapping_add(other.grown_bytes);
         self.largest = self.largest.max(other.largest);
+        self.last_bytes = self.last_bytes.wrapping_add(other.last_bytes);
     }
 }
 
-impl EndedBlocks {
+impl Grown {
     fn add(&mut self, chain: &Chain) {
-        let Chain { bytes, growths, moved, copied_bytes, given_back, .. } = *chain;
-        if growths > 0 {
-            let grown = Grown { blocks: 1, growths, moved, copied_bytes, largest: bytes };
-            self.add_grown(size_bits(bytes), &grown);
-        }
-        if given_back > 0 {
-            self.shrunk += 1;
-            self.given_back = self.given_back.wrapping_add(given_back);
-            self.shrunk_bytes = self.shrunk_bytes.wrapping_add(bytes);
+        let Chain { bytes, growths, moved, copied_bytes, grown_bytes, .. } = *chain;
+        if growths > 0 && chain.is_growth() {
+            let grown = Growths {
+                blocks: 1,
+                growths,
+                moved,
+                copied_bytes,
+                grown_bytes,
+                largest: bytes,
+                last_bytes: bytes,
+            };
+            self.add_class(size_bits(bytes), &grown);
         }
     }
 
-    fn add_grown(&mut self, bits: u32, grown: &Grown) {
-        match self.grown.iter_mut().find(|(of, _)| *of == bits) {
+    fn add_class(&mut self, bits: u32, grown: &Growths) {
+        match self.classes.iter_mut().find(|(of, _)| *of == bits) {
             Some((_, sum)) => sum.add(grown),
-            None => self.grown.push((bits, *grown)),
+            None => self.classes.push((bits, *grown)),
         }
     }
 
     pub(super) fn sum(&mut self, other: &Self) {
-        for (bits, grown) in &other.grown {
-            self.add_grown(*bits, grown);
+        for (bits, grown) in &other.classes {
+            self.add_class(*bits, grown);
         }
-        self.shrunk = self.shrunk.wrapping_add(other.shrunk);
-        self.given_back = self.given_back.wrapping_add(other.given_back);
-        self.shrunk_bytes = self.shrunk_bytes.wrapping_add(other.shrunk_bytes);
+    }
+
+    /// By the number of bits of their last size, the smallest first.
+    pub(super) fn classes(mut self) -> Vec<(u32, Growths)> {
+        self.classes.sort_unstable_by_key(|(bits, _)| *bits);
+        self.classes
     }
 }
 
@@ -210,11 +235,10 @@ impl FindingsObserver {
         self.last_frees.allocated(bytes);
     }
 
-    /// The reallocations of blocks, also of those still live, with the buckets of these; a bucket may come
-    /// several times.
-    pub(super) fn ended(&self) -> impl Iterator<Item = (usize, Cow<'_, EndedBlocks>)> {
+    /// The blocks that grew, also those still live, with their buckets; a bucket may come several times.
+    pub(super) fn grown(&self) -> impl Iterator<Item = (usize, Cow<'_, Grown>)> {
         let of_live = self.chains.values().chain(self.pending.values()).map(|chain| {
-            let mut ended = EndedBlocks::default();
+            let mut ended = Grown::default();
             ended.add(chain);
             (chain.bucket as usize, Cow::Owned(ended))
         });
@@ -233,7 +257,7 @@ impl FindingsObserver {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, number: usize) {
-        // PERF: not twice the memory: a bucket takes 208 bytes, and the system moves pages without a copy.
+        // PERF: not twice the memory, of some 260 bytes each; the system moves pages without a copy.
         let room = self.buckets.len() / 8;
         if number >= self.buckets.capacity() {
             self.buckets.reserve_exact((number + 1 - self.buckets.len()).max(room));
@@ -253,42 +277,76 @@ impl FindingsObserver {
     /// A block is live from here on.
     #[inline(always)]
     fn begin(&mut self, event: &BlockEvent) {
-        let bucket = self.bucket(event.bucket);
-        bucket.live_since = bucket.live_since.wrapping_add(u128::from(event.allocated_at_ns));
+        self.bucket(event.bucket);
         let live_bytes = &mut self.live_bytes[event.bucket as usize];
         *live_bytes = live_bytes.wrapping_add(event.bytes);
     }
 
     /// A block of bucket `number`, which had `bytes`, is no longer live.
     #[inline(always)]
-    fn end(&mut self, event: &BlockEvent, number: u32, bytes: u64) -> &mut Bucket {
-        let bucket = self.bucket(number);
-        bucket.live_since = bucket.live_since.wrapping_sub(u128::from(event.allocated_at_ns));
+    fn end(&mut self, number: u32, bytes: u64) -> &mut Bucket {
+        self.bucket(number);
         let live_bytes = &mut self.live_bytes[number as usize];
+        let bucket = &mut self.buckets[number as usize];
+        bucket.most_live = bucket.most_live.max(*live_bytes);
         *live_bytes = live_bytes.wrapping_sub(bytes);
-        &mut self.buckets[number as usize]
+        bucket
     }
 
     #[inline(always)]
-    fn freed_block(&mut self, event: &BlockEvent, by: Actor, short_lived: bool) {
+    fn freed_block(&mut self, event: &BlockEvent, by: Actor) {
         let bytes = event.bytes;
         self.last_frees.frees(event.allocated_at_ns, event.at_ns);
         let number = self.last_frees.freed(bytes, event.at_ns);
         self.last_freed.add(event, number);
-        let bucket = self.end(event, event.bucket, bytes);
-        bucket.short_lived_bytes =
-            bucket.short_lived_bytes.wrapping_add(if short_lived { bytes } else { 0 });
-        let lifetime = event.at_ns.saturating_sub(event.allocated_at_ns);
-        let class = &mut bucket.lifetimes[lifetime_class(lifetime)];
-        *class = class.saturating_add(1);
+        let bucket = self.end(event.bucket, bytes);
+        bucket.ages.add(event.at_ns.saturating_sub(event.allocated_at_ns), bucket.most_live);
+        let [before, last] = &mut bucket.last_free;
+        if last.number != number {
+            *before = *last;
+        }
+        *last = LastFree {
+            number,
+            frees: last.frees + 1,
+            at_ns: event.at_ns,
+            most_live: bucket.most_live,
+            born_ns: event.allocated_at_ns,
+        };
         let has_chains = bucket.live_chains > 0;
         if bucket.freed_by == by {
             bucket.freed.count(bytes, number);
         } else {
             self.freed_by_another(event, by, number);
         }
-        if has_chains {
-            self.end_chain(event);
+        let newest = self.newest.get_mut(usize::from(event.stream)).map(std::mem::take);
+        match newest.filter(|newest| newest.replaces(event)) {
+            Some(newest) => self.replaced(event, &newest),
+            None if has_chains => self.end_chain(event),
+            None => {}
+        }
+    }
+
+    /// A block ends that was grown into another one: a container that has no reallocation.
+    #[inline(never)]
+    fn replaced(&mut self, event: &BlockEvent, newest: &Newest) {
+        let chain = self.chains.remove(&(event.heap, event.address));
+        let bucket = self.bucket(event.bucket);
+        bucket.live_chains = bucket.live_chains.saturating_sub(u64::from(chain.is_some()));
+        let mut chain = chain.unwrap_or_default();
+        (chain.bucket, chain.bytes) = (newest.bucket, newest.bytes);
+        chain.growths += 1;
+        chain.replaced += 1;
+        chain.moved += 1;
+        chain.copied_bytes = chain.copied_bytes.wrapping_add(event.bytes);
+        chain.grown_bytes = chain.grown_bytes.wrapping_add(event.bytes);
+        self.keep_chain((newest.heap, newest.address), chain);
+    }
+
+    fn keep_chain(&mut self, at: (u8, u64), chain: Chain) {
+        self.bucket(chain.bucket).live_chains += 1;
+        if let Some(left) = self.chains.insert(at, chain) {
+            // A damaged trace has two blocks here.
+            self.count_chain(&left);
         }
     }
 
@@ -301,7 +359,17 @@ impl FindingsObserver {
         bucket.freed.count(event.bytes, number);
     }
 
-    /// The reallocations of a block are complete.
+    #[inline(always)]
+    fn is_newest(&mut self, event: &BlockEvent) {
+        let stream = usize::from(event.stream);
+        if stream >= self.newest.len() {
+            self.newest.resize(stream + 1, Newest::default());
+        }
+        let BlockEvent { address, bytes, bucket, heap, .. } = *event;
+        self.newest[stream] = Newest { address, bytes, bucket, heap };
+    }
+
+    /// A block does not grow any more.
     #[inline(never)]
     fn end_chain(&mut self, event: &BlockEvent) {
         if let Some(chain) = self.chains.remove(&(event.heap, event.address)) {
@@ -319,7 +387,7 @@ impl FindingsObserver {
     /// The block is between the halves of a reallocation. Its address may be another block's.
     #[inline(never)]
     fn begin_realloc(&mut self, event: &BlockEvent) {
-        let bucket = self.end(event, event.bucket, event.bytes);
+        let bucket = self.end(event.bucket, event.bytes);
         if bucket.live_chains == 0 {
             return;
         }
@@ -350,30 +418,21 @@ impl FindingsObserver {
             chain.moved += u64::from(moved);
             let copied = if moved { bytes_before } else { 0 };
             chain.copied_bytes = chain.copied_bytes.wrapping_add(copied);
+            chain.grown_bytes = chain.grown_bytes.wrapping_add(bytes_before);
         }
-        if event.bytes != bytes_before {
-            chain.given_back = bytes_before.saturating_sub(event.bytes);
-        }
-        self.bucket(event.bucket).live_chains += 1;
-        if let Some(left) = self.chains.insert((event.heap, event.address), chain) {
-            // A damaged trace has two blocks here.
-            self.count_chain(&left);
-        }
+        self.keep_chain((event.heap, event.address), chain);
     }
 
     /// A block has another size or another bucket than before.
     #[cold]
     #[inline(never)]
     fn correct(&mut self, event: &BlockEvent, from: u32, bytes_before: u64) {
-        let has_chains = self.end(event, from, bytes_before).live_chains > 0;
+        let has_chains = self.end(from, bytes_before).live_chains > 0;
         self.begin(event);
         if !has_chains {
             return;
         }
         if let Some(chain) = self.chains.get_mut(&(event.heap, event.address)) {
-            // What was counted as a shrink was a smaller one, or none.
-            let more = event.bytes.saturating_sub(bytes_before);
-            chain.given_back = chain.given_back.saturating_sub(more);
             (chain.bucket, chain.bytes) = (event.bucket, event.bytes);
             self.bucket(event.bucket).live_chains += 1;
             let from = self.bucket(from);
@@ -393,6 +452,18 @@ fn add_pair(pairs: &mut IntMap<(u32, Actor), FreedBlocks>, number: u32, bucket: 
     }
 }
 
+impl Newest {
+    /// Whether a block that ends here has grown into this one.
+    #[inline(always)]
+    fn replaces(&self, ended: &BlockEvent) -> bool {
+        let [least, most] = REPLACED.map(|percent| u128::from(ended.bytes) * u128::from(percent));
+        let bytes = u128::from(self.bytes) * 100;
+        self.bucket == ended.bucket
+            && self.address != ended.address
+            && (least..=most).contains(&bytes)
+    }
+}
+
 impl BlockObserver for FindingsObserver {
     #[inline(always)]
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
@@ -404,10 +475,18 @@ impl BlockObserver for FindingsObserver {
             BlockChange::Allocated => {
                 self.allocate(event.bytes);
                 self.begin(event);
-                self.buckets[event.bucket as usize].count_size(event.bytes);
+                let [largest, less] = &mut self.buckets[event.bucket as usize].sizes;
+                *largest = event.bytes.max(*largest);
+                *less = (u64::MAX - event.bytes).max(*less);
+                self.is_newest(event);
             }
-            BlockChange::Freed { by, short_lived } => self.freed_block(event, by, short_lived),
-            BlockChange::ReallocBegun => self.begin_realloc(event),
+            BlockChange::Freed { by, .. } => self.freed_block(event, by),
+            BlockChange::ReallocBegun => {
+                if let Some(newest) = self.newest.get_mut(usize::from(event.stream)) {
+                    *newest = Newest::default();
+                }
+                self.begin_realloc(event);
+            }
             BlockChange::Reallocated { begun, from, bytes_before, .. } => {
                 self.end_realloc(event, begun, from, bytes_before);
             }
@@ -420,7 +499,7 @@ impl BlockObserver for FindingsObserver {
             }
             BlockChange::Moved { from } => self.correct(event, from, event.bytes),
             BlockChange::Left => {
-                self.end(event, event.bucket, event.bytes);
+                self.end(event.bucket, event.bytes);
                 self.end_chain(event);
             }
             BlockChange::Returned => self.begin(event),

@@ -54,6 +54,13 @@ pub(super) struct Shutdown {
     pub(super) bytes: u64,
 }
 
+impl Shutdown {
+    /// Whether the frees of this number are these.
+    pub(super) fn is_of(&self, number: u32) -> bool {
+        self.number == number
+    }
+}
+
 impl LastFrees {
     #[inline(always)]
     pub(super) fn allocated(&mut self, bytes: u64) {
@@ -175,6 +182,8 @@ impl FreedBlocks {
 pub(super) struct Located {
     pub(super) address: u64,
     pub(super) bytes: u64,
+    pub(super) allocated_at_ns: u64,
+    pub(super) lived_ns: u64,
     pub(super) bucket: u32,
     pub(super) heap: u8,
 }
@@ -185,6 +194,8 @@ pub(super) struct LastFreed {
     /// Which frees: see [`LastFrees`].
     pub(super) number: u32,
     pub(super) began_ns: u64,
+    /// The event of the first one.
+    pub(super) began: u64,
     pub(super) blocks: Vec<Located>,
 }
 
@@ -193,11 +204,12 @@ impl LastFreed {
     #[inline(always)]
     pub(super) fn add(&mut self, event: &BlockEvent, number: u32) {
         if self.number != number || self.blocks.is_empty() {
-            (self.number, self.began_ns) = (number, event.at_ns);
+            (self.number, self.began_ns, self.began) = (number, event.at_ns, event.number);
             self.blocks.clear();
         }
-        let BlockEvent { address, bytes, bucket, heap, .. } = *event;
-        self.blocks.push(Located { address, bytes, bucket, heap });
+        let BlockEvent { address, bytes, allocated_at_ns, bucket, heap, .. } = *event;
+        let lived_ns = event.at_ns.saturating_sub(allocated_at_ns);
+        self.blocks.push(Located { address, bytes, allocated_at_ns, lived_ns, bucket, heap });
     }
 }
 

@@ -115,7 +115,7 @@ fn the_keys_are_those_of_the_contract() {
     assert_eq!(
         keys(&report),
         "after_report bookmarks by_crate by_function by_group by_line by_name by_scope by_size \
-         by_stack by_thread frames largest_live losses modules peak schema stack_sampling_bytes \
+         by_stack by_thread findings frames largest_live losses modules peak peak_by schema stack_sampling_bytes \
          totals trace untracked"
     );
     assert_eq!(report["schema"], "memledger.report/1");

@@ -108,18 +108,22 @@ fn lines_and_findings_are_of_the_programs_own_code() {
         "serde_json::to_vec",
         "functions are all code's"
     );
-    assert_eq!(report.brief_findings()[0].place.function.as_deref(), Some("demo::save"));
+    let holder = report.find_peak_by().expect("who has the peak");
+    assert_eq!(holder.place.function.as_deref(), Some("demo::save"));
 
     let lines = printed(&report, |options| options.by = Some(text::By::Line));
     assert!(lines.contains("\n  demo/src/store/save.rs:31 "), "{lines}");
-    assert!(!lines.contains("no line numbers"), "{lines}");
+    assert!(!lines.contains("  no lines "), "{lines}");
     let lines = printed(&without, |options| options.by = Some(text::By::Line));
-    assert!(lines.contains("\n  no line numbers: build with [profile.release] debug"), "{lines}");
+    assert!(lines.contains("\n  no lines     build with [profile.release] debug"), "{lines}");
 
     let screen = printed(&report, |_| ());
-    let (_, found) = screen.split_once("\n\nCheap to speed up\n").expect("findings");
-    assert!(found.starts_with("  1. short-lived blocks: demo::save\n"), "{screen}");
-    assert!(found.contains("\n\nBy function") && !screen.contains("alloc_scope!"), "{screen}");
+    let own = "\n  peak by      100 % demo::save (demo/src/store/save.rs:31) < demo::main (";
+    assert!(screen.contains(own) && screen.contains("\n\nBy function"), "{screen}");
+    assert!(
+        screen.contains("\n  findings     not looked for: ") && !screen.contains("alloc_scope!"),
+        "{screen}"
+    );
     let narrow = printed(&report, |options| options.width = 60);
     assert!(narrow.contains("\n  a wider text also has: "), "{narrow}");
 }
@@ -157,8 +161,8 @@ fn an_interpreter_is_folded_where_its_scripts_have_names() {
         assert_eq!(report.by_function(Folded)[0].name, function);
         assert_eq!(report.by_line(Folded)[0].name, function);
         let lines = printed(&report, |options| options.by = Some(text::By::Line));
-        let is_said = lines.contains("Python's own functions are not named");
-        assert_eq!((is_said, lines.contains("no line numbers")), (!has_scripts, false), "{lines}");
+        let is_said = lines.contains("\n  not named    Python's own functions: ");
+        assert_eq!((is_said, lines.contains("  no lines ")), (!has_scripts, false), "{lines}");
     }
 }
 

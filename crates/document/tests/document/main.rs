@@ -4,5 +4,6 @@ mod call_sums;
 mod crates;
 mod estimate;
 mod names;
+mod place;
 mod sort;
 mod statics;

@@ -6,7 +6,7 @@ use crate::buckets::figures_of;
 use crate::json;
 use crate::options::Options;
 use crate::pretty::{Json, Object, Value, objects};
-use crate::text::page::{Resident, none_found, resident};
+use crate::text::page::{NONE_FOUND, Resident, resident};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
 use memledger_document::{BucketRow, FIGURES, Figures, Report, Rss, ThreadSeries, TimePoint};
@@ -45,9 +45,9 @@ impl Json for Document<'_> {
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             json::blocks(report, object, |row| tree.node(row).map(u64::from))?;
             if report.findings.as_ref().is_some_and(Vec::is_empty) {
-                object.entry("none_found", &none_found(report))?;
+                object.entry("none_found", NONE_FOUND)?;
             }
-            if let Some(resident) = resident(report) {
+            if let Some(resident) = resident(report, options) {
                 object.entry("resident", &resident)?;
             }
             if !report.llm_tags.is_empty() {
@@ -70,9 +70,10 @@ impl Json for Document<'_> {
 
 objects! {
     Resident, of => {
-        "all": format!("{}{}", of.all, of.read),
+        "all": of.all,
+        "when": of.when,
         "parts": of.parts,
-        "most": of.most,
+        "rest": of.rest,
     }
 }
 

@@ -18,7 +18,7 @@
 //! "stack_sampling_bytes"                       as in memledger.report/1
 //! "largest_live"                               the same, but "stack" is a node of "stacks", or null
 //! "llm_tags", "rss"                            as in memledger.report/1
-//! "findings"                                   the same; not there if they were not looked for
+//! "peak_by", "findings"                        the same; null if there is none, or none was looked for
 //! "none_found"   why there are none, where they were looked for: as in the text
 //! "resident"     { "all": "162 MiB", "parts": "0.1 live + 152 freed but kept by malloc + ...",
 //!                 "most": "170 MiB at most" }: the resident memory, as in the text; absent if the trace does

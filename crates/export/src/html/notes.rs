@@ -45,7 +45,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.extend(unnamed(report).map(str::to_owned));
+    notes.extend(unnamed(report).map(|(word, sentence)| format!("{word}: {sentence}")));
     if !trace.scopes_off.is_empty() {
         notes.push(
             "the channel scope was off for a while: allocations made then count in the outermost \

@@ -131,7 +131,8 @@ pub(crate) fn blocks(
     let largest = report.largest_live.iter();
     let largest = largest.map(|block| Largest { block, stack: stack_of(block) });
     object.entry("largest_live", &List(largest))?;
-    report.findings.iter().try_for_each(|found| object.entry("findings", found))
+    object.entry("peak_by", &report.find_peak_by())?;
+    object.entry("findings", &report.findings)
 }
 
 /// A static variable, with the file that it is in.

@@ -4,18 +4,16 @@
 //! function that allocates to its callers. As in the tree of scopes, a node without figures of its own
 //! and with one node below it shares a row with that: `main > … > parse`.
 
-use super::sections::more;
-use super::style::Style;
-use super::table::{Row, Table, wrapped};
+use super::sections::{enough, more};
+use super::table::{Row, Table};
 use crate::column::{Cells, Column};
 use crate::interner::Interner;
 use crate::names;
 use crate::options::{Options, Sort};
-use memledger_document::internal::{CallKind, Calls, Weights, by_key, sort};
+use memledger_document::internal::{CallKind, Calls, Pieces, Unnamed, Weights, by_key, sort};
 use memledger_document::{CallRow, Estimates, Figures, Frames, Report, short_path};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
 
 const AT_PEAK: Column = Column::Of(by_key("live_bytes_at_peak"));
 const LIVE: Column = Column::Of(by_key("live_bytes"));
@@ -79,10 +77,10 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     let all: u64 = rows.iter().map(|(_, [own, _], _)| sort.of(own)).sum();
     // Callers that allocate nothing themselves are in the way of those that do.
     let own = rows.iter().filter(|(_, [own, _], _)| *own != Figures::default()).count();
-    let further = rows.split_off(options.top.min(own));
+    let top = enough(options, rows.iter().map(|(_, [own, _], _)| sort.of(own)), options.top);
+    let further = rows.split_off(top.min(own));
     let left = further.iter().filter(|(_, [own, _], _)| *own != Figures::default());
-    let rest: u64 = left.clone().map(|(_, [own, _], _)| sort.of(own)).sum();
-    let left = left.count();
+    let (rest, left) = (left.clone().map(|(_, [own, _], _)| sort.of(own)).sum(), left.count());
     let whole = rows.iter().map(|(row, ..)| &*row.name);
     let mut in_table = names::InTable::default();
     let names: Vec<_> = match kind {
@@ -122,32 +120,23 @@ fn lines<'a>(rows: impl Iterator<Item = &'a CallRow> + Clone) -> Vec<String> {
     shown.collect()
 }
 
-/// What call stacks do not say of the program's own code, and how it can be had.
-pub(crate) fn unnamed(report: &Report) -> impl Iterator<Item = &'static str> {
-    let unnamed = Calls::of(report, Frames::Folded).unnamed();
-    let sentences = [
-        (
-            unnamed.lines,
-            "no line numbers: build with [profile.release] debug = \"line-tables-only\" (C, C++: -g)",
-        ),
-        (
-            unnamed.scripts,
-            "Python's own functions are not named: python3 -X perf names them (Python 3.12 and later)",
-        ),
-    ];
-    sentences.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence)
-}
-
-/// Writes [`unnamed`].
-pub(super) fn write_unnamed(
-    report: &Report,
-    options: &Options,
-    style: Style,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let room = options.width.saturating_sub(2);
-    let mut lines = unnamed(report).flat_map(|sentence| wrapped(sentence, room, room));
-    lines.try_for_each(|line| writeln!(out, "{}", style.dim(&format!("  {line}"))))
+/// What call stacks do not say of the program's own code, and how it can be had: a word, and a sentence.
+pub(crate) fn unnamed(report: &Report) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let Unnamed { lines, scripts, pieces } = Calls::of(report, Frames::Folded).unnamed();
+    let lines = lines.then_some((
+        "no lines",
+        "build with [profile.release] debug = \"line-tables-only\" (C, C++: -g)",
+    ));
+    let scripts = scripts.then_some((
+        "not named",
+        "Python's own functions: python3 -X perf names them (Python 3.12 and later)",
+    ));
+    let pieces = pieces.map(|of| match of {
+        Pieces::Python => "Python's small objects: PYTHONMALLOC=malloc makes each a block",
+        Pieces::Php => "PHP's values: USE_ZEND_ALLOC=0 makes each a block",
+    });
+    let pieces = pieces.map(|sentence| ("in pieces", sentence));
+    [scripts, pieces, lines].into_iter().flatten()
 }
 
 /// Whether figures by stack are estimates of the whole. NOTE: those of a query are of the sample.

@@ -1,19 +1,16 @@
-//! Findings: all of them, or the first ones on the first screen. Those that hold memory come first, then
-//! those that cost time.
+//! Findings: all of them, or the first ones on the first screen, the most important first.
 
 use super::over_time::argument;
-use super::rss;
 use super::style::Style;
 use super::table::{Row, Table, wrapped};
-use crate::findings::{evidence, heading, suggestion, words};
+use crate::findings::{evidence, functions, heading, suggestion, words};
 use crate::names;
 use crate::names::{is_untagged, shown_scope, tag};
 use crate::options::Options;
 use crate::units::{bytes, count, percent};
 use memledger_document::internal::sort;
-use memledger_document::{Finding, FindingKind, FreedIn, Place, Report, short_path};
+use memledger_document::{Finding, FreedIn, Place, Report};
 use memledger_format::words::escape;
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -23,21 +20,23 @@ const FIRST: usize = 3;
 /// The place of a finding that has no function, no tag and no scope: of a program without the tracker, for
 /// one.
 const WHOLE: &str = "the program";
-/// The headings: of what holds memory, and of what costs time.
-const OF_PEAK: &str = "Look at first";
-const OF_TIME: &str = "Cheap to speed up";
-/// How many times what is live the resident memory is where blocks do not explain it.
-const MUCH: u64 = 2;
+/// Above findings.
+const TITLE: &str = "Findings";
 /// Columns of a finding's number.
 const NUMBER: usize = 5;
 
 /// What is shown of functions.
-type Names<'a> = HashMap<&'a str, String>;
+pub(super) type Names<'a> = HashMap<&'a str, String>;
 
-/// What is shown of the functions of findings: all of it in a verbose report.
-fn names_in<'a>(findings: &[&'a Finding], options: &Options) -> Names<'a> {
-    let places = findings.iter().map(|finding| &finding.place);
-    let functions = places.flat_map(|place| place.function.iter().chain(&place.callers));
+/// What is shown of the functions of places: all of it in a verbose report.
+pub(super) fn names_in<'a>(
+    places: impl Iterator<Item = &'a Place>,
+    options: &Options,
+) -> Names<'a> {
+    let functions = places.flat_map(|place| {
+        let callers = place.callers.iter().map(|caller| &caller.function);
+        place.function.iter().chain(callers).chain(place.shares.iter().map(|(name, _)| name))
+    });
     let functions: BTreeSet<_> = functions.map(String::as_str).collect();
     let functions = functions.iter().copied();
     match options.verbose {
@@ -46,29 +45,25 @@ fn names_in<'a>(findings: &[&'a Finding], options: &Options) -> Names<'a> {
     }
 }
 
-/// Where it is, with its line and all that is known; `names` are those of functions.
-fn at(place: &Place, names: &Names<'_>) -> String {
-    let shown = |name: &str| match names.get(name) {
+/// The name of a function as it is shown.
+pub(super) fn shown(name: &str, names: &Names<'_>) -> String {
+    match names.get(name) {
         Some(shown) => escape(shown),
         None => escape(&names::short(name)),
-    };
+    }
+}
+
+/// Where it is, with its line and all that is known; `names` are those of functions.
+fn at(place: &Place, names: &Names<'_>) -> String {
     let scope = || within_global(&place.scope);
     let is_tagged = place.name.as_ref().is_some_and(|name| !is_untagged(&place.group, name));
-    let mut text = match &place.function {
-        Some(function) => shown(function),
+    let mut text = match functions(place, &|name| shown(name, names)) {
+        Some(functions) => functions,
         None if is_tagged => escape(&tag(&place.group, place.name.as_deref().unwrap_or_default())),
         // The outermost scope alone is the whole program.
         None if place.scope.len() > 1 => escape(&scope().join(" > ")),
         None => WHOLE.to_owned(),
     };
-    if let Some(file) = &place.file {
-        let line = place.line.map_or(String::new(), |line| format!(":{line}"));
-        text += &format!(" ({}{line})", escape(short_path(file)));
-    }
-    if !place.callers.is_empty() {
-        let callers: Vec<_> = place.callers.iter().map(|name| shown(name)).collect();
-        text += &format!(" < {}", callers.join(" < "));
-    }
     if place.function.is_some() || is_tagged {
         if place.scope.len() > 1 {
             let inside = if place.has_inner_scopes { " and inside" } else { "" };
@@ -97,66 +92,67 @@ fn is_shown(finding: &Finding, options: &Options) -> bool {
     let path = place.scope.join(" > ");
     let name = place.name.as_deref().map(|name| tag(&place.group, name)).unwrap_or_default();
     let function = place.function.as_deref().unwrap_or_default();
-    [&*path, &*name, function, finding.kind_name()].iter().any(|text| options.shows(text))
+    [&*path, &*name, function, finding.kind.key()].iter().any(|text| options.shows(text))
 }
 
-/// The findings that the options select, one below the other: all of them, or the first on the first screen.
-/// A report without those of single blocks has those of its rows.
+/// The findings that the options select, one below the other: all, or the first on the first screen. Returns
+/// whether it has written anything.
 pub(super) fn write(
     report: &Report,
     options: &Options,
     style: Style,
     out: &mut dyn Write,
-) -> io::Result<()> {
-    let brief = || Cow::Owned(report.brief_findings());
-    let found = report.findings.as_deref().map_or_else(brief, Cow::Borrowed);
-    let shown: Vec<_> = found.iter().filter(|finding| is_shown(finding, options)).collect();
-    if shown.is_empty() && options.findings {
+) -> io::Result<bool> {
+    let has_blocks = options.findings || report.totals.allocations > 0;
+    let Some(found) = report.findings.as_ref().filter(|_| has_blocks) else { return Ok(false) };
+    let numbered = (1..).zip(found);
+    let shown: Vec<_> = numbered.filter(|(_, finding)| is_shown(finding, options)).collect();
+    if shown.is_empty() {
         let why = match found.len() {
-            0 => none_found(report),
-            _ => "none with that in its place".to_owned(),
+            0 => NONE_FOUND.to_owned(),
+            _ if options.findings => "none with that in its place".to_owned(),
+            _ => return Ok(false),
         };
         writeln!(out)?;
-        let lines = wrapped(&format!("Findings: {why}"), options.width, options.width);
-        return lines.iter().try_for_each(|line| writeln!(out, "{}", style.bold(line)));
+        let lines = wrapped(&format!("{TITLE}: {why}"), options.width, options.width);
+        lines.iter().try_for_each(|line| writeln!(out, "{}", style.bold(line)))?;
+        return Ok(true);
     }
     let most = if options.findings { options.top } else { FIRST };
-    let (peak, time): (Vec<_>, Vec<_>) = shown.iter().partition(|finding| finding.is_of_peak());
-    let names = names_in(&shown, options);
-    let mut numbers = 1..=most.min(shown.len());
-    for (title, list) in [(OF_PEAK, &peak), (OF_TIME, &time)] {
-        for (at, (&finding, number)) in list.iter().zip(numbers.by_ref()).enumerate() {
-            if at == 0 {
-                writeln!(out, "\n{}", style.bold(title))?;
-            }
-            one(finding, number, &names, options, style, out)?;
-        }
+    let names = names_in(shown.iter().map(|(_, finding)| &finding.place), options);
+    writeln!(out, "\n{}", style.bold(TITLE))?;
+    for (number, finding) in shown.iter().take(most) {
+        one(finding, *number, &names, options, style, out)?;
     }
     let left = shown.len().saturating_sub(most);
     if left > 0 {
         let flag = match &options.trace {
+            Some(trace) if !options.findings => {
+                format!(" (memledger report {} --findings)", argument(trace))
+            }
             _ if !options.flags => String::new(),
             _ if options.findings => format!(" (--top {})", shown.len()),
-            Some(trace) => format!(" (memledger report {} --findings)", argument(trace)),
-            None => " (--findings)".to_owned(),
+            _ => " (--findings)".to_owned(),
         };
         writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
     }
-    Ok(())
+    if !found.iter().any(|finding| finding.weight_of.is_held()) {
+        writeln!(out, "{}", style.dim(&format!("  {NOT_HELD}")))?;
+    }
+    let with_set = shown.iter().take(most).find(|(_, finding)| finding.set.is_some());
+    if let (Some((number, _)), Some(trace)) = (with_set, &options.trace) {
+        let command = format!("memledger query {} --finding {number} --by size", argument(trace));
+        writeln!(out, "{}", style.dim(&format!("  its blocks: {command}")))?;
+    }
+    Ok(true)
 }
 
-/// What is said where all was looked for and nothing was found: no finding of blocks explains a resident
-/// memory of more than [`MUCH`] times what is live, or one that the trace does not have.
-pub(crate) fn none_found(report: &Report) -> String {
-    let end = report.rss.as_ref().and_then(|rss| rss.end.as_ref());
-    let Some((end, resident)) = end.zip(rss::resident(report)) else {
-        return "none about blocks. The trace does not say what the resident memory was".to_owned();
-    };
-    if end.rss_bytes() <= report.totals.live_bytes.saturating_mul(MUCH) {
-        return "none. Nothing above 1 % of the program stands out".to_owned();
-    }
-    format!("none about blocks. Resident: {} = {}", resident.all, resident.parts)
-}
+/// What is said where all was looked for and nothing was found.
+pub(crate) const NONE_FOUND: &str = "none: no block is left behind, no longer freed, in a queue, temporary, made again and again, \
+                                     or grows stepwise. Whether what stays is needed, blocks do not say";
+
+/// What is said where all of them are about work.
+const NOT_HELD: &str = "time, not memory: whether what the peak holds is needed, blocks do not say";
 
 /// One finding: its kind, its place, what was seen, and what to do.
 fn one(
@@ -172,14 +168,8 @@ fn one(
     let mut lines = wrapped(&title, room, room).into_iter();
     let first = format!("{number:>3}. {}", lines.next().unwrap_or_default());
     writeln!(out, "{}", style.bold(&first))?;
-    let evidence = match finding.kind {
-        // Its shares are in the sentence.
-        FindingKind::HoldsPeak { .. } => format!("{}.", evidence(finding)),
-        _ => {
-            let share = percent(finding.weight, 1_000_000);
-            format!("{share} {}: {}.", words(finding.weight_of), evidence(finding))
-        }
-    };
+    let share = percent(finding.weight, 1_000_000);
+    let evidence = format!("{share} {}: {}.", words(finding.weight_of), evidence(finding));
     let texts = [evidence, format!("{}.", suggestion(finding))];
     let rest = texts.iter().flat_map(|text| wrapped(text, room, room));
     lines.chain(rest).try_for_each(|line| writeln!(out, "{:NUMBER$}{line}", ""))
@@ -234,41 +224,12 @@ pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
 mod tests {
     use super::*;
     use memledger_document::made;
-    use memledger_document::{ResidentMemory, Rss};
 
     #[test]
     fn a_finding_without_a_place_is_of_the_program() {
         let scope = vec!["GlobalScope".to_owned()];
         for place in [Place::default(), made!(Place { scope })] {
             assert_eq!(at(&place, &Names::new()), "the program");
-        }
-    }
-
-    /// What is resident, live, and said.
-    #[test]
-    fn nothing_found_is_no_answer_where_blocks_do_not_explain_what_is_resident() {
-        let said = |parts: Option<(u64, u64)>| {
-            let mut report = made!(Report { findings: Some(Vec::new()) });
-            if let Some((live, freed)) = parts {
-                let end = made!(ResidentMemory { live_bytes: live, allocator_bytes: freed });
-                report.totals.live_bytes = live;
-                report.rss = Some(made!(Rss { end: Some(end) }));
-            }
-            let mut text = Vec::new();
-            let options = Options { findings: true, width: 200, ..Options::default() };
-            write(&report, &options, Style { color: false }, &mut text).unwrap();
-            String::from_utf8(text).unwrap()
-        };
-        let mib = 1 << 20;
-        for (parts, sentence) in [
-            (Some((60 * mib, 40 * mib)), "none. Nothing above 1 % of the program stands out"),
-            (
-                Some((10 * mib, 152 * mib)),
-                "none about blocks. Resident: 162 MiB = 10 live + 152 kept by the allocator",
-            ),
-            (None, "none about blocks. The trace does not say what the resident memory was"),
-        ] {
-            assert_eq!(said(parts), format!("\nFindings: {sentence}\n"));
         }
     }
 
@@ -282,13 +243,16 @@ mod tests {
         let found = [of(name("A")), of(name("B"))];
         let shown = |options: &Options| {
             let mut text = Vec::new();
-            let report = made!(Report { findings: Some(found.to_vec()) });
+            let mut report = made!(Report { findings: Some(found.to_vec()) });
+            report.totals.allocations = 1;
             write(&report, options, Style { color: false }, &mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
         let text = shown(&Options::default());
-        assert!(text.contains("1. reallocates often: a::Expression<…>::evaluate\n"), "{text}");
-        assert!(text.contains("2. reallocates often: a::Expression<…>::evaluate #2\n"), "{text}");
+        // They are about calls, as a finding is that says nothing else.
+        assert!(text.contains(NOT_HELD), "{text}");
+        assert!(text.contains("1. left behind: a::Expression<…>::evaluate\n"), "{text}");
+        assert!(text.contains("2. left behind: a::Expression<…>::evaluate #2\n"), "{text}");
         let whole = shown(&Options { verbose: true, ..Options::default() });
         let whole = whole.replace(['\n', ' '], "");
         assert!(whole.contains(&name("A")) && whole.contains(&name("B")));

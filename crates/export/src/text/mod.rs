@@ -4,7 +4,6 @@
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
-//! peak_by.rs   below which function most of the peak was allocated
 //! over_time.rs how live bytes went
 //! findings.rs  what to look at first
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
@@ -21,7 +20,6 @@ mod findings;
 mod holders;
 pub(crate) mod llm;
 mod over_time;
-mod peak_by;
 #[cfg(feature = "query")]
 pub(crate) mod query;
 mod rss;
@@ -37,6 +35,7 @@ pub use crate::options::{By, Options, Sort};
 pub use crate::units::{bytes, bytes_briefly, count, counted, duration};
 pub use holders::{HolderColumn, functions, holders};
 pub use memledger_format::words::{escape, instead, instead_as, nearest};
+pub use table::wrapped;
 
 use crate::format::{ReportFormat, Sealed};
 use memledger_document::Report;
@@ -58,10 +57,15 @@ use style::Style;
 /// ```
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let style = Style { color: options.color };
-    screen::write(report, options, style, out)?;
-    if options.findings || options.by.is_none() {
-        findings::write(report, options, style, out)?;
+    screen::head(report, options, style, out)?;
+    let has_findings =
+        (options.findings || options.by.is_none()) && findings::write(report, options, style, out)?;
+    let mut rest = Vec::new();
+    screen::rest(report, options, &mut rest)?;
+    if has_findings && !rest.is_empty() {
+        writeln!(out)?;
     }
+    out.write_all(&rest)?;
     if options.findings {
         let matrix = findings::matrix(&report.freed_in, options);
         if !matrix.rows.is_empty() {
@@ -77,13 +81,20 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
         writeln!(out, "\nno row has {} in its name", escape(filter))?;
     }
-    for table in tables {
-        table.write(style, options.width, out)?;
-    }
-    match options.by {
-        None | Some(By::Function | By::Line) => calls::write_unnamed(report, options, style, out),
-        _ => Ok(()),
-    }
+    tables.iter().try_for_each(|table| table.write(style, options.width, out))
+}
+
+/// Writes `report` as one sentence: the program, what is missing, the peak, and what became of the program.
+pub fn write_line(
+    report: &Report,
+    options: &Options,
+    end: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (headline, peak) = (screen::headline(report, options), bytes(report.totals.peak_bytes));
+    let text = format!("{headline}; peak {peak}; {end}");
+    let mut lines = wrapped(&text, options.width, options.width).into_iter();
+    lines.try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// As text.
@@ -129,6 +140,6 @@ impl ReportFormat for Format {
 #[cfg(feature = "html")]
 pub(crate) mod page {
     pub(crate) use super::calls::unnamed;
-    pub(crate) use super::findings::none_found;
+    pub(crate) use super::findings::NONE_FOUND;
     pub(crate) use super::rss::{Resident, resident};
 }

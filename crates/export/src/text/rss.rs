@@ -44,58 +44,97 @@ const NAMED: usize = 3;
 pub(crate) struct Resident {
     /// All of it, with its unit: `162 MiB`.
     pub(crate) all: String,
-    /// When its pages were looked into, if that was long before: `, its pages as of 4.18 s`.
-    pub(crate) read: String,
+    /// When that was: `at most, at 4.18 s`, `at end`.
+    pub(crate) when: String,
     /// Its parts, in the same unit: `0.1 live + 152 freed but kept by malloc`.
     pub(crate) parts: String,
-    /// The most that it was, and may be.
-    pub(crate) most: String,
+    /// What it was at another time, what may be, and what of live blocks is not resident.
+    pub(crate) rest: String,
 }
 
 /// The resident memory in a line; `None` if the trace has no figures.
 pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
-    let when = if options.moment.is_some() { "then" } else { "at end" };
-    if let Some(Resident { all, read, parts, most }) = resident(report) {
-        return Some(format!("{all} {when} (RSS{read}) = {parts}; {most}"));
+    if let Some(Resident { all, when, parts, rest }) = resident(report, options) {
+        return Some(format!("{all} {when} (RSS) = {parts}; {rest}"));
     }
     let rss = report.rss.as_ref()?;
-    let (now, most) = (bytes(rss.end_bytes), most(rss));
-    Some(format!("{now} {when} (RSS), {most}; what it is was not read since it changed"))
+    let (now, when, most, limit) =
+        (bytes(rss.end_bytes), at_end(options), bytes(rss.most_bytes), limit(rss));
+    Some(format!(
+        "{now} {when} (RSS), {most} at most{limit}; what it is was not read since it changed"
+    ))
 }
 
-/// The most that it was, and may be.
-fn most(rss: &Rss) -> String {
-    let limit = match rss.limit_bytes {
-        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
-        None => String::new(),
-    };
-    format!("{} at most{limit}", bytes(rss.most_bytes))
+fn at_end(options: &Options) -> &'static str {
+    if options.moment.is_some() { "then" } else { "at end" }
 }
 
-/// The resident memory as the sum of its parts; `None` if the trace does not have them.
-pub(crate) fn resident(report: &Report) -> Option<Resident> {
+fn limit(rss: &Rss) -> String {
+    let allows = |limit| format!(" of {} that the control group allows", bytes(limit));
+    rss.limit_bytes.map_or(String::new(), allows)
+}
+
+/// The most resident memory as the sum of its parts, or that at the end, if the pages were not looked into
+/// when it was most; `None` if the trace does not have them.
+pub(crate) fn resident(report: &Report, options: &Options) -> Option<Resident> {
     let rss = report.rss.as_ref()?;
     let end = rss.end.as_ref()?;
-    let all = end.rss_bytes();
-    let unit = Unit::of(all);
-    let mut parts = parts(rss, end);
+    let is_most =
+        |peak: &&ResidentMemory| is_about(peak.rss_bytes(), rss.most_bytes) && *peak != end;
+    let most = rss.peak.as_ref().filter(is_most).filter(|_| options.moment.is_none());
+    let memory = most.filter(|most| !is_about(end.rss_bytes(), most.rss_bytes())).unwrap_or(end);
+    let unit = Unit::of(memory.rss_bytes());
+    let (at_end, run_ns) = (at_end(options), report.trace.duration_ns);
+    let when = match memory.at_ns {
+        at_ns if memory != end => format!("at most, at {}", duration(at_ns)),
+        at_ns if is_old(run_ns.saturating_sub(at_ns), run_ns) => {
+            format!("{at_end}, its pages as of {}", duration(at_ns))
+        }
+        _ => at_end.to_owned(),
+    };
+    let mut rest = match rss.freed_bytes().filter(|_| memory != end) {
+        _ if memory == end => format!("{} at most", bytes(rss.most_bytes)),
+        Some(freed) if is_much(freed, end.rss_bytes()) => {
+            format!(
+                "{} at end, {} of it freed but kept by malloc",
+                bytes(rss.end_bytes),
+                bytes(freed)
+            )
+        }
+        _ => format!("{} at end", bytes(rss.end_bytes)),
+    };
+    rest += &limit(rss);
+    let absent = memory.live_not_resident_bytes;
+    if is_much(absent, memory.rss_bytes()) {
+        let swapped = if memory.swapped_bytes > 0 { ", or swapped out" } else { "" };
+        rest += &format!("; {} of live blocks were never written{swapped}", bytes(absent));
+    }
+    let all = format!("{} {}", unit.amount(memory.rss_bytes()), unit.name);
+    Some(Resident { all, when, parts: sum(rss, memory, &unit), rest })
+}
+
+fn sum(rss: &Rss, memory: &ResidentMemory, unit: &Unit) -> String {
+    let mut parts = parts(rss, memory);
     let (live, _) = parts.remove(LIVE);
     sort::by_key(&mut parts, |(bytes, _)| Reverse(*bytes));
-    let is_named = |number: usize, bytes: u64| number < NAMED && bytes >= all / 100;
-    let named = parts.iter().enumerate().filter(|(number, (bytes, _))| is_named(*number, *bytes));
-    let named: Vec<_> = named.map(|(_, part)| *part).collect();
-    let rest: u64 = parts[named.len()..].iter().map(|(bytes, _)| bytes).sum();
-    let mut sum = format!("{} live", unit.amount(live));
-    for (bytes, name) in named.into_iter().chain((rest > 0).then_some((rest, "other"))) {
-        sum += &format!(" + {} {name}", unit.amount(bytes));
-    }
-    let age_ns = report.trace.duration_ns.saturating_sub(end.at_ns);
-    let read = match is_old(age_ns, report.trace.duration_ns) {
-        true => format!(", its pages as of {}", duration(end.at_ns)),
-        false => String::new(),
-    };
-    let all = format!("{} {}", unit.amount(all), unit.name);
-    Some(Resident { all, read, parts: sum, most: most(rss) })
+    let is_named = |bytes: u64| bytes >= memory.rss_bytes() / 100;
+    let named = parts.iter().take(NAMED).take_while(|(bytes, _)| is_named(*bytes)).count();
+    let rest: u64 = parts[named..].iter().map(|(bytes, _)| bytes).sum();
+    parts.truncate(named);
+    parts.extend((rest > 0).then_some((rest, "other")));
+    let live = format!("{} live", unit.amount(live));
+    let terms = parts.iter().map(|(bytes, name)| format!(" + {} {name}", unit.amount(*bytes)));
+    terms.fold(live, |sum, term| sum + &term)
+}
+
+/// Whether it is 95 % of `all`, or more.
+fn is_about(part: u64, all: u64) -> bool {
+    u128::from(part) * 100 >= u128::from(all) * 95
+}
+
+/// Whether it is 1 MiB and 5 % of `all`, or more.
+fn is_much(part: u64, all: u64) -> bool {
+    part >= 1 << 20 && u128::from(part) * 20 >= u128::from(all)
 }
 
 /// Whether the pages were looked into so long ago that the line says when: an eighth of the run, and more
@@ -252,4 +291,48 @@ fn footer(rss: &Rss, end: &ResidentMemory, is_then: bool) -> Option<String> {
         sentences.push("no allocator has said what it has".to_owned());
     }
     (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memledger_document::made;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_most_is_divided_if_it_was_looked_into() {
+        let at = |at_ns, live, kept, absent| {
+            made!(ResidentMemory {
+                at_ns,
+                live_bytes: live * MIB,
+                allocator_bytes: kept * MIB,
+                live_not_resident_bytes: absent * MIB
+            })
+        };
+        let end = at(100_000_000, 10, 20, 0);
+        let said = |peak, most_bytes| {
+            let mut report = Report::default();
+            let (end_bytes, end) = (30 * MIB, Some(end.clone()));
+            report.rss = Some(made!(Rss { most_bytes, end_bytes, peak: Some(peak), end }));
+            line(&report, &Options::default()).expect("a line")
+        };
+        assert_eq!(
+            said(at(50_000_000, 90, 10, 3), 104 * MIB),
+            "100 MiB at most, at 50.0 ms (RSS) = 90 live + 10 kept by the allocator; 30.0 MiB at end"
+        );
+        // Much is 5 %.
+        assert!(
+            said(at(50_000_000, 90, 10, 5), 104 * MIB)
+                .ends_with("; 5.0 MiB of live blocks were never written")
+        );
+        // The largest that was looked into is not about the most, or it is about that at the end.
+        let of_end = "30 MiB at end (RSS) = 10 live + 20 kept by the allocator; ";
+        assert_eq!(
+            said(at(50_000_000, 90, 10, 0), 106 * MIB),
+            format!("{of_end}106.0 MiB at most")
+        );
+        assert_eq!(said(at(50_000_000, 31, 0, 0), 31 * MIB), format!("{of_end}31.0 MiB at most"));
+        assert_eq!(said(end.clone(), 30 * MIB), format!("{of_end}30.0 MiB at most"));
+    }
 }

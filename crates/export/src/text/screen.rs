@@ -2,7 +2,8 @@
 
 use super::style::Style;
 use super::table::wrapped;
-use super::{llm, over_time, peak_by, rss};
+use super::{calls, findings, llm, over_time, rss};
+use crate::findings as sentences;
 use crate::missing::{lacks, untracked, word};
 use crate::names::fit;
 use crate::options::Options;
@@ -16,10 +17,13 @@ use unicode_width::UnicodeWidthStr;
 const INDENT: usize = 15;
 /// The heaps that a program has which is not in Rust.
 const OF_ANY_PROGRAM: [&str; 3] = ["C", "Mapped", "Thread stacks"];
+/// A set that has less than this share of the peak, in millionths, says nothing of it.
+const MUCH: u64 = 100_000;
 /// Columns of a program's name.
 const PROGRAM: usize = 60;
 
-pub(super) fn write(
+/// What comes before findings: the overall figures, what is missing, and who has most of the peak.
+pub(super) fn head(
     report: &Report,
     options: &Options,
     style: Style,
@@ -42,12 +46,17 @@ pub(super) fn write(
         since(report, &mut lines)?;
         totals(report, options, &mut lines)?;
     }
+    Ok(())
+}
+
+/// What comes after them.
+pub(super) fn rest(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let mut lines = Lines { width: options.width, out };
     if let Some(text) = rss::line(report, options) {
         lines.write("resident", &text)?;
     }
-    if let Some((line, by_whom)) = over_time::lines(report, options) {
+    if let Some(line) = over_time::line(report) {
         lines.write("over time", &line)?;
-        by_whom.map_or(Ok(()), |command| lines.write("by whom", &command))?;
     }
     if report.trace.coverage.word != CoverageWord::Incomplete
         && let Some(sentence) = untracked(report)
@@ -55,6 +64,14 @@ pub(super) fn write(
         lines.write("untracked", &sentence)?;
     }
     mismatches(report, &mut lines)?;
+    // A report that a program makes of itself.
+    let is_asked = report.totals.allocations > 0 && report.findings.is_none();
+    if is_asked && (options.findings || options.by.is_none()) {
+        lines.write(
+            "findings",
+            "not looked for: they need each block, which a trace has (memledger report TRACE)",
+        )?;
+    }
     stacks(report, options, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
@@ -67,7 +84,7 @@ pub(super) fn write(
 }
 
 /// The program, the duration, and whether the figures are complete.
-fn headline(report: &Report, options: &Options) -> String {
+pub(super) fn headline(report: &Report, options: &Options) -> String {
     let trace = &report.trace;
     let program = fit(&escape(trace.program.as_deref().unwrap_or("an unnamed program")), PROGRAM);
     let mut text = format!("Memory of {program}");
@@ -159,10 +176,27 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
             lines.write_with(name, &format!("{size:>sizes$} in {blocks:>counts$} {unit}"), note)?;
         }
     }
-    if let Some(sentence) = peak_by::line(report) {
-        lines.write("peak by", &sentence)?;
-    }
+    peak_by(report, options, lines)?;
+    let mut unnamed = calls::unnamed(report);
+    unnamed.try_for_each(|(word, sentence)| lines.write(word, sentence))?;
     not_named(report, lines)
+}
+
+/// Who has most of the peak, and how that went there.
+fn peak_by(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
+    let Some(mut set) = report.find_peak_by() else { return Ok(()) };
+    // What holds memory for no reason comes before the rest of the peak.
+    if report.findings.iter().flatten().any(|finding| finding.weight_of.is_held()) {
+        set.next.clear();
+    }
+    if set.weight < MUCH {
+        return lines.write("peak by", "many: nothing has 10 % of it");
+    }
+    let places = std::iter::once(&set).chain(&set.next).map(|set| &set.place);
+    let names = findings::names_in(places, options);
+    let sentences = sentences::peak_by(&set, &|name| findings::shown(name, &names));
+    let mut named = std::iter::once("peak by").chain(std::iter::repeat("")).zip(sentences);
+    named.try_for_each(|(name, sentence)| lines.write(name, &sentence))
 }
 
 /// How much of the peak is in no scope and has no tag; where there is neither, and no call stack, how to name

@@ -15,6 +15,7 @@ use memledger_document::internal::{CallKind, Calls, GLOBAL_SCOPE, WHOLE_PROGRAM,
 use memledger_document::{Figures, HeapRow, LiveBlock, Report, ResidentMapping, StaticVariable};
 use memledger_format::words::escape;
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 const AT_PEAK: Column = Column::Of(by_key("live_bytes_at_peak"));
 const LIVE: Column = Column::Of(by_key("live_bytes"));
@@ -201,7 +202,11 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
         };
         counts && options.shows(&joined(&node.path, node.is_tag))
     };
-    let (picked, left) = pick(nodes, shape.rows, key, shows);
+    let own = nodes.iter().filter(|node| shows(node)).map(|node| first(&node.own));
+    // Otherwise a row has what others have, too.
+    let is_flat = nodes.iter().all(|node| node.own == node.inclusive);
+    let top = if is_flat { enough(options, own, shape.rows) } else { shape.rows };
+    let (picked, left) = pick(nodes, top, key, shows);
     let peak = report.totals.peak_bytes;
     let rows = picked.iter().map(|row| {
         let (entries, largest) = (row.node.entries, row.node.largest);
@@ -224,6 +229,23 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
         rows: rows.collect(),
         footer: more(options, shape.sort, left, all.saturating_sub(shown), all),
     }
+}
+
+/// Of a table that was not asked for: how many rows have 95 % of these figures, at least 3 and at most `top`.
+pub(super) fn enough(options: &Options, of: impl Iterator<Item = u64>, top: usize) -> usize {
+    if options.by.is_some() || options.verbose {
+        return top;
+    }
+    let mut of: Vec<_> = of.collect();
+    of.sort_unstable_by_key(|figure| Reverse(*figure));
+    let all: u128 = of.iter().copied().map(u128::from).sum();
+    let sums = of.iter().scan(0_u128, |sum, figure| {
+        *sum += u128::from(*figure);
+        Some(*sum)
+    });
+    let rows = (1 + sums.take_while(|sum| sum * 100 < all * 95).count()).max(3);
+    // A line says how many are left, which is no shorter than one of them.
+    if of.len() <= rows + 1 { top } else { rows.min(top) }
 }
 
 /// A last line, for `left` rows that are not shown; they have `rest` of `all`.
@@ -478,5 +500,23 @@ fn largest(report: &Report, options: &Options, count: usize) -> Table {
         names: 0,
         rows: report.largest_live.iter().filter(shown).take(count).map(row).collect(),
         footer: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_ends_where_its_rows_have_95_percent() {
+        let options = Options::default();
+        let of = |figures: &[u64]| enough(&options, figures.iter().copied(), 10);
+        assert_eq!(of(&[1, 1, 1, 1, 96]), 3);
+        let of_seven = |fourth| of(&[24, 24, 24, fourth, 98 - 72 - fourth, 1, 1]);
+        assert_eq!([of_seven(23), of_seven(22)], [4, 5]);
+        assert_eq!(of(&[96, 1, 1, 1]), 10);
+        assert_eq!(of(&[1; 100]), 10);
+        let asked = Options { by: Some(By::Function), ..Options::default() };
+        assert_eq!(enough(&asked, [96, 1, 1, 1, 1].into_iter(), 10), 10);
     }
 }

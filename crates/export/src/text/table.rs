@@ -126,16 +126,22 @@ impl Layout {
 }
 
 /// Breaks `text` into lines: the first has at most `first` columns, the others have at most `rest`.
-/// A line ends at a space, or within a word that is longer than a line.
-pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
+/// A line ends at a space, but not one between a figure and its unit, or within a word that is longer than a
+/// line.
+pub fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     let (first, rest) = (first.max(NARROWEST_NAME), rest.max(NARROWEST_NAME));
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     let mut end = |line: &mut String| lines.push(std::mem::take(line));
     let mut room = first;
-    for word in text.split(' ') {
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
         if !line.is_empty() {
-            if line.width() + 1 + word.width() > room {
+            let unit = words
+                .peek()
+                .filter(|next| word.ends_with(|last: char| last.is_ascii_digit()) && is_unit(next));
+            let width = word.width() + unit.map_or(0, |unit| 1 + unit.width());
+            if line.width() + 1 + width > room {
                 end(&mut line);
                 room = rest;
             } else {
@@ -157,6 +163,14 @@ pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     lines
 }
 
+fn is_unit(word: &str) -> bool {
+    let word = word.trim_end_matches([',', '.', ';', ':', ')']);
+    matches!(
+        word.strip_suffix("/s").unwrap_or(word),
+        "%" | "B" | "KiB" | "MiB" | "GiB" | "TiB" | "ns" | "µs" | "ms" | "s" | "min" | "h"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,5 +188,10 @@ mod tests {
             }
         }
         assert_eq!(wrapped("one two three four", 13, 12), ["one two three", "four"]);
+        assert_eq!(wrapped("lived for 42 ms. All", 14, 12), ["lived for", "42 ms. All"]);
+        assert_eq!(
+            wrapped("peak of 16.9 MiB, 95 %, or", 12, 12),
+            ["peak of", "16.9 MiB,", "95 %, or"]
+        );
     }
 }

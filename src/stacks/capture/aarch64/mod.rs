@@ -354,6 +354,11 @@ pub(super) fn makes_frame_pointer(rules: impl Iterator<Item = (u32, Code)>) -> b
     beginning.any(|(_, code)| code.is_common() && code.packed().saved_fp() != 0)
 }
 
+/// The code for an address in no module of a process with Python, whose trampolines have a frame record.
+pub(super) fn code_nowhere(_: usize) -> Code {
+    Code::FRAME_POINTER
+}
+
 /// The call that ends before an address.
 pub(super) fn call_before(address: usize) -> Option<Call> {
     let mut bytes = [0; INSTRUCTION];

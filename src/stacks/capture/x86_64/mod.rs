@@ -236,6 +236,21 @@ pub(super) fn makes_frame_pointer(mut rules: impl Iterator<Item = (u32, Code)>) 
     })
 }
 
+/// The code for an address in no module of a process with Python, which calls each of its functions through a
+/// trampoline (`python3 -X perf`) without unwind information.
+///
+/// Source: `Python/asm_trampoline.S` of CPython 3.12 and 3.13.
+pub(super) fn code_nowhere(return_address: usize) -> Code {
+    // sub rsp, 8; call rcx; add rsp, 8; ret
+    const TRAMPOLINE: [u8; 11] = [0x48, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3];
+    const CALL_END: usize = 6;
+    let mut bytes = [0; TRAMPOLINE.len()];
+    let is_read = os::copy_bytes(&mut bytes, return_address.wrapping_sub(CALL_END));
+    let rule = Rule::Call { cfa: Cfa::Sp(16), ra: Ra, fp: Fp::Kept };
+    let code = Code::of_common(rule).filter(|_| is_read && bytes == TRAMPOLINE);
+    code.unwrap_or(Code::FRAME_POINTER)
+}
+
 /// The call that ends before an address.
 pub(super) fn call_before(address: usize) -> Option<Call> {
     const PAGE: usize = os::SMALLEST_PAGE;
@@ -461,6 +476,20 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pythons_trampolines_have_a_rule() {
+        let mut code = [0x48, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3];
+        let call_end = |code: &[u8; 11]| code.as_ptr().addr() + 6;
+        let rule = Rule::Call { cfa: Cfa::Sp(16), ra: Ra, fp: Fp::Kept };
+        assert_eq!(Some(code_nowhere(call_end(&code))), Code::of_common(rule));
+        assert_eq!(code_nowhere(call_end(&code) + 1), Code::FRAME_POINTER);
+        for unreadable in [0, 6, usize::MAX] {
+            assert_eq!(code_nowhere(unreadable), Code::FRAME_POINTER);
+        }
+        code[10] = 0xc2;
+        assert_eq!(code_nowhere(call_end(&code)), Code::FRAME_POINTER);
+    }
 
     #[test]
     fn a_packed_rule_is_the_rule() {

@@ -2,7 +2,7 @@
 
 use super::only;
 use super::places::{found, in_scopes, observing, with_stacks};
-use memledger_analysis::{FindingKind, FindingsObserver, Place};
+use memledger_analysis::{FindingsObserver, Place};
 use memledger_test_support::feed::{Feed, V::N};
 
 type Observed = Feed<FindingsObserver>;
@@ -24,18 +24,17 @@ fn retag(feed: &mut Observed, address: u64) {
 
 /// Where blocks have grown, how many, and how often.
 fn grown(feed: &mut Observed) -> (Place, u64, u64) {
-    let finding = only(found(feed, None).1, "grows");
-    match finding.kind {
-        FindingKind::Grows { blocks, growths, .. } => (finding.place, blocks, growths),
-        other => panic!("{other:?}"),
-    }
+    let finding = only(found(feed, None).1, "grows_stepwise");
+    let figure = |key| finding.figure(key).expect("a figure");
+    let (blocks, growths) = (figure("blocks"), figure("growths"));
+    (finding.place, blocks, growths)
 }
 
 #[test]
 fn a_block_that_grows_counts_where_it_has_its_last_name() {
     for (is_kept, grows_after) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut feed = in_scopes(observing());
-        for block in 1..=500_u64 {
+        for block in 1..=5_000_u64 {
             let [first, second, last] = [0, 0x1000, 0x2000].map(|at| block << 16 | at);
             within(&mut feed, PLANTS, |feed| {
                 feed.alloc(2, first, 100);
@@ -53,7 +52,7 @@ fn a_block_that_grows_counts_where_it_has_its_last_name() {
             }
         }
         let (place, blocks, growths) = grown(&mut feed);
-        assert_eq!((place.name.as_deref(), blocks, growths), (Some("trees"), 500, 1_000));
+        assert_eq!((place.name.as_deref(), blocks, growths), (Some("trees"), 5_000, 10_000));
     }
 }
 
@@ -61,7 +60,7 @@ fn a_block_that_grows_counts_where_it_has_its_last_name() {
 fn a_block_that_grows_counts_where_it_has_its_last_stack() {
     for is_kept in [false, true] {
         let mut feed = with_stacks(observing());
-        for block in 1..=500_u64 {
+        for block in 1..=5_000_u64 {
             let [first, second, last] = [0, 0x1000, 0x2000].map(|at| block << 16 | at);
             feed.alloc_at(2, first, 100, 1);
             feed.realloc_free(2, first);
@@ -73,7 +72,7 @@ fn a_block_that_grows_counts_where_it_has_its_last_stack() {
             }
         }
         let (place, blocks, growths) = grown(&mut feed);
-        assert_eq!((place.line, blocks, growths), (Some(20), 500, 1_000));
+        assert_eq!((&*place.source.lines, blocks, growths), (&[20][..], 5_000, 10_000));
     }
 }
 
@@ -83,33 +82,31 @@ fn a_size_that_is_corrected_is_the_size_of_the_block() {
     let set = |feed: &mut Observed, address, size| {
         feed.emit("Memledger.LargeSize", 2, &[N(address), N(size)]);
     };
+    feed.enter(2, TREES);
     // An event cannot say more than 32 GiB.
     feed.alloc(2, 0x10, 1 << 34);
     feed.realloc(2, 0x10, 0x20, 1 << 36);
     set(&mut feed, 0x20, 1 << 36);
-    // A growth that looks like a shrink until its size is known.
-    feed.alloc(2, 0x30, 1 << 36);
-    set(&mut feed, 0x30, 1 << 36);
-    feed.realloc(2, 0x30, 0x40, (1 << 36) + 8);
-    set(&mut feed, 0x40, (1 << 36) + 8);
-    let (_, found) = found(&mut feed, None);
-    assert!(found.iter().all(|finding| finding.kind_name() != "shrinks"), "{found:#?}");
-    let FindingKind::Grows { copied_bytes, largest_bytes, .. } = only(found, "grows").kind else {
-        panic!("another kind")
-    };
-    assert_eq!((copied_bytes, largest_bytes), (1 << 34, 1 << 36));
+    for block in 1..=64_u64 {
+        feed.alloc(2, block << 20, 1 << 20);
+        feed.realloc(2, block << 20, (block << 20) + 16, 2 << 20);
+    }
+    let finding = only(found(&mut feed, None).1, "grows_stepwise");
+    let figures = ["blocks", "copied_bytes", "largest_bytes"].map(|key| finding.figure(key));
+    assert_eq!(figures, [Some(65), Some((1 << 34) + (64 << 20)), Some(1 << 36)]);
 }
 
 #[test]
 fn a_block_below_another_is_at_its_end() {
     let mut feed = in_scopes(observing());
-    for _ in 0..1_000 {
+    feed.enter(2, TREES);
+    for _ in 0..10_000 {
         // The block of the round before is still there.
         feed.alloc(2, 0x1000, 100);
         feed.realloc(2, 0x1000, 0x1000, 200);
     }
     let (_, blocks, growths) = grown(&mut feed);
-    assert_eq!((blocks, growths), (1_000, 1_000));
+    assert_eq!((blocks, growths), (10_000, 10_000));
 }
 
 #[test]
@@ -142,48 +139,12 @@ fn the_age_of_what_is_left_is_that_of_live_blocks() {
     within(&mut feed, PLANTS, |feed| feed.alloc(2, address(11), 8_000));
     within(&mut feed, TREES, |feed| retag(feed, address(11)));
     pass(&mut feed, 1_000_000_000);
-    let FindingKind::LeftBehind { blocks, mean_age_ns, .. } =
-        only(found(&mut feed, None).1, "left_behind").kind
-    else {
-        panic!("another kind")
-    };
+    let finding = only(found(&mut feed, None).1, "left_behind");
+    let figure = |key| finding.figure(key).expect("a figure");
+    let (blocks, mean_age_ns) = (figure("blocks"), figure("mean_age_ns"));
     // Now it is 3 s: allocated at 0.2 to 1 s, at 1 s again, and at 2 s.
     let ages = (2..=10).map(|at| 3_000_000_000 - at * 100_000_000).sum::<u64>()
         + 2_000_000_000
         + 1_000_000_000;
     assert_eq!((blocks, mean_age_ns), (11, ages / 11));
-}
-
-#[test]
-fn live_bytes_at_the_moments_are_those_of_blocks_of_the_program() {
-    let mut feed = in_scopes(observing());
-    let (mut live, mut expected) = (0, vec![0]);
-    for block in 1..=1_500_u64 {
-        let at = |of: u64| of << 16;
-        feed.alloc(2, at(block), 100);
-        live += 100;
-        expected.push(live);
-        match block % 3 {
-            0 => {
-                feed.emit("Memory.HeapMarkAlloc", 2, &[N(at(block)), N(1), N(16)]);
-                live -= 100;
-            }
-            1 if block > 1 => {
-                feed.emit("Memory.HeapUnmarkAlloc", 2, &[N(at(block - 1)), N(16)]);
-                live += 100;
-            }
-            _ => {}
-        }
-        expected.push(live);
-        if block % 10 == 0 {
-            feed.marker(block * 1_000_000);
-        }
-    }
-    let FindingKind::OnlyGrows { moments, .. } = only(found(&mut feed, None).1, "only_grows").kind
-    else {
-        panic!("another kind")
-    };
-    assert_eq!(moments.len(), 8);
-    assert!(moments.iter().all(|of| expected.contains(&of.live_bytes)), "{moments:?}");
-    assert_eq!(moments.last().map(|moment| moment.live_bytes), Some(live));
 }

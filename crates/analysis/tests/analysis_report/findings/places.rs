@@ -1,6 +1,9 @@
 //! Which blocks are of one place, and what is said of it.
 
-use memledger_analysis::{Analyzer, BlockObserver, Finding, FindingKind, FindingsObserver, Report};
+use super::only;
+use memledger_analysis::{
+    Analyzer, BlockObserver, Finding, FindingsObserver, Place, Report, Trend,
+};
 use memledger_test_support::feed::Names;
 use memledger_test_support::feed::{Feed, V::N};
 
@@ -67,62 +70,126 @@ pub(super) fn found(
 ) -> (Report, Vec<Finding>) {
     let mut report = feed.report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
-    let found = feed.analyzer.find(&report, scope);
+    feed.analyzer.find(&mut report, scope);
+    let found = report.findings.clone().expect("they were looked for");
     (report, found)
 }
 
-#[test]
-fn with_stacks_a_place_is_a_function_with_what_all_its_blocks_have_in_common() {
-    let mut feed = with_stacks(observing());
-    churn_in(&mut feed, 3, &[101], 1_500, 2);
-    churn_in(&mut feed, 2, &[101, 102], 1_000, 1);
-    churn_in(&mut feed, 2, &[103], 3_000, 3);
-    let (_, found) = found(&mut feed, None);
-    let [second, first] = &found[..] else { panic!("{found:#?}") };
-    let lines =
-        [first, second].map(|finding| (finding.place.function.as_deref(), finding.place.line));
-    assert_eq!(lines, [(Some("demo::work"), Some(10)), (Some("demo::other"), Some(20))]);
-    assert_eq!([first.calls, second.calls], [2_500, 3_000]);
-    // The callers of the largest stack.
-    assert_eq!(first.place.callers, ["demo::two", "demo::main"]);
-    assert_eq!(second.place.callers, ["demo::main"]);
-    assert_eq!(
-        (&*first.place.scope.join(" > "), first.place.has_inner_scopes),
-        ("GlobalScope > a", true)
-    );
-    assert_eq!(
-        (&*second.place.scope.join(" > "), second.place.has_inner_scopes),
-        ("GlobalScope > b", false)
-    );
-    assert_eq!((&first.place.thread, &second.place.thread), (&None, &Some((1, "one".to_owned()))));
+/// The functions that call a place, each with its lines.
+fn callers(place: &Place) -> Vec<(&str, &[u32])> {
+    place.callers.iter().map(|caller| (&*caller.function, &*caller.source.lines)).collect()
 }
 
 #[test]
-fn lines_of_a_function_are_one_place_with_the_line_that_weighs_most() {
+fn a_place_is_a_function_with_what_all_its_blocks_have_in_common() {
     let mut feed = with_stacks(observing());
-    churn(&mut feed, 2, 3_000, 1);
-    // Few blocks of the other line hold what is held.
+    churn_in(&mut feed, 3, &[101], 15_000, 1);
+    churn_in(&mut feed, 2, &[101, 102], 10_000, 1);
+    churn_in(&mut feed, 2, &[103], 30_000, 3);
+    let (_, found) = found(&mut feed, None);
+    let [first, second] = &found[..] else { panic!("{found:#?}") };
+    let place = |of: &Finding| (of.place.function.clone(), of.place.source.lines.clone());
+    assert_eq!(place(first), (Some("demo::other".to_owned()), vec![20]));
+    assert_eq!(place(second), (Some("demo::work".to_owned()), vec![10]));
+    assert_eq!([first, second].map(|of| of.figure("calls")), [Some(30_000), Some(25_000)]);
+    assert_eq!(callers(&first.place), [("demo::main", &[50][..])]);
+    assert_eq!(callers(&second.place), [("demo::one", &[30][..])]);
+    let scope = |of: &Finding| (of.place.scope.join(" > "), of.place.has_inner_scopes);
+    assert_eq!(scope(second), ("GlobalScope > a".to_owned(), true));
+    assert_eq!(scope(first), ("GlobalScope > b".to_owned(), false));
+    assert_eq!((&second.place.thread, &first.place.thread), (&None, &Some((1, "one".to_owned()))));
+}
+
+#[test]
+fn callers_have_nearly_all_of_the_set() {
+    let mut feed = with_stacks(observing());
+    churn(&mut feed, 2, 19_000, 1);
+    churn(&mut feed, 2, 1_000, 2);
+    let (_, found) = found(&mut feed, None);
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(callers(&one.place), [("demo::one", &[30][..])]);
+}
+
+#[test]
+fn what_is_said_of_a_set_is_of_its_blocks_only() {
+    // A helper with two callers, of which one frees its blocks and the other keeps them.
+    let mut feed = with_stacks(observing());
+    churn(&mut feed, 2, 30_000, 1);
     for block in 0..2_000_u64 {
-        feed.emit("Memory.Marker", 2, &[N(block << 20)]);
-        feed.alloc_at(2, 0x10_0000 + block * 0x1000, 4_000, if block < 10 { 1 } else { 4 });
+        feed.alloc_at(2, (1 << 30) + (block << 16), 4_000, 2);
+        feed.marker(block * 10_000);
+    }
+    let (report, found) = found(&mut feed, None);
+    let [again] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((again.kind.key(), again.figure("calls")), ("again_and_again", Some(30_000)));
+    assert_eq!(callers(&again.place), [("demo::one", &[30][..])]);
+    let peak = report.peak_by.expect("a fact");
+    assert_eq!((peak.blocks, peak.bytes), (2_000, 8_000_000));
+    assert_eq!(callers(&peak.place), [("demo::two", &[40][..])]);
+    let course = peak.course.expect("each block was looked at");
+    assert_eq!((course.size, course.freed), (Some(4_000), 0));
+    assert!(
+        matches!(course.trend, Trend::Rising { bytes_per_s: 390_000_000..=410_000_000, .. }),
+        "{course:?}"
+    );
+}
+
+#[test]
+fn what_was_freed_until_a_moment_is_no_longer_freed() {
+    let found = |freed_until: u64, others: u32| {
+        let mut feed = with_stacks(observing());
+        for block in 0..4_000_u64 {
+            let address = |block: u64| (1 << 30) + (block << 16);
+            feed.alloc_at(2, address(block), 8_000, if block < 2_000 { 1 } else { others });
+            if (100..freed_until).contains(&block) {
+                feed.free(2, address(block - 100));
+            }
+            feed.marker(block * 1_000_000);
+        }
+        found(&mut feed, None).1
+    };
+    let found_at = |freed_until| only(found(freed_until, 1), "no_longer_freed");
+    let one = found_at(2_000);
+    assert_eq!((one.figure("freed"), one.figure("at_ns")), (Some(1_900), Some(1_998_000_000)));
+    assert_eq!((one.figure("blocks"), one.figure("bytes")), (Some(2_000), Some(2_000 * 8_000)));
+    // The last tenth of the run is not ten times as long as blocks lived.
+    assert_eq!(found(3_600, 1), []);
+    // To the end; and those that came later are others.
+    assert_eq!(found(4_000, 1), []);
+    assert_eq!(found(2_000, 2), []);
+}
+
+#[test]
+fn one_caller_that_leaves_blocks_behind_is_one_finding() {
+    // Both lines of `work`, and `other`, below `one`.
+    let mut feed = in_scopes(observing());
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1030, 0x1050]);
+    feed.stack(2, &[0x1060, 0x1030, 0x1050]);
+    feed.stack(3, &[0x1020, 0x1030, 0x1050]);
+    for round in 0..3_000_u64 {
+        for stack in 1..=3 {
+            let address = (1 << 30) + ((round * 3 + u64::from(stack)) << 16);
+            feed.alloc_at(2, address, 4_000, stack);
+            if round % 12 > 0 {
+                feed.free(2, address);
+            }
+        }
+        feed.marker(round * 1_000_000);
     }
     let (_, found) = found(&mut feed, None);
-    let of = |kind: &str| {
-        let finding = found.iter().find(|finding| finding.kind_name() == kind);
-        finding
-            .map(|Finding { place, .. }| (place.function.as_deref(), place.line, &*place.callers))
-    };
-    let [one, main] = ["demo::one", "demo::main"].map(str::to_owned);
-    assert_eq!(of("short_lived"), Some((Some("demo::work"), Some(10), &[one, main.clone()][..])));
-    assert_eq!(of("only_grows"), Some((Some("demo::work"), Some(60), &[main][..])));
+    let left = only(found, "left_behind");
+    assert_eq!(left.place.function.as_deref(), Some("demo::one"));
+    assert_eq!((left.figure("one_in"), left.figure("sites")), (Some(12), Some(3)));
+    assert_eq!((left.figure("blocks"), left.figure("freed")), (Some(750), Some(8_250)));
 }
 
 #[test]
 fn a_function_has_a_name_if_all_its_blocks_have_it() {
     let mut feed = with_stacks(observing());
-    churn_in(&mut feed, 2, &[301], 1_000, 1);
-    churn_in(&mut feed, 2, &[302], 1_000, 1);
-    churn_in(&mut feed, 2, &[302], 3_000, 3);
+    churn_in(&mut feed, 2, &[301], 10_000, 1);
+    churn_in(&mut feed, 2, &[302], 10_000, 1);
+    churn_in(&mut feed, 2, &[302], 30_000, 3);
     let (_, found) = found(&mut feed, None);
     let [named, both] = &found[..] else { panic!("{found:#?}") };
     assert_eq!(
@@ -133,14 +200,17 @@ fn a_function_has_a_name_if_all_its_blocks_have_it() {
 }
 
 #[test]
-fn without_stacks_a_place_is_a_name_in_a_scope() {
+fn without_stacks_a_place_is_a_scope() {
     let mut feed = in_scopes(observing());
-    churn_in(&mut feed, 2, &[301], 2_000, 0);
-    churn_in(&mut feed, 2, &[302], 1_000, 0);
+    churn_in(&mut feed, 2, &[301], 20_000, 0);
+    churn_in(&mut feed, 2, &[302], 10_000, 0);
     let (_, all) = found(&mut feed, None);
-    let names: Vec<_> = all.iter().map(|finding| finding.place.name.as_deref()).collect();
-    assert_eq!(names, [Some("plants"), Some("trees")]);
-    assert!(all.iter().all(|finding| finding.place.callers.is_empty()));
+    let [one] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!(
+        (one.place.scope.last().map(|name| &**name), one.figure("calls")),
+        (Some("a"), Some(30_000))
+    );
+    assert!(one.place.callers.is_empty() && one.place.name.is_none());
 }
 
 #[test]
@@ -148,13 +218,16 @@ fn a_text_selects_by_the_scope_of_the_allocation() {
     let mut feed = in_scopes(observing());
     feed.channel("Scope", true);
     feed.channel("FreeScope", true);
-    churn_in(&mut feed, 2, &[101, 102], 1_000, 0);
-    churn_in(&mut feed, 2, &[103], 2_000, 0);
+    churn_in(&mut feed, 2, &[101, 102], 10_000, 0);
+    churn_in(&mut feed, 2, &[103], 20_000, 0);
     for (scope, calls) in
-        [("A > X", &[1_000][..]), ("> B", &[2_000]), ("b > a", &[]), ("", &[2_000, 1_000])]
+        [("A > X", &[10_000][..]), ("> B", &[20_000]), ("b > a", &[]), ("", &[20_000, 10_000])]
     {
         let (report, found) = found(&mut feed, Some(scope));
-        assert_eq!(found.iter().map(|finding| finding.calls).collect::<Vec<_>>(), calls, "{scope}");
+        let of = |found: &Finding| found.figure("calls").expect("calls");
+        // The peak is that of all scopes, of which not each block was looked at.
+        assert!(report.peak_by.as_ref().is_some_and(|set| set.course.is_none()), "{scope}");
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), calls, "{scope}");
         let freed_in = feed.analyzer.freed_in(&report, Some(scope));
         assert_eq!(freed_in.iter().map(|row| row.blocks).collect::<Vec<_>>(), calls, "{scope}");
     }
@@ -166,28 +239,28 @@ fn in_a_sample_the_whole_is_the_sample() {
     let mut feed = with_stacks(observing());
     feed.emit("Memledger.StackSampling", 1, &[N(64 << 10)]);
     feed.enter(2, 103);
-    for block in 1..=100_u64 {
+    for block in 1..=500_u64 {
         // One of five is left behind.
         feed.alloc_at(2, block << 16, 4_000, 3);
         if block % 5 > 0 {
             feed.free(3, block << 16);
         }
-        feed.marker(block * 5_000_000);
+        feed.marker(block * 1_000_000);
     }
-    churn(&mut feed, 2, 1_000, 1);
-    churn(&mut feed, 2, 9_000, 0);
-    feed.marker(1_000_000_000);
+    churn(&mut feed, 2, 700_000, 1);
+    churn(&mut feed, 2, 90_000, 0);
+    feed.marker(600_000_000);
     feed.alloc(2, 1 << 40, 1 << 20);
     feed.leave(2);
     let (_, found) = found(&mut feed, None);
-    let [left, short] = &found[..] else { panic!("{found:#?}") };
-    assert!(
-        matches!(left.kind, FindingKind::LeftBehind { blocks: 20, bytes: 80_000, freed: 80, .. }),
-        "{left:?}"
+    let [again, left] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(
+        (left.kind.key(), left.figure("blocks"), left.figure("freed")),
+        ("left_behind", Some(100), Some(400))
     );
-    // What is left is all that the sample has at the peak; the short-lived blocks are 1,000 of its 1,100.
-    assert_eq!((left.weight, short.weight), (1_000_000, 909_090));
-    assert_eq!((short.kind_name(), short.calls), ("short_lived", 1_000));
+    // What is left is all that the sample has at the peak; the others are 700,000 of its 700,500.
+    assert_eq!((left.weight, again.weight), (1_000_000, 999_286));
+    assert_eq!((again.kind.key(), again.figure("calls")), ("again_and_again", Some(700_000)));
     assert!(found.iter().all(|finding| finding.is_of_sample));
 }
 
@@ -196,7 +269,7 @@ fn siblings_of_what_is_left_behind_have_its_call_stack() {
     // A line with two callers, of which one keeps a block now and then.
     let found = |keeps: [u32; 2]| {
         let mut feed = with_stacks(observing());
-        for round in 0..1_000_u64 {
+        for round in 0..2_000_u64 {
             let stack = keeps[usize::from(round % 20 == 0)];
             let address = (1 << 30) + round * 8_192;
             feed.alloc_at(2, address, 8_000, stack);
@@ -206,7 +279,7 @@ fn siblings_of_what_is_left_behind_have_its_call_stack() {
             feed.emit("Memory.Marker", 2, &[N(round << 20)]);
         }
         let found = found(&mut feed, None).1;
-        found.iter().any(|finding| finding.kind_name() == "left_behind")
+        found.iter().any(|finding| finding.kind.key() == "left_behind")
     };
     assert!(found([1, 1]));
     assert!(!found([1, 2]));

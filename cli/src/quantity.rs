@@ -1,6 +1,6 @@
 //! Numbers with a unit of time or of bytes, as the command line takes them.
 
-pub(super) const NS_UNITS: &[(&str, u64)] = &[
+pub const NS_UNITS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
     ("µs", 1_000),
@@ -10,7 +10,7 @@ pub(super) const NS_UNITS: &[(&str, u64)] = &[
     ("", 1),
 ];
 
-pub(super) const BYTE_UNITS: &[(&str, u64)] = &[
+pub const BYTE_UNITS: &[(&str, u64)] = &[
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -25,7 +25,7 @@ pub(super) const BYTE_UNITS: &[(&str, u64)] = &[
 
 /// A number with a unit, in the smallest of `units`, exactly: `1.5s` is 1 500 000 000 with the
 /// units of time. Fractions of the smallest unit are dropped.
-pub(super) fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+pub fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
     let number = number.trim_end().replace('_', "");
