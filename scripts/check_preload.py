@@ -406,6 +406,11 @@ def launchers():
         ended = program([*run, "--", *command])
         require(ended.returncode == 3 and "Memory of nested" in ended.stderr, command, ended)
         require("INCOMPLETE" not in ended.stderr, command, ended)
+    # Without that option, what was started is named.
+    for command, names in zip([*starting, ["true"]], ["nested", "nested", "its forks", "env", None]):
+        ended = program([MEMLEDGER, "run", "--preload", LIBRARY, "--", *command])
+        said = re.search(r"^  children +not in this report: (.*)$", ended.stderr, re.M)
+        require((names in said[1]) if names and said else not names and not said, command, ended)
     # A shell of C's own functions has the environment of the process, and no other one.
     shell = "import ctypes, sys; c = ctypes.CDLL(None); c.popen.restype = ctypes.c_void_p; c.popen.argtypes = [ctypes.c_char_p] * 2; " \
         "c.pclose.argtypes = [ctypes.c_void_p]; n = sys.argv[1].encode(); "

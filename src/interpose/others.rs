@@ -25,6 +25,9 @@ static UNTRACKED: Declaration = Declaration {
     fields: &[("Reason", U8), ("Function", AnsiString), ("File", AnsiString)],
 };
 
+/// At most this many programs are announced that are not followed.
+const MAX_PROGRAMS: usize = 16;
+
 static TYPES: &[&Declaration] = &[&UNTRACKED];
 
 /// Looks for them when a recording begins. Later it adds allocators in libraries that the program opens.
@@ -32,6 +35,8 @@ pub(crate) struct Others {
     announced: bool,
     /// How many programs that were started were announced.
     started: u32,
+    /// Those that are not followed.
+    not_followed: Vec<Vec<u8>>,
     is_in_watcher: bool,
     /// How many of [`redirected::Outcome::allocators`] were announced.
     #[cfg(redirects)]
@@ -45,6 +50,7 @@ impl Others {
         Self {
             announced: false,
             started: 0,
+            not_followed: Vec::new(),
             is_in_watcher: false,
             #[cfg(redirects)]
             later: 0,
@@ -89,7 +95,16 @@ impl EventProvider for Others {
         if let Some(executed) = executed::own() {
             let (started, next) = executed.started_from(self.started);
             self.started = next;
-            for (process, program) in started {
+            if !executed.follows_children() {
+                for program in executed::successful(&started) {
+                    let is_new = !self.not_followed.contains(program);
+                    if is_new && self.not_followed.len() < MAX_PROGRAMS {
+                        add(untracked::NOT_FOLLOWED, "", &text_of(program));
+                        self.not_followed.push(program.clone());
+                    }
+                }
+            }
+            for (process, program) in started.into_iter().filter(|_| executed.follows_children()) {
                 let number = Some(process).filter(|it| *it != executed::NO_NUMBER);
                 let number = number.map_or(String::new(), |number| number.to_string());
                 add(untracked::STARTED, &number, &text_of(&program));

@@ -9,35 +9,39 @@ use super::sources::{code_only, every, every_of};
 /// folders that have a row of their own.
 const LINES: &[(&str, usize)] = &[
     // What goes unseen: exec, handles, prefixes, filters, stacks of ended threads, parts of RSS.
-    // The code of Python's trampolines, with its test.
-    ("src", 64_922),
-    ("crates/format/src", 9_050),
+    // The code of Python's trampolines, with its test. Children that are not followed.
+    ("src", 64_946),
+    ("crates/format/src", 9_048),
     // Places of sets, and who has most of the peak, which were in `crates/analysis` and `crates/export`.
     // The set of a finding, which JSON and `query --finding` have.
     // Each set with a quarter of the peak, and whose objects lie in pieces.
-    ("crates/document/src", 4_739),
+    // One name for the generics of a function, with what it needs of `crates/export`.
+    ("crates/document/src", 4_844),
     // Kinds of findings with a witness each, and facts; sentences of twelve kinds went out of the writers.
-    ("crates/analysis/src", 30_515),
+    // Lifetimes in queries, estimates of their rows by a sample, and the numbers of what they find.
+    ("crates/analysis/src", 30_712),
     // Tests of the line on resident memory and of where tables end; shapes over time went out.
-    ("crates/export/src", 11_456),
+    // Lifetimes and estimates in answers; children that are in no report.
+    ("crates/export/src", 11_565),
     ("crates/store/src", 3_551),
     // Conditions with intervals, checks of outputs before the start; names in the text of a black box; the
     // test of what `top` is sent, which was in `crates/export`.
     // Traces of the last runs, with one variable for all that is kept; the variable of symbols went.
-    ("cli/src", 18_512),
+    // Tables of the blocks of a finding, and of live blocks with all that is known of them.
+    ("cli/src", 18_663),
     // With the circles of rooms, the flag of the watcher, and the programs that were in `scripts`, whose
     // unsafe code has its reasons now.
-    ("tests", 27_118),
+    ("tests", 27_122),
     // The runner, in place of what each script did for itself.
     // It prints which tests ran.
-    ("tests/checks", 1_950),
-    ("crates/analysis/tests", 11_981),
-    ("crates/export/tests", 930),
-    ("cli/tests", 7_830),
+    ("tests/checks", 1_947),
+    ("crates/analysis/tests", 12_052),
+    ("crates/export/tests", 928),
+    ("cli/tests", 7_843),
 ];
 
 /// Lines of shell and Python in `scripts`.
-const MAX_SCRIPT_LINES: usize = 8_182;
+const MAX_SCRIPT_LINES: usize = 8_186;
 
 /// The crates whose code is looked at.
 pub const CRATES: [&str; 7] = [

@@ -43,6 +43,9 @@ pub trait BlockObserver {
         let _ = (stream, by, path);
     }
 
+    /// Only a sample of the blocks has a call stack from here on.
+    fn sampled(&mut self) {}
+
     /// The blocks so far were live when the trace began.
     fn joined(&mut self) {}
 

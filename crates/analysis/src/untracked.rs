@@ -12,6 +12,7 @@ use memledger_document::{Untracked, UntrackedReason, Weighed, made};
 pub(super) struct UntrackedMemory {
     reasons: Vec<UntrackedReason>,
     started: Vec<(u32, String)>,
+    not_followed: Vec<String>,
     /// The gravest reading, and the one of which most is untracked.
     weighed: Option<Weighed>,
     largest: Option<Weighed>,
@@ -135,6 +136,13 @@ impl UntrackedMemory {
         }
     }
 
+    /// A program was started, or the process was forked, and children are not followed.
+    pub(super) fn add_not_followed(&mut self, program: String) {
+        if self.not_followed.len() < MAX_REASONS && !self.not_followed.contains(&program) {
+            self.not_followed.push(program);
+        }
+    }
+
     /// It was weighed once more.
     pub(super) fn weigh(&mut self, mut reading: Unjudged) {
         reading.of_tracker = reading.of_tracker.saturating_add(self.table_bytes());
@@ -216,6 +224,7 @@ impl UntrackedMemory {
             can_be_weighed,
             is_beside: false,
             started: settled.started,
+            not_followed: settled.not_followed,
         })
     }
 }

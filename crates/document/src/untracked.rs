@@ -33,6 +33,9 @@ pub struct Untracked {
     /// The programs that the process has started as children, other than by a fork that is followed, and the
     /// numbers of their processes.
     pub started: Vec<(u32, String)>,
+    /// Where children are not followed: the first 16 programs that the process has started as children, and
+    /// `(fork)` for forks of itself.
+    pub not_followed: Vec<String>,
 }
 
 /// A reason why blocks or scopes of the program are not recorded.

@@ -73,6 +73,11 @@ pub mod untracked {
     pub const HANDLE: u8 = 9;
     /// The program's file cannot be read: an allocator in it would not be found.
     pub const UNREADABLE: u8 = 10;
+    /// None: children are not followed, and the file was started as one, or [`FORK`]. The first 16 programs
+    /// are there, each once.
+    pub const NOT_FOLLOWED: u8 = 11;
+    /// In place of a program: a fork of the process.
+    pub const FORK: &str = "(fork)";
 }
 
 /// The type of one field's values.

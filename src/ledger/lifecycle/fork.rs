@@ -17,7 +17,7 @@ use crate::interpose::redirected;
 use crate::ledger::config::{Config, Watch};
 use crate::ledger::recording::watch::{self, SharedChild};
 use crate::ledger::recording::{self, Inherited, Recording, StartedBy, Unset};
-use crate::platform::os::{self, BlockedSignals, KeepErrno};
+use crate::platform::os::{self, BlockedSignals, KeepErrno, executed};
 use crate::problems;
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
@@ -25,6 +25,7 @@ use crate::trace::worker::{self, Session};
 use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{buffer_pool, hold, registry, state, untracked};
 use memledger_format::initial_live_set::InitialLiveSet;
+use memledger_format::schema::untracked::FORK;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, forget, take};
 use std::path::{Path, PathBuf};
@@ -126,6 +127,9 @@ fn take_locks() -> Option<Result<Locks, BusyLock>> {
 
 pub(crate) extern "C" fn in_parent() {
     let _errno = KeepErrno::new();
+    if !executed::follows() {
+        executed::has_started(executed::NO_NUMBER, FORK.as_bytes());
+    }
     if FOLLOWS_FORKS.load(Ordering::Acquire) {
         untracked(|| {
             match take_locks() {

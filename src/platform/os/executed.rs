@@ -1,5 +1,6 @@
 //! What the watched process executes, in memory that it shares with its watcher: the program that replaces
-//! it, and the programs that it starts as children which are no followed forks.
+//! it, and the programs that it starts as children which are no followed forks, and forks that are not
+//! followed.
 //!
 //! NOTE: the child of a `vfork` writes here, in its parent's memory: only stores, and no system call after
 //! the one that fails.
@@ -20,7 +21,7 @@ const STARTED: usize = 512;
 pub(crate) struct Executed {
     /// The process that is watched; 0 if none is.
     process: AtomicU32,
-    /// Whether programs that it starts are noted.
+    /// Whether programs that it starts are recorded.
     follows: AtomicU32,
     /// When it was replaced; 0 if it was not.
     at: AtomicU64,
@@ -159,14 +160,11 @@ impl Executed {
         Some((at, get(&self.program))).filter(|(_, program)| !program.is_empty())
     }
 
-    fn follows_children(&self) -> bool {
+    pub(crate) fn follows_children(&self) -> bool {
         self.follows.load(Ordering::Relaxed) != 0
     }
 
     fn add_started(&self, id: u32, name: &[u8]) {
-        if !self.follows_children() {
-            return;
-        }
         let number = self.count.fetch_add(1, Ordering::Relaxed) as usize;
         if let Some(started) = self.started.get(number % STARTED) {
             started.process.store(0, Ordering::Release);
@@ -189,6 +187,15 @@ impl Executed {
         let next = from + read.len() as u32;
         (read, next)
     }
+}
+
+/// The programs of [`Executed::started_from`] that could be executed.
+pub(crate) fn successful(started: &[(u32, Vec<u8>)]) -> impl Iterator<Item = &Vec<u8>> {
+    started.iter().enumerate().filter_map(|(at, (process, program))| {
+        let next = started[at + 1..].iter().find(|(other, _)| other == process);
+        let has_failed = *process != NO_NUMBER && next.is_some_and(|(_, next)| next.is_empty());
+        (!program.is_empty() && !has_failed).then_some(program)
+    })
 }
 
 fn set(to: &Name, name: &[u8]) {
@@ -233,9 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn started_programs_are_there_once_if_they_are_followed() {
+    fn started_programs_are_there_once() {
         let executed = zeroed();
-        executed.add_started(1, b"unseen");
         assert_eq!(executed.started_from(0), (vec![], 0));
         executed.follows.store(1, Ordering::Relaxed);
         executed.add_started(1, b"a");
@@ -243,6 +249,7 @@ mod tests {
         executed.add_started(1, b"b");
         let text = |bytes: &[u8]| bytes.to_vec();
         let all = vec![(1, text(b"a")), (1, text(b"")), (1, text(b"b"))];
+        assert_eq!(successful(&all).collect::<Vec<_>>(), [b"b"]);
         assert_eq!(executed.started_from(0), (all, 3));
         assert_eq!(executed.started_from(2), (vec![(1, text(b"b"))], 3));
         assert_eq!(executed.started_from(3), (vec![], 3));

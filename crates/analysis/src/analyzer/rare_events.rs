@@ -208,7 +208,8 @@ impl<O: BlockObserver> Analyzer<O> {
             StackRole::End { id, reason } => stacks.end_spec(number(id), u8_at(fixed, reason)),
             StackRole::Guess { id, from } => stacks.guess_spec(number(id), u8_at(fixed, from)),
             StackRole::Sampling { mean } => {
-                self.model.accounts_mut().set_sampling(u64_at(fixed, mean))
+                self.observer.sampled();
+                self.model.accounts_mut().set_sampling(u64_at(fixed, mean));
             }
             StackRole::ModuleInit { shift } => {
                 stacks.set_module_shift(shift.map(|shift| u8_at(fixed, shift)));
@@ -311,6 +312,7 @@ impl<O: BlockObserver> Analyzer<O> {
             untracked::STARTED => {
                 return self.untracked.add_started(function.parse().unwrap_or(0), file);
             }
+            untracked::NOT_FOLLOWED => return self.untracked.add_not_followed(file),
             _ => return,
         };
         self.untracked.add_reason(UntrackedReason::new(kind, function, file));

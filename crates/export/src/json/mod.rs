@@ -175,6 +175,7 @@ objects! {
     Untracked, of => {
         "known": of.is_known(),
         "beside": of.is_beside,
+        "not_followed": of.not_followed,
         "reasons": of.reasons,
         "weighed": of.weighed,
         "unseen_peak": of.unseen_peak,

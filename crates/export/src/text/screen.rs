@@ -8,7 +8,9 @@ use crate::missing::{lacks, untracked, word};
 use crate::names::fit;
 use crate::options::Options;
 use crate::units::{bytes, count, counted, duration, percent};
+use memledger_document::internal::MAX_REASONS;
 use memledger_document::{CoverageWord, Losses, PeakMoment, Report};
+use memledger_format::schema::untracked::FORK;
 use memledger_format::words::escape;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -62,6 +64,9 @@ pub(super) fn rest(report: &Report, options: &Options, out: &mut dyn Write) -> i
         && let Some(sentence) = untracked(report)
     {
         lines.write("untracked", &sentence)?;
+    }
+    if let Some(text) = children(report) {
+        lines.write("children", &text)?;
     }
     mismatches(report, &mut lines)?;
     // A report that a program makes of itself.
@@ -284,6 +289,27 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             )
         }
     }
+}
+
+/// The children that are in no report.
+fn children(report: &Report) -> Option<String> {
+    const NAMED: usize = 4;
+    let not_followed = &report.untracked.not_followed;
+    let (forks, programs): (Vec<_>, Vec<_>) = not_followed.iter().partition(|name| **name == FORK);
+    let names = programs
+        .iter()
+        .take(NAMED)
+        .map(|program| escape(program.rsplit('/').next().unwrap_or(program)));
+    let mut all: Vec<_> = names.collect();
+    match programs.len().saturating_sub(NAMED) {
+        0 => {}
+        more if not_followed.len() < MAX_REASONS => all.push(format!("{more} other programs")),
+        _ => all.push("other programs".to_owned()),
+    }
+    all.extend((!forks.is_empty()).then(|| "its forks and what they ran".to_owned()));
+    (!all.is_empty()).then(|| {
+        format!("not in this report: {} (memledger run --follow-children)", all.join(", "))
+    })
 }
 
 /// Which blocks have stacks, and how many of these are not whole; less than 1 % of them only in a verbose
