@@ -128,7 +128,7 @@ struct Step {
     row: usize,
     /// The ways in which this is the outermost shown call of its row: in these, the row has its sum.
     counts: u8,
-    /// Whether it is a `main` that is folded, since the next call is std's.
+    /// Whether it is a `main` that is folded, since the next call is of std's runtime.
     is_hidden: bool,
     has_script: bool,
     /// From here outwards, in the first two ways: the innermost shown call, and that of the program's own
@@ -235,7 +235,7 @@ impl<'a> Walk<'a> {
                 // All that it calls is folded.
                 return;
             }
-            self.set_hidden(is_main && self.marks(call).is_in_std);
+            self.set_hidden(is_main && self.marks(call).is_runtime);
         }
         self.push(call, false);
     }

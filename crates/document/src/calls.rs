@@ -8,7 +8,7 @@
 
 use crate::crates::{
     crate_of, crate_of_file, is_allocation_entry, is_folded, is_folded_in, is_last_part,
-    with_module,
+    of_all_generics, with_module,
 };
 use crate::findings::is_share;
 use crate::own::Whose;
@@ -60,7 +60,7 @@ pub struct Unnamed {
     pub lines: bool,
     /// Python runs functions that have no names here.
     pub scripts: bool,
-    /// An interpreter has pieces of memory for its objects, which are no blocks.
+    /// An interpreter or a collector has pieces of memory for its objects, which are no blocks.
     pub pieces: Option<Pieces>,
 }
 
@@ -71,7 +71,12 @@ pub enum Pieces {
     Python,
     /// Of PHP.
     Php,
+    /// Of a garbage collector: Boehm's, Mono's or Java's.
+    Collector,
 }
+
+/// How exported functions of garbage collectors begin.
+const COLLECTORS: [&str; 3] = ["GC_", "mono_gc_", "JNI_CreateJavaVM"];
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -96,11 +101,24 @@ pub(crate) struct Marks {
     /// Whether it is a function `main`, which the compiler makes where it calls the runtime of std.
     pub(crate) is_main: bool,
     pub(crate) is_in_std: bool,
+    /// Whether it is of the part of std that calls a program's `main`.
+    pub(crate) is_runtime: bool,
+}
+
+impl Marks {
+    const OF_TEXT: Self = Self {
+        folded: false,
+        whose: Whose::Others,
+        is_entry: false,
+        is_main: false,
+        is_in_std: false,
+        is_runtime: false,
+    };
 }
 
 impl<'a> Call<'a> {
     /// The call that symbols have found at a frame.
-    fn of(report: &'a Report, frame: &Frame, found: &'a SourceFrame) -> Self {
+    fn of(report: &'a Report, frame: &Frame, found: &'a SourceFrame, frames: Frames) -> Self {
         let function = found.function.as_str();
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         let module = frame.module.and_then(|module| report.modules.get(module));
@@ -115,12 +133,23 @@ impl<'a> Call<'a> {
             Whose::Own if folded && owner.is_some() => Whose::Others,
             whose => whose,
         };
+        let name = match frames {
+            Frames::Folded => of_all_generics(name),
+            Frames::All => name,
+        };
         let is_main = name == "main";
         Self {
             function: name,
             found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
-            marks: Marks { folded, whose, is_entry, is_main, is_in_std: owner == Some("std") },
+            marks: Marks {
+                folded,
+                whose,
+                is_entry,
+                is_main,
+                is_in_std: owner == Some("std"),
+                is_runtime: function.starts_with("std::rt::"),
+            },
             is_guess: false,
         }
     }
@@ -137,7 +166,7 @@ impl<'a> Call<'a> {
         let module = frame.module.and_then(|module| report.modules.get(module));
         let folded = module.is_some_and(Module::is_library);
         let whose = Whose::of(module, None);
-        let marks = Marks { folded, whose, is_entry: false, is_main: false, is_in_std: false };
+        let marks = Marks { folded, whose, ..Marks::OF_TEXT };
         Self { function, found: None, owner, marks, is_guess: false }
     }
 
@@ -152,8 +181,7 @@ impl<'a> Call<'a> {
 
     /// What stands for calls that are not known.
     fn text(text: &'static str) -> Self {
-        let (folded, is_entry, is_main, is_in_std) = (false, false, false, false);
-        let marks = Marks { folded, whose: Whose::Others, is_entry, is_main, is_in_std };
+        let marks = Marks::OF_TEXT;
         Self { function: text.into(), found: None, owner: text.into(), marks, is_guess: false }
     }
 
@@ -246,7 +274,7 @@ impl<'a> Calls<'a> {
             let start = of_number.len() as u32;
             of_number.extend(frame.functions.iter().map(|found| {
                 *known.entry((frame.module, found, frame.is_guess)).or_insert_with(|| {
-                    different.push(Call::of(report, frame, found).marked(frame.is_guess));
+                    different.push(Call::of(report, frame, found, frames).marked(frame.is_guess));
                     different.len() as u32 - 1
                 })
             }));
@@ -322,12 +350,16 @@ impl<'a> Calls<'a> {
         let (is_interpreted, is_php) = (calls("_PyEval_"), calls("zend_"));
         let interpreter = is_interpreted.then_some(Pieces::Python);
         let interpreter = interpreter.or(is_php.then_some(Pieces::Php));
+        let of_collector =
+            |call: &Call<'_>| COLLECTORS.iter().any(|name| call.function.starts_with(name));
+        let collects = || self.different.iter().any(of_collector);
+        let owner = interpreter.or_else(|| collects().then_some(Pieces::Collector));
         // They map these pieces themselves.
         let mapped = self.report.by_heap.iter().filter(|heap| heap.name == "Mapped");
         let mapped = mapped.map(|heap| heap.figures.live_bytes_at_peak).sum();
         let is_much = is_share(mapped, self.report.totals.peak_bytes, PIECES);
         Unnamed {
-            pieces: interpreter.filter(|_| is_much),
+            pieces: owner.filter(|_| is_much),
             lines: own.count() > 0 && !has_lines && !is_interpreted,
             scripts: is_interpreted && !self.has_scripts,
         }
@@ -428,13 +460,13 @@ impl<'a> Calls<'a> {
         inner.iter_mut().for_each(|(_, is_folded)| *is_folded = true);
         let is_script = |call: &(u32, bool)| marks(call).whose == Whose::Script;
         let has_script = self.has_scripts && outer.iter().any(is_script);
-        let (mut calls_std, mut shows_any) = (false, false);
+        let (mut calls_runtime, mut shows_any) = (false, false);
         for call in &mut *outer {
-            let Marks { folded, whose, is_main, is_in_std, .. } = marks(call);
+            let Marks { folded, whose, is_main, is_runtime, .. } = marks(call);
             let runs_script = has_script && whose == Whose::Interpreter;
-            call.1 = folded || runs_script || is_main && calls_std;
+            call.1 = folded || runs_script || is_main && calls_runtime;
             shows_any |= !call.1;
-            calls_std = is_in_std;
+            calls_runtime = is_runtime;
         }
         if !shows_any {
             // What std does for itself says more than how it allocates.

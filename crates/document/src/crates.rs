@@ -230,6 +230,72 @@ pub fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
     Cow::Owned(parts.join("::"))
 }
 
+/// The name that all generics of a function share: `…` in place of their arguments, in C++ also in place of
+/// the parameters of such a function, and without its result. `a::fill::<u8>` is `a::fill::<…>`,
+/// `void List<int>::push(int)` is `List<…>::push(…)`. A type before `as` keeps its own, since the trait for
+/// each is another function.
+/// The tiers of a JavaScript function (`JS:~f`, `JS:*f`) are one, too: `JS:f`.
+pub fn of_all_generics(name: Cow<'_, str>) -> Cow<'_, str> {
+    if !name.contains(['<', ':']) {
+        return name;
+    }
+    if let Some((kind @ ("JS" | "LazyCompile"), function)) = name.split_once(':') {
+        let function = function.trim_start_matches(['~', '^', '*', '+']);
+        return Cow::Owned(format!("{kind}:{function}"));
+    }
+    let is_cpp = name.ends_with(')') || name.ends_with(") const");
+    let parameters = parameters(&name).filter(|_| is_cpp).map(|(start, _)| start);
+    let parameters = parameters.filter(|&start| !name[..start].ends_with("operator"));
+    let mut rest = &name[..parameters.unwrap_or(name.len())];
+    let (mut shared, mut is_generic) = (String::new(), false);
+    while let Some(at) = rest.find('<') {
+        shared += &rest[..at];
+        rest = &rest[at + 1..];
+        let is_operator = shared.ends_with("operator") || shared.ends_with("operator<");
+        let is_type = shared.is_empty() || shared.ends_with([' ', '&', '*', '<', '(', '[', ',']);
+        shared.push('<');
+        if is_operator {
+            continue;
+        }
+        let end = end_of_angles(rest);
+        shared += if is_type { &rest[..end] } else { "…" };
+        is_generic |= !is_type;
+        rest = &rest[end..];
+    }
+    if !is_generic {
+        return name;
+    }
+    shared += rest;
+    if parameters.is_some() {
+        // Only templates have their result before them, which can differ, too.
+        let result = last_space(&shared).filter(|_| !shared.contains("operator "));
+        shared.drain(..result.map_or(0, |space| space + 1));
+        shared += "(…)";
+    }
+    Cow::Owned(shared)
+}
+
+/// The last space that is in no brackets.
+pub fn last_space(name: &str) -> Option<usize> {
+    let mut depth = 0;
+    name.bytes().rposition(|byte| {
+        depth += i32::from(matches!(byte, b')' | b'>' | b'}'));
+        depth -= i32::from(matches!(byte, b'(' | b'<' | b'{'));
+        depth == 0 && byte == b' '
+    })
+}
+
+/// Where the parameters of a function of C++ begin and end, with their brackets.
+pub fn parameters(name: &str) -> Option<(usize, usize)> {
+    let end = name.rfind(')')?;
+    let mut depth = 0;
+    let start = name[..=end].bytes().rposition(|byte| {
+        depth += i32::from(byte == b')') - i32::from(byte == b'(');
+        depth == 0
+    })?;
+    Some((start, end + 1))
+}
+
 /// Whether the debug information has only the last part of this function's name.
 pub fn is_last_part(function: &str, file: Option<&str>) -> bool {
     file.is_some_and(|file| file.ends_with(".rs")) && crate_of(function).is_none()

@@ -2,8 +2,8 @@
 
 pub use crate::calls::{Call, CallKind, Calls, GUESS, Pieces, Unnamed};
 pub use crate::crates::{
-    crate_of, crate_of_file, end_of_angles, is_folded, is_last_part, last_part, split_outside,
-    with_module,
+    crate_of, crate_of_file, end_of_angles, is_folded, is_last_part, last_part, last_space,
+    of_all_generics, parameters, split_outside, with_module,
 };
 pub use crate::estimate::{Sample, Weights};
 pub use crate::figures::by_key;

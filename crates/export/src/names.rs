@@ -1,6 +1,8 @@
 //! Names of functions, short enough to be read in a table.
 
-use memledger_document::internal::{GLOBAL_SCOPE, WHOLE_PROGRAM, end_of_angles, split_outside};
+use memledger_document::internal::{
+    GLOBAL_SCOPE, WHOLE_PROGRAM, end_of_angles, last_space, parameters, split_outside,
+};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -56,7 +58,7 @@ pub(crate) fn short(function: &str) -> Cow<'_, str> {
 
 /// The path of a function of C++ whose name has its arguments.
 fn path_of_cpp(name: &str) -> Option<&str> {
-    let (start, end) = arguments(name)?;
+    let (start, end) = parameters(name)?;
     let path = &name[..start];
     let is_function = matches!(&name[end..], "" | " const")
         && !path.is_empty()
@@ -64,18 +66,8 @@ fn path_of_cpp(name: &str) -> Option<&str> {
         && !path.ends_with("operator");
     // Only templates have their result before them.
     let result = is_function && path.contains('<') && !path.contains("operator ");
-    let at = result.then(|| last_outside(path)).flatten().map_or(0, |space| space + 1);
+    let at = result.then(|| last_space(path)).flatten().map_or(0, |space| space + 1);
     is_function.then(|| &path[at..])
-}
-
-/// The last space that is in no brackets.
-fn last_outside(name: &str) -> Option<usize> {
-    let mut depth = 0;
-    name.bytes().rposition(|byte| {
-        depth += i32::from(matches!(byte, b')' | b'>' | b'}'));
-        depth -= i32::from(matches!(byte, b'(' | b'<' | b'{'));
-        depth == 0 && byte == b' '
-    })
 }
 
 /// The name without its arguments and without its middle, as far as it is too long.
@@ -88,19 +80,8 @@ fn cut(name: String) -> String {
 
 /// A function of C++ with `(…)` for its arguments.
 fn without_arguments(name: &str) -> Option<String> {
-    let (start, end) = arguments(name)?;
+    let (start, end) = parameters(name)?;
     Some(format!("{}(…{}", &name[..start], &name[end - 1..]))
-}
-
-/// Where the arguments of a function of C++ begin and end, with their brackets.
-fn arguments(name: &str) -> Option<(usize, usize)> {
-    let end = name.rfind(')')?;
-    let mut depth = 0;
-    let start = name[..=end].bytes().rposition(|byte| {
-        depth += i32::from(byte == b')') - i32::from(byte == b'(');
-        depth == 0
-    })?;
-    Some((start, end + 1))
 }
 
 /// `<Type as Trait>::method` and `<Type>::method` as `Type::method`, or `<Type>::method` if the type

@@ -175,7 +175,7 @@ fn a_short_name_is_the_function_that_has_it() {
         "a::count::{closure}",
         "a::lines::C::get",
         "a::main",
-        "a::read::<u8>",
+        "a::read::<…>",
         "a::words::Words::add",
         "words::get",
     ];

@@ -200,10 +200,10 @@ fn a_library_without_names_does_not_hide_its_caller() {
     assert_eq!(report.functions_of(2, Folded), ["demo"]);
 }
 
-/// As templates of C++ make them.
+/// As parameters of C++ make them.
 #[test]
 fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
-    let name = |of: &str| format!("a::Expression<{}>::evaluate", of.repeat(3000));
+    let name = |of: &str| format!("a::evaluate({})", of.repeat(3000));
     struct Long([String; 2]);
     impl Symbolizer for Long {
         fn frames(&mut self, _: &Module, offset: u64) -> Vec<SourceFrame> {
@@ -222,8 +222,8 @@ fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
     report.symbolize(&mut Long([name("A"), name("B")]));
     for by in [text::By::Function, text::By::Stack, text::By::Line] {
         let text = printed(&report, |options| options.by = Some(by));
-        assert!(text.contains(" a::Expression<…>::evaluate #2 "), "{text}");
-        assert!(text.contains(" a::Expression<…>::evaluate "), "{text}");
+        assert!(text.contains(" a::evaluate #2 "), "{text}");
+        assert!(text.contains(" a::evaluate "), "{text}");
         let verbose = |options: &mut text::Options| {
             options.by = Some(by);
             options.verbose = true;
@@ -239,10 +239,7 @@ fn names_of_kilobytes_are_short_in_the_text_and_whole_in_json() {
     let mut page = Vec::new();
     Page::new(&report, &text::Options::default()).write_json(&mut page).expect("a Vec takes all");
     let page: Value = serde_json::from_slice(&page).expect("JSON");
-    assert_eq!(
-        page["short"]["text"],
-        serde_json::json!(["a::Expression<…>::evaluate", "a::Expression<…>::evaluate #2"])
-    );
+    assert_eq!(page["short"]["text"], serde_json::json!(["a::evaluate", "a::evaluate #2"]));
     let strings = page["strings"].as_array().expect("a list");
     assert!(strings.contains(&name("A").into()) && strings.contains(&name("B").into()));
 }

@@ -1,5 +1,6 @@
 //! Names of files.
 
+use memledger_document::internal::of_all_generics;
 use memledger_document::{Module, short_path};
 
 #[test]
@@ -31,5 +32,34 @@ fn a_path_is_shown_from_its_project_on() {
         ("", ""),
     ] {
         assert_eq!(short_path(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn generics_of_a_function_have_one_name() {
+    for (name, shared) in [
+        ("a::fill::<u8>", "a::fill::<…>"),
+        ("a::fill<alloc::vec::Vec<u8>>", "a::fill<…>"),
+        ("a::List<T>::push", "a::List<…>::push"),
+        ("a::run::<fn(u8) -> u8>::{closure#0}", "a::run::<…>::{closure#0}"),
+        ("a::run::{closure#0}<u8>", "a::run::{closure#0}<…>"),
+        ("void List<int>::push(int const&)", "List<…>::push(…)"),
+        ("void fill<char>(char, int) const", "fill<…>(…)"),
+        ("std::vector<int, std::allocator<int> >::f", "std::vector<…>::f"),
+        ("f(std::vector<int> const&, int)", "f(std::vector<int> const&, int)"),
+        // The trait for each type is a function of its own.
+        ("<a::X as core::convert::From<u8>>::from", "<a::X as core::convert::From<u8>>::from"),
+        ("<a::X as From<u8>>::from::<u16>", "<a::X as From<u8>>::from::<…>"),
+        ("operator<(A const&, A const&)", "operator<(A const&, A const&)"),
+        ("operator<<(A&, int)", "operator<<(A&, int)"),
+        ("A::operator->()", "A::operator->()"),
+        ("A<int>::operator<<(int)", "A<…>::operator<<(…)"),
+        ("bool operator< <int>(A<int> const&)", "bool operator< <int>(A<int> const&)"),
+        ("main", "main"),
+        ("JS:~f /app/a.js:1", "JS:f /app/a.js:1"),
+        ("LazyCompile:*f /app/a.js:1", "LazyCompile:f /app/a.js:1"),
+        ("a::b<", "a::b<…"),
+    ] {
+        assert_eq!(of_all_generics(name.into()), shared);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     });
     let mut rows: Vec<_> = rows.filter(|(row, ..)| options.shows(&row.name)).collect();
     // What is not in the sample counts in the estimates.
-    if is_estimated(report, options) {
+    if report.stack_sampling_bytes.is_some() {
         rows.retain(|(row, _, estimates)| estimates.is_some() || row.name != NOT_IN_SAMPLE);
     }
     let key = |[own, inclusive]: &[Figures; 2]| {
@@ -134,14 +134,12 @@ pub(crate) fn unnamed(report: &Report) -> impl Iterator<Item = (&'static str, &'
     let pieces = pieces.map(|of| match of {
         Pieces::Python => "Python's small objects: PYTHONMALLOC=malloc makes each a block",
         Pieces::Php => "PHP's values: USE_ZEND_ALLOC=0 makes each a block",
+        Pieces::Collector => {
+            "a garbage collector's objects: they lie in memory that it maps, and are no blocks"
+        }
     });
     let pieces = pieces.map(|sentence| ("in pieces", sentence));
     [scripts, pieces, lines].into_iter().flatten()
-}
-
-/// Whether figures by stack are estimates of the whole. NOTE: those of a query are of the sample.
-fn is_estimated(report: &Report, options: &Options) -> bool {
-    report.stack_sampling_bytes.is_some() && options.columns.is_none()
 }
 
 /// The name of the row of blocks that are not in the sample.
@@ -209,7 +207,7 @@ impl Tree {
         let mut by_call = vec![None; calls.different().len()];
         let mut children = HashMap::<(usize, u32), usize>::new();
         for (number, row) in report.by_stack.iter().enumerate() {
-            if row.label(report) == Some(NOT_IN_SAMPLE) && is_estimated(report, options) {
+            if row.label(report) == Some(NOT_IN_SAMPLE) && report.stack_sampling_bytes.is_some() {
                 continue;
             }
             let mut path: Vec<_> = calls.shown(number).collect();
@@ -230,7 +228,7 @@ impl Tree {
                 node.weights.get_or_insert_default().add(weights);
             }
         }
-        tree.sum(is_estimated(report, options));
+        tree.sum(report.stack_sampling_bytes.is_some());
         tree
     }
 
@@ -335,7 +333,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     while let Some((node, level)) = open.pop() {
         if node != ROOT {
             let of = &tree.nodes[node];
-            let estimates = is_estimated(report, options).then(|| of.estimates());
+            let estimates = report.stack_sampling_bytes.map(|_| of.estimates());
             let name = tree.name(&tree.row(node).0, &names);
             let cells = cells(report, columns, &of.inclusive, &of.inclusive, estimates.as_ref());
             rows.push(Row { level: level - 1, name, cells });

@@ -50,7 +50,11 @@ fn stacks_are_those_of_the_report_with_and_without_folded_calls() {
     for frames in [Frames::Folded, Frames::All] {
         let mut stacks = page.stacks("allocated_bytes", frames == Frames::All);
         assert_eq!(stacks.remove(&None), Some(4), "without a stack");
-        assert_eq!(stacks.into_iter().collect::<Vec<_>>(), folded(&report, frames));
+        let mut expected = folded(&report, frames);
+        // In a page, the generics of a function have one name.
+        let names = expected.iter_mut().filter_map(|(stack, _)| stack.as_mut());
+        names.for_each(|stack| *stack = stack.replace("Vec<T,A>", "Vec<…>"));
+        assert_eq!(stacks.into_iter().collect::<Vec<_>>(), expected);
     }
     // The inlined function is a frame of its own, with its line.
     let document = &page.0;
