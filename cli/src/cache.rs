@@ -209,12 +209,16 @@ pub fn trace_arg() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| trace_of(path, Cache::from_environment().as_ref()))
 }
 
+/// Whether it is `last` or `last:NAME`.
+pub fn is_kept_run(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text == "last" || text.starts_with("last:"))
+}
+
 fn trace_of(path: PathBuf, cache: Option<&Cache>) -> Result<PathBuf, String> {
-    let text = path.to_str().unwrap_or_default();
-    let name = text.strip_prefix("last:");
-    if text != "last" && name.is_none() {
+    if !is_kept_run(&path) {
         return Ok(path);
     }
+    let name = path.to_str().and_then(|text| text.strip_prefix("last:"));
     let runs = cache.map(Cache::runs).unwrap_or_default();
     let is_wanted = |run: &&KeptRun| name.is_none_or(|name| run.program == name);
     if let Some(run) = runs.iter().find(is_wanted) {

@@ -1,5 +1,5 @@
-//! One file per command: its arguments, and a call of the library. Seven files are shared by several
-//! commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `needs.rs`,
+//! One file per command: its arguments, and a call of the library. Nine files are shared by several
+//! commands: `address.rs`, `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `finding.rs`, `needs.rs`,
 //! `observer_thread.rs`, `store.rs`.
 
 mod address;
@@ -11,6 +11,7 @@ pub mod diff;
 pub mod events;
 pub mod export;
 pub mod fetch;
+mod finding;
 pub mod info;
 mod input;
 pub mod moment;

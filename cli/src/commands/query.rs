@@ -1,9 +1,9 @@
 //! `memledger query`: which blocks were allocated, freed or live between moments of a trace.
 
 use super::completeness::{incomplete, outcome};
-use super::input::{is_stdin, open_watched, unreadable};
+use super::finding;
+use super::input::{open_watched, unreadable};
 use super::moment::{self, TimeSpec, positions, unanswered};
-use super::needs::Needs;
 use super::output::{frames, unwritable, write_to};
 use super::report::note_no_row;
 use super::{Format, choice};
@@ -15,9 +15,7 @@ use crate::terminal::{look, note};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 use memledger_analysis::read::read;
-use memledger_analysis::{
-    Answer, BlockSet, Position, Query, Report, Rule, SetPosition, Unanswered,
-};
+use memledger_analysis::{Answer, Position, Query, Report, Rule, Unanswered};
 use memledger_export::query::{Written, rows};
 use memledger_export::text::{self, By};
 use std::io::{self, Write};
@@ -67,7 +65,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "TIME", value_parser = span)]
     shorter_than: Option<u64>,
     /// Group rows by [default: function if the trace has call stacks but no scopes, else scope]
-    #[arg(long, value_parser = choice(&By::ALL, By::name))]
+    #[arg(long, value_parser = choice(&By::OF_QUERIES, By::name))]
     by: Option<By>,
     /// Sort rows by this column
     #[arg(long, value_enum, default_value = "bytes")]
@@ -229,15 +227,20 @@ impl Moments {
 impl QueryArgs {
     /// The least age of a block, and the age below which it is.
     fn ages(&self, rule: Rule) -> Result<Option<(u64, u64)>, CliError> {
-        if self.longer_than.is_none() && self.shorter_than.is_none() {
-            return Ok(None);
-        }
-        let flag = if self.longer_than.is_some() { "--longer-than" } else { "--shorter-than" };
+        let flag = match self {
+            Self { longer_than: Some(_), .. } => "--longer-than",
+            Self { shorter_than: Some(_), .. } => "--shorter-than",
+            Self { by: Some(By::Lifetime), .. } => "--by lifetime",
+            _ => return Ok(None),
+        };
         if !rule.has_ages() {
             return Err(CliError::Usage(format!(
                 "{flag} does not apply to the rule {}, which selects blocks when they are allocated",
                 rule.name()
             )));
+        }
+        if self.longer_than.is_none() && self.shorter_than.is_none() {
+            return Ok(None);
         }
         let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
         if least >= below {
@@ -270,49 +273,11 @@ impl QueryArgs {
     }
 }
 
-/// The rule, the positions and the blocks of a finding, for which the trace is read before the query.
-fn set_of(args: &QueryArgs, number: u32) -> Result<(Rule, Vec<Position>, BlockSet), CliError> {
-    if is_stdin(&args.trace) {
-        return Err(CliError::Usage(
-            "--finding needs to read the trace twice, which standard input does not allow"
-                .to_owned(),
-        ));
-    }
-    let needs = Needs {
-        formats: &[],
-        options: &text::Options::default(),
-        until: Position::End,
-        scope: None,
-        largest_live: 0,
-        functions: true,
-        findings: true,
-    };
-    let mut symbols = WithProgress::new(&args.symbols);
-    let (report, ..) = needs.read(&args.trace, |report| report.symbolize(&mut symbols))?;
-    let findings = report.findings.unwrap_or_default();
-    let count = findings.len();
-    let Some(finding) = findings.into_iter().nth(number as usize - 1) else {
-        return Err(CliError::Failed(format!(
-            "there is no finding {number}: the trace has {count} (memledger report --findings)"
-        )));
-    };
-    let Some(set) = finding.set else {
-        return Err(CliError::Failed(format!(
-            "finding {number} is about free memory between the blocks of no place in particular"
-        )));
-    };
-    let rule = Rule::by_name(set.rule).expect("a set has the name of a rule");
-    let position = |position: &SetPosition| match *position {
-        SetPosition::Event(event) => Position::Event(event),
-        SetPosition::Time(at_ns) => Position::Time(at_ns),
-    };
-    Ok((rule, set.positions.iter().map(position).collect(), set))
-}
-
 /// Reads the trace and prints the answer to `out`, or into the file of `-o`.
 pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    let of_finding = args.finding.map(|number| set_of(args, number)).transpose()?;
-    let rule = of_finding.as_ref().map_or(args.rule, |(rule, ..)| *rule);
+    let query_of = |number| finding::query_of(&args.trace, number, &args.symbols);
+    let of_finding = args.finding.map(query_of).transpose()?;
+    let rule = of_finding.as_ref().map_or(args.rule, Query::rule);
     let moments = match of_finding {
         Some(_) => Vec::new(),
         None => args.moments.of(rule)?,
@@ -323,7 +288,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     }
     let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
     let mut query = match of_finding {
-        Some((rule, positions, set)) => Query::new(rule, positions).in_buckets(&set.buckets),
+        Some(query) => query,
         None => {
             let mut positions = positions(&args.trace, &moments)?;
             from_the_start(rule, &moments, &mut positions);
@@ -337,8 +302,10 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if let Some((least, below)) = ages {
         query = query.ages(least, below);
     }
-    if args.by == Some(By::Size) {
-        query = query.by_size();
+    match args.by {
+        Some(By::Size) => query = query.by_size(),
+        Some(By::Lifetime) => query = query.by_lifetime(),
+        _ => {}
     }
     if let Some(scope) = &args.scope {
         query = query.in_scope(scope);
@@ -423,7 +390,7 @@ fn note_late(answer: &Answer, moments: &[moment::TimeArg]) {
 fn note_unmatched(args: &QueryArgs, by: By, answer: &Answer) {
     let Some(filter) = &args.filter else { return };
     let mut options = options(args, by);
-    if !rows(answer, by, &options).is_empty() || by == By::Size {
+    if !rows(answer, by, &options).is_empty() || matches!(by, By::Size | By::Lifetime) {
         return;
     }
     options.filter = None;

@@ -456,6 +456,19 @@ fn the_last_run_can_be_asked_about() {
         (&answer["total"]["blocks"], &answer["total"]["bytes"]),
         (&30.into(), &150_000.into())
     );
+    let (status, rows) = asked(&[&words[..4], &["--by=lifetime", "--format=json"]].concat());
+    let rows: serde_json::Value = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!((status, &rows["by"]), (Some(0), &"lifetime".into()));
+    let rows = rows["rows"].as_array().expect("rows").iter();
+    assert_eq!(rows.map(|row| row["blocks"].as_u64().expect("blocks")).sum::<u64>(), 30);
+    // The same blocks as tables.
+    for (table, lines) in [("blocks", 30), ("events", 30), ("live", 30)] {
+        let words = ["export", "last", "--finding=1", "--to=csv", "--table", table, "-o", "-"];
+        let (status, rows) = asked(&words);
+        assert_eq!((status, rows.lines().count()), (Some(0), 1 + lines), "{table}: {rows}");
+    }
+    let (status, why) = asked(&["top", "last"]);
+    assert!(status == Some(2) && why.contains("memledger view last shows it"), "{why}");
     for (condition, expected) in [("left_behind > 0", 3), ("queue > 0", 0), ("findings = 0", 0)] {
         let (status, said) = asked(&["report", "last", "--fail-if", condition]);
         assert_eq!(status, Some(expected), "{condition}: {said}");

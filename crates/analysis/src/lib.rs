@@ -77,8 +77,8 @@ pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 #[cfg(feature = "query")]
 pub use query::{
     Answer, BlockLife, BlockLives, Found, FoundBlock, IndexLimits, IndexRow, Indexed,
-    IndexedPosition, LargestBlocks, Query, QueryIndex, QueryIndexer, QueryObserver, Rule, ScopeRun,
-    ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
+    IndexedPosition, LargestBlocks, LifetimeRow, Query, QueryIndex, QueryIndexer, QueryObserver,
+    Rule, ScopeRun, ScopeRuns, SingleBlock, StepMoment, StepStart, Unanswered,
 };
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;

@@ -241,10 +241,14 @@ impl StackRows {
         self.weights.get(row)?.as_ref()
     }
 
-    /// Gives all rows other figures, in their order, and no estimates.
+    /// Gives all rows other figures, in their order, and other estimates: of each row, or none at all.
     #[doc(hidden)]
-    pub fn set_figures(&mut self, figures: impl Iterator<Item = Figures>) {
-        (self.figures, self.weights) = Default::default();
+    pub fn set_figures(
+        &mut self,
+        figures: impl Iterator<Item = Figures>,
+        weights: Vec<Option<Weights>>,
+    ) {
+        (self.figures, self.weights) = (Default::default(), weights);
         figures.take(self.rows.len()).for_each(|figures| self.figures.push(&figures));
     }
 

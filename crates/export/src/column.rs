@@ -70,7 +70,7 @@ impl Column {
             estimates?.all().find(|(key, _)| *key == column.key).map(|(_, estimate)| estimate)
         };
         match self {
-            Self::Of(column) if let Some(estimate) = estimate(column) => {
+            Self::Of(column) | Self::Named(column, _) if let Some(estimate) = estimate(column) => {
                 estimated(estimate, column.unit == Unit::Bytes)
             }
             Self::Inclusive(column) => size(inclusive.map_or(0, |figures| column.number(figures))),

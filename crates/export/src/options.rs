@@ -20,6 +20,8 @@ pub enum By {
     Heap,
     /// Sizes, in classes that double.
     Size,
+    /// How long blocks lived; of queries only.
+    Lifetime,
     /// Call stacks, as a tree.
     Stack,
     /// Functions.
@@ -31,7 +33,7 @@ pub enum By {
 }
 
 impl By {
-    /// All of them.
+    /// Those of reports.
     pub const ALL: [Self; 10] = [
         Self::Scope,
         Self::Group,
@@ -45,6 +47,14 @@ impl By {
         Self::Crate,
     ];
 
+    /// Those of queries.
+    pub const OF_QUERIES: [Self; 11] = {
+        let mut all = [Self::Lifetime; 11];
+        let (of_reports, _) = all.split_at_mut(Self::ALL.len());
+        of_reports.copy_from_slice(&Self::ALL);
+        all
+    };
+
     /// Its name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -54,6 +64,7 @@ impl By {
             Self::Thread => "thread",
             Self::Heap => "heap",
             Self::Size => "size",
+            Self::Lifetime => "lifetime",
             Self::Stack => "stack",
             Self::Function => "function",
             Self::Line => "line",

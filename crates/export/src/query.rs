@@ -12,6 +12,9 @@
 //!                "is_open", "blocks", "bytes" }] }   with --in-each
 //! "by"         what the rows are of: "scope", "group" ...
 //! "rows"       [{ what it is of, "blocks", "bytes", "inclusive" }]
+//!              sizes have "min_bytes" and "max_bytes", lifetimes "from_ns" and "below_ns"; in a sampled
+//!              trace those of calls and stacks have what is in the sample, and "estimates" and
+//!              "inclusive_estimates": { "blocks": { "value", "low", "high" }, "bytes" }
 //! "blocks"     [{ "address", "bytes", "allocated_at_ns", "freed_at_ns", "freed_by_event", "thread", "path",
 //!                 "group", "name", "stack" }]   with --blocks
 //! ```
@@ -23,9 +26,10 @@ use crate::options::{By, Options, Sort};
 use crate::pretty::{self, Json, Object, Value, objects};
 use crate::text::{query, tag};
 use memledger_analysis::{Answer, Found, FoundBlock, Reached, Rule, ScopeRun, ScopeRuns};
-use memledger_document::internal::{CallKind, Calls};
-use memledger_document::{Frames, Report};
+use memledger_document::internal::{CallKind, Calls, Weights};
+use memledger_document::{Estimates, Frames, Report, SizeRow};
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// One row of an answer.
@@ -37,12 +41,26 @@ pub struct AnswerRow {
     pub path: Vec<String>,
     /// The id of a thread.
     pub id: Option<u32>,
-    /// The smallest and the largest size of a size class; the last class has no largest.
-    pub sizes: Option<(u64, Option<u64>)>,
+    /// The smallest and the largest size of a size class; the last class has no largest. Of a class of
+    /// lifetimes the shortest, and the shortest above it, in nanoseconds.
+    pub bounds: Option<(u64, Option<u64>)>,
     /// What was found in it.
     pub found: Found,
     /// The same with all scopes or groups inside it, or all that a function called.
     pub inclusive: Found,
+    /// In a trace with a sample of call stacks: estimates for both, of which `found` and `inclusive` are the
+    /// sample.
+    pub estimates: Option<Box<[Estimates; 2]>>,
+}
+
+impl AnswerRow {
+    /// What was found, and the same with all inside it: in a sample, the estimates.
+    fn values(&self) -> [Found; 2] {
+        match &self.estimates {
+            Some(estimates) => estimates.each_ref().map(|it| Found::of(&it.values())),
+            None => [self.found, self.inclusive],
+        }
+    }
 }
 
 /// All rows of an answer, in no order.
@@ -56,7 +74,11 @@ fn all_rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
     };
     let calls = |kind| {
         let rows = report.by_call(kind, options.frames);
-        rows.into_iter().map(|row| one(vec![row.name], &row.figures, &row.inclusive)).collect()
+        let rows = rows.into_iter().map(|row| AnswerRow {
+            estimates: row.estimates().map(Box::new),
+            ..one(vec![row.name], &row.figures, &row.inclusive)
+        });
+        rows.collect()
     };
     match by {
         By::Scope => {
@@ -86,17 +108,23 @@ fn all_rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
             rows.map(|row| one(vec![row.name.clone()], &row.figures, &row.figures)).collect()
         }
         By::Size => {
-            let rows = report.by_size.iter().map(|row| AnswerRow {
-                sizes: Some((row.min_bytes, row.max_bytes)),
-                ..one(Vec::new(), &row.figures, &row.figures)
-            });
-            rows.collect()
+            let rows = report.by_size.iter();
+            let bounds = |row: &SizeRow| (row.min_bytes, row.max_bytes);
+            rows.map(|row| of_class(bounds(row), Found::of(&row.figures))).collect()
+        }
+        By::Lifetime => {
+            let rows = answer.by_lifetime.iter();
+            rows.map(|row| of_class((row.from_ns, Some(row.below_ns)), row.found)).collect()
         }
         By::Stack => stacks(report, options.frames),
         By::Function => calls(CallKind::Function),
         By::Line => calls(CallKind::Line),
         By::Crate => calls(CallKind::Crate),
     }
+}
+
+fn of_class(bounds: (u64, Option<u64>), found: Found) -> AnswerRow {
+    AnswerRow { bounds: Some(bounds), found, inclusive: found, ..AnswerRow::default() }
 }
 
 /// The rows of an answer, without those in which nothing was found: the most bytes first. Only the
@@ -107,7 +135,7 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
         By::Name => {
             row.path.split_last().is_some_and(|(name, group)| options.shows(&tag(group, name)))
         }
-        By::Size => true,
+        By::Size | By::Lifetime => true,
         By::Thread => {
             let id = row.id.unwrap_or_default();
             options.shows(&format!("{} ({id})", row.path.concat()))
@@ -121,7 +149,8 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
         _ => [found.bytes, found.declined_bytes],
     };
     rows.sort_by_cached_key(|row| {
-        (Reverse((key(&row.inclusive), key(&row.found))), row.path.clone())
+        let [found, inclusive] = row.values();
+        (Reverse((key(&inclusive), key(&found))), row.path.clone())
     });
     rows
 }
@@ -130,7 +159,7 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
 fn stacks(report: &Report, frames: Frames) -> Vec<AnswerRow> {
     let calls = Calls::of(report, frames);
     let mut rows = Vec::<AnswerRow>::new();
-    let mut index = std::collections::HashMap::new();
+    let (mut index, mut weights) = (HashMap::new(), HashMap::<usize, Weights>::new());
     for (number, figures) in report.by_stack.all_figures().enumerate() {
         let functions = calls.shown(number).map(|call| calls.function(call).to_owned());
         let path: Vec<_> = functions.collect();
@@ -141,6 +170,12 @@ fn stacks(report: &Report, frames: Frames) -> Vec<AnswerRow> {
         let found = Found::of(&figures);
         rows[at].found.add_found(found);
         rows[at].inclusive.add_found(found);
+        if let Some(of_stack) = report.by_stack.weights(number) {
+            weights.entry(at).or_default().add(of_stack);
+        }
+    }
+    for (at, weights) in weights {
+        rows[at].estimates = Some(Box::new([weights.estimates(); 2]));
     }
     rows
 }
@@ -269,6 +304,26 @@ impl Json for Sums<'_> {
     }
 }
 
+/// The estimates under the keys of what they are of, as [`Found::of`] has them.
+struct Estimated<'a> {
+    of: &'a Estimates,
+    has_declined: bool,
+}
+
+impl Json for Estimated<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("blocks", &self.of.allocations)?;
+            object.entry("bytes", &self.of.live_bytes_at_peak)?;
+            if self.has_declined {
+                object.entry("declined_blocks", &self.of.frees)?;
+                object.entry("declined_bytes", &self.of.allocated_bytes)?;
+            }
+            Ok(())
+        })
+    }
+}
+
 struct Row<'a> {
     row: &'a AnswerRow,
     by: By,
@@ -293,8 +348,12 @@ impl Json for Row<'_> {
                     object.entry("name", &row.path.concat())?;
                 }
                 By::Size => {
-                    object.entry("min_bytes", &row.sizes.map(|(min, _)| min))?;
-                    object.entry("max_bytes", &row.sizes.and_then(|(_, max)| max))?;
+                    object.entry("min_bytes", &row.bounds.map(|(min, _)| min))?;
+                    object.entry("max_bytes", &row.bounds.and_then(|(_, max)| max))?;
+                }
+                By::Lifetime => {
+                    object.entry("from_ns", &row.bounds.map(|(from, _)| from))?;
+                    object.entry("below_ns", &row.bounds.and_then(|(_, below)| below))?;
                 }
                 By::Stack => object.entry("functions", &row.path)?,
                 By::Heap | By::Function | By::Line | By::Crate => {
@@ -302,8 +361,14 @@ impl Json for Row<'_> {
                 }
             }
             Sums { found: &row.found, has_declined }.entries(object)?;
+            if let Some(estimates) = &row.estimates {
+                let [own, inclusive] =
+                    estimates.each_ref().map(|of| Estimated { of, has_declined });
+                object.entry("estimates", &own)?;
+                object.entry("inclusive_estimates", &inclusive)?;
+            }
             match by {
-                By::Name | By::Thread | By::Heap | By::Size | By::Stack => Ok(()),
+                By::Name | By::Thread | By::Heap | By::Size | By::Lifetime | By::Stack => Ok(()),
                 _ => object.entry("inclusive", &Sums { found: &row.inclusive, has_declined }),
             }
         })

@@ -22,7 +22,8 @@ Examples:
   memledger export run.memledger --to pprof -o heap.pb.gz
   memledger export run.memledger --to speedscope -o run.speedscope.json
   memledger export run.memledger --to parquet -o run/       tables for DuckDB
-  memledger export run.memledger --to csv --table blocks -o -   one table
+  memledger export run.memledger --to csv --table live -o -   of live blocks
+  memledger export last --finding 1 --to csv -o blocks/
   memledger export run.memledger --to firefox -o run.json
   memledger export run.memledger --to heaptrack -o run.zst
   memledger export run.memledger --to perfetto -o run.pftrace
@@ -60,6 +61,9 @@ pub struct ExportArgs {
     /// For csv and parquet: write only this table, to a file or to standard output
     #[arg(long, value_enum, value_name = "TABLE")]
     pub(super) table: Option<TableName>,
+    /// For csv and parquet: write only the blocks of finding N of memledger report, and their events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) finding: Option<u32>,
     /// For folded: the column to count; for speedscope: the column to show first
     /// [default: at-peak]
     #[arg(long, value_enum)]
@@ -127,6 +131,16 @@ const CHOICES: &[Choice] = &[
             To::Csv,
         ],
         instead: "leave it out",
+    },
+    Choice {
+        option: "--finding",
+        is_given: |args| args.finding.is_some(),
+        formats: &[
+            #[cfg(feature = "parquet")]
+            To::Parquet,
+            To::Csv,
+        ],
+        instead: "memledger query --finding N has the same blocks as a table",
     },
     Choice {
         option: "--column",

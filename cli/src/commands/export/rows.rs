@@ -1,13 +1,14 @@
 //! From changes of blocks to rows of tables.
 
 use super::tables::{
-    BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, NONE, Rows, STACKS, optional_cell,
+    BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, LIVE_BLOCKS, NONE, Rows, STACKS, optional_cell,
 };
 use memledger_analysis::{
-    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, NameRow, Report,
+    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Frames, NameRow, Report,
 };
-use memledger_export::tools::frames::{self, path};
+use memledger_export::tools::frames::{self, Call, Calls, path};
 use rustc_hash::FxHashMap;
+use std::collections::HashSet;
 use std::io;
 
 /// Where rows go.
@@ -53,6 +54,10 @@ pub struct ToTables<W> {
     writer: W,
     blocks: Rows,
     events: Rows,
+    /// The numbers of the blocks that are wanted; of all, if there are none.
+    only: Option<HashSet<u64>>,
+    /// Whether rows of live blocks are wanted.
+    has_live: bool,
     live: FxHashMap<(u64, u8), Block>,
     /// Blocks between the two halves of a reallocation, by the number of the first.
     in_realloc: FxHashMap<u64, (u64, u64, Block)>,
@@ -63,9 +68,12 @@ pub struct ToTables<W> {
 }
 
 impl<W: TableWriter> ToTables<W> {
-    pub fn new(writer: W) -> Self {
+    /// Of these blocks, or of all. The table of live blocks is written if it is wanted.
+    pub fn new(writer: W, only: Option<HashSet<u64>>, has_live: bool) -> Self {
         Self {
             writer,
+            only,
+            has_live,
             blocks: Rows::new(&BLOCKS),
             events: Rows::new(&EVENTS),
             live: FxHashMap::default(),
@@ -85,9 +93,17 @@ impl<W: TableWriter> ToTables<W> {
         *self.actors.entry(actor).or_insert(next)
     }
 
+    #[inline]
+    fn wants(&self, block: &Block) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&block.number))
+    }
+
     /// A row of the table of events.
     #[inline]
     fn event(&mut self, event: &BlockEvent, kind: i64, of: &Block, live: i64, allocated: i64) {
+        if !self.wants(of) {
+            return;
+        }
         self.events.push([
             event.number as i64,
             event.at_ns as i64,
@@ -105,6 +121,9 @@ impl<W: TableWriter> ToTables<W> {
     /// A row of the table of blocks.
     #[inline]
     fn block(&mut self, address: u64, block: &Block, state: i64, end: Option<End>) {
+        if !self.wants(block) {
+            return;
+        }
         self.blocks.push([
             block.number as i64,
             address as i64,
@@ -137,7 +156,8 @@ impl<W: TableWriter> ToTables<W> {
         }
         let mut live: Vec<_> = std::mem::take(&mut self.live).into_iter().collect();
         live.sort_unstable_by_key(|(_, block)| block.number);
-        for ((address, _), block) in live {
+        live.retain(|(_, block)| self.wants(block));
+        for &((address, _), block) in &live {
             self.block(address, &block, LIVE, None);
         }
         write(&mut self.writer, &mut self.blocks, &mut self.error);
@@ -147,7 +167,8 @@ impl<W: TableWriter> ToTables<W> {
         }
         self.writer.write(&mut contexts(report, &actors))?;
         let texts = write_stacks(report, &mut self.writer)?;
-        Ok(PendingTables { writer: self.writer, texts })
+        live.truncate(if self.has_live { live.len() } else { 0 });
+        Ok(PendingTables { writer: self.writer, texts, live })
     }
 }
 
@@ -156,6 +177,8 @@ pub struct PendingTables<W> {
     writer: W,
     /// Texts in place of frames.
     texts: Vec<String>,
+    /// The live blocks that have rows of their own.
+    live: Vec<((u64, u8), Block)>,
 }
 
 impl<W: TableWriter> PendingTables<W> {
@@ -163,6 +186,9 @@ impl<W: TableWriter> PendingTables<W> {
     pub fn finish(mut self, report: &Report) -> io::Result<W> {
         self.writer.write(&mut frame_rows(report, &self.texts))?;
         self.writer.write(&mut bookmarks(report))?;
+        if !self.live.is_empty() {
+            write_live(report, &self.live, &mut self.writer)?;
+        }
         Ok(self.writer)
     }
 }
@@ -354,6 +380,51 @@ fn frame_rows(report: &Report, texts: &[String]) -> Rows {
         }
     }
     rows
+}
+
+/// Writes the rows of live blocks. Functions and lines are those of the table by line: of own code, if any is
+/// on the stack.
+fn write_live<W: TableWriter>(
+    report: &Report,
+    live: &[((u64, u8), Block)],
+    writer: &mut W,
+) -> io::Result<()> {
+    let calls = Calls::of(report, Frames::Folded);
+    // PERF: blocks share buckets, so each text is made once.
+    let mut known = FxHashMap::default();
+    let mut rows = Rows::new(&LIVE_BLOCKS);
+    for ((address, _), block) in live {
+        let text = known.entry(block.bucket).or_insert_with(|| {
+            let bucket = &report.by_bucket[block.bucket as usize];
+            let (thread, name) = (&report.by_thread[bucket.thread], &report.by_name[bucket.name]);
+            let number = bucket.stack.and_then(|stack| calls.shown_from_own(stack).next());
+            let call =
+                number.filter(|&number| !calls.is_text(number)).map(|number| calls.get(number));
+            (thread, path(&report.by_scope[bucket.scope].path), path(&name.group), name, call)
+        });
+        let (thread, scope, group, name, call) = &*text;
+        let source = call.and_then(Call::source);
+        let cells = [
+            block.number as i64,
+            *address as i64,
+            block.bytes as i64,
+            block.allocated_at_ns as i64,
+            block.reallocations.into(),
+            thread.id.into(),
+            rows.add_text(&thread.name),
+            rows.add_text(scope),
+            rows.add_text(group),
+            rows.add_text(&name.name),
+            rows.add_optional_text(call.map(Call::name_of_function)),
+            rows.add_optional_text(source.map(|(file, _)| file)),
+            optional_cell(source.map(|(_, line)| line.into())),
+        ];
+        rows.push(cells);
+        if rows.len() >= W::ROWS {
+            writer.write(&mut rows)?;
+        }
+    }
+    writer.write(&mut rows)
 }
 
 fn bookmarks(report: &Report) -> Rows {

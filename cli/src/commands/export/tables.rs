@@ -138,8 +138,34 @@ pub static BOOKMARKS: Table = Table {
     columns: &[column("at_ns", Kind::Near), column("name", Kind::Text)],
 };
 
-/// All tables.
-pub static TABLES: [&Table; 6] = [&BLOCKS, &EVENTS, &CONTEXTS, &STACKS, &FRAMES, &BOOKMARKS];
+/// A row for each live block, with all that the other tables have of it.
+pub static LIVE_BLOCKS: Table = Table {
+    name: "live",
+    columns: &[
+        column("block", Kind::Near),
+        column("address", Kind::Address),
+        column("bytes", Kind::Repeats),
+        column("allocated_at_ns", Kind::Near),
+        column("reallocations", Kind::Near),
+        column("thread_id", Kind::Repeats),
+        column("thread", Kind::Text),
+        column("scope", Kind::Text),
+        column("group", Kind::Text),
+        column("name", Kind::Text),
+        optional("function", Kind::Text),
+        optional("file", Kind::Text),
+        optional("line", Kind::Repeats),
+    ],
+};
+
+/// All tables. The last is written only where it is asked for: the others have all that it has.
+pub static TABLES: [&Table; 7] =
+    [&BLOCKS, &EVENTS, &CONTEXTS, &STACKS, &FRAMES, &BOOKMARKS, &LIVE_BLOCKS];
+
+/// The tables of a folder.
+pub fn of_folder() -> &'static [&'static Table] {
+    &TABLES[..6]
+}
 
 /// A cell without a value, of an optional column.
 pub const NONE: i64 = i64::MIN;

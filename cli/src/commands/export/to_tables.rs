@@ -6,11 +6,14 @@ use super::csv::CsvTables;
 use super::parquet::ParquetTables;
 use super::pass::{outcome, pass};
 use super::rows::{TableWriter, ToTables, actors};
-use super::tables::{TABLES, Table};
-use crate::commands::input::is_stdin;
+use super::tables::{LIVE_BLOCKS, TABLES, Table, of_folder};
+use crate::commands::finding;
+use crate::commands::input::{is_stdin, open_watched, unreadable};
+use crate::commands::moment::unanswered;
 use crate::commands::output::{Part, unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols;
+use memledger_analysis::read::read;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 #[cfg(feature = "parquet")]
@@ -33,6 +36,8 @@ pub enum TableName {
     Frames,
     /// One row per bookmark
     Bookmarks,
+    /// One row per block that is live at the end, with thread, scope, name, function and line
+    Live,
 }
 
 impl TableName {
@@ -52,7 +57,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         return Err(CliError::Usage(format!(
             "--to {ending} writes a folder with {} tables: give -o a folder, or name one table \
              with --table",
-            TABLES.len()
+            of_folder().len()
         )));
     }
     folder(args, ending)
@@ -93,7 +98,7 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
         Ok(entries) => {
             for entry in entries {
                 let name = entry.map_err(failed)?.file_name();
-                if !TABLES.iter().any(|table| *file_of(table) == *name) {
+                if !of_folder().iter().any(|table| *file_of(table) == *name) {
                     return Err(CliError::Failed(format!(
                         "cannot write {}: it is a folder with other files in it ({}); give -o a \
                          new folder",
@@ -108,7 +113,7 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
         Err(error) => return Err(failed(error)),
     };
     // The files and the folder get their names when all are whole.
-    let parts = TABLES.iter().map(|table| Ok((*table, Part::new(path)?)));
+    let parts = of_folder().iter().map(|table| Ok((*table, Part::new(path)?)));
     let parts = parts.collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let files =
         parts.iter().map(|(table, part)| Ok((*table, BufWriter::new(part.file().try_clone()?))));
@@ -126,7 +131,7 @@ fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
         part.persist(&new.path().join(file_of(table))).map_err(failed)?;
     }
     if exists {
-        for table in TABLES {
+        for table in of_folder() {
             let name = file_of(table);
             // What is there keeps its permissions, as other outputs do.
             if let Ok(before) = fs::metadata(path.join(&name)) {
@@ -159,7 +164,16 @@ fn write<W: TableWriter>(
     tables: W,
     finish: impl FnOnce(W) -> io::Result<()>,
 ) -> Result<Outcome, CliError> {
-    let observer = ToTables::new(tables);
+    let of_finding = |number| -> Result<_, CliError> {
+        let query = finding::query_of(&args.trace, number, &args.symbols)?;
+        let mut analyzer = query.numbers().analyzer();
+        let source = open_watched(&args.trace)?;
+        read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
+        analyzer.block_numbers().map_err(|why| unanswered(why, &[]))
+    };
+    let only = args.finding.map(of_finding).transpose()?;
+    let has_live = args.table.is_some_and(|name| name.table().name == LIVE_BLOCKS.name);
+    let observer = ToTables::new(tables, only, has_live);
     let (mut analyzer, summary) = pass(&args.trace, observer, ToTables::has_failed)?;
     let actors = actors(&analyzer);
     let mut report = analyzer.take_report();

@@ -36,6 +36,7 @@ use super::address::address_of;
 use super::by::By;
 use super::choice;
 use super::control::control_token;
+use crate::cache;
 use crate::error::{CliError, Outcome};
 use model::{Model, Sort, Status};
 use source::control::{Program, State, follow};
@@ -105,10 +106,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Shows the program.
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
-    if is_trace(Path::new(&args.of)) {
-        let of = &args.of;
+    let of = &args.of;
+    if is_trace(Path::new(of)) {
         return Err(CliError::Usage(format!(
-            "top shows a running program, but {of} is a file; memledger view {of} shows a trace, even while it grows"
+            "top shows a running program, but {of} is a trace; memledger view {of} shows it, even while it grows"
         )));
     }
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -169,10 +170,14 @@ impl OfProgram {
     }
 }
 
-/// Whether this is the name of a file, and no address.
+/// Whether this is the name of a trace, and no address.
 fn is_trace(path: &Path) -> bool {
     let is_port = path.to_str().is_some_and(|text| text.parse::<u16>().is_ok());
     let has_ending =
         path.extension().is_some_and(|ending| ending == "memledger" || ending == "utrace");
-    !is_port && (path.is_file() || has_ending || path.components().count() > 1)
+    !is_port
+        && (cache::is_kept_run(path)
+            || path.is_file()
+            || has_ending
+            || path.components().count() > 1)
 }

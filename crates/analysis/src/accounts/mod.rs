@@ -53,5 +53,5 @@ pub(super) use accounts::{AccountKey, Accounts};
 pub(super) use bucket::{Bucket, Counts, Owner};
 pub(super) use moves::Moved;
 pub(super) use peaks::EventTime;
-pub(super) use size_class::{CLASSES, LAST_CLASS, class_bounds, class_of};
+pub(super) use size_class::{LAST_CLASS, class_bounds, class_of};
 pub use tally::Tally;

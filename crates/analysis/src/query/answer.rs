@@ -1,18 +1,19 @@
 //! Sums the blocks that were found into rows.
 
-use super::Query;
 use super::lives::SingleBlock;
-use super::observer::QueryObserver;
+use super::observer::{QueryObserver, shortest_of};
 use super::rules::Rule;
 use super::runs::ScopeRuns;
+use super::{Class, Query};
 use crate::accounts::class_bounds;
 use crate::analyzer::Analyzer;
 use crate::cutoff::{Position, Reached, Stop};
 use crate::observer::{BlockEvent, BlockObserver};
-use memledger_document::internal::sort;
+use memledger_document::internal::{Sample, Weights};
 use memledger_document::{Figures, LiveBlock, Report, SizeRow, Symbolizer, made};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::mem::take;
 
 /// What a query has found.
 ///
@@ -31,6 +32,8 @@ pub struct Answer {
     pub by_bucket: Vec<Found>,
     /// The largest of them, the largest first.
     pub blocks: Vec<FoundBlock>,
+    /// With [`Query::by_lifetime`]: the same by lifetime, the shortest first.
+    pub by_lifetime: Vec<LifetimeRow>,
     /// The runs of the scope of [`Query::in_each`](super::Query::in_each).
     pub runs: Option<ScopeRuns>,
     /// The report at the last position. Its rows have what was found: see [`Found::of`].
@@ -73,7 +76,9 @@ impl Found {
         *self = Self::of(&figures);
     }
 
-    fn figures(self) -> Figures {
+    /// The other way round.
+    #[doc(hidden)]
+    pub fn figures(self) -> Figures {
         made!(Figures {
             allocations: self.blocks,
             live_bytes_at_peak: self.bytes,
@@ -90,6 +95,19 @@ impl Found {
         *of_blocks = of_blocks.wrapping_add(blocks);
         *of_bytes = of_bytes.wrapping_add(bytes);
     }
+}
+
+/// The blocks that were found of one class of lifetimes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LifetimeRow {
+    /// The shortest lifetime in it, in nanoseconds. 0 in the first class, which has all that the times of the
+    /// trace do not tell apart.
+    pub from_ns: u64,
+    /// The shortest lifetime above it.
+    pub below_ns: u64,
+    /// What was found.
+    pub found: Found,
 }
 
 /// One block that was found.
@@ -166,13 +184,20 @@ impl Answer {
         by_bucket: Vec<Found>,
         total: Found,
     ) -> Self {
-        Self::fill(&mut report, &by_bucket, &HashMap::new());
+        Self::fill(&mut report, &by_bucket, Vec::new(), &BTreeMap::new());
         report.totals.peak_bytes = total.bytes;
-        Self { rule, positions, total, by_bucket, blocks: Vec::new(), runs: None, report }
+        let (blocks, by_lifetime, runs) = (Vec::new(), Vec::new(), None);
+        Self { rule, positions, total, by_bucket, blocks, by_lifetime, runs, report }
     }
 
     /// Puts what was found, by bucket and by size class, into the rows of the report.
-    fn fill(report: &mut Report, found: &[Found], by_class: &HashMap<usize, Found>) {
+    /// `weights` are what a sample says of each stack.
+    fn fill(
+        report: &mut Report,
+        found: &[Found],
+        weights: Vec<Option<Weights>>,
+        by_size: &BTreeMap<u8, Found>,
+    ) {
         let none = Figures::default();
         report.by_scope.iter_mut().for_each(|row| (row.figures, row.inclusive) = (none, none));
         report.by_group.iter_mut().for_each(|row| (row.figures, row.inclusive) = (none, none));
@@ -191,7 +216,8 @@ impl Answer {
             }
         }
         let found = |row| by_stack.get(&row).copied().unwrap_or_default();
-        report.by_stack.set_figures((0..report.by_stack.len()).map(found));
+        let rows = (0..report.by_stack.len()).map(found);
+        report.by_stack.set_figures(rows, weights);
         let groups: HashMap<_, _> =
             report.by_group.iter().enumerate().map(|(at, row)| (row.group.clone(), at)).collect();
         for row in &report.by_name {
@@ -214,12 +240,11 @@ impl Answer {
                 }
             }
         }
-        let rows = by_class.iter().map(|(&class, found)| {
-            let (min_bytes, max_bytes) = class_bounds(class);
+        let rows = by_size.iter().map(|(&class, found)| {
+            let (min_bytes, max_bytes) = class_bounds(class.into());
             made!(SizeRow { min_bytes, max_bytes, figures: found.figures() })
         });
         report.by_size = rows.collect();
-        sort::by_key(&mut report.by_size, |row| row.min_bytes);
     }
 }
 
@@ -252,14 +277,9 @@ impl Analyzer<QueryObserver> {
             let name = self.observer().query.each.clone().unwrap_or_default();
             return Err(Unanswered::NoScope { name, scopes: names_of(&report) });
         }
-        let mut runs = self.stop_runs(positions.last());
-        if let Some(runs) = &mut runs {
-            let rows = report.by_scope.iter();
-            let rows = rows.filter(|row| self.observer().is_outermost(&row.path));
-            runs.entries = rows.map(|row| row.entries).sum();
-        }
+        let runs = self.stop_runs(&report, positions.last());
         let observer = self.observer();
-        let Query { rule, scope, .. } = &observer.query;
+        let Query { rule, scope, by_class, .. } = &observer.query;
         let has_scope = |path: &[String]| {
             let has = |scope: &String| path.join(" > ").to_lowercase().contains(scope);
             scope.as_ref().is_none_or(has)
@@ -268,28 +288,42 @@ impl Analyzer<QueryObserver> {
         let is_wanted =
             |bucket: usize| report.by_bucket.get(bucket).is_some_and(|row| is_in_scope[row.scope]);
         let mut by_bucket = vec![Found::default(); report.by_bucket.len()];
-        let mut by_class = HashMap::<usize, Found>::new();
         let mut total = Found::default();
-        for (bucket, class, found) in observer.found().all() {
-            if is_wanted(bucket) {
-                by_bucket[bucket].add_found(*found);
-                total.add_found(*found);
-                if let Some(class) = class {
-                    by_class.entry(class).or_default().add_found(*found);
-                }
-            }
+        for (bucket, found) in observer.found().all().filter(|(bucket, _)| is_wanted(*bucket)) {
+            by_bucket[bucket].add_found(*found);
+            total.add_found(*found);
         }
+        let mut classes = BTreeMap::<u8, Found>::new();
+        for (_, class, found) in observer.found().classes().filter(|row| is_wanted(row.0)) {
+            classes.entry(class).or_default().add_found(*found);
+        }
+        let of_lifetimes = *by_class == Some(Class::Lifetime);
+        let of_lifetimes = if of_lifetimes { take(&mut classes) } else { BTreeMap::new() };
+        let by_lifetime = lifetimes(&of_lifetimes, report.trace.time_resolution_ns);
         let mut largest = observer.found().largest(|bucket| is_wanted(bucket as usize));
         let found_block = |single: &SingleBlock| found_block(&report, single);
         let blocks = largest.blocks().iter().map(found_block).collect();
         let rule = *rule;
-        Answer::fill(&mut report, &by_bucket, &by_class);
+        let sizes = observer.found().sizes().unwrap_or_default().into_iter();
+        let weights = weights(&report, sizes.filter(|row| is_wanted(row.0)));
+        Answer::fill(&mut report, &by_bucket, weights, &classes);
         report.totals.peak_bytes = total.bytes;
-        Ok(Answer { rule, positions, total, by_bucket, blocks, runs, report })
+        Ok(Answer { rule, positions, total, by_bucket, blocks, by_lifetime, runs, report })
+    }
+
+    /// The numbers of the events that allocated the blocks which the query of [`Query::numbers`] has found:
+    /// of a block that was reallocated, the first. Empties them.
+    pub fn block_numbers(&mut self) -> Result<HashSet<u64>, Unanswered> {
+        self.flush();
+        self.found_positions()?;
+        if self.is_counting() {
+            self.observe_live();
+        }
+        Ok(self.observer_mut().found_mut().take_numbers())
     }
 
     /// The runs of the scope that is asked for, up to the last position.
-    fn stop_runs(&mut self, last: Option<&Reached>) -> Option<ScopeRuns> {
+    fn stop_runs(&mut self, report: &Report, last: Option<&Reached>) -> Option<ScopeRuns> {
         let Reached { event, at_ns } = *last?;
         let event = BlockEvent { number: event, at_ns, ..BlockEvent::default() };
         let (mut runs, actors) = self.observer_mut().stop_runs(&event)?;
@@ -297,6 +331,9 @@ impl Analyzer<QueryObserver> {
             let (id, name) = self.thread_of(by);
             (run.thread_id, run.thread) = (id, name.to_owned());
         }
+        let rows = report.by_scope.iter();
+        let rows = rows.filter(|row| self.observer().is_outermost(&row.path));
+        runs.entries = rows.map(|row| row.entries).sum();
         Some(runs)
     }
 
@@ -315,6 +352,59 @@ impl Analyzer<QueryObserver> {
         }
         Ok(reached)
     }
+}
+
+/// By row of stacks: what the sample of blocks with stacks says of all, which are given by bucket and size.
+/// None in a trace with the stacks of all blocks.
+fn weights(
+    report: &Report,
+    blocks: impl Iterator<Item = (usize, u64, [u64; 2])>,
+) -> Vec<Option<Weights>> {
+    if report.stack_sampling_bytes.is_none() {
+        return Vec::new();
+    }
+    let is_taken = |row: usize| report.by_stack.weights(row).is_some();
+    let weights = (0..report.by_stack.len()).map(|row| is_taken(row).then(Weights::default));
+    let mut weights: Vec<_> = weights.collect();
+    for (bucket, bytes, blocks) in blocks {
+        let row = &report.by_bucket[bucket];
+        let Some(sum) = row.stack.and_then(|stack| weights.get_mut(stack)?.as_mut()) else {
+            continue;
+        };
+        for (has_declined, count) in [false, true].into_iter().zip(blocks) {
+            let mut found = Found::default();
+            found.add((1, bytes), has_declined);
+            let one = found.figures();
+            for _ in 0..count {
+                match row.sampling {
+                    0 => sum.add_exact(&one),
+                    mean => sum.add_sample(&one, Sample::of(bytes, mean)),
+                }
+            }
+        }
+    }
+    weights
+}
+
+/// Rows of these classes; one for all that are within the resolution of times.
+fn lifetimes(classes: &BTreeMap<u8, Found>, resolution: u64) -> Vec<LifetimeRow> {
+    let mut rows = Vec::<LifetimeRow>::new();
+    for (&class, found) in classes {
+        // The first class has those of no measurable time, too.
+        let from_ns = if class == 0 { 0 } else { shortest_of(class) };
+        let below_ns = shortest_of(class + 1);
+        match rows.last_mut() {
+            Some(row) if from_ns < resolution => {
+                row.below_ns = below_ns;
+                row.found.add_found(*found);
+            }
+            _ => rows.push(LifetimeRow { from_ns, below_ns, found: *found }),
+        }
+    }
+    if let Some(first) = rows.first_mut().filter(|row| row.from_ns < resolution) {
+        first.from_ns = 0;
+    }
+    rows
 }
 
 fn names_of(report: &Report) -> Vec<String> {

@@ -41,6 +41,8 @@ pub struct BlockLife {
     pub since: u64,
     /// When it was first allocated, before all its reallocations.
     pub allocated_at_ns: u64,
+    /// The number of the event that did that.
+    pub first: u64,
     /// Where it is.
     pub address: u64,
     /// Its size.
@@ -72,6 +74,7 @@ impl BlockLife {
             begun_by,
             since: event.number,
             allocated_at_ns: event.allocated_at_ns,
+            first: event.number,
             address: event.address,
             bytes: event.bytes,
             bucket: event.bucket,
@@ -165,6 +168,7 @@ struct Start {
     begun_at_ns: u64,
     begun_by: BlockChange,
     since: u64,
+    first: u64,
     allocation_until: u64,
 }
 
@@ -205,20 +209,20 @@ impl Lives {
         Some(life(event, marked, has_more.then(|| self.others.get(&place).copied()).flatten()))
     }
 
-    fn begin(&mut self, event: &BlockEvent, change: BlockChange) {
+    fn begin(&mut self, event: &BlockEvent, change: BlockChange, first: u64) {
         let place = (event.heap, event.address);
         if change == BlockChange::Allocated {
             self.live.insert(place, event.number);
         } else {
-            self.go_on(event, &BlockLife::new(event, change));
+            self.go_on(event, &BlockLife { first, ..BlockLife::new(event, change) });
         }
     }
 
     fn go_on(&mut self, event: &BlockEvent, life: &BlockLife) {
-        let BlockLife { begun, begun_at_ns, begun_by, since, allocation_until, .. } = *life;
+        let BlockLife { begun, begun_at_ns, begun_by, since, first, allocation_until, .. } = *life;
         let place = (event.heap, event.address);
         self.live.insert(place, begun | IS_OTHER);
-        self.others.insert(place, Start { begun_at_ns, begun_by, since, allocation_until });
+        self.others.insert(place, Start { begun_at_ns, begun_by, since, first, allocation_until });
     }
 
     #[inline]
@@ -250,7 +254,7 @@ impl Lives {
         match change {
             BlockChange::Allocated | BlockChange::Returned => {
                 self.settle(event.stream, pass_on);
-                self.begin(event, change);
+                self.begin(event, change, event.number);
             }
             BlockChange::Freed { .. } | BlockChange::Left => {
                 self.settle(event.stream, pass_on);
@@ -269,11 +273,13 @@ impl Lives {
                 self.settle(event.stream, pass_on);
                 let reallocs = self.reallocs(event.stream);
                 let is_it = |life: &BlockLife| life.ended.is_some_and(|(event, ..)| event == begun);
+                let mut first = event.number;
                 if let Some(at) = reallocs.open.iter().rposition(is_it) {
                     let before = reallocs.open.remove(at);
+                    first = before.first;
                     reallocs.last = Some(BlockLife { next: Some(event.number), ..before });
                 }
-                self.begin(event, change);
+                self.begin(event, change, first);
             }
             change => self.observe_rare(event, change, pass_on),
         }
@@ -341,10 +347,11 @@ impl Lives {
 fn life(event: &BlockEvent, marked: u64, start: Option<Start>) -> BlockLife {
     let begun = marked & !IS_OTHER;
     let life = BlockLife::new(event, BlockChange::Allocated);
-    let life = BlockLife { begun, begun_at_ns: event.allocated_at_ns, since: begun, ..life };
+    let begun_at_ns = event.allocated_at_ns;
+    let life = BlockLife { begun, begun_at_ns, since: begun, first: begun, ..life };
     start.map_or(life, |start| {
-        let Start { begun_at_ns, begun_by, since, allocation_until } = start;
-        BlockLife { begun_at_ns, begun_by, since, allocation_until, ..life }
+        let Start { begun_at_ns, begun_by, since, first, allocation_until } = start;
+        BlockLife { begun_at_ns, begun_by, since, first, allocation_until, ..life }
     })
 }
 

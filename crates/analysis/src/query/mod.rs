@@ -10,7 +10,7 @@ mod observer;
 mod rules;
 mod runs;
 
-pub use answer::{Answer, Found, FoundBlock, Unanswered};
+pub use answer::{Answer, Found, FoundBlock, LifetimeRow, Unanswered};
 pub use index::{
     IndexLimits, IndexRow, Indexed, IndexedPosition, QueryIndex, QueryIndexer, StepMoment,
     StepStart,
@@ -22,6 +22,13 @@ pub use runs::{ScopeRun, ScopeRuns};
 
 use super::analyzer::Analyzer;
 use super::cutoff::Position;
+
+/// What rows are of, beside those of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Size,
+    Lifetime,
+}
 
 /// A question about blocks.
 ///
@@ -45,7 +52,9 @@ pub struct Query {
     positions: Vec<Position>,
     /// The least age of a block, and the age below which it is, in nanoseconds.
     ages: Option<(u64, u64)>,
-    by_size: bool,
+    by_class: Option<Class>,
+    /// Whether the numbers of all blocks are kept.
+    numbers: bool,
     /// How many of the largest single blocks the answer has.
     blocks: usize,
     scope: Option<String>,
@@ -61,8 +70,9 @@ impl Query {
     pub fn new(rule: Rule, mut positions: Vec<Position>) -> Self {
         positions.truncate(rule.times());
         positions.resize(rule.positions(), Position::End);
+        let (ages, by_class, numbers, blocks) = (None, None, false, 0);
         let (scope, in_buckets, each) = (None, Vec::new(), None);
-        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope, in_buckets, each }
+        Self { rule, positions, ages, by_class, numbers, blocks, scope, in_buckets, each }
     }
 
     /// Only blocks of at least `least` nanoseconds and of less than `below`: from their first
@@ -74,9 +84,23 @@ impl Query {
         self
     }
 
-    /// Adds rows by size to the answer, which take 28 times the memory of the other rows.
+    /// Adds rows by size to the answer, which take some 60 bytes for each size class of a row of the others.
     pub fn by_size(mut self) -> Self {
-        self.by_size = true;
+        self.by_class = Some(Class::Size);
+        self
+    }
+
+    /// Adds rows by lifetime to the answer, in place of those by size: from the first allocation of a block
+    /// until the event that ended it, or until the last position. Ignored by the rules that find blocks by
+    /// their allocation alone ([`Rule::has_ages`]).
+    pub fn by_lifetime(mut self) -> Self {
+        self.by_class = Some(Class::Lifetime).filter(|_| self.rule.has_ages());
+        self
+    }
+
+    /// Keeps the number of each block that is found, for [`Analyzer::block_numbers`]: some 10 bytes a block.
+    pub fn numbers(mut self) -> Self {
+        self.numbers = true;
         self
     }
 

@@ -1,13 +1,14 @@
 //! Finds the blocks of a query while the trace is read.
 
-use super::Query;
 use super::answer::Found;
 use super::lives::{BlockLife, LargestBlocks, Lives, SingleBlock};
 use super::rules::{Kind, Rule};
 use super::runs::{Runs, ScopeRuns};
-use crate::accounts::{CLASSES, class_of};
+use super::{Class, Query};
+use crate::accounts::class_of;
 use crate::hash::IntMap;
 use crate::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
+use std::collections::HashSet;
 
 /// In place of a position that is not reached.
 const AHEAD: u64 = u64::MAX;
@@ -32,9 +33,16 @@ pub struct QueryObserver {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
-    by_size: bool,
-    /// By bucket, or by bucket and size class.
+    /// By bucket.
     sums: Vec<Found>,
+    by_class: Option<Class>,
+    /// By bucket and class.
+    classes: IntMap<(u32, u8), Found>,
+    /// By bucket and size, if the blocks with call stacks are a sample: how many have not declined, and how
+    /// many have.
+    sizes: Option<IntMap<(u32, u64), [u64; 2]>>,
+    /// The first events of all blocks, if they are asked for.
+    numbers: Option<HashSet<u64>>,
     /// How many single blocks are kept: of each bucket, if only those of some scopes are wanted.
     blocks: usize,
     by_bucket: bool,
@@ -42,16 +50,27 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, single: SingleBlock) {
-        let BlockLife { bucket, bytes, .. } = single.life;
-        let index = match self.by_size {
-            true => bucket as usize * CLASSES + class_of(bytes),
-            false => bucket as usize,
-        };
+    /// Adds a block that was found at this time, or has ended then.
+    fn add(&mut self, single: SingleBlock, at_ns: u64) {
+        let BlockLife { bucket, bytes, allocated_at_ns, first, .. } = single.life;
+        let index = bucket as usize;
         if index >= self.sums.len() {
             self.sums.resize(index + 1, Found::default());
         }
         self.sums[index].add((1, bytes), single.has_declined);
+        if let Some(class) = self.by_class {
+            let class = match class {
+                Class::Size => class_of(bytes) as u8,
+                Class::Lifetime => lifetime_class(at_ns.saturating_sub(allocated_at_ns)),
+            };
+            self.classes.entry((bucket, class)).or_default().add((1, bytes), single.has_declined);
+        }
+        if let Some(sizes) = &mut self.sizes {
+            sizes.entry((bucket, bytes)).or_default()[usize::from(single.has_declined)] += 1;
+        }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.insert(first);
+        }
         if self.blocks > 0 {
             let bucket = if self.by_bucket { bucket } else { 0 };
             let new = || LargestBlocks::new(self.blocks);
@@ -67,18 +86,33 @@ impl Sums {
             let has_ended = kind == Kind::Freed;
             let freed = BlockChange::Freed { by: Actor::default(), short_lived: false };
             life.ended = has_ended.then_some((event.number, event.at_ns, freed));
-            self.add(SingleBlock { life, has_ended, has_declined: false });
+            self.add(SingleBlock { life, has_ended, has_declined: false }, event.at_ns);
         }
         is_found
     }
 
-    /// What was found, each with its bucket, and its size class if these are counted.
-    pub(super) fn all(&self) -> impl Iterator<Item = (usize, Option<usize>, &Found)> {
-        let sums = self.sums.iter().enumerate().filter(|(_, found)| **found != Found::default());
-        sums.map(|(index, found)| match self.by_size {
-            true => (index / CLASSES, Some(index % CLASSES), found),
-            false => (index, None, found),
-        })
+    /// What was found, each with its bucket.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, &Found)> {
+        self.sums.iter().enumerate().filter(|(_, found)| **found != Found::default())
+    }
+
+    /// The same with its bucket and its class.
+    pub(super) fn classes(&self) -> impl Iterator<Item = (usize, u8, &Found)> {
+        self.classes.iter().map(|(&(bucket, class), found)| (bucket as usize, class, found))
+    }
+
+    /// In a trace with a sample of call stacks: how many blocks each bucket has of each size, in their order.
+    pub(super) fn sizes(&self) -> Option<Vec<(usize, u64, [u64; 2])>> {
+        let sizes = self.sizes.as_ref()?.iter();
+        let sizes = sizes.map(|(&(bucket, bytes), &blocks)| (bucket as usize, bytes, blocks));
+        let mut sizes: Vec<_> = sizes.collect();
+        sizes.sort_unstable();
+        Some(sizes)
+    }
+
+    /// The first events of all blocks, if they were asked for.
+    pub(super) fn take_numbers(&mut self) -> HashSet<u64> {
+        self.numbers.take().unwrap_or_default()
     }
 
     /// The largest of the blocks that `is_wanted` wants by their bucket.
@@ -95,7 +129,8 @@ impl Sums {
 impl QueryObserver {
     pub(super) fn new(query: Query) -> Self {
         let ended = Sums {
-            by_size: query.by_size,
+            by_class: query.by_class,
+            numbers: query.numbers.then(HashSet::new),
             blocks: query.blocks,
             by_bucket: query.scope.is_some(),
             ..Sums::default()
@@ -114,6 +149,11 @@ impl QueryObserver {
     /// What was found where counting has stopped.
     pub(super) fn found(&self) -> &Sums {
         &self.found
+    }
+
+    /// The same, to take something out.
+    pub(super) fn found_mut(&mut self) -> &mut Sums {
+        &mut self.found
     }
 
     /// The names of the scope that is asked for lead to one of these paths.
@@ -154,7 +194,25 @@ fn find(query: &Query, at: &[u64], life: &BlockLife, at_ns: u64, found: &mut Sum
         }
     }
     let has_declined = part > 0 && query.rule == Rule::GrownAndDeclined;
-    found.add(SingleBlock { life: *life, has_ended: parts[part].is_freed(), has_declined });
+    found.add(SingleBlock { life: *life, has_ended: parts[part].is_freed(), has_declined }, at_ns);
+}
+
+/// The first digits of the classes of lifetimes: 1 to 2 ns, 2 to 5 ns, 5 to 10 ns, and so on.
+const STEPS: [u64; 3] = [1, 2, 5];
+
+/// The class of a lifetime in nanoseconds.
+fn lifetime_class(lifetime: u64) -> u8 {
+    let power = lifetime.max(1).ilog10();
+    let first = lifetime / 10_u64.pow(power);
+    (power * 3) as u8 + u8::from(first >= STEPS[1]) + u8::from(first >= STEPS[2])
+}
+
+/// The shortest lifetime of a class.
+pub(super) fn shortest_of(class: u8) -> u64 {
+    let (power, step) = (class / 3, class % 3);
+    let shortest =
+        10_u64.checked_pow(power.into()).and_then(|it| it.checked_mul(STEPS[usize::from(step)]));
+    shortest.unwrap_or(u64::MAX)
 }
 
 impl BlockObserver for QueryObserver {
@@ -182,6 +240,10 @@ impl BlockObserver for QueryObserver {
         if let Some(runs) = &mut self.runs {
             runs.enter(stream, by, path);
         }
+    }
+
+    fn sampled(&mut self) {
+        self.ended.sizes.get_or_insert_default();
     }
 
     fn joined(&mut self) {

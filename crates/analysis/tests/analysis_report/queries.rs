@@ -5,7 +5,8 @@ use crate::model::{CONTEXTS, STACKS, announce};
 use crate::ops::{Op, ops};
 use crate::spans::{Block, Model, Owner, Step};
 use memledger_analysis::{
-    Analyzer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule, Unanswered,
+    Analyzer, Answer, BlockObserver, Found, Position, Query, QueryObserver, Report, Rule,
+    Unanswered,
 };
 use memledger_export::query::rows;
 use memledger_export::text::{By, Options};
@@ -230,17 +231,26 @@ pub fn add(rows: &mut Rows, owner: &Owner, declined: usize) {
     }
 }
 
+/// Blocks that were found: how long each lived, whether it has declined, and its size.
+type Lifetimes = Vec<(u64, usize, u64)>;
+
 /// What a rule finds, by looking at every span there was.
-fn expected(model: &Model, rule: Rule, at: &[(u64, u64)], ages: Option<(u64, u64)>) -> Rows {
+fn expected(
+    model: &Model,
+    rule: Rule,
+    at: &[(u64, u64)],
+    ages: Option<(u64, u64)>,
+) -> (Rows, Lifetimes) {
     let is_of_age = |first: u64, at: u64| {
         ages.is_none_or(|(least, below)| (least..below).contains(&(at - first)))
     };
-    let mut rows = Rows::new();
+    let (mut rows, mut lifetimes) = (Rows::new(), Lifetimes::new());
     let mut live = |place: usize, begun: &dyn Fn(u64) -> bool| {
         let (event, time) = at[place];
         let blocks = model.after[event as usize].1.iter();
         for block in blocks.filter(|block| begun(block.begun) && is_of_age(block.first, time)) {
             add(&mut rows, &block.owner, 0);
+            lifetimes.push((time - block.first, 0, block.owner.size));
         }
     };
     let (a, end) = (at[0].0, model.after.len() as u64 - 1);
@@ -268,6 +278,7 @@ fn expected(model: &Model, rule: Rule, at: &[(u64, u64)], ages: Option<(u64, u64
                 && is_of_age(end.block.first, end.at)
             {
                 add(&mut rows, &end.block.owner, declined);
+                lifetimes.push((end.at - end.block.first, declined, end.block.owner.size));
             }
         }
     };
@@ -294,7 +305,25 @@ fn expected(model: &Model, rule: Rule, at: &[(u64, u64)], ages: Option<(u64, u64
             }
         }
     }
-    rows
+    (rows, lifetimes)
+}
+
+/// The rows by lifetime have what the model has of such lifetimes, and all that was found.
+fn check_lifetimes(answer: &Answer, expected: &Lifetimes) {
+    let mut all = Found::default();
+    for row in &answer.by_lifetime {
+        let mut sums = [0; 4];
+        for (_, declined, size) in
+            expected.iter().filter(|found| (row.from_ns..row.below_ns).contains(&found.0))
+        {
+            sums[2 * declined] += 1;
+            sums[2 * declined + 1] += size;
+        }
+        assert_eq!(figures(&row.found), sums, "{} to {}", row.from_ns, row.below_ns);
+        all.add_found(row.found);
+    }
+    assert_eq!(all, answer.total);
+    assert!(answer.by_lifetime.is_sorted_by(|a, b| a.below_ns <= b.from_ns));
 }
 
 fn figures(found: &Found) -> [u64; 4] {
@@ -322,7 +351,7 @@ pub fn answered(analyzer: &mut Analyzer<QueryObserver>, blocks: usize) -> Result
         ("function", None, By::Function),
     ] {
         for row in rows(&answer, by, &Options::default()) {
-            let path = match (row.id, row.sizes) {
+            let path = match (row.id, row.bounds) {
                 (Some(id), _) => vec![id.to_string()],
                 (_, Some((_, max))) => vec![max.unwrap_or(1 << 31).to_string()],
                 _ => row.path.clone(),
@@ -419,7 +448,13 @@ proptest! {
             let (mut feed, _) = run(&steps, query.analyzer());
             let got = answered(&mut feed.analyzer, 3);
             let expected = expected(&model, rule, &at, ages);
+            let (expected, lifetimes) = expected;
             prop_assert_eq!(got, Ok(expected), "{} {:?} {:?}", rule.name(), positions, ages);
+            if rule.has_ages() && ages.is_none() {
+                let query = Query::new(rule, positions.clone()).by_lifetime();
+                let (mut feed, _) = run(&steps, query.analyzer());
+                check_lifetimes(&feed.analyzer.answer().expect("in order"), &lifetimes);
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! Traces with a sample of stacks: what the estimates are worth.
 
-use memledger_analysis::{Estimate, Report, StackKind, StackRow};
+use memledger_analysis::{
+    Analyzer, BlockObserver, CallRow, Estimate, Position, Query, Report, Rule, StackKind, StackRow,
+};
+use memledger_export::query::{Written, rows};
 use memledger_export::{json, text};
 use memledger_test_support::feed::{Feed, V::N};
 use serde_json::Value;
@@ -41,8 +44,13 @@ const STACKS: usize = 24;
 /// Runs a program of random allocations, reallocations and frees with a sample of stacks; the report,
 /// and the exact figures of each stack.
 fn run(seed: u64, mean: u64) -> (Report, Vec<Exact>) {
+    let (mut feed, exact) = fed(seed, mean, Analyzer::new());
+    (feed.report(), exact)
+}
+
+fn fed<O: BlockObserver>(seed: u64, mean: u64, analyzer: Analyzer<O>) -> (Feed<O>, Vec<Exact>) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut feed = Feed::new();
+    let mut feed = Feed::ours(analyzer);
     feed.emit("Memledger.StackSampling", 1, &[N(mean)]);
     feed.module("/bin/program", 0x1000, 0x1_0000);
     let mut kinds = Vec::new();
@@ -97,7 +105,7 @@ fn run(seed: u64, mean: u64) -> (Report, Vec<Exact>) {
             total -= size;
         }
     }
-    (feed.report(), exact)
+    (feed, exact)
 }
 
 /// How often intervals cover the exact figure, and the sums of estimates and exact figures.
@@ -234,4 +242,35 @@ fn a_block_of_the_sample_leaves_it_when_its_reallocation_is_not_in_it() {
     assert_eq!((estimates.live_bytes.value, estimates.live_bytes.low), (1100, 1100));
     // One block of 64 bytes counts as 2^20 bytes.
     assert!(estimates.allocated_bytes.value.abs_diff(1100 + (1 << 20)) < 64);
+}
+
+#[test]
+fn a_query_scales_the_sample_as_the_report_does() {
+    for seed in 1..8 {
+        let (report, _) = run(seed, 4096);
+        let query = Query::new(Rule::AliveAtA, vec![Position::End]);
+        let (mut feed, exact) = fed(seed, 4096, query.analyzer());
+        let answer = feed.analyzer.answer().expect("the end is there");
+        assert_eq!(answer.total.bytes, exact.iter().map(|exact| exact.live).sum::<u64>());
+        let (mut options, mut scaled) = (text::Options::default(), 0);
+        options.by = Some(text::By::Function);
+        let all = report.by_function(options.frames);
+        for row in rows(&answer, text::By::Function, &options) {
+            let is_it = |of: &&CallRow| of.name == row.path[0];
+            let same = all.iter().find(is_it).expect("a row of the report");
+            let pair = row.estimates.as_deref().copied().zip(same.estimates());
+            for (found, live) in pair.into_iter().flat_map(|(a, b)| a.into_iter().zip(b)) {
+                // Sums of the same numbers in another order.
+                let bytes = found.live_bytes_at_peak.value.abs_diff(live.live_bytes.value);
+                let blocks = found.allocations.value.abs_diff(live.live_blocks.value);
+                assert!(bytes <= 1 && blocks <= 1, "{found:?} {live:?}");
+                scaled += 1;
+            }
+        }
+        assert!(scaled > 10);
+        let written = Written::new(&answer, &[], &options);
+        let mut text = Vec::new();
+        written.text(&mut text).expect("memory takes everything");
+        assert!(String::from_utf8(text).expect("UTF-8").contains(" ±"));
+    }
 }

@@ -4,7 +4,7 @@ use super::screen::{Lines, alarms};
 use super::sections::{block_table, one};
 use super::style::Style;
 use super::table::{Row, Table};
-use crate::column::Column;
+use crate::column::{Cells, Column};
 use crate::options::{By, Options, Sort};
 use crate::units::{bytes, count, counted, duration};
 use memledger_analysis::{Answer, Found, Reached, Rule, ScopeRuns};
@@ -50,19 +50,23 @@ pub(crate) fn write(
     found_lines(answer, &mut lines)?;
     if let Some(mean) = report.stack_sampling_bytes.filter(|_| by.is_of_calls()) {
         let text = format!(
-            "of a sample of blocks, one in {} on average: the rows have what is in the sample, and \
-             the others count as (not in the sample). What was found is exact",
+            "of a sample of blocks, one in {} on average: the rows are estimates. The ranges cover \
+             95 of 100; what was found is exact",
             bytes(mean)
         );
         lines.write("stacks", &text)?;
     }
+    let columns = if rule == Rule::GrownAndDeclined { CHANGED } else { FOUND };
     let options = Options {
         by: Some(by),
-        columns: Some(if rule == Rule::GrownAndDeclined { CHANGED } else { FOUND }),
+        columns: Some(columns),
         sort: if options.sort == Sort::Count { Sort::Count } else { Sort::AtPeak },
         ..options.clone()
     };
-    let table = one(report, &options, by);
+    let table = match by {
+        By::Lifetime => lifetimes(answer, columns),
+        by => one(report, &options, by),
+    };
     if !table.rows.is_empty() {
         table.write(style, options.width, out)?;
     }
@@ -130,6 +134,27 @@ fn runs_line(rule: Rule, runs: &ScopeRuns) -> String {
         line += &format!("; {} at B", counted(runs.open, "run is open", "runs are open"));
     }
     line
+}
+
+/// How long the blocks lived, the shortest first.
+fn lifetimes(answer: &Answer, columns: &[Column]) -> Table {
+    let rows = answer.by_lifetime.iter().map(|row| {
+        let (from, below) = (duration(row.from_ns), duration(row.below_ns));
+        let name =
+            if row.from_ns == 0 { format!("under {below}") } else { format!("{from} to {below}") };
+        let (figures, peak) = (&row.found.figures(), answer.total.bytes);
+        let (entries, largest, inclusive, estimates) = (None, 0, None, None);
+        let cells = Cells { figures, peak, entries, largest, inclusive, estimates };
+        Row { level: 0, name, cells: columns.iter().map(|column| column.cell(&cells)).collect() }
+    });
+    Table {
+        title: "By lifetime".to_owned(),
+        headers: columns.iter().map(|column| column.header(false)).collect(),
+        kept: columns.len(),
+        names: 0,
+        rows: rows.collect(),
+        footer: None,
+    }
 }
 
 /// The runs in which most was found.

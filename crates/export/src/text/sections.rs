@@ -110,6 +110,7 @@ pub(super) fn one(report: &Report, options: &Options, by: By) -> Table {
         By::Thread => whole(report, options, threads(report).collect(), "By thread"),
         By::Heap => whole(report, options, heaps(report).collect(), "By heap"),
         By::Size => whole(report, options, sizes(report).collect(), "By size"),
+        By::Lifetime => whole(report, options, Vec::new(), "By lifetime"),
         By::Stack => calls::tree(report, options),
         By::Function => calls::rows(report, options, CallKind::Function),
         By::Line => calls::rows(report, options, CallKind::Line),

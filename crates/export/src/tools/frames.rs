@@ -1,6 +1,7 @@
 //! Call stacks of buckets, as exports write them: functions in frames, outermost last.
 
 use memledger_document::internal::GUESS;
+pub use memledger_document::internal::{Call, Calls};
 use memledger_document::{BucketRow, Frame, Report, SourceFrame, StackKind};
 
 /// What takes the place of one frame.
