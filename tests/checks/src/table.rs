@@ -172,7 +172,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         name: "diff-builds",
         what: "two builds of a program differ by what the compiler has changed, and by nothing else",
-        when: ByPath,
+        when: Full,
         lane: Workspace,
         deadline: minutes(45),
         needs: &[JQ],

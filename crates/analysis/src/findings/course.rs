@@ -25,7 +25,7 @@ impl Sets<'_> {
         let has_stacks = !self.calls.report.by_stack.is_empty();
         let is_of = |&site: &usize| {
             let site = &self.sites[site];
-            let scope = || Some(self.calls.report.by_bucket[*site.buckets.first()?].scope);
+            let scope = || Some(self.calls.report.by_bucket[site.first_bucket as usize].scope);
             let row = if has_stacks { site.stack } else { scope() };
             row.is_some_and(|row| set.rows.binary_search(&row).is_ok())
         };
@@ -51,8 +51,8 @@ impl Sets<'_> {
     fn size(&self, sites: &[usize]) -> Option<u64> {
         let observer = self.analyzer.observer();
         let has_one = sites.iter().all(|&site| self.sites[site].figures.reallocations == 0);
-        let buckets = sites.iter().flat_map(|&site| &self.sites[site].buckets);
-        let mut sizes = buckets.filter_map(|&bucket| observer.buckets.get(bucket)?.sizes());
+        let buckets = sites.iter().flat_map(|&site| self.buckets_of(site));
+        let mut sizes = buckets.filter_map(|bucket| observer.buckets.get(bucket)?.sizes());
         let [least, largest] = sizes.next()?;
         let is_one = has_one && least == largest && sizes.all(|sizes| sizes == [least, least]);
         is_one.then_some(least)

@@ -166,7 +166,7 @@ impl Sets<'_> {
         let mut pages = Pages::default();
         let mut between = IntMap::<u64, u64>::default();
         for block in allocated(analyzer, kept.freed) {
-            let site = self.site_of.get(block.bucket as usize).copied().flatten();
+            let site = self.site_of(block.bucket as usize);
             let function = site.and_then(|site| function_of[site]);
             pages.add(block.address, chunk_of_glibc(block.bytes), function);
             if let Some(function) = function {
@@ -194,7 +194,7 @@ impl Sets<'_> {
             amount: kept_bytes,
             weight_of: WeightOf::Resident,
             whole: resident_bytes,
-            weigh: |site| site.left.bytes,
+            weigh: |site| site.left().bytes,
             ..Found::default()
         })
     }

@@ -142,13 +142,13 @@ impl Sets<'_> {
             let for_each =
                 if has_function { FREED_FOR_EACH_LEFT } else { FREED_FOR_EACH_LEFT_IN_SCOPE };
             let is_left = |left: &Left, freed| left.blocks > 0 && freed / for_each >= left.blocks;
-            is_left(&site.left, site.freed) || is_left(&site.never, site.freed + site.ended)
+            is_left(site.left(), site.freed()) || is_left(site.never(), site.freed() + site.ended())
         };
-        let like = |sites: &[usize]| one_in(&self.left(sites), self.sum(sites, |site| site.freed));
+        let like = |sites: &[usize]| one_in(&self.left(sites), self.sum(sites, Site::freed));
         let mut found = Vec::new();
-        for Group { sites, .. } in self.groups(passes, |site| site.left.bytes, like, false) {
+        for Group { sites, .. } in self.groups(passes, |site| site.left().bytes, like, false) {
             let Some((left, is_never)) = self.left_of(&sites) else { continue };
-            let freed = self.sum(&sites, |site| site.freed);
+            let freed = self.sum(&sites, Site::freed);
             let end_ns = if is_never { self.clocks.end[TIME] } else { self.end_ns() };
             let (within_ns, age_ns) = (self.lifetimes(&sites).within(95), left.mean_age_ns(end_ns));
             let mut figures = vec![
@@ -158,10 +158,10 @@ impl Sets<'_> {
                 count("freed", freed),
                 time("freed_within_ns", within_ns),
             ];
-            let all = |site: &Site| site.freed + if is_never { site.ended } else { 0 };
-            let of = |site: &Site| if is_never { site.never } else { site.left };
+            let all = |site: &Site| site.freed() + if is_never { site.ended() } else { 0 };
+            let of = |site: &Site| *if is_never { site.never() } else { site.left() };
             if is_never {
-                figures.push(count("freed_at_end", self.sum(&sites, |site| site.ended)));
+                figures.push(count("freed_at_end", self.sum(&sites, Site::ended)));
             }
             let ratio = one_in(&left, self.sum(&sites, all));
             if sites.iter().all(|&site| {
@@ -174,7 +174,7 @@ impl Sets<'_> {
                 }
             }
             let weigh: fn(&Site) -> u64 =
-                if is_never { |site| site.never.bytes } else { |site| site.left.bytes };
+                if is_never { |site| site.never().bytes } else { |site| site.left().bytes };
             let held = self.held(FindingKind::LeftBehind, sites, left.bytes, figures, weigh);
             found.push(Found { is_to_end: is_never, ..held });
         }
@@ -194,8 +194,8 @@ impl Sets<'_> {
                 && age_ns / factor >= within_ns
                 && self.come_again(self.births(sites, is_never))
         };
-        let never = self.sum_left(sites, |site| &site.never);
-        if self.sum(sites, |site| site.ended) >= MIN_LEFT_BLOCKS && is_left(&never, true, 1) {
+        let never = self.sum_left(sites, Site::never);
+        if self.sum(sites, Site::ended) >= MIN_LEFT_BLOCKS && is_left(&never, true, 1) {
             return Some((never, true));
         }
         let left = self.left(sites);
@@ -250,7 +250,7 @@ impl Sets<'_> {
     pub(super) fn no_longer_freed(&self) -> Vec<Found> {
         let end_ns = self.end_ns();
         let passes = |site: &Site, has_function: bool| {
-            let [blocks, bytes] = site.left.since;
+            let [blocks, bytes] = site.left().since;
             let Some(free) = site.last_free.filter(|_| has_function) else { return false };
             free.frees >= MIN_BLOCKS && blocks >= MIN_BLOCKS && bytes >= free.most_live
         };
@@ -258,7 +258,7 @@ impl Sets<'_> {
             let last = |&site: &usize| self.sites[site].last_free.map_or(0, |free| free.at_ns);
             sites.iter().map(last).max().unwrap_or(0)
         };
-        let weigh = |site: &Site| site.left.since[1];
+        let weigh = |site: &Site| site.left().since[1];
         let mut found = Vec::new();
         for Group { sites, like: at_ns } in self.groups(passes, weigh, stopped, true) {
             let within_ns = self.lifetimes(&sites).within(95);
@@ -273,7 +273,7 @@ impl Sets<'_> {
             }
             let figures = vec![
                 time("at_ns", at_ns),
-                count("freed", self.sum(&sites, |site| site.freed)),
+                count("freed", self.sum(&sites, Site::freed)),
                 time("freed_within_ns", within_ns),
                 count("blocks", since_blocks),
                 bytes("bytes", since_bytes),
@@ -313,7 +313,7 @@ impl Sets<'_> {
             }
             let figures = vec![
                 count("passed", others),
-                count("freed", self.sum(&sites, |site| site.freed)),
+                count("freed", self.sum(&sites, Site::freed)),
                 count("blocks", blocks_at_peak),
                 bytes("bytes", bytes_at_peak),
                 time("median_ns", self.lifetimes(&sites).within(50)),
@@ -326,8 +326,8 @@ impl Sets<'_> {
 
     /// Hardly any block that is live came before the one that was freed last.
     fn is_in_order(&self, site: usize) -> bool {
-        let left = &self.sites[site].left;
-        left.before.saturating_mul(AGAINST) <= left.blocks.max(self.sites[site].freed)
+        let left = self.sites[site].left();
+        left.before.saturating_mul(AGAINST) <= left.blocks.max(self.sites[site].freed())
     }
 
     /// Whether those who free hardly allocate here.
@@ -337,7 +337,7 @@ impl Sets<'_> {
         let report = self.calls.report;
         let (mut by_receivers, mut all) = (0_u64, 0_u64);
         for &site in sites {
-            for &bucket in &self.sites[site].buckets {
+            for bucket in self.buckets_of(site) {
                 let row = &report.by_bucket[bucket];
                 let calls = row.figures.allocations.saturating_add(row.figures.reallocations);
                 all = all.saturating_add(calls);
@@ -390,7 +390,7 @@ impl Sets<'_> {
         let mut passed = Passed::default();
         let of: HashSet<_> = sites.iter().copied().collect();
         for (bucket, by, freed) in self.analyzer.observer().freed() {
-            let site = self.site_of.get(bucket as usize).copied().flatten();
+            let site = self.site_of(bucket as usize);
             let Some(site) = site.filter(|site| of.contains(site)) else { continue };
             let freed = freed.before(self.shutdown);
             if freed.blocks == 0 {

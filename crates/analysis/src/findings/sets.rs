@@ -20,8 +20,11 @@ pub(super) struct Sets<'a> {
     pub(super) sites: Vec<Site>,
     /// The sites of each function that allocates; of each scope and name where there are no stacks.
     pub(super) functions: Vec<Vec<usize>>,
-    /// By bucket: its site, if there are findings of it.
-    pub(super) site_of: Vec<Option<usize>>,
+    /// By bucket: its site, if there are findings of it, and the next bucket of that.
+    ///
+    /// PERF: short numbers, and no list for each site, because most have one bucket.
+    site_of: Vec<u32>,
+    next_bucket: Vec<u32>,
     /// All blocks that findings can be of: the whole, or the sample.
     pub(super) whole: Figures,
     pub(super) peak_bytes: u64,
@@ -82,19 +85,48 @@ impl Clocks {
 #[derive(Default)]
 pub(super) struct Site {
     pub(super) stack: Option<usize>,
-    pub(super) buckets: Vec<usize>,
+    pub(super) first_bucket: u32,
     pub(super) figures: SiteFigures,
-    /// Blocks that were freed.
-    pub(super) freed: u64,
-    /// The last one that was freed, and the sums of what its buckets have up to their last ones.
+    /// The last block that was freed, and the sums of what its buckets have up to their last ones.
     pub(super) last_free: Option<LastFree>,
-    pub(super) left: Left,
-    /// What of it the program did not free when it ended; and how many blocks it freed then.
-    pub(super) never: Left,
-    pub(super) ended: u64,
+    /// PERF: most sites have none.
+    left: Option<Box<SiteLeft>>,
     /// At least the most bytes that were live at once.
     pub(super) most_live: u64,
 }
+
+/// The blocks of a site that are live when the program begins to end.
+#[derive(Default)]
+struct SiteLeft {
+    all: Left,
+    /// Those that the program did not free when it ended; and how many blocks it freed then.
+    never: Left,
+    ended: u64,
+}
+
+impl Site {
+    /// How many blocks were freed.
+    pub(super) fn freed(&self) -> u64 {
+        self.last_free.map_or(0, |free| free.frees)
+    }
+
+    pub(super) fn left(&self) -> &Left {
+        self.left.as_ref().map_or(&Left::NONE, |left| &left.all)
+    }
+
+    /// Those that the program did not free when it ended.
+    pub(super) fn never(&self) -> &Left {
+        self.left.as_ref().map_or(&Left::NONE, |left| &left.never)
+    }
+
+    /// How many blocks the program freed when it ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.left.as_ref().map_or(0, |left| left.ended)
+    }
+}
+
+/// In place of a site or a bucket.
+const NO_NUMBER: u32 = u32::MAX;
 
 /// What is needed of the figures of a site.
 ///
@@ -132,6 +164,8 @@ pub(super) struct Left {
 }
 
 impl Left {
+    const NONE: Self = Self { blocks: 0, bytes: 0, born: 0, since: [0; 2], before: 0 };
+
     fn count(&mut self, bytes: u64, born_ns: u64) {
         self.blocks += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -191,6 +225,7 @@ impl<'a> Sets<'a> {
             sites: Vec::new(),
             functions: Vec::new(),
             site_of: Vec::new(),
+            next_bucket: Vec::new(),
             whole,
             peak_bytes,
             is_of_sample,
@@ -207,22 +242,26 @@ impl<'a> Sets<'a> {
     fn add_sites(&mut self, scope: Option<&str>) {
         let report = self.calls.report;
         let mut functions = HashMap::new();
-        let mut numbers = HashMap::new();
-        for (bucket, row) in report.by_bucket.iter().enumerate() {
+        let (mut of_stack, mut of_name) = (vec![NO_NUMBER; report.by_stack.len()], HashMap::new());
+        for row in &report.by_bucket {
             let has_stack = has_stack(report, row);
             let path = report.by_scope.get(row.scope).map_or(&[][..], |row| &row.path);
             let is_left_out = row.figures == Figures::default()
                 || self.is_of_sample && !has_stack
                 || !is_in(path, scope);
             if is_left_out {
-                self.site_of.push(None);
+                self.site_of.push(NO_NUMBER);
                 continue;
             }
             let stack = row.stack.filter(|_| has_stack);
-            let named = stack.map_or((row.scope, row.name), |_| (0, 0));
-            let site = *numbers.entry((stack, named)).or_insert_with(|| {
+            let site = match stack {
+                Some(stack) => &mut of_stack[stack],
+                None => of_name.entry((row.scope, row.name)).or_insert(NO_NUMBER),
+            };
+            if *site == NO_NUMBER {
                 let number = self.sites.len();
-                self.sites.push(Site { stack, ..Site::default() });
+                *site = number as u32;
+                self.sites.push(Site { stack, first_bucket: NO_NUMBER, ..Site::default() });
                 let function = stack.and_then(|stack| self.calls.own_function(stack));
                 let name = Key::Name { scope: row.scope, name: row.name };
                 let key = function.map_or(name, Key::Function);
@@ -231,25 +270,37 @@ impl<'a> Sets<'a> {
                     self.functions.push(Vec::new());
                 }
                 self.functions[function].push(number);
-                number
-            });
-            let buckets = &mut self.sites[site].buckets;
-            // PERF: most have one.
-            if buckets.is_empty() {
-                buckets.reserve_exact(1);
             }
-            buckets.push(bucket);
-            self.sites[site].figures.add(&row.figures);
-            self.site_of.push(Some(site));
+            self.sites[*site as usize].figures.add(&row.figures);
+            self.site_of.push(*site);
+        }
+        self.next_bucket = vec![NO_NUMBER; self.site_of.len()];
+        for (bucket, &site) in self.site_of.iter().enumerate().rev() {
+            if let Some(site) = self.sites.get_mut(site as usize) {
+                self.next_bucket[bucket] = std::mem::replace(&mut site.first_bucket, bucket as u32);
+            }
         }
     }
 
+    /// The site of a bucket, if there are findings of it.
+    pub(super) fn site_of(&self, bucket: usize) -> Option<usize> {
+        let site = *self.site_of.get(bucket)?;
+        (site != NO_NUMBER).then_some(site as usize)
+    }
+
+    /// The buckets of a site, in their order.
+    pub(super) fn buckets_of(&self, site: usize) -> impl Iterator<Item = usize> + use<'_, 'a> {
+        let known = |bucket: &usize| *bucket != NO_NUMBER as usize;
+        let first = Some(self.sites[site].first_bucket as usize).filter(known);
+        let next = move |bucket: &usize| Some(self.next_bucket[*bucket] as usize).filter(known);
+        std::iter::successors(first, next)
+    }
+
     fn add_last_frees(&mut self) {
-        let observer = self.analyzer.observer();
-        for site in &mut self.sites {
-            let report = self.calls.report;
-            for &bucket in &site.buckets {
-                let Some(seen) = observer.buckets.get(bucket) else { continue };
+        let (observer, report) = (self.analyzer.observer(), self.calls.report);
+        for (bucket, seen) in observer.buckets.iter().enumerate() {
+            if let Some(site) = self.site_of(bucket) {
+                let site = &mut self.sites[site];
                 let live_bytes = report.by_bucket[bucket].figures.live_bytes;
                 site.most_live = site.most_live.saturating_add(seen.most_live(live_bytes));
                 let Some(free) = seen.last_free(self.shutdown) else { continue };
@@ -259,7 +310,6 @@ impl<'a> Sets<'a> {
                 let latest = if free.at_ns >= sum.at_ns { free } else { *sum };
                 *sum = LastFree { frees, most_live, ..latest };
             }
-            site.freed = site.last_free.map_or(0, |free| free.frees);
         }
     }
 
@@ -274,7 +324,7 @@ impl<'a> Sets<'a> {
             .map(|block| (block.bucket, block.bytes, block.allocated_at_ns, Some(block.lived_ns)));
         let ends_ns = last.map_or(u64::MAX, |last| last.began_ns);
         live.chain(freed).filter_map(move |(bucket, bytes, born_ns, lived_ns)| {
-            let site = self.site_of.get(bucket as usize).copied().flatten()?;
+            let site = self.site_of(bucket as usize)?;
             let is_before = born_ns <= ends_ns;
             is_before.then_some(LeftBlock { site, bytes, born_ns, lived_ns })
         })
@@ -282,12 +332,15 @@ impl<'a> Sets<'a> {
 
     fn add_left(&mut self) {
         let mut ended = HashMap::<usize, Vec<u64>>::new();
-        let mut all = vec![[Left::default(); 2]; self.sites.len()];
+        let mut all = HashMap::<usize, Box<SiteLeft>>::new();
         for LeftBlock { site, bytes, born_ns, lived_ns } in self.left_blocks() {
-            let [left, never] = &mut all[site];
+            let SiteLeft { all: left, never, ended: count } = &mut **all.entry(site).or_default();
             left.count(bytes, born_ns);
             match lived_ns {
-                Some(lived_ns) => ended.entry(site).or_default().push(lived_ns),
+                Some(lived_ns) => {
+                    *count += 1;
+                    ended.entry(site).or_default().push(lived_ns);
+                }
                 None => never.count(bytes, born_ns),
             }
             let Some(free) = self.sites[site].last_free else { continue };
@@ -296,15 +349,12 @@ impl<'a> Sets<'a> {
             }
             left.before += u64::from(born_ns < free.born_ns);
         }
-        for (number, (site, [left, never])) in self.sites.iter_mut().zip(all).enumerate() {
-            (site.left, site.never) = (left, never);
-            site.ended = ended.get(&number).map_or(0, |lived| lived.len() as u64);
-        }
+        all.into_iter().for_each(|(site, left)| self.sites[site].left = Some(left));
         self.ended = ended;
     }
 
     fn buckets<'s>(&'s self, sites: &'s [usize]) -> impl Iterator<Item = usize> + use<'s, 'a> {
-        sites.iter().flat_map(|&site| self.sites[site].buckets.iter().copied())
+        sites.iter().flat_map(|&site| self.buckets_of(site))
     }
 
     /// The sum of a figure of these sites.
@@ -313,7 +363,7 @@ impl<'a> Sets<'a> {
     }
 
     pub(super) fn left(&self, sites: &[usize]) -> Left {
-        self.sum_left(sites, |site| &site.left)
+        self.sum_left(sites, Site::left)
     }
 
     pub(super) fn sum_left(&self, sites: &[usize], left: impl Fn(&Site) -> &Left) -> Left {
@@ -342,7 +392,7 @@ impl<'a> Sets<'a> {
     pub(super) fn grown(&self) -> HashMap<usize, Grown> {
         let mut by_site = HashMap::<usize, Grown>::new();
         for (bucket, grown) in self.analyzer.observer().grown() {
-            if let Some(site) = self.site_of.get(bucket).copied().flatten() {
+            if let Some(site) = self.site_of(bucket) {
                 by_site.entry(site).or_default().sum(&grown);
             }
         }
@@ -385,9 +435,9 @@ impl<'a> Sets<'a> {
         let positions = positions.into_iter().flatten().collect();
         let mut set = made!(BlockSet { rule, positions, freed_until });
         for &site in &found.sites {
+            set.buckets.extend(self.buckets_of(site).map(|bucket| bucket as u32));
             let site = &self.sites[site];
-            set.buckets.extend(site.buckets.iter().map(|&bucket| bucket as u32));
-            let row = &report.by_bucket[site.buckets[0]];
+            let row = &report.by_bucket[site.first_bucket as usize];
             match site.stack {
                 Some(stack) => set.stacks.push(stack),
                 None => set.scopes.push((row.scope, row.name)),
@@ -450,7 +500,7 @@ impl<'a> Sets<'a> {
         let report = self.calls.report;
         sites.first().is_some_and(|&site| {
             let site = &self.sites[site];
-            let row = &report.by_bucket[site.buckets[0]];
+            let row = &report.by_bucket[site.first_bucket as usize];
             site.stack.is_some()
                 || report.by_scope[row.scope].path.len() > 1
                 || report.by_name[row.name].group != ["Unknown"]

@@ -38,7 +38,7 @@ impl Sets<'_> {
             let of = &self.sites[site];
             let weight = weigh(of);
             let Some(stack) = of.stack else {
-                let row = &report.by_bucket[of.buckets[0]];
+                let row = &report.by_bucket[of.first_bucket as usize];
                 let names = report.by_scope[row.scope].path.iter().skip(1).map(String::as_str);
                 return Path { site, weight, names: names.collect(), line: None };
             };
