@@ -5,6 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use memledger_export::text::{instead, instead_as};
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// The outcome of a command that could do its work.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,8 +65,39 @@ pub fn usage_sentence(error: &clap::Error, command: &Command) -> String {
     .unwrap_or_else(|| first_paragraph(error))
 }
 
+const NO_ATTACH: &str =
+    "no running program can be attached to: memledger run -- PROGRAM starts one";
+
+/// What other tools call it, and how it is had here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("attach", NO_ATTACH),
+    ("--pid", NO_ATTACH),
+    ("record", "memledger run --trace run.memledger -- PROGRAM records a program"),
+    (
+        "flamegraph",
+        "memledger report TRACE -o run.html has one, and export --to folded the stacks for another",
+    ),
+    ("tree", "it is memledger report TRACE --by stack"),
+    ("stats", "it is memledger report TRACE"),
+    ("--live", "memledger run --top -- PROGRAM shows a program while it runs"),
+    ("--leaks", "memledger leaks TRACE has what was not freed"),
+    ("--json", "-o NAME.json writes JSON"),
+];
+
 /// An option or a command that there is not. `None` if `word` is neither.
 fn unknown_word(word: &str, command: &Command) -> Option<String> {
+    let is_program = word.contains('/') || Path::new(word).is_file();
+    let elsewhere = match ELSEWHERE.iter().find(|(known, _)| *known == word) {
+        Some((_, here)) => Some((*here).to_owned()),
+        None if !word.starts_with('-') && is_program => {
+            Some(format!("memledger run -- {word} records a program"))
+        }
+        None => None,
+    };
+    if let Some(here) = elsewhere {
+        let kind = if word.starts_with('-') { "option" } else { "command" };
+        return Some(format!("there is no {kind} {word}; {here}"));
+    }
     if word.starts_with('-') {
         let options = command.get_arguments().filter(|option| !option.is_hide_set());
         let options: Vec<_> =

@@ -24,7 +24,7 @@ pub const BYTE_UNITS: &[(&str, u64)] = &[
 ];
 
 /// A number with a unit, in the smallest of `units`, exactly: `1.5s` is 1 500 000 000 with the
-/// units of time. Fractions of the smallest unit are dropped.
+/// units of time. Fractions of the smallest unit are dropped, and are none without a unit.
 pub fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
@@ -32,6 +32,10 @@ pub fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(fraction) || number.ends_with('.') {
+        return None;
+    }
+    // A part of one nanosecond, or of one byte, is a unit that was forgotten.
+    if !fraction.is_empty() && text.ends_with(|last: char| last.is_ascii_digit()) {
         return None;
     }
     let fraction = &fraction[..fraction.len().min(18)];

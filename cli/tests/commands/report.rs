@@ -154,7 +154,25 @@ fn what_there_is_not_names_the_nearest_or_six() {
         ),
         (
             &["report", SAMPLE, "--leaks"],
-            "there is no option --leaks; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 17 more",
+            "there is no option --leaks; memledger leaks TRACE has what was not freed",
+        ),
+        (&["./app"], "there is no command ./app; memledger run -- ./app records a program"),
+        (
+            &["attach", "12"],
+            "there is no command attach; no running program can be attached to: memledger run -- PROGRAM starts one",
+        ),
+        (
+            &["run", "--pid", "12"],
+            "there is no option --pid; no running program can be attached to: memledger run -- PROGRAM starts one",
+        ),
+        (&["tree", "x"], "there is no command tree; it is memledger report TRACE --by stack"),
+        (
+            &["query", SAMPLE, "--a", "0.5"],
+            "invalid value '0.5' for '--a <TIME>': a time is 1.5s, 200ms, nanoseconds without a unit, a share such as 50%, start, peak, end or bookmark:NAME",
+        ),
+        (
+            &["report", SAMPLE, "--lines"],
+            "there is no option --lines; there are --by, --sort, --bottom-up, --all-frames, --scope, --inclusive and 17 more",
         ),
         (
             &["report", SAMPLE, "--by", "scop"],

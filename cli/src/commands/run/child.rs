@@ -25,6 +25,7 @@ use crate::terminal::note;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 /// A program, its arguments, and how its environment differs from that of this command: values, and
 /// `None` for what is not set.
@@ -62,15 +63,33 @@ impl NotRun {
             Self::Failed(error) => return Err(error),
             Self::Refused(error) => error,
         };
+        let interpreter = interpreter_of(Path::new(program));
         let program = program.to_string_lossy();
-        let (status, why) = match error.kind() {
+        let (status, mut why) = match error.kind() {
             io::ErrorKind::NotFound => (127, "there is no such program".to_owned()),
             io::ErrorKind::PermissionDenied => (126, "it is not executable".to_owned()),
             _ => (126, error.to_string()),
         };
+        if let Some(interpreter) = interpreter {
+            why = format!("{why}; memledger run -- {interpreter} {program} runs the script");
+        }
         note(&format!("cannot run {program}: {why}"));
         Ok(Outcome::Status(status))
     }
+}
+
+/// What runs a script of this name, if it is there.
+fn interpreter_of(script: &Path) -> Option<&'static str> {
+    let interpreters = [
+        ("py", "python3"),
+        ("js", "node"),
+        ("rb", "ruby"),
+        ("pl", "perl"),
+        ("php", "php"),
+        ("sh", "sh"),
+    ];
+    let ending = script.extension().filter(|_| script.is_file())?;
+    interpreters.into_iter().find(|(of, _)| ending == *of).map(|(_, interpreter)| interpreter)
 }
 
 impl From<CliError> for NotRun {
