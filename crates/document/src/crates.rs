@@ -252,7 +252,9 @@ pub fn of_all_generics(name: Cow<'_, str>) -> Cow<'_, str> {
         shared += &rest[..at];
         rest = &rest[at + 1..];
         let is_operator = shared.ends_with("operator") || shared.ends_with("operator<");
-        let is_type = shared.is_empty() || shared.ends_with([' ', '&', '*', '<', '(', '[', ',']);
+        // After a point it is a name of its own, in Python and Java: `f.<locals>.g`.
+        let is_type =
+            shared.is_empty() || shared.ends_with([' ', '&', '*', '<', '(', '[', ',', '.']);
         shared.push('<');
         if is_operator {
             continue;

@@ -17,7 +17,8 @@ const PAGE: u64 = 1 << PAGE_SHIFT;
 /// percent.
 const BETWEEN: u64 = 10;
 /// What the allocator keeps was freed before the last quarter of the run, which is at least and at most this
-/// long, or in the first half of a shorter run; or in the first half of the events of the run.
+/// long, or the last third of a shorter run; or in the first half of the events of the run. Where no blocks
+/// lie between, it is the last half of a shorter run: nothing else says that it is kept for long.
 const KEPT_NS: [u64; 2] = [2_000_000_000, 10_000_000_000];
 
 /// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.
@@ -132,9 +133,10 @@ fn kept<'a>(
 
 /// The most that was live a short time before this time: see [`KEPT_NS`]; `half_ns` is that of half of the
 /// events.
-fn most_live(report: &Report, at_ns: u64, half_ns: u64) -> u64 {
+fn most_live(report: &Report, at_ns: u64, half_ns: u64, part: u64) -> u64 {
     let [least, most] = KEPT_NS;
-    let since = at_ns.saturating_sub((at_ns / 4).max(least.min(at_ns / 2)).min(most)).max(half_ns);
+    let long = (at_ns / 4).max(least.min(at_ns / part)).min(most);
+    let since = at_ns.saturating_sub(long).max(half_ns);
     let points = &report.timeline.points;
     let (before, after) = points.split_at(points.partition_point(|point| point.at_ns <= since));
     // The last point before that says what was live then.
@@ -154,11 +156,12 @@ impl Sets<'_> {
         // What was live until a short time ago is not kept: the program may need it again, or ends.
         let at_ns = kept.before_end_ns.unwrap_or(report.trace.duration_ns);
         let half_ns = self.clocks.time_of(self.clocks.event_of(at_ns) / 2);
-        let recently = most_live(report, at_ns, half_ns);
-        let kept_bytes = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
-        if kept_bytes < MIN_KEPT || !is_share(kept_bytes, resident_bytes, KEPT) {
-            return None;
-        }
+        let kept_in = |part| {
+            let recently = most_live(report, at_ns, half_ns, part);
+            let kept = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
+            Some(kept).filter(|&kept| kept >= MIN_KEPT && is_share(kept, resident_bytes, KEPT))
+        };
+        let mut kept_bytes = kept_in(3)?;
         let mut function_of = vec![None; self.sites.len()];
         for (function, sites) in self.functions.iter().enumerate() {
             sites.iter().for_each(|&site| function_of[site] = Some(function));
@@ -175,6 +178,9 @@ impl Sets<'_> {
         }
         let most = pages.by_place().into_iter().max_by_key(|&(place, pages)| (pages, place));
         let most = most.filter(|(_, pages)| is_share(pages * PAGE, kept_bytes, BETWEEN));
+        if most.is_none() {
+            kept_bytes = kept_in(2)?;
+        }
         let source = if kept.is_estimate { FigureSource::Smaps } else { FigureSource::Allocator };
         let mut figures = vec![
             bytes("kept_bytes", kept_bytes).said_by(source),

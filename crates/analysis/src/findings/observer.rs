@@ -114,14 +114,16 @@ struct Chain {
     copied_bytes: u64,
     /// Its sizes before each growth.
     grown_bytes: u64,
-    /// Growths that were no reallocation.
+    /// Growths that were no reallocation; and those of these by less than a container grows.
     replaced: u64,
+    small: u64,
 }
 
 impl Chain {
     /// Whether it is one block that grows: what is replaced once may be two blocks.
     fn is_growth(&self) -> bool {
-        self.growths > self.replaced || self.replaced >= MIN_REPLACED
+        let least = if self.small > 0 { MIN_SMALL } else { MIN_REPLACED };
+        self.growths > self.replaced || self.replaced >= least
     }
 }
 
@@ -130,6 +132,10 @@ const MIN_REPLACED: u64 = 3;
 /// What replaces a block is larger at least and at most by these factors, in percent: containers grow by a
 /// half or by all they have.
 const REPLACED: [u64; 2] = [140, 210];
+/// A block of this many bytes can grow by less, if it does so this often in a row: by a part that is added
+/// each time.
+const LARGE: u64 = 64 << 10;
+const MIN_SMALL: u64 = 8;
 
 /// Blocks that grew, whose last bucket is one.
 #[derive(Clone, Debug, Default)]
@@ -336,6 +342,9 @@ impl FindingsObserver {
         (chain.bucket, chain.bytes) = (newest.bucket, newest.bytes);
         chain.growths += 1;
         chain.replaced += 1;
+        let percent = u128::from(newest.bytes) * 100;
+        let is_small = percent < u128::from(event.bytes) * u128::from(REPLACED[0]);
+        chain.small += u64::from(is_small);
         chain.moved += 1;
         chain.copied_bytes = chain.copied_bytes.wrapping_add(event.bytes);
         chain.grown_bytes = chain.grown_bytes.wrapping_add(event.bytes);
@@ -458,9 +467,8 @@ impl Newest {
     fn replaces(&self, ended: &BlockEvent) -> bool {
         let [least, most] = REPLACED.map(|percent| u128::from(ended.bytes) * u128::from(percent));
         let bytes = u128::from(self.bytes) * 100;
-        self.bucket == ended.bucket
-            && self.address != ended.address
-            && (least..=most).contains(&bytes)
+        let is_larger = least <= bytes || ended.bytes >= LARGE && self.bytes > ended.bytes;
+        self.bucket == ended.bucket && self.address != ended.address && is_larger && bytes <= most
     }
 }
 

@@ -263,7 +263,9 @@ impl Sets<'_> {
         for Group { sites, like: at_ns } in self.groups(passes, weigh, stopped, true) {
             let within_ns = self.lifetimes(&sites).within(95);
             let stopped_for = end_ns.saturating_sub(at_ns);
-            let is_over = within_ns > 0 && stopped_for / STOPPED_FOR >= within_ns;
+            // What was freed at once has no lifetime that the times of the trace can tell.
+            let measured = within_ns.max(self.calls.report.trace.time_resolution_ns);
+            let is_over = stopped_for / STOPPED_FOR >= measured;
             if !is_over || stopped_for < MIN_AGE_NS {
                 continue;
             }
@@ -417,25 +419,37 @@ impl Sets<'_> {
         };
         let numbers: Vec<_> = (0..self.sites.len()).collect();
         let sites: Vec<_> = numbers.iter().filter(is_again).copied().collect();
-        let is_enough = |sites: &[usize]| {
+        let all_bytes = self.whole.allocated_bytes;
+        let all_ps = work_ps(all, all_bytes);
+        let has_calls = |sites: &[usize]| {
             let calls = self.sum(sites, calls);
-            let is_much = calls >= MIN_CALLS && is_share(calls, all, WORK);
-            is_much && self.takes_time(self.sum(sites, site_ps))
+            calls >= MIN_CALLS && is_share(calls, all, WORK)
         };
-        let sets = self.divided(sites, site_ps, &is_enough);
-        sets.into_iter()
-            .map(|sites| {
-                let amount = self.sum(&sites, calls);
-                let figures = vec![
-                    count("calls", amount),
-                    bytes("allocated_bytes", self.sum(&sites, |site| site.figures.allocated_bytes)),
-                    bytes("most_live_bytes", self.sum(&sites, |site| site.most_live)),
-                ];
-                let (kind, work_ps) = (FindingKind::AgainAndAgain, self.sum(&sites, site_ps));
-                let of = Found { kind, sites, figures, amount, whole: all, ..Found::default() };
-                Found { work_ps, weigh: site_ps, ..of }
-            })
-            .collect()
+        // Few calls can be most of the work: those for large blocks.
+        let has_bytes = |sites: &[usize]| {
+            let [bytes, ps] = [self.sum(sites, allocated), self.sum(sites, site_ps)];
+            let is_much = is_share(bytes, all_bytes, WORK) && is_share(ps, all_ps, WORK);
+            is_much && ps >= (2 * work_ps(self.sum(sites, calls), 0)).max(work_ps(MIN_CALLS, 0))
+        };
+        let is_enough = |sites: &[usize]| {
+            (has_calls(sites) || has_bytes(sites)) && self.takes_time(self.sum(sites, site_ps))
+        };
+        let found = self.divided(sites, site_ps, &is_enough).into_iter().map(|sites| {
+            let [calls, bytes_of] = [self.sum(&sites, calls), self.sum(&sites, allocated)];
+            let figures = vec![
+                count("calls", calls),
+                bytes("allocated_bytes", bytes_of),
+                bytes("most_live_bytes", self.sum(&sites, |site| site.most_live)),
+            ];
+            let (amount, whole, weight_of) = match has_calls(&sites) {
+                true => (calls, all, WeightOf::Calls),
+                false => (bytes_of, all_bytes, WeightOf::AllocatedBytes),
+            };
+            let (kind, work_ps) = (FindingKind::AgainAndAgain, self.sum(&sites, site_ps));
+            let of = Found { kind, sites, figures, amount, whole, ..Found::default() };
+            Found { weight_of, work_ps, weigh: site_ps, ..of }
+        });
+        found.collect()
     }
 
     /// Blocks that grow step by step.

@@ -66,12 +66,13 @@ struct Block {
     moved: u64,
     copied: u64,
     replaced: u64,
+    small: u64,
 }
 
 impl Block {
     /// Whether it has grown, and not by chance into another one.
     fn has_grown(&self) -> bool {
-        self.growths > self.replaced || self.replaced >= 3
+        self.growths > self.replaced || self.replaced >= if self.small > 0 { 8 } else { 3 }
     }
 }
 
@@ -160,6 +161,7 @@ impl Model {
             moved: 0,
             copied: 0,
             replaced: 0,
+            small: 0,
         });
         self.newest.insert(2, block);
         self.live[scope] += size;
@@ -186,12 +188,15 @@ impl Model {
     fn replace(&mut self, block: usize, newest: usize) {
         let old = self.blocks[block].clone();
         let new = &mut self.blocks[newest];
-        let is_grown = (old.bytes * 140..=old.bytes * 210).contains(&(new.bytes * 100));
-        if new.scope == old.scope && is_grown {
+        let is_small = new.bytes * 100 < old.bytes * 140;
+        let is_grown = if is_small { old.bytes >= 65_536 && new.bytes > old.bytes } else { true };
+        if new.scope == old.scope && is_grown && new.bytes * 100 <= old.bytes * 210 {
+            new.small = old.small + u64::from(is_small);
             (new.growths, new.moved) = (old.growths + 1, old.moved + 1);
             (new.copied, new.replaced) = (old.copied + old.bytes, old.replaced + 1);
             let old = &mut self.blocks[block];
-            (old.growths, old.moved, old.copied, old.replaced) = (0, 0, 0, 0);
+            (old.growths, old.moved, old.copied) = (0, 0, 0);
+            (old.replaced, old.small) = (0, 0);
         }
     }
 

@@ -56,6 +56,8 @@ fn generics_of_a_function_have_one_name() {
         ("A<int>::operator<<(int)", "A<…>::operator<<(…)"),
         ("bool operator< <int>(A<int> const&)", "bool operator< <int>(A<int> const&)"),
         ("main", "main"),
+        ("keep.f.<locals>.g", "keep.f.<locals>.g"),
+        ("keep.<module>", "keep.<module>"),
         ("JS:~f /app/a.js:1", "JS:f /app/a.js:1"),
         ("LazyCompile:*f /app/a.js:1", "LazyCompile:f /app/a.js:1"),
         ("a::b<", "a::b<…"),

@@ -160,6 +160,26 @@ fn what_was_freed_until_a_moment_is_no_longer_freed() {
 }
 
 #[test]
+fn what_was_freed_at_once_is_no_longer_freed_if_that_is_longer_than_times_tell() {
+    let found = |since: u64| {
+        let mut feed = with_stacks(observing());
+        for block in 0..4_000_u64 {
+            let address = (1 << 30) + (block << 16);
+            feed.alloc_at(2, address, 8_000, 1);
+            if block < since {
+                feed.free(2, address);
+            }
+            feed.marker(block * 1_000_000);
+        }
+        found(&mut feed, None).1
+    };
+    let one = only(found(2_000), "no_longer_freed");
+    assert_eq!((one.figure("freed_within_ns"), one.figure("blocks")), (Some(0), Some(2_000)));
+    // Less than a tenth of a second.
+    assert_eq!(found(3_920), []);
+}
+
+#[test]
 fn one_caller_that_leaves_blocks_behind_is_one_finding() {
     // Both lines of `work`, and `other`, below `one`.
     let mut feed = in_scopes(observing());

@@ -12,6 +12,12 @@ fn ten_thousand_calls() {
     let churned = |calls| kinds_of_work(&[(Act::Churn { scope: 2, size: 100 }, calls)]);
     assert_eq!(churned(9_999), [""; 0]);
     assert_eq!(churned(10_000), ["again_and_again"]);
+    // Few calls for large blocks take as long: their bytes take half of the time at least.
+    let large = |size, calls| kinds_of_work(&[(Act::Churn { scope: 2, size }, calls)]);
+    assert_eq!(large(49_400, 100), [""; 0]);
+    assert_eq!(large(50_000, 100), ["again_and_again"]);
+    assert_eq!(large(499, 9_999), [""; 0]);
+    assert_eq!(large(500, 9_999), ["again_and_again"]);
 }
 
 #[test]
@@ -148,6 +154,24 @@ fn a_container_that_is_replaced_three_times_grows() {
     assert_eq!((grows.figure("blocks"), grows.figure("growths")), (Some(3_000), Some(12_000)));
     assert_eq!(grows.figure("copied_bytes"), Some(3_000 * 60_000));
     assert_eq!(found(2, 4_000), None);
+}
+
+#[test]
+fn a_large_block_that_is_replaced_eight_times_by_a_little_more_grows() {
+    let found = |times: u64, first: u64| {
+        let mut model = Model::new(true);
+        let mut block = model.alloc(0, first);
+        for time in 1..=times {
+            let larger = model.alloc(0, first + time * 1_000);
+            model.free(block, 2);
+            block = larger;
+        }
+        let found = model.found().1;
+        found.into_iter().find(|finding| finding.kind == FindingKind::GrowsStepwise)
+    };
+    let grows = found(8, 2_000_000).expect("it grows");
+    assert_eq!((grows.figure("blocks"), grows.figure("growths")), (Some(1), Some(8)));
+    assert_eq!(found(7, 2_000_000), None);
 }
 
 #[test]
