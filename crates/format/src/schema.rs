@@ -73,8 +73,8 @@ pub mod untracked {
     pub const HANDLE: u8 = 9;
     /// The program's file cannot be read: an allocator in it would not be found.
     pub const UNREADABLE: u8 = 10;
-    /// None: children are not followed, and the file was started as one, or [`FORK`]. The first 16 programs
-    /// are there, each once.
+    /// None: the file is a program that was started as a child, or [`FORK`], where children are not followed.
+    /// The first 16, each once.
     pub const NOT_FOLLOWED: u8 = 11;
     /// In place of a program: a fork of the process.
     pub const FORK: &str = "(fork)";

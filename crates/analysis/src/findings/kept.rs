@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_was_live_a_short_time_ago_is_not_kept() {
-        let most_since = |times: &[u64], end: u64, half_ns: u64| {
+        let most_since = |times: &[u64], end: u64, half_ns: u64, part: u64| {
             let mut report = Report::default();
             report.totals.peak_bytes = 100;
             for (time, live) in times.iter().zip([50, 80, 20, 30]) {
@@ -222,9 +222,9 @@ mod tests {
                 let point = made!(TimePoint { at_ns, live_bytes, peak_bytes });
                 report.timeline.points.push(point);
             }
-            most_live(&report, end, half_ns)
+            most_live(&report, end, half_ns, part)
         };
-        let most = |times: &[u64], end: u64| most_since(times, end, 0);
+        let most = |times: &[u64], end: u64| most_since(times, end, 0, 2);
         let seconds = 1_000_000_000;
         assert_eq!(most(&[0, 1, 2, 3], 4), 30);
         // The moment in the middle is the last one of the first half.
@@ -235,7 +235,10 @@ mod tests {
         assert_eq!(most(&[0, 3 * seconds, 5 * seconds, 7 * seconds], 8 * seconds), 30);
         assert_eq!(most(&[0, 5 * seconds, 7 * seconds, 8 * seconds], 8 * seconds), 80);
         // Half of the events came after that.
-        assert_eq!(most_since(&[0, 2, 3, 4], 4, 3), 30);
+        assert_eq!(most_since(&[0, 2, 3, 4], 4, 3, 2), 30);
+        // The last third of a short run.
+        assert_eq!(most_since(&[0, 2, 7, 8], 9, 0, 3), 80);
+        assert_eq!(most_since(&[0, 2, 5, 8], 9, 0, 3), 30);
         // Nothing is known.
         assert_eq!(most(&[], 0), 100);
     }

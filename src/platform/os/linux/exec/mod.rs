@@ -280,9 +280,12 @@ pub extern "C" fn before_popen() -> *mut c_void {
 /// Notes a shell that will have no trace, because the process no longer has this library in its environment.
 fn before_shell(number: usize) -> *mut c_void {
     let _errno = KeepErrno::new();
-    // SAFETY: the program's environment has its end.
-    let all = unsafe { texts(environ) };
-    if !executed::follows() || OwnLibrary::find(all).is_none() || !has_settings(all) {
+    let is_recorded = || {
+        // SAFETY: the program's environment has its end.
+        let all = unsafe { texts(environ) };
+        OwnLibrary::find(all).is_some() && has_settings(all)
+    };
+    if !executed::follows() || !is_recorded() {
         executed::has_started(executed::NO_NUMBER, b"sh");
     }
     let (place, _) = &SHELLS[number];
