@@ -122,6 +122,7 @@ impl Sets<'_> {
             one.kind != FindingKind::AgainAndAgain
                 || !grown.iter().any(|sites| self.is_same(sites, one))
         });
+        leave_out_consequences(&mut found);
         sort::by_key(&mut found, |found| {
             (rank(found), found.kind.key(), found.sites.first().copied())
         });
@@ -160,5 +161,41 @@ impl Sets<'_> {
             is_of_sample: self.is_of_sample,
             set
         })
+    }
+}
+
+/// What the allocator keeps because much was live at once, of no place in particular, is said by the finding
+/// of what that was: so is the cure.
+fn leave_out_consequences(found: &mut Vec<Found>) {
+    let at_once = |one: &&Found| matches!(one.kind, FindingKind::Temporary | FindingKind::Queue);
+    let most = found.iter().filter(at_once).map(|one| one.amount).max().unwrap_or(0);
+    found.retain(|one| {
+        let has_place = one.kind != FindingKind::Fragmentation || !one.sites.is_empty();
+        has_place || most < one.amount / 2
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_temporary_set_is_no_finding_of_its_own() {
+        let left = |kind, amount, sites: &[usize]| {
+            let kept = Found {
+                kind: FindingKind::Fragmentation,
+                amount: 100,
+                sites: sites.to_vec(),
+                ..Found::default()
+            };
+            let mut found = vec![Found { kind, amount, ..Found::default() }, kept];
+            leave_out_consequences(&mut found);
+            found.len()
+        };
+        assert_eq!(left(FindingKind::Temporary, 50, &[]), 1);
+        assert_eq!(left(FindingKind::Queue, 50, &[]), 1);
+        assert_eq!(left(FindingKind::Temporary, 49, &[]), 2);
+        assert_eq!(left(FindingKind::LeftBehind, 50, &[]), 2);
+        assert_eq!(left(FindingKind::Temporary, 50, &[1]), 2);
     }
 }
