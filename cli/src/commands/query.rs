@@ -227,20 +227,15 @@ impl Moments {
 impl QueryArgs {
     /// The least age of a block, and the age below which it is.
     fn ages(&self, rule: Rule) -> Result<Option<(u64, u64)>, CliError> {
-        let flag = match self {
-            Self { longer_than: Some(_), .. } => "--longer-than",
-            Self { shorter_than: Some(_), .. } => "--shorter-than",
-            Self { by: Some(By::Lifetime), .. } => "--by lifetime",
-            _ => return Ok(None),
-        };
+        if self.longer_than.is_none() && self.shorter_than.is_none() {
+            return Ok(None);
+        }
+        let flag = if self.longer_than.is_some() { "--longer-than" } else { "--shorter-than" };
         if !rule.has_ages() {
             return Err(CliError::Usage(format!(
                 "{flag} does not apply to the rule {}, which selects blocks when they are allocated",
                 rule.name()
             )));
-        }
-        if self.longer_than.is_none() && self.shorter_than.is_none() {
-            return Ok(None);
         }
         let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
         if least >= below {

@@ -91,10 +91,9 @@ impl Query {
     }
 
     /// Adds rows by lifetime to the answer, in place of those by size: from the first allocation of a block
-    /// until the event that ended it, or until the last position. Ignored by the rules that find blocks by
-    /// their allocation alone ([`Rule::has_ages`]).
+    /// until the event that ended it, or until the last position.
     pub fn by_lifetime(mut self) -> Self {
-        self.by_class = Some(Class::Lifetime).filter(|_| self.rule.has_ages());
+        self.by_class = Some(Class::Lifetime);
         self
     }
 

@@ -5,7 +5,9 @@ mod over_time;
 mod places;
 mod thresholds;
 
-use memledger_analysis::{Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, Report};
+use memledger_analysis::{
+    Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, Position, Report,
+};
 use memledger_export::text::{self, Options};
 use memledger_test_support::feed::{Feed, V::N, V::S};
 use proptest::prelude::*;
@@ -301,7 +303,10 @@ impl Model {
 impl Model {
     /// A trace with nothing in it yet; `free_scopes` says whether its frees are in their scopes.
     fn new(free_scopes: bool) -> Self {
-        let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+        Self::of(Analyzer::observing(FindingsObserver::default()).by_bucket(), free_scopes)
+    }
+
+    fn of(analyzer: Analyzer<FindingsObserver>, free_scopes: bool) -> Self {
         let mut feed = Feed::ours(analyzer);
         for (id, is_on, name) in [(1, true, "Scope"), (2, free_scopes, "FreeScope")] {
             feed.emit("Trace.ChannelAnnounce", 1, &[N(id), N(is_on.into()), N(0), S(name)]);
@@ -489,6 +494,28 @@ proptest! {
         let (report, _) = model.play(&acts).found();
         let mut text = Vec::new();
         text::write(&report, &Options::default(), &mut text).expect("memory takes everything");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..cases() })]
+
+    #[test]
+    fn findings_at_a_moment_are_those_of_a_trace_that_ends_there(
+        acts in proptest::collection::vec(act(), 1..4),
+        more in proptest::collection::vec(act(), 1..3),
+    ) {
+        let found = |mut model: Model| {
+            let mut feed = model.feed.take().expect("it is there");
+            let mut report = feed.report();
+            feed.analyzer.find(&mut report, None);
+            (report.peak_by, report.findings)
+        };
+        let mut alone = Model::new(true).play(&acts);
+        let events = alone.feed().events;
+        let until = Analyzer::observing(FindingsObserver::default()).by_bucket();
+        let longer = Model::of(until.until(Position::Event(events)), true).play(&acts).play(&more);
+        assert_eq!(found(longer), found(alone));
     }
 }
 

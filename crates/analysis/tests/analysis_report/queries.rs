@@ -309,17 +309,21 @@ fn expected(
 }
 
 /// The rows by lifetime have what the model has of such lifetimes, and all that was found.
-fn check_lifetimes(answer: &Answer, expected: &Lifetimes) {
+fn check_lifetimes(answer: &Answer, expected: Option<&Lifetimes>) {
     let mut all = Found::default();
     for row in &answer.by_lifetime {
         let mut sums = [0; 4];
-        for (_, declined, size) in
-            expected.iter().filter(|found| (row.from_ns..row.below_ns).contains(&found.0))
+        for (_, declined, size) in expected
+            .into_iter()
+            .flatten()
+            .filter(|found| (row.from_ns..row.below_ns).contains(&found.0))
         {
             sums[2 * declined] += 1;
             sums[2 * declined + 1] += size;
         }
-        assert_eq!(figures(&row.found), sums, "{} to {}", row.from_ns, row.below_ns);
+        if expected.is_some() {
+            assert_eq!(figures(&row.found), sums, "{} to {}", row.from_ns, row.below_ns);
+        }
         all.add_found(row.found);
     }
     assert_eq!(all, answer.total);
@@ -450,10 +454,12 @@ proptest! {
             let expected = expected(&model, rule, &at, ages);
             let (expected, lifetimes) = expected;
             prop_assert_eq!(got, Ok(expected), "{} {:?} {:?}", rule.name(), positions, ages);
-            if rule.has_ages() && ages.is_none() {
+            if ages.is_none() {
                 let query = Query::new(rule, positions.clone()).by_lifetime();
                 let (mut feed, _) = run(&steps, query.analyzer());
-                check_lifetimes(&feed.analyzer.answer().expect("in order"), &lifetimes);
+                // The model does not have when blocks end that a rule finds by their allocation.
+                let known = Some(&lifetimes).filter(|_| rule.has_ages());
+                check_lifetimes(&feed.analyzer.answer().expect("in order"), known);
             }
         }
     }
