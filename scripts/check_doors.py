@@ -63,9 +63,12 @@ def wrong(name, command, kind=None, preload=None, outside=()):
         check(f"{name}, --allow-untracked", allowed == (1 if odd else 0), f"status {allowed}")
 
 
-def right(name, command, preload=None):
+def right(name, command, preload=None, tries=1):
     """Figures of this program are right, so nothing is said."""
-    status, err, report = run(command, preload=preload)
+    for _ in range(tries):
+        status, err, report = run(command, preload=preload)
+        if report is not None and report["trace"]["complete"]:
+            break
     if report is None:
         return check(name, False, "no report:", err)
     untracked = report["untracked"]
@@ -242,7 +245,8 @@ right("each function", [file("calls")])
 right("a library that makes one function of another", [file("calls")], preload=file("between.so"))
 right("a malloc that calls calloc", [file("calls")], preload=file("calloc.so"))
 right("new", [file("new")])
-right("1 GiB of small blocks, freed", [file("freed")])
+# On a busy machine a reading of its memory can come 10 ms of its growth (11 MiB, 1 %) before the blocks that explain it: seen once in 40.
+right("1 GiB of small blocks, freed", [file("freed")], tries=2)
 right("a fixed address", [file("fixed")])
 for command in [
         ["bash", "-c", "x=; for i in {1..20000}; do x+=$i; done"],

@@ -44,7 +44,7 @@ const LINES: &[(&str, usize)] = &[
 ];
 
 /// Lines of shell and Python in `scripts`.
-const MAX_SCRIPT_LINES: usize = 8_186;
+const MAX_SCRIPT_LINES: usize = 8_190;
 
 /// The crates whose code is looked at.
 pub const CRATES: [&str; 7] = [
