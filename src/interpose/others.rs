@@ -95,7 +95,13 @@ impl EventProvider for Others {
         if let Some(executed) = executed::own() {
             let (started, next) = executed.started_from(self.started);
             self.started = next;
-            if !executed.follows_children() {
+            if executed.follows_children() {
+                for (process, program) in started {
+                    let number = Some(process).filter(|it| *it != executed::NO_NUMBER);
+                    let number = number.map_or(String::new(), |number| number.to_string());
+                    add(untracked::STARTED, &number, &text_of(&program));
+                }
+            } else {
                 for program in executed::successful(&started) {
                     let is_new = !self.not_followed.contains(program);
                     if is_new && self.not_followed.len() < MAX_PROGRAMS {
@@ -103,11 +109,6 @@ impl EventProvider for Others {
                         self.not_followed.push(program.clone());
                     }
                 }
-            }
-            for (process, program) in started.into_iter().filter(|_| executed.follows_children()) {
-                let number = Some(process).filter(|it| *it != executed::NO_NUMBER);
-                let number = number.map_or(String::new(), |number| number.to_string());
-                add(untracked::STARTED, &number, &text_of(&program));
             }
             if let Some((at, program)) = executed.unrecorded() {
                 add(untracked::REPLACED, &at.to_string(), &text_of(&program));

@@ -120,26 +120,25 @@ struct Choice {
     instead: &'static str,
 }
 
+/// The formats that are tables.
+const OF_TABLES: &[To] = &[
+    #[cfg(feature = "parquet")]
+    To::Parquet,
+    To::Csv,
+];
+
 /// Which formats take an option. NOTE: not `--no-debuginfod`, which each of them heeds.
 const CHOICES: &[Choice] = &[
     Choice {
         option: "--table",
         is_given: |args| args.table.is_some(),
-        formats: &[
-            #[cfg(feature = "parquet")]
-            To::Parquet,
-            To::Csv,
-        ],
+        formats: OF_TABLES,
         instead: "leave it out",
     },
     Choice {
         option: "--finding",
         is_given: |args| args.finding.is_some(),
-        formats: &[
-            #[cfg(feature = "parquet")]
-            To::Parquet,
-            To::Csv,
-        ],
+        formats: OF_TABLES,
         instead: "memledger query --finding N has the same blocks as a table",
     },
     Choice {

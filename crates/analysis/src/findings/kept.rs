@@ -20,6 +20,8 @@ const BETWEEN: u64 = 10;
 /// long, or the last third of a shorter run; or in the first half of the events of the run. Where no blocks
 /// lie between, it is the last half of a shorter run: nothing else says that it is kept for long.
 const KEPT_NS: [u64; 2] = [2_000_000_000, 10_000_000_000];
+const THIRD: u64 = 3;
+const HALF: u64 = 2;
 
 /// The bytes that glibc takes for a block of `size`: 8 more, a multiple of 16, at least 32.
 fn chunk_of_glibc(size: u64) -> u64 {
@@ -161,7 +163,7 @@ impl Sets<'_> {
             let kept = kept.bytes.saturating_sub(recently.saturating_sub(kept.live_bytes));
             Some(kept).filter(|&kept| kept >= MIN_KEPT && is_share(kept, resident_bytes, KEPT))
         };
-        let mut kept_bytes = kept_in(3)?;
+        let mut kept_bytes = kept_in(THIRD)?;
         let mut function_of = vec![None; self.sites.len()];
         for (function, sites) in self.functions.iter().enumerate() {
             sites.iter().for_each(|&site| function_of[site] = Some(function));
@@ -179,7 +181,7 @@ impl Sets<'_> {
         let most = pages.by_place().into_iter().max_by_key(|&(place, pages)| (pages, place));
         let most = most.filter(|(_, pages)| is_share(pages * PAGE, kept_bytes, BETWEEN));
         if most.is_none() {
-            kept_bytes = kept_in(2)?;
+            kept_bytes = kept_in(HALF)?;
         }
         let source = if kept.is_estimate { FigureSource::Smaps } else { FigureSource::Allocator };
         let mut figures = vec![

@@ -17,7 +17,7 @@ const MAX_PENDING: usize = 1 << 16;
 /// Collects what findings need: [`Analyzer::find`](crate::Analyzer::find) makes them.
 ///
 /// Memory: about 260 bytes for each bucket, some 200 more for each that ever had 4 KiB of live blocks, 12 for
-/// each that has live bytes at one of at most 96 moments, 72 for each live block that has grown, and at most
+/// each that has live bytes at one of at most 96 moments, 80 for each live block that has grown, and at most
 /// 5 MiB for the threads and scopes that free; 40 for each block that was freed since something was last
 /// allocated.
 #[derive(Clone, Debug, Default)]

@@ -42,7 +42,7 @@ pub(super) const STOPPED_FOR: u64 = 5;
 pub(super) const FULL: u64 = 80;
 /// ... and in this share of the second half of the run, in percent.
 pub(super) const FULL_FOR: u64 = 80;
-/// A queue has one direction and an order if at most one block in so many is against it.
+/// Of a queue, at most one block in so many is out of order, or was allocated by a thread that frees.
 pub(super) const AGAINST: u64 = 10;
 /// Large blocks grow stepwise if all their sizes before the last one are this many times that: those of a
 /// container that doubles are one of it, and of one that grows by a half two.

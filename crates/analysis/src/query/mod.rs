@@ -84,7 +84,7 @@ impl Query {
         self
     }
 
-    /// Adds rows by size to the answer, which take some 60 bytes for each size class of a row of the others.
+    /// Adds rows by size to the answer: 100 to 200 bytes for each size class of a row of the others.
     pub fn by_size(mut self) -> Self {
         self.by_class = Some(Class::Size);
         self
@@ -97,7 +97,7 @@ impl Query {
         self
     }
 
-    /// Keeps the number of each block that is found, for [`Analyzer::block_numbers`]: some 10 bytes a block.
+    /// Keeps the number of each block that is found, for [`Analyzer::block_numbers`]: 20 to 40 bytes a block.
     pub fn numbers(mut self) -> Self {
         self.numbers = true;
         self
